@@ -1,0 +1,4 @@
+//! resyncd keeps local copies in step with ResourceSync Sources.
+
+pub mod clock;
+pub mod protocol;

@@ -1,0 +1,2 @@
+//! resyncd: arguments → configuration → logging → one command → exit status.
+fn main() {}

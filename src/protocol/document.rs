@@ -1,0 +1,365 @@
+//! The documents, as values. Every ResourceSync document is a `urlset` or a `sitemapindex` with a head and entries
+//! (section 7); what differs is the capability it names.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use url::Url;
+
+use super::{Digest, SourceTime};
+
+/// What a document is for (sections 8 to 13; the notification specifications, section 3).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Capability {
+    /// A Source Description, section 8.
+    Description,
+    /// A Capability List, section 9.
+    CapabilityList,
+    /// A Resource List or its index, section 10.
+    ResourceList,
+    /// A Resource Dump or its index, section 11.
+    ResourceDump,
+    /// The manifest in a package of a Resource Dump, section 11.2.
+    ResourceDumpManifest,
+    /// A Change List or its index, section 12.
+    ChangeList,
+    /// A Change Dump or its index, section 13.
+    ChangeDump,
+    /// The manifest in a package of a Change Dump, section 13.2.
+    ChangeDumpManifest,
+    /// A change notification, or the channel that carries them.
+    ChangeNotification,
+    /// A framework notification, or the channel that carries them.
+    FrameworkNotification,
+    /// A capability that this Destination has no use for.
+    Other(String),
+}
+
+impl Capability {
+    /// The value of the `capability` attribute.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Description => "description",
+            Self::CapabilityList => "capabilitylist",
+            Self::ResourceList => "resourcelist",
+            Self::ResourceDump => "resourcedump",
+            Self::ResourceDumpManifest => "resourcedump-manifest",
+            Self::ChangeList => "changelist",
+            Self::ChangeDump => "changedump",
+            Self::ChangeDumpManifest => "changedump-manifest",
+            Self::ChangeNotification => "change-notification",
+            Self::FrameworkNotification => "framework-notification",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The two root elements (section 6.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Root {
+    /// `urlset`: the document itself.
+    Urlset,
+    /// `sitemapindex`: an index of such documents.
+    Sitemapindex,
+}
+
+/// What happened to a resource (section 7, the `change` attribute).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ChangeKind {
+    /// It came into being.
+    Created,
+    /// Its content changed.
+    Updated,
+    /// It is gone.
+    Deleted,
+}
+
+impl ChangeKind {
+    /// The value of the `change` attribute.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Updated => "updated",
+            Self::Deleted => "deleted",
+        }
+    }
+
+    /// The kind that a `change` attribute names, in whatever case.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        match text.trim().to_ascii_lowercase().as_str() {
+            "created" => Some(Self::Created),
+            "updated" => Some(Self::Updated),
+            "deleted" => Some(Self::Deleted),
+            _ => None,
+        }
+    }
+}
+
+/// The attributes of an `rs:md` element (section 7).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metadata {
+    /// When a snapshot began.
+    pub at: Option<SourceTime>,
+    /// When a snapshot was finished.
+    pub completed: Option<SourceTime>,
+    /// Where the interval of changes begins.
+    pub from: Option<SourceTime>,
+    /// Where the interval of changes ends.
+    pub until: Option<SourceTime>,
+    /// What the document, or what the entry points at, is for.
+    pub capability: Option<Capability>,
+    /// What happened to the resource.
+    pub change: Option<ChangeKind>,
+    /// When it happened (version 1.1, and the notifications).
+    pub datetime: Option<SourceTime>,
+    /// The length of the representation, in bytes.
+    pub length: Option<u64>,
+    /// The media type of the representation.
+    pub media_type: Option<String>,
+    /// The content codings of the representation.
+    pub encoding: Option<String>,
+    /// Where the bytes are within a package.
+    pub path: Option<String>,
+    /// The digests of the representation, of the algorithms that are understood.
+    pub hashes: Vec<Digest>,
+}
+
+/// An `rs:ln` element (section 7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// The relation type, as written, without white space around it.
+    pub rel: String,
+    /// What it points at, resolved against the document.
+    pub href: Url,
+    /// The priority among links of one relation, 1 first; absent means last.
+    pub pri: Option<u32>,
+    /// When the target was last modified.
+    pub modified: Option<SourceTime>,
+    /// The length of the target, in bytes.
+    pub length: Option<u64>,
+    /// The media type of the target.
+    pub media_type: Option<String>,
+    /// The content codings of the target.
+    pub encoding: Option<String>,
+    /// Where the target is within a package.
+    pub path: Option<String>,
+    /// The digests of the target.
+    pub hashes: Vec<Digest>,
+}
+
+impl Link {
+    /// A link with nothing but a relation and a target.
+    #[must_use]
+    pub fn new(rel: impl Into<String>, href: Url) -> Self {
+        Self {
+            rel: rel.into(),
+            href,
+            pri: None,
+            modified: None,
+            length: None,
+            media_type: None,
+            encoding: None,
+            path: None,
+            hashes: Vec::new(),
+        }
+    }
+}
+
+/// What stands before the entries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Head {
+    /// The root element.
+    pub root: Root,
+    /// The document's own `rs:md`.
+    pub md: Metadata,
+    /// The document's own `rs:ln`s.
+    pub links: Vec<Link>,
+}
+
+impl Head {
+    /// An empty head for a document of that capability.
+    #[must_use]
+    pub fn new(root: Root, capability: Capability) -> Self {
+        Self {
+            root,
+            md: Metadata {
+                capability: Some(capability),
+                ..Metadata::default()
+            },
+            links: Vec::new(),
+        }
+    }
+
+    /// The first link of a relation, whatever its case.
+    #[must_use]
+    pub fn link(&self, rel: &str) -> Option<&Url> {
+        first_link(&self.links, rel)
+    }
+}
+
+/// A `url` or `sitemap` element: a resource, a change, or another document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// What it is about, resolved against the document. Any scheme.
+    pub loc: Url,
+    /// When that was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// Its `rs:md`; where there are several, what they say together, the first one winning.
+    pub md: Metadata,
+    /// Its `rs:ln`s.
+    pub links: Vec<Link>,
+}
+
+impl Entry {
+    /// An entry with nothing but a URI.
+    #[must_use]
+    pub fn new(loc: Url) -> Self {
+        Self {
+            loc,
+            lastmod: None,
+            md: Metadata::default(),
+            links: Vec::new(),
+        }
+    }
+
+    /// When the change happened: `datetime` where there is one (version 1.1), else `lastmod`.
+    #[must_use]
+    pub fn changed_at(&self) -> Option<SourceTime> {
+        self.md.datetime.or(self.lastmod)
+    }
+
+    /// All links of a relation, whatever its case, by priority and then in the order of the document.
+    pub fn links(&self, rel: &str) -> impl Iterator<Item = &Link> {
+        let mut found: Vec<&Link> = self
+            .links
+            .iter()
+            .filter(|link| link.rel.eq_ignore_ascii_case(rel))
+            .collect();
+        found.sort_by_key(|link| link.pri.unwrap_or(999_999));
+        found.into_iter()
+    }
+}
+
+fn first_link<'a>(links: &'a [Link], rel: &str) -> Option<&'a Url> {
+    links
+        .iter()
+        .find(|link| link.rel.eq_ignore_ascii_case(rel))
+        .map(|link| &link.href)
+}
+
+/// A whole document in memory; only for those that are short by nature, as Capability Lists and notifications are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Document {
+    /// What stands before the entries.
+    pub head: Head,
+    /// The entries, in the order of the document.
+    pub entries: Vec<Entry>,
+    /// What was odd about it.
+    pub oddities: Oddities,
+}
+
+/// Something that a document does otherwise than the specification says, and that was understood nevertheless.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Oddity {
+    /// The namespace of `rs` is not spelt as the specification spells it.
+    Namespace,
+    /// The capability is misspelt, or in another case.
+    CapabilitySpelling,
+    /// The document names no capability.
+    NoCapability,
+    /// A datetime without a time zone, with a space for the `T`, or otherwise not as W3C Datetime has it.
+    DatetimeForm,
+    /// A datetime that could not be read at all, and was left out.
+    BadDatetime,
+    /// A digest that could not be read, or of an unknown algorithm, and was left out.
+    UnknownDigest,
+    /// A digest in base64 instead of hexadecimal.
+    DigestEncoding,
+    /// A number that could not be read, and was left out.
+    BadNumber,
+    /// Several `rs:md` in one entry or head.
+    SeveralMetadata,
+    /// An entry without a usable `loc`, which was passed over.
+    BadLoc,
+    /// A link without a usable `href`, which was passed over.
+    BadLink,
+    /// A `loc` or `href` that is relative.
+    RelativeUri,
+    /// An entry whose `change` is missing or unknown, where one is needed.
+    BadChange,
+    /// The head's metadata stand behind the first entry.
+    LateHead,
+    /// An entry that is named otherwise than the root element asks for.
+    MixedEntries,
+}
+
+impl Oddity {
+    /// Its stable name.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Namespace => "namespace-spelling",
+            Self::CapabilitySpelling => "capability-spelling",
+            Self::NoCapability => "no-capability",
+            Self::DatetimeForm => "datetime-form",
+            Self::BadDatetime => "bad-datetime",
+            Self::UnknownDigest => "unknown-digest",
+            Self::DigestEncoding => "digest-encoding",
+            Self::BadNumber => "bad-number",
+            Self::SeveralMetadata => "several-metadata",
+            Self::BadLoc => "bad-loc",
+            Self::BadLink => "bad-link",
+            Self::RelativeUri => "relative-uri",
+            Self::BadChange => "bad-change",
+            Self::LateHead => "late-head",
+            Self::MixedEntries => "mixed-entries",
+        }
+    }
+}
+
+/// How often each oddity was met in one document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Oddities(BTreeMap<Oddity, u64>);
+
+impl Oddities {
+    /// Counts one more.
+    pub fn add(&mut self, oddity: Oddity) {
+        *self.0.entry(oddity).or_default() += 1;
+    }
+
+    /// How often it was met.
+    #[must_use]
+    pub fn count(&self, oddity: Oddity) -> u64 {
+        self.0.get(&oddity).copied().unwrap_or_default()
+    }
+
+    /// Whether nothing was odd.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl fmt::Display for Oddities {
+    /// As `bad-loc=2 namespace-spelling=1`, for a log line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (oddity, count)) in self.0.iter().enumerate() {
+            write!(
+                f,
+                "{}{}={count}",
+                if n == 0 { "" } else { " " },
+                oddity.code()
+            )?;
+        }
+        Ok(())
+    }
+}

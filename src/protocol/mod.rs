@@ -1,0 +1,30 @@
+//! CORE. What the wire says: URIs, W3C datetimes, intervals, digests, Link headers, the documents, their streaming
+//! reader and their writer, the WebSub forms and signatures.
+//!
+//! Everything in here is a pure function of bytes: parse, don't validate. Nothing knows sockets, SQL, the configuration
+//! or the clock. What real Sources do differently from the specification is accepted here, and told as an [`Oddity`]
+//! with a stable code, so that no other room has to know of it.
+//!
+//! Specification: ANSI/NISO Z39.99-2014 (ResourceSync), sections 6, 7 and appendix A; Change Notification 1.0.1 and
+//! Framework Notification 1.0.1, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5 and 7.
+
+mod datetime;
+mod digest;
+mod document;
+mod interval;
+mod link_header;
+mod reader;
+mod uri;
+pub mod websub;
+mod writer;
+
+pub use datetime::{DatetimeError, SourceTime};
+pub use digest::{Algorithm, Digest, Hashing, parse_hashes};
+pub use document::{
+    Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root,
+};
+pub use interval::Interval;
+pub use link_header::{HeaderLink, format_link_header, parse_link_header};
+pub use reader::{DocumentReader, ReadError, read_document};
+pub use uri::{HubUri, ResourceUri, TopicUri, UriError};
+pub use writer::{DocumentWriter, write_document};
