@@ -1,4 +1,5 @@
 //! resyncd keeps local copies in step with ResourceSync Sources.
 
 pub mod clock;
+pub mod config;
 pub mod protocol;
