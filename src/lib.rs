@@ -3,3 +3,5 @@
 pub mod clock;
 pub mod config;
 pub mod protocol;
+pub mod store;
+pub mod sync;

@@ -1,0 +1,312 @@
+//! Channels: their callbacks, secrets and leases.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{ChannelId, SetId, Store, StoreError, Wake, row};
+use crate::protocol::{Capability, HubUri, TopicUri};
+use crate::sync::{Asked, ChannelState, Intent, Lease};
+
+/// A channel that is, or was, subscribed to.
+#[derive(Clone, Debug)]
+pub struct ChannelRecord {
+    /// Its row.
+    pub id: ChannelId,
+    /// The set whose channel it is.
+    pub set: SetId,
+    /// [`Capability::ChangeNotification`] or [`Capability::FrameworkNotification`].
+    pub kind: Capability,
+    /// Its topic.
+    pub topic: TopicUri,
+    /// Its hub.
+    pub hub: HubUri,
+    /// The unguessable last segment of its callback.
+    pub token: String,
+    /// What the hub signs deliveries with; `None`: it was told to sign nothing.
+    pub secret: Option<String>,
+    /// Where the subscription stands.
+    pub lease: Lease,
+    /// Whether it is no longer wanted: once ended, its callback answers that it is gone.
+    pub left: bool,
+    /// When the last delivery came that was in order of form.
+    pub last_notification_at: Option<DateTime<Utc>>,
+    /// Deliveries that were taken.
+    pub received: u64,
+    /// Notifications that were applied.
+    pub applied: u64,
+    /// Notifications that told nothing new.
+    pub duplicate: u64,
+    /// Deliveries that were refused or could not be read.
+    pub rejected: u64,
+    /// Gaps that opened.
+    pub gaps: u64,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its changes were taken.
+    Applied,
+    /// It told nothing new.
+    Duplicate,
+    /// It can't be read, or is not what the channel carries.
+    Rejected,
+}
+
+impl Outcome {
+    pub(super) fn column(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Duplicate => "duplicate",
+            Self::Rejected => "rejected",
+        }
+    }
+}
+
+const COLUMNS: &str = "id, set_id, kind, topic, hub, token, secret, state, asked, asked_lease, expires_at, renew_at,
+    next_try_at, failures, left_for_good, last_notification_at, received, applied, duplicate, rejected, gaps";
+
+impl Store {
+    /// Keeps a new channel. Its row is what the callback goes by, so it is on disk before a hub hears of it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each is a column, and none can be left out"
+    )]
+    pub async fn add_channel(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        set: SetId,
+        kind: &Capability,
+        topic: &TopicUri,
+        hub: &HubUri,
+        token: String,
+        secret: Option<String>,
+    ) -> Result<ChannelRecord, StoreError> {
+        let (kind, topic, hub) = (kind.as_str().to_owned(), topic.to_string(), hub.to_string());
+        self.write(move |tx| {
+            let lease = Lease::new(now);
+            tx.sql.execute(
+                "INSERT INTO channel (set_id, kind, topic, hub, token, secret, state, next_try_at, failures)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
+                params![set.0, kind, topic, hub, token, secret, lease.state.code(), row::micros(now)],
+            )?;
+            let id = ChannelId(tx.sql.last_insert_rowid());
+            channel(tx.sql, id)?.ok_or(StoreError::BadRow("a channel"))
+        })
+        .await
+    }
+
+    /// The channels of a set, also those that were left.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn channels(self: &Arc<Self>, set: SetId) -> Result<Vec<ChannelRecord>, StoreError> {
+        self.read(move |sql| {
+            let mut query = sql.prepare_cached(&format!(
+                "SELECT {COLUMNS} FROM channel WHERE set_id = ?1 ORDER BY id"
+            ))?;
+            let mut rows = query.query([set.0])?;
+            let mut channels = Vec::new();
+            while let Some(found) = rows.next()? {
+                channels.push(record(found)?);
+            }
+            Ok(channels)
+        })
+        .await
+    }
+
+    /// The channel of that row.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn channel(
+        self: &Arc<Self>,
+        id: ChannelId,
+    ) -> Result<Option<ChannelRecord>, StoreError> {
+        self.read(move |sql| channel(sql, id)).await
+    }
+
+    /// The channel whose callback ends in that token.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn channel_by_token(
+        self: &Arc<Self>,
+        token: &str,
+    ) -> Result<Option<ChannelRecord>, StoreError> {
+        let token = token.to_owned();
+        self.read(move |sql| {
+            let mut query =
+                sql.prepare_cached(&format!("SELECT {COLUMNS} FROM channel WHERE token = ?1"))?;
+            let mut rows = query.query([token])?;
+            rows.next()?.map(record).transpose()
+        })
+        .await
+    }
+
+    /// Changes a channel's lease in one step, so that the engine and a hub that calls at the same moment don't undo each
+    /// other. Answers what the change answers. `wake`: whether the engine is to look at it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn change_lease<T, F>(
+        self: &Arc<Self>,
+        id: ChannelId,
+        wake: bool,
+        change: F,
+    ) -> Result<(T, Lease), StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Lease) -> T + Send + 'static,
+    {
+        self.write(move |tx| {
+            let mut record = channel(tx.sql, id)?.ok_or(StoreError::BadRow("a channel"))?;
+            let before = record.lease.clone();
+            let answer = change(&mut record.lease);
+            let lease = record.lease;
+            if lease != before {
+                save_lease(tx.sql, id, &lease)?;
+            }
+            if wake {
+                tx.wake(Wake::Channel(record.set, id));
+            }
+            Ok((answer, lease))
+        })
+        .await
+    }
+
+    /// Notes whether a channel is wanted, and by which hub.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn want_channel(
+        self: &Arc<Self>,
+        id: ChannelId,
+        wanted: bool,
+        hub: &HubUri,
+    ) -> Result<(), StoreError> {
+        let hub = hub.to_string();
+        self.write(move |tx| {
+            tx.sql.execute(
+                "UPDATE channel SET left_for_good = ?2, hub = ?3 WHERE id = ?1",
+                params![id.0, !wanted, hub],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Counts a delivery that was refused.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn count_rejected(self: &Arc<Self>, id: ChannelId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            tx.sql
+                .prepare_cached("UPDATE channel SET rejected = rejected + 1 WHERE id = ?1")?
+                .execute([id.0])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Counts a gap that opened.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn count_gap(self: &Arc<Self>, id: ChannelId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            tx.sql
+                .execute("UPDATE channel SET gaps = gaps + 1 WHERE id = ?1", [id.0])?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn channel(sql: &Connection, id: ChannelId) -> Result<Option<ChannelRecord>, StoreError> {
+    let mut query = sql.prepare_cached(&format!("SELECT {COLUMNS} FROM channel WHERE id = ?1"))?;
+    let mut rows = query.query([id.0])?;
+    rows.next()?.map(record).transpose()
+}
+
+fn record(found: &Row<'_>) -> Result<ChannelRecord, StoreError> {
+    let bad = |_| StoreError::BadRow("a channel's URI");
+    let time = |column: usize| -> Result<Option<DateTime<Utc>>, StoreError> {
+        Ok(found.get::<_, Option<i64>>(column)?.map(row::datetime))
+    };
+    let count =
+        |column: usize| -> Result<u64, StoreError> { Ok(row::unsigned(found.get(column)?)) };
+    let asked = match found.get::<_, Option<String>>(8)?.as_deref() {
+        Some("subscribe") => Some(Intent::Subscribe),
+        Some("unsubscribe") => Some(Intent::Unsubscribe),
+        _ => None,
+    };
+    let asked_lease = found
+        .get::<_, Option<i64>>(9)?
+        .map(row::unsigned)
+        .unwrap_or_default();
+    Ok(ChannelRecord {
+        id: ChannelId(found.get(0)?),
+        set: SetId(found.get(1)?),
+        kind: Capability::parse(&found.get::<_, String>(2)?),
+        topic: TopicUri::parse(&found.get::<_, String>(3)?).map_err(bad)?,
+        hub: HubUri::parse(&found.get::<_, String>(4)?).map_err(bad)?,
+        token: found.get(5)?,
+        secret: found.get(6)?,
+        lease: Lease {
+            state: ChannelState::from_code(&found.get::<_, String>(7)?)
+                .ok_or(StoreError::BadRow("a channel's state"))?,
+            asked: asked.map(|intent| Asked {
+                intent,
+                lease_seconds: asked_lease,
+            }),
+            expires_at: time(10)?,
+            renew_at: time(11)?,
+            next_try_at: time(12)?,
+            failures: found.get(13)?,
+        },
+        left: found.get(14)?,
+        last_notification_at: time(15)?,
+        received: count(16)?,
+        applied: count(17)?,
+        duplicate: count(18)?,
+        rejected: count(19)?,
+        gaps: count(20)?,
+    })
+}
+
+fn save_lease(sql: &Connection, id: ChannelId, lease: &Lease) -> Result<(), StoreError> {
+    let asked = lease.asked.map(|asked| match asked.intent {
+        Intent::Subscribe => "subscribe",
+        Intent::Unsubscribe => "unsubscribe",
+    });
+    sql.prepare_cached(
+        "UPDATE channel SET state = ?2, asked = ?3, asked_lease = ?4, expires_at = ?5, renew_at = ?6, next_try_at = ?7,
+         failures = ?8 WHERE id = ?1",
+    )?
+    .execute(params![
+        id.0,
+        lease.state.code(),
+        asked,
+        lease.asked.map(|asked| row::signed(asked.lease_seconds)),
+        lease.expires_at.map(row::micros),
+        lease.renew_at.map(row::micros),
+        lease.next_try_at.map(row::micros),
+        lease.failures,
+    ])?;
+    Ok(())
+}
+
+/// The set that a channel belongs to.
+pub(super) fn set_of(sql: &Connection, id: ChannelId) -> Result<Option<SetId>, StoreError> {
+    let mut query = sql.prepare_cached("SELECT set_id FROM channel WHERE id = ?1")?;
+    Ok(query
+        .query_row([id.0], |row| row.get(0).map(SetId))
+        .optional()?)
+}

@@ -1,0 +1,171 @@
+//! Resource Lists: entries that are held against what the mirror has, and what a whole list does not name any more.
+//!
+//! Each reading of a list is a generation. A member that the whole list has not named in this generation is gone from the
+//! set (section 10.1: a Resource List is a snapshot of all of it).
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::params;
+
+use super::feed::Origin;
+use super::planning::{Change, Context, Found, put_task};
+use super::resources::{join, leave};
+use super::writer::Tx;
+use super::{Applied, ResourceId, SetId, Store, StoreError, Wake, row};
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::sync::{Decision, plan_absent, plan_listed};
+
+/// A Resource List that is being read.
+#[derive(Clone, Debug)]
+pub struct ListProgress {
+    /// The set.
+    pub set: SetId,
+    /// The label of its Source.
+    pub source: String,
+    /// The time of the snapshot.
+    pub at: SourceTime,
+}
+
+const ABSENT_A_STEP: i64 = 1000;
+
+impl Store {
+    /// Begins to read a set's Resource List: from now on, who is not named is absent.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn begin_list(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            tx.sql.execute(
+                "UPDATE source_set SET generation = generation + 1 WHERE id = ?1",
+                [set.0],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Takes some entries of a list. For a caller on a blocking thread.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then none was taken.
+    pub fn list_entries_blocking(
+        &self,
+        list: &ListProgress,
+        now: DateTime<Utc>,
+        entries: Vec<Change>,
+    ) -> Result<Applied, StoreError> {
+        let list = list.clone();
+        self.write_blocking(move |tx| list_entries(tx, &list, now, &entries))
+    }
+
+    /// Takes some of the members that the list, now read whole, did not name; answers `None` when there are no more. Their
+    /// deletions wait for the end of the document.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then none was taken.
+    pub async fn list_absent(
+        self: &Arc<Self>,
+        list: &ListProgress,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Applied>, StoreError> {
+        let list = list.clone();
+        self.write(move |tx| list_absent(tx, &list, now)).await
+    }
+}
+
+fn list_entries(
+    tx: &mut Tx<'_>,
+    list: &ListProgress,
+    now: DateTime<Utc>,
+    entries: &[Change],
+) -> Result<Applied, StoreError> {
+    let context = Context::of(tx.sql, list.set, &list.source, Origin::ResourceList, now)?;
+    let mut applied = Applied::default();
+    for entry in entries {
+        let found = Found::look_up(tx.sql, &context, entry)?;
+        let decision = plan_listed(
+            &entry.told(),
+            list.at,
+            found.known.as_ref(),
+            found.pending.as_ref(),
+        );
+        // A resource that was deleted after the snapshot is listed in it, and a member no more.
+        let gone =
+            found.known.as_ref().is_some_and(|known| known.deleted) && decision == Decision::Older;
+        if !gone {
+            join(tx.sql, context.set, found.resource, context.generation)?;
+        }
+        if decision == Decision::Task {
+            let existed = found.known.is_some_and(|known| !known.deleted);
+            let kind = if existed {
+                ChangeKind::Updated
+            } else {
+                ChangeKind::Created
+            };
+            put_task(
+                tx.sql,
+                &context,
+                found.resource,
+                &Change {
+                    kind,
+                    ..entry.clone()
+                },
+            )?;
+            applied.tasks += 1;
+        } else {
+            applied.known += 1;
+        }
+    }
+    if applied.tasks > 0 {
+        tx.wake(Wake::Tasks(list.source.clone()));
+    }
+    Ok(applied)
+}
+
+fn list_absent(
+    tx: &mut Tx<'_>,
+    list: &ListProgress,
+    now: DateTime<Utc>,
+) -> Result<Option<Applied>, StoreError> {
+    let context = Context::of(tx.sql, list.set, &list.source, Origin::ResourceList, now)?;
+    let absent: Vec<(i64, String)> = tx
+        .sql
+        .prepare_cached(
+            "SELECT member.resource_id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
+             WHERE member.set_id = ?1 AND member.generation < ?2 LIMIT ?3",
+        )?
+        .query_map(params![list.set.0, context.generation, ABSENT_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<Result<_, _>>()?;
+    if absent.is_empty() {
+        return Ok(None);
+    }
+    let mut applied = Applied::default();
+    for (id, uri) in absent {
+        let resource = ResourceId(id);
+        // Its paths were given when the resource was first told of.
+        let deletion = Change {
+            uri: row::resource_uri(&uri)?,
+            plain_path: None,
+            made_path: String::new(),
+            kind: ChangeKind::Deleted,
+            changed_at: Some(list.at),
+            lastmod: None,
+            length: None,
+            media_type: None,
+            hashes: Vec::new(),
+        };
+        let found = Found::look_up(tx.sql, &context, &deletion)?;
+        if !plan_absent(list.at, found.known.as_ref(), found.pending.as_ref()) {
+            applied.known += 1;
+        } else if leave(tx.sql, list.set, resource)? {
+            applied.known += 1;
+            continue;
+        } else {
+            put_task(tx.sql, &context, resource, &deletion)?;
+            applied.tasks += 1;
+        }
+        join(tx.sql, list.set, resource, context.generation)?;
+    }
+    Ok(Some(applied))
+}

@@ -1,0 +1,235 @@
+//! SHELL, SQLite: what survives the process. The inbox, the tasks, the resources, the channels, the coverage of each set
+//! and the change feed.
+//!
+//! Invariants:
+//! - Whatever belongs together is one transaction: coverage never moves without the tasks of the changes it covers.
+//! - The database never says more than the files: a resource's row changes after its file was published, never before.
+//! - One thread writes, and commits what has queued up as one transaction; a caller is answered after the commit. Readers
+//!   have connections of their own.
+//! - Whoever waits for something is woken by a [`Wake`], sent after the commit that brought it.
+//!
+//! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync); no network, no file tree, no clock.
+
+mod channels;
+mod feed;
+mod inbox;
+mod lists;
+mod planning;
+mod resources;
+mod row;
+mod schema;
+mod sets;
+mod tasks;
+mod writer;
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::broadcast;
+
+pub use channels::{ChannelRecord, Outcome};
+pub use feed::{FeedEntry, Origin};
+pub use inbox::{Delivery, Receipt};
+pub use lists::ListProgress;
+pub use planning::{Application, Applied, Change, DeletionRules, End};
+pub use resources::ResourceView;
+pub use sets::{BaselineState, DocumentRecord, Offer, SetNumbers, SetRecord};
+pub use tasks::{Conclusion, Task, TaskFailure};
+
+use writer::Writer;
+
+macro_rules! row_id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub(crate) i64);
+    };
+}
+
+row_id! {
+    /// A set of resources that is followed.
+    SetId
+}
+row_id! {
+    /// A channel that is, or was, subscribed to.
+    ChannelId
+}
+row_id! {
+    /// A resource that was told of.
+    ResourceId
+}
+
+/// Why the database did not do what it was asked to.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    /// Another process works on the same state.
+    #[error("another resyncd is running on {0} (it holds the lock)")]
+    Locked(PathBuf),
+    /// The database was written by a newer version of this program.
+    #[error("{path} was written by a newer resyncd (schema {found}, this one knows {known})")]
+    NewerSchema {
+        /// The database.
+        path: PathBuf,
+        /// Its schema.
+        found: i64,
+        /// The newest schema that this program knows.
+        known: i64,
+    },
+    /// The folder or the lock file can't be had.
+    #[error("{0}: {1}")]
+    Folder(PathBuf, std::io::Error),
+    /// SQLite said no.
+    #[error("database: {0}")]
+    Sqlite(#[from] rusqlite::Error),
+    /// A transaction that others were waiting for failed.
+    #[error("database: {0}")]
+    Commit(Arc<rusqlite::Error>),
+    /// A row holds what this program never writes.
+    #[error("database: {0} can't be read")]
+    BadRow(&'static str),
+    /// The database is being closed.
+    #[error("the database is closed")]
+    Closed,
+}
+
+impl StoreError {
+    /// The stable name of the error.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Locked(_) => "state-locked",
+            Self::NewerSchema { .. } => "newer-schema",
+            Self::Folder(..) => "state-folder",
+            Self::Sqlite(error) => sqlite_code(error),
+            Self::Commit(error) => sqlite_code(error),
+            Self::BadRow(_) => "database-row",
+            Self::Closed => "database-closed",
+        }
+    }
+}
+
+fn sqlite_code(error: &rusqlite::Error) -> &'static str {
+    match error.sqlite_error_code() {
+        Some(rusqlite::ErrorCode::DiskFull) => "disk-full",
+        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
+            "database-damaged"
+        }
+        Some(rusqlite::ErrorCode::ReadOnly) => "database-read-only",
+        _ => "database",
+    }
+}
+
+/// What a commit brought, for those who wait for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// A delivery lies in the set's inbox.
+    Inbox(SetId),
+    /// A hub has verified or denied a channel of the set.
+    Channel(SetId, ChannelId),
+    /// The Source has tasks.
+    Tasks(String),
+    /// Something was applied, up to this sequence number of the feed.
+    Feed(i64),
+}
+
+/// The database. Share it in an [`Arc`]; the last one to go closes it.
+pub struct Store {
+    writer: Writer,
+    readers: Readers,
+    wakes: broadcast::Sender<Wake>,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens, or makes, the database in a folder, and locks the folder against other processes.
+    ///
+    /// A database that is not one (any more) is set aside under another name, with a warning, and a new one made.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or what the system says.
+    pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
+        let told = |error| StoreError::Folder(folder.to_owned(), error);
+        std::fs::create_dir_all(folder).map_err(told)?;
+        let lock = File::create(folder.join("resyncd.lock")).map_err(told)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(told(error)),
+        }
+        let path = folder.join("resyncd.db");
+        let connection = match schema::open(&path) {
+            Err(error) if error.code() == "database-damaged" => {
+                let aside = schema::set_aside(&path).map_err(told)?;
+                tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(),
+                    "the database is damaged; it was set aside, and a new one is made from a baseline");
+                schema::open(&path)?
+            }
+            other => other?,
+        };
+        let (wakes, _) = broadcast::channel(4096);
+        let writer = Writer::start(connection, wakes.clone()).map_err(told)?;
+        Ok(Arc::new(Self {
+            writer,
+            readers: Readers {
+                path,
+                idle: Mutex::default(),
+            },
+            wakes,
+            _lock: lock,
+        }))
+    }
+
+    /// What commits bring from now on. A receiver that lags behind has missed something: it looks at everything.
+    pub fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.wakes.subscribe()
+    }
+
+    /// Runs a query on a reader's connection, off the asynchronous threads.
+    async fn read<T, F>(self: &Arc<Self>, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let store = Arc::clone(self);
+        let reading = tokio::task::spawn_blocking(move || store.readers.run(query));
+        reading.await.map_err(|_| StoreError::Closed)?
+    }
+}
+
+/// Connections that only read.
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    const KEPT: usize = 8;
+
+    fn run<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let idle = self
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                let connection = Connection::open_with_flags(&self.path, flags)?;
+                connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+                connection
+            }
+        };
+        let answer = query(&connection);
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if idle.len() < Self::KEPT {
+            idle.push(connection);
+        }
+        answer
+    }
+}

@@ -1,0 +1,379 @@
+//! From changes to tasks: each change is held against what is known of its resource, within the transaction that keeps
+//! the answer. One task a resource: the latest change wins.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, params};
+
+use super::channels::Outcome;
+use super::feed::Origin;
+use super::resources::join;
+use super::sets::{DocumentRecord, save_document, save_progress};
+use super::writer::Tx;
+use super::{ChannelId, ResourceId, SetId, Store, StoreError, Wake, inbox, row};
+use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::sync::{Coverage, Decision, Gap, Known, Pending, Told, holds_back, plan_change};
+
+/// A change as a document tells it, or an entry of a Resource List.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The resource.
+    pub uri: ResourceUri,
+    /// Where its file would be called by its plain name; `None` where that can't be had.
+    pub plain_path: Option<String>,
+    /// Where its file is if the plain name can't be had, or belongs to another resource.
+    pub made_path: String,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// When it happened.
+    pub changed_at: Option<SourceTime>,
+    /// When the representation was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// The length of the representation, in bytes.
+    pub length: Option<u64>,
+    /// Its media type.
+    pub media_type: Option<String>,
+    /// Its digests.
+    pub hashes: Vec<Digest>,
+}
+
+impl Change {
+    pub(super) fn told(&self) -> Told<'_> {
+        Told {
+            kind: self.kind,
+            changed_at: self.changed_at,
+            lastmod: self.lastmod,
+            length: self.length,
+            hashes: &self.hashes,
+        }
+    }
+}
+
+/// When deletions wait for a person.
+#[derive(Clone, Copy, Debug)]
+pub struct DeletionRules {
+    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once is held back.
+    pub max_share: f64,
+}
+
+/// What goes into one transaction: the changes of a document, or a part of them, and what they move.
+#[derive(Debug)]
+pub struct Application {
+    /// The set.
+    pub set: SetId,
+    /// The label of its Source.
+    pub source: String,
+    /// What kind of document tells it.
+    pub origin: Origin,
+    /// The time on our clock.
+    pub now: DateTime<Utc>,
+    /// The changes, in the order of the document.
+    pub changes: Vec<Change>,
+    /// What ends the document; `None` while parts of it are still to come.
+    pub end: Option<End>,
+}
+
+/// What becomes true when all of a document's changes have become tasks.
+#[derive(Debug)]
+pub struct End {
+    /// Decides whether the document's deletions go on.
+    pub rules: DeletionRules,
+    /// What is known of the set's time; `None`: the document proves nothing.
+    pub progress: Option<(Coverage, Vec<Gap>)>,
+    /// The notification that was worked on.
+    pub delivery: Option<(i64, ChannelId, Outcome)>,
+    /// Documents that need not be read again while they stay the same.
+    pub documents: Vec<DocumentRecord>,
+    /// The time of the Resource List that was read whole.
+    pub listed: Option<SourceTime>,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Applied {
+    /// Changes that became tasks.
+    pub tasks: u64,
+    /// Changes that were known, or older than what is known.
+    pub known: u64,
+    /// Deletions that are held back by now.
+    pub held: u64,
+}
+
+impl Store {
+    /// Makes tasks of changes; with its end, moves all that moves with them. For the asynchronous side.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn apply(self: &Arc<Self>, application: Application) -> Result<Applied, StoreError> {
+        self.write(move |tx| apply(tx, &application)).await
+    }
+
+    /// As [`apply`](Self::apply), for a caller on a blocking thread.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub fn apply_blocking(&self, application: Application) -> Result<Applied, StoreError> {
+        self.write_blocking(move |tx| apply(tx, &application))
+    }
+
+    /// Lets the deletions of a Source that are held back go on; answers how many.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn approve_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            let held = tx.sql.execute(
+                "UPDATE task SET state = 'ready' WHERE source = ?1 AND state = 'held'",
+                [&source],
+            )?;
+            tx.wake(Wake::Tasks(source));
+            Ok(held as u64)
+        })
+        .await
+    }
+}
+
+fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreError> {
+    let mut applied = Applied::default();
+    let context = Context::of(
+        tx.sql,
+        application.set,
+        &application.source,
+        application.origin,
+        application.now,
+    )?;
+    for change in &application.changes {
+        let found = Found::look_up(tx.sql, &context, change)?;
+        let decision = plan_change(&change.told(), found.known.as_ref(), found.pending.as_ref());
+        if decision != Decision::Older && change.kind != ChangeKind::Deleted {
+            join(tx.sql, context.set, found.resource, context.generation)?;
+        }
+        match decision {
+            Decision::Task => {
+                put_task(tx.sql, &context, found.resource, change)?;
+                applied.tasks += 1;
+            }
+            Decision::Done => {
+                applied.known += 1;
+                if found.pending.is_some() {
+                    tx.sql
+                        .prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
+                        .execute([found.resource.0])?;
+                }
+            }
+            Decision::Older => applied.known += 1,
+        }
+    }
+    if let Some(end) = &application.end {
+        applied.held = finish(tx, &context, end)?;
+    }
+    if applied.tasks > 0 || application.end.is_some() {
+        tx.wake(Wake::Tasks(application.source.clone()));
+    }
+    Ok(applied)
+}
+
+pub(super) struct Context<'a> {
+    pub(super) set: SetId,
+    pub(super) source: &'a str,
+    pub(super) origin: Origin,
+    pub(super) now: DateTime<Utc>,
+    /// How often the set's Resource List has been read.
+    pub(super) generation: i64,
+}
+
+impl<'a> Context<'a> {
+    pub(super) fn of(
+        sql: &Connection,
+        set: SetId,
+        source: &'a str,
+        origin: Origin,
+        now: DateTime<Utc>,
+    ) -> Result<Self, StoreError> {
+        let generation = sql
+            .prepare_cached("SELECT generation FROM source_set WHERE id = ?1")?
+            .query_row([set.0], |row| row.get(0))?;
+        Ok(Self {
+            set,
+            source,
+            origin,
+            now,
+            generation,
+        })
+    }
+}
+
+/// What is known of a change's resource.
+pub(super) struct Found {
+    pub(super) resource: ResourceId,
+    pub(super) known: Option<Known>,
+    pub(super) pending: Option<Pending>,
+}
+
+impl Found {
+    /// Looks a resource up; the first time that it is told of, gives it a row and a path of its own.
+    pub(super) fn look_up(
+        sql: &Connection,
+        context: &Context<'_>,
+        change: &Change,
+    ) -> Result<Self, StoreError> {
+        let mut query = sql.prepare_cached(
+            "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
+                    resource.deleted, resource.applied_at, task.kind, task.changed_at
+             FROM resource LEFT JOIN task ON task.resource_id = resource.id
+             WHERE resource.source = ?1 AND resource.uri = ?2",
+        )?;
+        let mut rows = query.query(params![context.source, change.uri.as_str()])?;
+        let Some(found) = rows.next()? else {
+            return Ok(Self {
+                resource: add_resource(sql, context, change)?,
+                known: None,
+                pending: None,
+            });
+        };
+        let known = if found.get::<_, Option<i64>>(6)?.is_some() {
+            Some(Known {
+                length: found.get::<_, Option<i64>>(1)?.map(row::unsigned),
+                hashes: row::hashes(&found.get::<_, String>(2)?),
+                lastmod: row::source_time(found.get(3)?),
+                changed_at: row::source_time(found.get(4)?),
+                deleted: found.get(5)?,
+            })
+        } else {
+            None
+        };
+        let pending = match found.get::<_, Option<String>>(7)? {
+            Some(kind) => Some(Pending {
+                kind: row::kind(&kind)?,
+                changed_at: row::source_time(found.get(8)?),
+            }),
+            None => None,
+        };
+        Ok(Self {
+            resource: ResourceId(found.get(0)?),
+            known,
+            pending,
+        })
+    }
+}
+
+fn add_resource(
+    sql: &Connection,
+    context: &Context<'_>,
+    change: &Change,
+) -> Result<ResourceId, StoreError> {
+    let mut taken = sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2")?;
+    let path = match &change.plain_path {
+        Some(plain) if !taken.exists(params![context.source, plain])? => plain,
+        _ => &change.made_path,
+    };
+    sql.prepare_cached("INSERT INTO resource (source, uri, set_id, path) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![
+            context.source,
+            change.uri.as_str(),
+            context.set.0,
+            path
+        ])?;
+    Ok(ResourceId(sql.last_insert_rowid()))
+}
+
+/// Makes a change the resource's task. A deletion waits for the end of its document.
+pub(super) fn put_task(
+    sql: &Connection,
+    context: &Context<'_>,
+    resource: ResourceId,
+    change: &Change,
+) -> Result<(), StoreError> {
+    let state = if change.kind == ChangeKind::Deleted {
+        "weighed"
+    } else {
+        "ready"
+    };
+    sql.prepare_cached(
+        "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
+                           origin, state, not_before)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+         ON CONFLICT (resource_id) DO UPDATE SET
+             set_id = ?3, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
+             state = ?12, not_before = ?13, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL",
+    )?
+    .execute(params![
+        resource.0,
+        context.source,
+        context.set.0,
+        change.uri.authority(),
+        change.kind.as_str(),
+        change.changed_at.map(SourceTime::micros),
+        change.lastmod.map(SourceTime::micros),
+        change.length.map(row::signed),
+        change.media_type,
+        row::hashes_text(&change.hashes),
+        context.origin.code(),
+        state,
+        row::micros(context.now),
+    ])?;
+    Ok(())
+}
+
+/// Ends a document; answers how many deletions are held back.
+fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, StoreError> {
+    let held = weigh_deletions(tx.sql, context.set, end.rules)?;
+    if let Some((coverage, gaps)) = &end.progress {
+        save_progress(tx, context.set, coverage, gaps)?;
+    }
+    if let Some((delivery, channel, outcome)) = end.delivery {
+        inbox::conclude(tx, delivery, channel, outcome)?;
+    }
+    for document in &end.documents {
+        save_document(tx, context.set, document)?;
+    }
+    if let Some(at) = end.listed {
+        tx.sql.execute(
+            "UPDATE source_set SET list_at = ?2, baseline = CASE baseline WHEN 'missing' THEN 'listed' ELSE baseline END
+             WHERE id = ?1",
+            params![context.set.0, at.micros()],
+        )?;
+    }
+    conclude_baseline(tx.sql, context.set)?;
+    Ok(held)
+}
+
+/// Lets a document's deletions go on, or holds them all back if they are too many for a person not to look.
+fn weigh_deletions(sql: &Connection, set: SetId, rules: DeletionRules) -> Result<u64, StoreError> {
+    let mut weighed =
+        sql.prepare_cached("SELECT 1 FROM task WHERE set_id = ?1 AND state = 'weighed'")?;
+    if !weighed.exists([set.0])? {
+        return Ok(0);
+    }
+    let deletions: i64 = sql
+        .prepare_cached(
+            "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id
+             WHERE task.set_id = ?1 AND task.kind = 'deleted' AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
+        )?
+        .query_row([set.0], |row| row.get(0))?;
+    let resources: i64 = sql
+        .prepare_cached("SELECT resources FROM source_set WHERE id = ?1")?
+        .query_row([set.0], |row| row.get(0))?;
+    let hold = holds_back(
+        row::unsigned(deletions),
+        row::unsigned(resources),
+        rules.max_share,
+    );
+    let state = if hold { "held" } else { "ready" };
+    let settled = sql
+        .prepare_cached("UPDATE task SET state = ?2 WHERE set_id = ?1 AND state = 'weighed'")?
+        .execute(params![set.0, state])?;
+    Ok(if hold { settled as u64 } else { 0 })
+}
+
+/// The baseline is done when each of its resources has been fetched, or given up for now.
+pub(super) fn conclude_baseline(sql: &Connection, set: SetId) -> Result<(), StoreError> {
+    sql.prepare_cached(
+        "UPDATE source_set SET baseline = 'done' WHERE id = ?1 AND baseline = 'listed' AND NOT EXISTS (
+             SELECT 1 FROM task WHERE set_id = ?1 AND state = 'ready' AND origin IN ('resource-list', 'resource-dump'))",
+    )?
+    .execute([set.0])?;
+    Ok(())
+}

@@ -1,0 +1,191 @@
+//! The tables, and how an older database becomes a newer one.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::Connection;
+
+use super::StoreError;
+
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// One step a version; `PRAGMA user_version` says how many have been taken. A step, once released, never changes.
+const STEPS: &[&str] = &[
+    // Times of the Source and of this machine are microseconds since 1970.
+    "
+    CREATE TABLE source_set (
+        id INTEGER PRIMARY KEY,
+        source TEXT NOT NULL,
+        capability_list TEXT NOT NULL,
+        offers TEXT NOT NULL DEFAULT '[]',
+        baseline TEXT NOT NULL DEFAULT 'missing',
+        list_at INTEGER,
+        generation INTEGER NOT NULL DEFAULT 0,
+        ended INTEGER NOT NULL DEFAULT 0,
+        resources INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (source, capability_list)
+    );
+    CREATE TABLE coverage (
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        from_time INTEGER NOT NULL,
+        until_time INTEGER NOT NULL,
+        PRIMARY KEY (set_id, from_time)
+    ) WITHOUT ROWID;
+    CREATE TABLE gap (
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        from_time INTEGER NOT NULL,
+        until_time INTEGER NOT NULL,
+        reason TEXT NOT NULL,
+        since INTEGER NOT NULL,
+        PRIMARY KEY (set_id, from_time)
+    ) WITHOUT ROWID;
+    CREATE TABLE document (
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        uri TEXT NOT NULL,
+        etag TEXT,
+        last_modified TEXT,
+        digest BLOB NOT NULL,
+        PRIMARY KEY (set_id, uri)
+    ) WITHOUT ROWID;
+    CREATE TABLE channel (
+        id INTEGER PRIMARY KEY,
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        kind TEXT NOT NULL,
+        topic TEXT NOT NULL,
+        hub TEXT NOT NULL,
+        token TEXT NOT NULL UNIQUE,
+        secret TEXT,
+        state TEXT NOT NULL,
+        asked TEXT,
+        asked_lease INTEGER,
+        expires_at INTEGER,
+        renew_at INTEGER,
+        next_try_at INTEGER,
+        failures INTEGER NOT NULL,
+        left_for_good INTEGER NOT NULL DEFAULT 0,
+        last_notification_at INTEGER,
+        waiting_bytes INTEGER NOT NULL DEFAULT 0,
+        received INTEGER NOT NULL DEFAULT 0,
+        applied INTEGER NOT NULL DEFAULT 0,
+        duplicate INTEGER NOT NULL DEFAULT 0,
+        rejected INTEGER NOT NULL DEFAULT 0,
+        gaps INTEGER NOT NULL DEFAULT 0
+    );
+    CREATE INDEX channel_of_set ON channel (set_id);
+    CREATE TABLE inbox (
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        channel_id INTEGER NOT NULL REFERENCES channel (id),
+        received_at INTEGER NOT NULL,
+        body BLOB NOT NULL
+    );
+    CREATE INDEX inbox_of_channel ON inbox (channel_id);
+    CREATE TABLE resource (
+        id INTEGER PRIMARY KEY,
+        source TEXT NOT NULL,
+        uri TEXT NOT NULL,
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        path TEXT,
+        length INTEGER,
+        media_type TEXT,
+        hashes TEXT NOT NULL DEFAULT '',
+        lastmod INTEGER,
+        changed_at INTEGER,
+        applied_at INTEGER,
+        deleted INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (source, uri)
+    );
+    CREATE UNIQUE INDEX resource_path ON resource (source, path) WHERE path IS NOT NULL;
+    CREATE TABLE member (
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        resource_id INTEGER NOT NULL REFERENCES resource (id),
+        generation INTEGER NOT NULL,
+        PRIMARY KEY (set_id, resource_id)
+    ) WITHOUT ROWID;
+    CREATE INDEX member_of ON member (resource_id);
+    CREATE TABLE task (
+        resource_id INTEGER PRIMARY KEY REFERENCES resource (id),
+        source TEXT NOT NULL,
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        authority TEXT NOT NULL,
+        kind TEXT NOT NULL,
+        changed_at INTEGER,
+        lastmod INTEGER,
+        length INTEGER,
+        media_type TEXT,
+        hashes TEXT NOT NULL,
+        origin TEXT NOT NULL,
+        state TEXT NOT NULL,
+        version INTEGER NOT NULL DEFAULT 0,
+        attempts INTEGER NOT NULL DEFAULT 0,
+        not_before INTEGER NOT NULL DEFAULT 0,
+        error_code TEXT,
+        error_message TEXT,
+        error_at INTEGER
+    );
+    CREATE INDEX task_queue ON task (source, state, authority, not_before);
+    CREATE INDEX task_of_set ON task (set_id, state, origin);
+    CREATE INDEX task_time ON task (set_id, changed_at);
+    CREATE TABLE feed (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        applied_at INTEGER NOT NULL,
+        source TEXT NOT NULL,
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        uri TEXT NOT NULL,
+        change TEXT NOT NULL,
+        path TEXT,
+        length INTEGER,
+        changed_at INTEGER,
+        origin TEXT NOT NULL
+    );
+    ",
+];
+
+/// Opens the database and brings its schema up to date.
+pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    let connection = Connection::open(path)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    connection.pragma_update(None, "foreign_keys", true)?;
+    connection.pragma_update(None, "cache_size", -16_384)?;
+    connection.set_prepared_statement_cache_capacity(128);
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = STEPS.len();
+    let taken = usize::try_from(found).ok().filter(|&taken| taken <= known);
+    let Some(taken) = taken else {
+        return Err(StoreError::NewerSchema {
+            path: path.to_owned(),
+            found,
+            known: i64::try_from(known).unwrap_or(i64::MAX),
+        });
+    };
+    for (version, step) in STEPS.iter().enumerate().skip(taken) {
+        connection.execute_batch(&format!(
+            "BEGIN IMMEDIATE; {step} PRAGMA user_version = {}; COMMIT;",
+            version + 1
+        ))?;
+    }
+    Ok(connection)
+}
+
+/// Renames a database that can't be read, with its companions, to names that are free.
+pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
+    let named = |suffix: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(suffix);
+        PathBuf::from(name)
+    };
+    let aside = (1_u32..)
+        .map(|n| format!(".damaged-{n}"))
+        .find(|suffix| !named(suffix).exists())
+        .unwrap_or_default();
+    std::fs::rename(path, named(&aside))?;
+    for companion in ["-wal", "-shm"] {
+        match std::fs::rename(named(companion), named(&format!("{aside}{companion}"))) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(named(&aside))
+}

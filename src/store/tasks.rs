@@ -1,0 +1,369 @@
+//! Tasks: what is to be fetched or removed, what came of it, and when to try again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, Row, params};
+
+use super::feed::{self, NewEntry, Origin};
+use super::planning::conclude_baseline;
+use super::resources::{live_length, sum_up_members};
+use super::writer::Tx;
+use super::{ResourceId, SetId, Store, StoreError, Wake, row};
+use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+
+/// Something to be done for one resource.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The resource.
+    pub resource: ResourceId,
+    /// Which task of the resource it is: a newer change raises it.
+    pub version: i64,
+    /// The label of the Source.
+    pub source: String,
+    /// The set that told of the change.
+    pub set: SetId,
+    /// The resource's URI.
+    pub uri: ResourceUri,
+    /// The host that it is fetched from.
+    pub authority: String,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// When it happened.
+    pub changed_at: Option<SourceTime>,
+    /// When the representation was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// The length that the representation must have.
+    pub length: Option<u64>,
+    /// Its media type.
+    pub media_type: Option<String>,
+    /// The digests that it must have.
+    pub hashes: Vec<Digest>,
+    /// What told of it.
+    pub origin: Origin,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// Where the file belongs, relative to the mirror.
+    pub path: String,
+    /// Whether the mirror has a file of it now.
+    pub live: bool,
+    /// The length of that file.
+    pub live_length: Option<u64>,
+    /// The digests of that file.
+    pub live_hashes: Vec<Digest>,
+}
+
+/// What came of a task. The files are as it says already.
+#[derive(Debug)]
+pub enum Conclusion {
+    /// The file is in its place.
+    Published {
+        /// The task.
+        task: Task,
+        /// Where it is, relative to the mirror.
+        path: String,
+        /// Its length, in bytes.
+        length: u64,
+        /// The media type that was told, or else served.
+        media_type: Option<String>,
+        /// Its digests.
+        hashes: Vec<Digest>,
+        /// When it was last modified, as was told or else served.
+        lastmod: Option<SourceTime>,
+        /// Whether its bytes are new; if not, the feed stays silent.
+        news: bool,
+    },
+    /// The file is gone, or, where deletions are not followed, left behind.
+    Removed {
+        /// The task.
+        task: Task,
+        /// Whether the file was kept.
+        kept: bool,
+    },
+    /// It did not work.
+    Failed {
+        /// The task.
+        task: Task,
+        /// Why, and what next.
+        failure: TaskFailure,
+    },
+}
+
+/// Why a task failed.
+#[derive(Clone, Debug)]
+pub struct TaskFailure {
+    /// The stable name of the error.
+    pub code: &'static str,
+    /// The error, for a person.
+    pub message: String,
+    /// When to try again; `None`: given up until the next poll.
+    pub retry_at: Option<DateTime<Utc>>,
+    /// Whether this try counts; a full disk is not the resource's fault.
+    pub counts: bool,
+}
+
+const COLUMNS: &str = "task.resource_id, task.version, task.source, task.set_id, resource.uri, task.authority, task.kind,
+    task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.origin, task.attempts, resource.path,
+    resource.applied_at IS NOT NULL AND resource.deleted = 0, resource.length, resource.hashes";
+
+impl Store {
+    /// Tasks of a Source that are due: at most so many for each host, none of those under way. Also answers when the next
+    /// one becomes due that is not yet.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn due_tasks(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        a_host: usize,
+        under_way: HashSet<ResourceId>,
+    ) -> Result<(Vec<Task>, Option<DateTime<Utc>>), StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| {
+            let mut due = Vec::new();
+            for authority in authorities(sql, &source)? {
+                due.extend(due_of_host(sql, &source, &authority, now, a_host, &under_way)?);
+            }
+            let later: Option<i64> = sql
+                .prepare_cached("SELECT MIN(not_before) FROM task WHERE source = ?1 AND state = 'ready' AND not_before > ?2")?
+                .query_row(params![source, row::micros(now)], |row| row.get(0))?;
+            Ok((due, later.map(row::datetime)))
+        })
+        .await
+    }
+
+    /// Keeps what came of tasks, all in one transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn conclude(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        conclusions: Vec<Conclusion>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            let mut sets = HashSet::new();
+            for conclusion in &conclusions {
+                let task = conclude(tx, now, conclusion)?;
+                sets.insert(task.set);
+                tx.wake(Wake::Tasks(task.source.clone()));
+            }
+            for set in sets {
+                conclude_baseline(tx.sql, set)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes the tasks of a set due again that were given up.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn retry_failed(
+        self: &Arc<Self>,
+        set: SetId,
+        source: &str,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            let again = tx.sql.execute(
+                "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2 WHERE set_id = ?1 AND state = 'failed'",
+                params![set.0, row::micros(now)],
+            )?;
+            if again > 0 {
+                tx.wake(Wake::Tasks(source));
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The hosts that have tasks, found by leaping through the index.
+fn authorities(sql: &Connection, source: &str) -> Result<Vec<String>, StoreError> {
+    let mut query = sql.prepare_cached(
+        "WITH RECURSIVE host (name) AS (
+             SELECT MIN(authority) FROM task WHERE source = ?1 AND state = 'ready'
+             UNION ALL
+             SELECT (SELECT MIN(authority) FROM task WHERE source = ?1 AND state = 'ready' AND authority > name)
+             FROM host WHERE name IS NOT NULL)
+         SELECT name FROM host WHERE name IS NOT NULL",
+    )?;
+    let hosts = query.query_map([source], |row| row.get(0))?;
+    hosts.map(|host| Ok(host?)).collect()
+}
+
+fn due_of_host(
+    sql: &Connection,
+    source: &str,
+    authority: &str,
+    now: DateTime<Utc>,
+    limit: usize,
+    under_way: &HashSet<ResourceId>,
+) -> Result<Vec<Task>, StoreError> {
+    let mut query = sql.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE task.source = ?1 AND task.state = 'ready' AND task.authority = ?2 AND task.not_before <= ?3
+         ORDER BY task.not_before, task.resource_id"
+    ))?;
+    let mut rows = query.query(params![source, authority, row::micros(now)])?;
+    let mut tasks = Vec::new();
+    while tasks.len() < limit
+        && let Some(found) = rows.next()?
+    {
+        if !under_way.contains(&ResourceId(found.get(0)?)) {
+            tasks.push(task(found)?);
+        }
+    }
+    Ok(tasks)
+}
+
+fn task(found: &Row<'_>) -> Result<Task, StoreError> {
+    Ok(Task {
+        resource: ResourceId(found.get(0)?),
+        version: found.get(1)?,
+        source: found.get(2)?,
+        set: SetId(found.get(3)?),
+        uri: row::resource_uri(&found.get::<_, String>(4)?)?,
+        authority: found.get(5)?,
+        kind: row::kind(&found.get::<_, String>(6)?)?,
+        changed_at: row::source_time(found.get(7)?),
+        lastmod: row::source_time(found.get(8)?),
+        length: found.get::<_, Option<i64>>(9)?.map(row::unsigned),
+        media_type: found.get(10)?,
+        hashes: row::hashes(&found.get::<_, String>(11)?),
+        origin: Origin::from_code(&found.get::<_, String>(12)?)?,
+        attempts: found.get(13)?,
+        path: found
+            .get::<_, Option<String>>(14)?
+            .ok_or(StoreError::BadRow("a resource's path"))?,
+        live: found.get(15)?,
+        live_length: found.get::<_, Option<i64>>(16)?.map(row::unsigned),
+        live_hashes: row::hashes(&found.get::<_, String>(17)?),
+    })
+}
+
+fn conclude<'a>(
+    tx: &mut Tx<'_>,
+    now: DateTime<Utc>,
+    conclusion: &'a Conclusion,
+) -> Result<&'a Task, StoreError> {
+    match conclusion {
+        Conclusion::Published {
+            task,
+            path,
+            length,
+            media_type,
+            hashes,
+            lastmod,
+            news,
+        } => {
+            let before = live_length(tx.sql, task.resource)?;
+            tx.sql
+                .prepare_cached(
+                    "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, media_type = ?5, hashes = ?6, lastmod = ?7,
+                     changed_at = COALESCE(?8, changed_at), applied_at = ?9, deleted = 0 WHERE id = ?1",
+                )?
+                .execute(params![
+                    task.resource.0,
+                    task.set.0,
+                    path,
+                    row::signed(*length),
+                    media_type,
+                    row::hashes_text(hashes),
+                    lastmod.map(SourceTime::micros),
+                    task.changed_at.map(SourceTime::micros),
+                    row::micros(now),
+                ])?;
+            let length_now = row::signed(*length);
+            match before {
+                None => sum_up_members(tx.sql, task.resource, 1, length_now)?,
+                Some(before) => sum_up_members(tx.sql, task.resource, 0, length_now - before)?,
+            }
+            if *news {
+                feed::append(tx, &entry(task, now, Some(path), Some(*length)))?;
+            }
+            end_task(tx.sql, task)?;
+            Ok(task)
+        }
+        Conclusion::Removed { task, kept } => {
+            let before = live_length(tx.sql, task.resource)?;
+            if let Some(length) = before {
+                sum_up_members(tx.sql, task.resource, -1, -length)?;
+            }
+            tx.sql
+                .prepare_cached("DELETE FROM member WHERE resource_id = ?1")?
+                .execute([task.resource.0])?;
+            tx.sql
+                .prepare_cached(
+                    "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, deleted = 1
+                     WHERE id = ?1",
+                )?
+                .execute(params![
+                    task.resource.0,
+                    task.set.0,
+                    task.changed_at.map(SourceTime::micros),
+                    row::micros(now)
+                ])?;
+            if before.is_some() {
+                let path = kept.then_some(task.path.as_str());
+                feed::append(tx, &entry(task, now, path, None))?;
+            }
+            end_task(tx.sql, task)?;
+            Ok(task)
+        }
+        Conclusion::Failed { task, failure } => {
+            let state = if failure.retry_at.is_some() {
+                "ready"
+            } else {
+                "failed"
+            };
+            tx.sql
+                .prepare_cached(
+                    "UPDATE task SET state = ?3, attempts = attempts + ?4, not_before = COALESCE(?5, not_before),
+                     error_code = ?6, error_message = ?7, error_at = ?8 WHERE resource_id = ?1 AND version = ?2",
+                )?
+                .execute(params![
+                    task.resource.0,
+                    task.version,
+                    state,
+                    i64::from(failure.counts),
+                    failure.retry_at.map(row::micros),
+                    failure.code,
+                    failure.message,
+                    row::micros(now),
+                ])?;
+            Ok(task)
+        }
+    }
+}
+
+/// Ends a task, unless a newer change has taken its place meanwhile.
+fn end_task(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+    sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1 AND version = ?2")?
+        .execute(params![task.resource.0, task.version])?;
+    Ok(())
+}
+
+fn entry<'a>(
+    task: &'a Task,
+    now: DateTime<Utc>,
+    path: Option<&'a str>,
+    length: Option<u64>,
+) -> NewEntry<'a> {
+    NewEntry {
+        applied_at: now,
+        source: &task.source,
+        set: task.set,
+        uri: &task.uri,
+        change: task.kind,
+        path,
+        length,
+        changed_at: task.changed_at,
+        origin: task.origin,
+    }
+}

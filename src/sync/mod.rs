@@ -1,0 +1,21 @@
+//! CORE. What to do: which stretches of the Source's time are known, which notification is next, what a change means for
+//! the mirror, when a lease is renewed and when to poll.
+//!
+//! Everything here is a value that is told what happened and what time it is, and answers what to do: no I/O, no clock,
+//! no SQL, no XML. Times of the Source are [`SourceTime`](crate::protocol::SourceTime)s, times of this machine come as
+//! [`Now`](crate::clock::Now); the two are compared in one place only, where a notification claims to come from the future.
+//!
+//! Specification: Change Notification 1.0.1, section 3 (consecutive, non-overlapping intervals); core, sections 10.1 and
+//! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
+
+mod coverage;
+mod lease;
+mod plan;
+mod schedule;
+mod sequencer;
+
+pub use coverage::Coverage;
+pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
+pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
+pub use schedule::{Pacing, Schedule};
+pub use sequencer::{Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Unknown, Verdict};

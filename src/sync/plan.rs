@@ -1,0 +1,177 @@
+//! What a change means for the mirror: fetch, remove, or nothing. Pure: the store asks for each entry, within the
+//! transaction that keeps the answer.
+//!
+//! Order within one resource is kept by the time of change. What is older than what the resource already has is dropped;
+//! with equal times the later entry of the document wins. Looking twice costs nothing: what was applied already is not
+//! fetched again.
+
+use crate::protocol::{ChangeKind, Digest, SourceTime};
+
+/// What a document tells of a resource.
+#[derive(Clone, Debug)]
+pub struct Told<'a> {
+    /// What happened to it; an entry of a Resource List counts as created.
+    pub kind: ChangeKind,
+    /// When it happened.
+    pub changed_at: Option<SourceTime>,
+    /// When its representation was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// The length of its representation, in bytes.
+    pub length: Option<u64>,
+    /// The digests of its representation.
+    pub hashes: &'a [Digest],
+}
+
+/// What the mirror has of a resource.
+#[derive(Clone, Debug, Default)]
+pub struct Known {
+    /// When the change happened that was applied last.
+    pub changed_at: Option<SourceTime>,
+    /// The last modification that was told with it.
+    pub lastmod: Option<SourceTime>,
+    /// The length of the file, in bytes.
+    pub length: Option<u64>,
+    /// The digests of the file.
+    pub hashes: Vec<Digest>,
+    /// Whether it was deleted.
+    pub deleted: bool,
+}
+
+/// A task for the resource that is not done yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Pending {
+    /// What the task is about.
+    pub kind: ChangeKind,
+    /// When that change happened.
+    pub changed_at: Option<SourceTime>,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// Make it the resource's task; it replaces an older one.
+    Task,
+    /// The mirror has it already: a task that is not newer is of no use any more.
+    Done,
+    /// Something newer is known: nothing changes.
+    Older,
+}
+
+/// Decides what a change from a notification or a Change List means.
+#[must_use]
+pub fn plan_change(told: &Told<'_>, known: Option<&Known>, pending: Option<&Pending>) -> Decision {
+    if let Some(pending) = pending
+        && is_before(told.changed_at, pending.changed_at)
+    {
+        return Decision::Older;
+    }
+    // A deletion of what was never here is kept, too: a late creation that is older must not bring it back.
+    let Some(known) = known else {
+        return Decision::Task;
+    };
+    if is_before(told.changed_at, known.changed_at) {
+        return Decision::Older;
+    }
+    let done = match (told.kind, known.deleted) {
+        (ChangeKind::Deleted, true) => told.changed_at <= known.changed_at,
+        (ChangeKind::Deleted, false) => false,
+        (_, true) => false,
+        (_, false) => match compare(told, known) {
+            Content::Same => told.changed_at == known.changed_at || told.changed_at.is_none(),
+            Content::Different => false,
+            // Nothing but the time tells one change from another.
+            Content::Untold => told.changed_at.is_some() && told.changed_at == known.changed_at,
+        },
+    };
+    if done { Decision::Done } else { Decision::Task }
+}
+
+/// Decides what an entry of a Resource List of the time `at` means.
+#[must_use]
+pub fn plan_listed(
+    told: &Told<'_>,
+    at: SourceTime,
+    known: Option<&Known>,
+    pending: Option<&Pending>,
+) -> Decision {
+    if let Some(pending) = pending {
+        let outdated = pending.changed_at.is_some_and(|changed| changed < at);
+        let gone = pending.kind == ChangeKind::Deleted;
+        if !(gone && outdated)
+            && (!outdated || is_before(told.lastmod, pending.changed_at))
+            && pending.changed_at.is_some()
+        {
+            return Decision::Older;
+        }
+    }
+    let Some(known) = known else {
+        return Decision::Task;
+    };
+    if known.changed_at.is_some_and(|changed| changed >= at) {
+        return Decision::Older;
+    }
+    if known.deleted {
+        return Decision::Task;
+    }
+    let same = match compare(told, known) {
+        Content::Same => true,
+        Content::Different => false,
+        Content::Untold => {
+            told.lastmod.is_none() || told.lastmod <= known.lastmod.max(known.changed_at)
+        }
+    };
+    if same { Decision::Done } else { Decision::Task }
+}
+
+/// Whether a resource that a Resource List of the time `at` does not list is thereby proven to be deleted.
+#[must_use]
+pub fn plan_absent(at: SourceTime, known: Option<&Known>, pending: Option<&Pending>) -> bool {
+    let older = |changed_at: Option<SourceTime>| changed_at.is_none_or(|changed| changed < at);
+    known.is_none_or(|known| older(known.changed_at))
+        && pending.is_none_or(|pending| older(pending.changed_at))
+}
+
+/// Whether so many deletions at once, out of a set of `resources`, wait until a person lets them go on.
+#[must_use]
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "a share of a set need not be exact to the last resource of 2^52"
+)]
+pub fn holds_back(deletions: u64, resources: u64, max_share: f64) -> bool {
+    deletions > 100 && deletions as f64 > resources as f64 * max_share
+}
+
+enum Content {
+    Same,
+    Different,
+    Untold,
+}
+
+/// Holds what is told of the bytes against the bytes that the mirror has.
+fn compare(told: &Told<'_>, known: &Known) -> Content {
+    let lengths_differ =
+        matches!((told.length, known.length), (Some(told), Some(known)) if told != known);
+    let mut compared = false;
+    for hash in told.hashes {
+        for have in known
+            .hashes
+            .iter()
+            .filter(|have| have.algorithm() == hash.algorithm())
+        {
+            if have != hash {
+                return Content::Different;
+            }
+            compared = true;
+        }
+    }
+    match (compared, lengths_differ) {
+        (_, true) => Content::Different,
+        (true, false) => Content::Same,
+        (false, false) => Content::Untold,
+    }
+}
+
+/// Whether both times are known, and the first is the earlier one.
+fn is_before(time: Option<SourceTime>, than: Option<SourceTime>) -> bool {
+    matches!((time, than), (Some(time), Some(than)) if time < than)
+}

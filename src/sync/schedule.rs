@@ -1,0 +1,130 @@
+//! When to look at the Source's documents without being told to.
+
+use std::time::{Duration, Instant};
+
+use crate::clock::Now;
+
+/// After a gap has been open for so long, Change Lists are no longer relied on.
+const GAP_PATIENCE: Duration = Duration::from_secs(3600);
+/// The first pause between two looks at something that does not reach far enough yet, or fails.
+const FIRST_PAUSE: Duration = Duration::from_secs(2);
+
+/// How a poll went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pacing {
+    /// All is known: the next one is due after the poll interval.
+    Regular,
+    /// A gap is open, or the documents could not be read: again after 2 s, 4 s, … up to the poll interval.
+    Soon,
+}
+
+/// The polls of one set. Runs on the monotonic clock.
+#[derive(Clone, Debug)]
+pub struct Schedule {
+    interval: Duration,
+    next: Instant,
+    pauses: u32,
+    gap_since: Option<Instant>,
+}
+
+impl Schedule {
+    /// A schedule whose first poll is due at once.
+    #[must_use]
+    pub fn new(now: Now, interval: Duration) -> Self {
+        Self {
+            interval,
+            next: now.mono,
+            pauses: 0,
+            gap_since: None,
+        }
+    }
+
+    /// When the next poll is due.
+    #[must_use]
+    pub fn next_deadline(&self) -> Instant {
+        self.next
+    }
+
+    /// Makes a poll due at once.
+    pub fn hurry(&mut self, now: Now) {
+        self.next = self.next.min(now.mono);
+    }
+
+    /// Notes that a poll has ended.
+    pub fn polled(&mut self, now: Now, pacing: Pacing) {
+        let pause = match pacing {
+            Pacing::Regular => {
+                self.pauses = 0;
+                self.interval
+            }
+            Pacing::Soon => {
+                let pause =
+                    FIRST_PAUSE.saturating_mul(1_u32.checked_shl(self.pauses).unwrap_or(u32::MAX));
+                self.pauses = self.pauses.saturating_add(1);
+                pause.min(self.interval.max(FIRST_PAUSE))
+            }
+        };
+        self.next = now.mono + pause;
+    }
+
+    /// Notes whether a gap is open.
+    pub fn gap(&mut self, now: Now, open: bool) {
+        if open {
+            if self.gap_since.is_none() {
+                self.gap_since = Some(now.mono);
+                self.pauses = 0;
+            }
+        } else {
+            self.gap_since = None;
+        }
+    }
+
+    /// Whether a gap has been open for so long that the Resource List must close it.
+    #[must_use]
+    pub fn out_of_patience(&self, now: Now) -> bool {
+        self.gap_since
+            .is_some_and(|since| now.mono.saturating_duration_since(since) >= GAP_PATIENCE)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn pauses(interval: u64, polls: &[Pacing]) -> Vec<u64> {
+        let start = clock::now();
+        let mut schedule = Schedule::new(start, Duration::from_secs(interval));
+        let mut pauses = Vec::new();
+        for &pacing in polls {
+            schedule.polled(start, pacing);
+            pauses.push((schedule.next_deadline() - start.mono).as_secs());
+        }
+        pauses
+    }
+
+    #[test]
+    fn gap_is_looked_at_with_growing_pauses_up_to_the_poll_interval() {
+        use Pacing::{Regular, Soon};
+        assert_eq!(pauses(900, &[Regular, Regular]), [900, 900]);
+        assert_eq!(
+            pauses(20, &[Soon, Soon, Soon, Soon, Soon, Regular, Soon]),
+            [2, 4, 8, 16, 20, 20, 2]
+        );
+        assert_eq!(pauses(1, &[Soon, Soon]), [2, 2]);
+        assert_eq!(pauses(900, &[Soon; 40]).last(), Some(&900));
+    }
+
+    #[test]
+    fn patience_with_a_gap_ends_after_an_hour() {
+        let start = clock::now();
+        let mut schedule = Schedule::new(start, Duration::from_secs(900));
+        schedule.gap(start, true);
+        let later = start.plus(Duration::from_secs(3599));
+        schedule.gap(later, true);
+        assert!(!schedule.out_of_patience(later));
+        assert!(schedule.out_of_patience(start.plus(Duration::from_secs(3600))));
+        schedule.gap(later, false);
+        assert!(!schedule.out_of_patience(start.plus(Duration::from_secs(9999))));
+    }
+}

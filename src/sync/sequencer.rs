@@ -1,0 +1,361 @@
+//! Puts notifications in order, and notices when one is missing.
+//!
+//! A notification covers its interval of the Source's time; consecutive ones follow each other without a hole (Change
+//! Notification 1.0.1, section 3). So the next one begins at the front of the [`Coverage`]. One that begins later is held
+//! for a while: the one before it may only be late. When the wait is over, a gap opens.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::Coverage;
+use crate::clock::Now;
+use crate::protocol::{Interval, SourceTime};
+
+/// How far ahead of our clock a Source's clock may run before its intervals are no longer believed.
+const FUTURE_TOLERANCE: TimeDelta = TimeDelta::minutes(10);
+
+/// How the engine tells one notification from another.
+pub type NotificationId = i64;
+
+/// What is tolerated.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// How long an early notification waits for the one before it.
+    pub reorder_window: Duration,
+    /// How many early notifications are held at once.
+    pub held_notifications: usize,
+}
+
+/// Why a stretch of time is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GapReason {
+    /// A notification did not come within the reorder window.
+    MissingNotification,
+    /// More early notifications arrived than may be held.
+    TooManyHeld,
+    /// The Change List begins after what was known.
+    ChangeListStartsLate,
+}
+
+impl GapReason {
+    /// Its stable name.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::MissingNotification => "missing-notification",
+            Self::TooManyHeld => "too-many-held",
+            Self::ChangeListStartsLate => "change-list-starts-late",
+        }
+    }
+
+    /// The reason of that name.
+    #[must_use]
+    pub fn from_code(code: &str) -> Option<Self> {
+        [
+            Self::MissingNotification,
+            Self::TooManyHeld,
+            Self::ChangeListStartsLate,
+        ]
+        .into_iter()
+        .find(|r| r.code() == code)
+    }
+}
+
+/// A stretch of the Source's time that is known to be missing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// What is missing of it by now.
+    pub interval: Interval,
+    /// Why it opened.
+    pub reason: GapReason,
+    /// When it was noticed, on our clock.
+    pub since: DateTime<Utc>,
+}
+
+/// Why a notification proves nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Hint {
+    /// It has no `from` or no `until`.
+    NoInterval,
+    /// Its `until` lies before its `from`.
+    Backwards,
+    /// It ends too far ahead of our clock.
+    Future,
+    /// It is in a form that can't be put in order before there is a baseline.
+    NoBaseline,
+}
+
+impl Hint {
+    /// Its stable name.
+    #[must_use]
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::NoInterval => "no-interval",
+            Self::Backwards => "backwards-interval",
+            Self::Future => "future-interval",
+            Self::NoBaseline => "no-baseline",
+        }
+    }
+}
+
+/// Which changes of a document are news: those of the stretches that were not known before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unknown {
+    stated: Option<Interval>,
+    missing: Vec<Interval>,
+    front: Option<SourceTime>,
+}
+
+impl Unknown {
+    /// Everything is to be looked at.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self {
+            stated: None,
+            missing: Vec::new(),
+            front: None,
+        }
+    }
+
+    /// Whether a change of that time must be looked at. In doubt it is: times are often whole seconds, so that a change at
+    /// a boundary may belong to either side, and a change dated outside its own document is looked at, too.
+    #[must_use]
+    pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
+        let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
+            return true;
+        };
+        !stated.touches(changed_at)
+            || self.front.is_none_or(|front| changed_at >= front)
+            || self
+                .missing
+                .iter()
+                .any(|missing| missing.touches(changed_at))
+    }
+}
+
+/// What to do with a notification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Apply those of its changes that are news. The coverage has moved.
+    Apply(Unknown),
+    /// It is early: ask again with [`Sequencer::next_ready`].
+    Hold,
+    /// All of it is known.
+    Known,
+    /// Apply its changes, but rely on nothing, and poll.
+    Hint(Hint),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    interval: Interval,
+    deadline: Instant,
+}
+
+/// The order of one set's notifications. Cheap to clone: the engine works on a copy until the database has it.
+#[derive(Clone, Debug)]
+pub struct Sequencer {
+    limits: Limits,
+    coverage: Coverage,
+    gaps: Vec<Gap>,
+    held: BTreeMap<(SourceTime, SourceTime, NotificationId), Held>,
+    overdue: VecDeque<NotificationId>,
+}
+
+impl Sequencer {
+    /// Continues from what was known; notifications that were held must be handed in again.
+    #[must_use]
+    pub fn new(limits: Limits, coverage: Coverage, gaps: Vec<Gap>) -> Self {
+        Self {
+            limits,
+            coverage,
+            gaps,
+            held: BTreeMap::new(),
+            overdue: VecDeque::new(),
+        }
+    }
+
+    /// What is known.
+    #[must_use]
+    pub fn coverage(&self) -> &Coverage {
+        &self.coverage
+    }
+
+    /// What is known to be missing, oldest first.
+    #[must_use]
+    pub fn gaps(&self) -> &[Gap] {
+        &self.gaps
+    }
+
+    /// How many early notifications are held.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.held.len()
+    }
+
+    /// Takes a change notification with the interval that it states.
+    pub fn handle(
+        &mut self,
+        now: Now,
+        id: NotificationId,
+        from: Option<SourceTime>,
+        until: Option<SourceTime>,
+    ) -> Verdict {
+        let (Some(from), Some(until)) = (from, until) else {
+            return Verdict::Hint(Hint::NoInterval);
+        };
+        let Some(interval) = Interval::new(from, until) else {
+            return Verdict::Hint(Hint::Backwards);
+        };
+        if is_future(now, until) {
+            return Verdict::Hint(Hint::Future);
+        }
+        let Some(front) = self.coverage.front() else {
+            return Verdict::Hint(Hint::NoBaseline);
+        };
+        if interval.from() > front {
+            let deadline = now.mono + self.limits.reorder_window;
+            self.held
+                .insert((from, until, id), Held { interval, deadline });
+            return Verdict::Hold;
+        }
+        self.take(now, interval)
+    }
+
+    /// Applies a notification that is not early.
+    fn take(&mut self, now: Now, interval: Interval) -> Verdict {
+        let missing = self.coverage.missing(interval);
+        let at_front = self.coverage.front() == Some(interval.from());
+        if missing.is_empty() && !at_front {
+            return Verdict::Known;
+        }
+        let unknown = Unknown {
+            stated: Some(interval),
+            missing,
+            front: self.coverage.front(),
+        };
+        self.cover(now, interval, GapReason::MissingNotification);
+        Verdict::Apply(unknown)
+    }
+
+    /// The next held notification whose turn has come: because the one before it has arrived, or because its wait is over
+    /// and [`open_gap`](Self::open_gap) has been called for it. Never [`Verdict::Hold`].
+    pub fn next_ready(&mut self, now: Now) -> Option<(NotificationId, Verdict)> {
+        let (&key, &held) = self.held.first_key_value()?;
+        let in_order = self
+            .coverage
+            .front()
+            .is_some_and(|front| held.interval.from() <= front);
+        if !in_order && !self.overdue.contains(&key.2) {
+            return None;
+        }
+        self.held.remove(&key);
+        self.overdue.retain(|&id| id != key.2);
+        Some((key.2, self.take(now, held.interval)))
+    }
+
+    /// When the first wait of a held notification is over.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.waiting().map(|held| held.deadline).min()
+    }
+
+    fn waiting(&self) -> impl Iterator<Item = &Held> {
+        self.held
+            .iter()
+            .filter(|(key, _)| !self.overdue.contains(&key.2))
+            .map(|(_, held)| held)
+    }
+
+    /// Opens a gap if a wait is over or too many notifications are held, and says which. The Change List should be read
+    /// over it, and then [`next_ready`](Self::next_ready) be asked for what was held.
+    pub fn open_gap(&mut self, now: Now) -> Option<Gap> {
+        let expired = self.waiting().any(|held| held.deadline <= now.mono);
+        let reason = if self.held.len() > self.limits.held_notifications {
+            GapReason::TooManyHeld
+        } else if expired {
+            GapReason::MissingNotification
+        } else {
+            return None;
+        };
+        let flooded = reason == GapReason::TooManyHeld;
+        // What comes before an overdue one, and was held, is overdue with it: they are applied in order.
+        let last = self
+            .held
+            .iter()
+            .rev()
+            .find(|(_, held)| flooded || held.deadline <= now.mono)
+            .map(|(&key, _)| key)?;
+        self.overdue = self.held.range(..=last).map(|(key, _)| key.2).collect();
+        let first = self.held.first_key_value().map(|(_, held)| held.interval)?;
+        let interval = Interval::new(self.coverage.front()?, first.from())
+            .filter(|interval| !interval.is_empty())?;
+        let gap = Gap {
+            interval,
+            reason,
+            since: now.wall,
+        };
+        if !self
+            .gaps
+            .iter()
+            .any(|known| known.interval.intersection(&interval).is_some())
+        {
+            self.gaps.push(gap.clone());
+        }
+        Some(gap)
+    }
+
+    /// Takes a Change List (or an index of them) that covers an interval, and says which of its changes are news.
+    pub fn change_list(&mut self, now: Now, interval: Interval) -> Unknown {
+        let known = Unknown {
+            stated: Some(interval),
+            missing: self.coverage.missing(interval),
+            front: self.coverage.front(),
+        };
+        if self.coverage.front().is_some() && !is_future(now, interval.until()) {
+            self.cover(now, interval, GapReason::ChangeListStartsLate);
+        }
+        known
+    }
+
+    /// Takes a Resource List of that time: everything before it is known.
+    pub fn resource_list(&mut self, now: Now, at: SourceTime) {
+        self.cover(now, Interval::before(at), GapReason::ChangeListStartsLate);
+    }
+
+    fn cover(&mut self, now: Now, interval: Interval, reason: GapReason) {
+        self.coverage.cover(interval);
+        let gaps = std::mem::take(&mut self.gaps);
+        let pieces = |gap: Gap| {
+            let missing = self.coverage.missing(gap.interval);
+            missing.into_iter().map(move |interval| Gap {
+                interval,
+                ..gap.clone()
+            })
+        };
+        self.gaps = gaps.into_iter().flat_map(pieces).collect();
+        for hole in self.coverage.holes() {
+            if !self
+                .gaps
+                .iter()
+                .any(|gap| gap.interval.intersection(&hole).is_some())
+            {
+                self.gaps.push(Gap {
+                    interval: hole,
+                    reason,
+                    since: now.wall,
+                });
+            }
+        }
+        self.gaps.sort_by_key(|gap| gap.interval);
+    }
+}
+
+/// Whether a Source's time lies too far ahead of our clock to be believed.
+fn is_future(now: Now, time: SourceTime) -> bool {
+    now.wall
+        .checked_add_signed(FUTURE_TOLERANCE)
+        .is_some_and(|limit| time > SourceTime::from(limit))
+}
