@@ -89,8 +89,12 @@ fn make(parent: &OwnedFd, name: &str, mode: u32) -> Result<(), Errno> {
 /// Removes every file in a folder.
 fn sweep(folder: &OwnedFd) -> Result<(), Errno> {
     for entry in Dir::read_from(folder)? {
-        match unlinkat(folder, entry?.file_name(), AtFlags::empty()) {
-            // `.` and `..`, or somebody's folder, which is not ours to remove. (PERM: what POSIX says instead of ISDIR.)
+        let entry = entry?;
+        if matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            continue;
+        }
+        match unlinkat(folder, entry.file_name(), AtFlags::empty()) {
+            // Somebody's folder is not ours to remove. (PERM: what POSIX says instead of ISDIR.)
             Ok(()) | Err(Errno::ISDIR | Errno::PERM) => {}
             Err(errno) => return Err(errno),
         }
