@@ -2,6 +2,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod mirror;
 pub mod protocol;
 pub mod store;
 pub mod sync;

@@ -1,0 +1,329 @@
+//! Which path a resource has in the mirror.
+//!
+//! Invariants: every path stays below the mirror and out of its working files; no name is longer than 255 bytes; two URIs
+//! of one scheme never share a path. A URI's percent-encoding is kept as it is: nothing is decoded, so nothing can turn
+//! into a `/` or a `..` on the way.
+
+use std::fmt::{self, Write};
+
+use sha2::{Digest, Sha256};
+
+use super::MirrorError;
+use crate::protocol::ResourceUri;
+
+/// The longest name that a file system holds, in bytes.
+const LONGEST_NAME: usize = 255;
+/// The longest path, in bytes: with the mirror's own path before it, it stays below the 4,096 that programs can open.
+const LONGEST_PATH: usize = 3000;
+/// How much of the last segment a made name repeats, in bytes; file systems that encrypt names hold about 140 in all.
+const READABLE: usize = 60;
+
+/// The folder of working files, in the mirror's root.
+pub(super) const OWN_FOLDER: &str = ".resyncd";
+/// The name of what a URI that ends in `/` identifies.
+const INDEX: &str = "%index";
+/// The folder of made paths, right below the host's.
+const MADE: &str = "%made";
+/// Stands for a host that can't be a folder's name. No host contains a `%`.
+const ODD_HOST: &str = "%host";
+
+/// A file's path below the mirror: `<host>[:<port>]/<path…>`, with `/` between the names.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MirrorPath(String);
+
+impl MirrorPath {
+    /// Reads a path that was written down before.
+    ///
+    /// # Errors
+    /// [`MirrorError::BadPath`], when it could lead out of the mirror or into its working files, or is too long.
+    pub fn parse(text: &str) -> Result<Self, MirrorError> {
+        let fault = if text.len() > LONGEST_PATH {
+            Some("too long")
+        } else if text.split('/').next() == Some(OWN_FOLDER) {
+            Some("the folder of working files")
+        } else if !text.contains('/') {
+            Some("not below a host's folder")
+        } else {
+            text.split('/').find_map(fault_of_name)
+        };
+        match fault {
+            None => Ok(Self(text.to_owned())),
+            Some(reason) => Err(MirrorError::BadPath {
+                path: text.to_owned(),
+                reason,
+            }),
+        }
+    }
+
+    /// The path as text, relative to the mirror.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The folder that the file is in, relative to the mirror; never empty.
+    pub(super) fn folder(&self) -> &str {
+        self.split().0
+    }
+
+    /// The file's name in its folder.
+    pub(super) fn name(&self) -> &str {
+        self.split().1
+    }
+
+    fn split(&self) -> (&str, &str) {
+        self.0
+            .rsplit_once('/')
+            .expect("a path has a host's folder and a name")
+    }
+}
+
+impl fmt::Display for MirrorPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// What is wrong with one name of a path, if anything is.
+fn fault_of_name(name: &str) -> Option<&'static str> {
+    if name.is_empty() {
+        Some("an empty name")
+    } else if matches!(name, "." | "..") {
+        Some("a dot segment")
+    } else if name.len() > LONGEST_NAME {
+        Some("a name of more than 255 bytes")
+    } else if name.bytes().any(|b| b.is_ascii_control() || b == b'\\') {
+        Some("a control character or a backslash")
+    } else {
+        None
+    }
+}
+
+/// The path that a person would expect: the host, then the URI's path as it is written.
+///
+/// A final `/` becomes `/%index`; a query becomes part of the last name, as `%3F` and the query with its `/` as `%2F`.
+/// `None` where that would be ambiguous or can't be a path: [`made_path`] always can. The scheme is not in the path, so
+/// that the http and the https URI of one place share it; who keeps both has to give one of them the made path.
+#[must_use]
+pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
+    let url = uri.url();
+    // Otherwise `user@host` and `host` would share a path.
+    if !url.username().is_empty() || url.password().is_some() {
+        return None;
+    }
+    let segments = url.path().strip_prefix('/')?;
+    if segments.split('/').next() == Some(MADE)
+        || segments.contains("%3F")
+        || segments.contains("%3f")
+        || segments.split('/').any(|name| name.starts_with(INDEX))
+    {
+        return None;
+    }
+    let mut path = format!("{}/{segments}", uri.authority());
+    if path.ends_with('/') {
+        path.push_str(INDEX);
+    }
+    if let Some(query) = url.query() {
+        if query.contains("%2F") || query.contains("%2f") {
+            return None;
+        }
+        path.push_str("%3F");
+        path.push_str(&query.replace('/', "%2F"));
+    }
+    MirrorPath::parse(&path).ok()
+}
+
+/// The path that a resource gets when its plain one can't be had: `<host>/%made/<2 hex>/<SHA-256 of the URI>-<name>`.
+///
+/// The digest covers the whole URI with its scheme. The name at the end is only for people, and may be absent. No plain
+/// path begins like this one.
+#[must_use]
+pub fn made_path(uri: &ResourceUri) -> MirrorPath {
+    let authority = uri.authority();
+    let host = match fault_of_name(&authority) {
+        None if authority != OWN_FOLDER => authority.as_str(),
+        _ => ODD_HOST,
+    };
+    let mut digest = String::with_capacity(64);
+    for byte in Sha256::digest(uri.as_str().as_bytes()) {
+        write!(digest, "{byte:02x}").expect("writing to a string never fails");
+    }
+    let mut path = format!("{host}/{MADE}/{}/{digest}", &digest[..2]);
+    if let Some(name) = readable_name(uri) {
+        path.push('-');
+        path.push_str(&name);
+    }
+    MirrorPath::parse(&path).expect("its names are checked, a digest or safe characters")
+}
+
+/// The end of the last segment that has something in it, in characters that no shell or file system minds.
+fn readable_name(uri: &ResourceUri) -> Option<String> {
+    let mut segments = uri.url().path_segments()?;
+    let segment = segments.rfind(|segment| !segment.is_empty())?;
+    let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
+    // The end, because that is where the extension is.
+    let start = segment.len().saturating_sub(READABLE);
+    let end = segment.chars().skip(start);
+    Some(end.map(|c| if safe(c) { c } else { '_' }).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn uri(text: &str) -> ResourceUri {
+        ResourceUri::parse(text).unwrap()
+    }
+
+    fn check(text: &str, expected: Option<&str>) {
+        let plain = plain_path(&uri(text));
+        assert_eq!(plain.as_ref().map(MirrorPath::as_str), expected, "{text}");
+    }
+
+    #[test]
+    fn plain_paths_read_like_their_uris() {
+        for (uri, path) in [
+            ("http://example.com/a/b.txt", "example.com/a/b.txt"),
+            ("http://EXAMPLE.com:80/a", "example.com/a"),
+            ("http://example.com:8080/a", "example.com:8080/a"),
+            ("http://[::1]/a", "[::1]/a"),
+            ("http://example.com", "example.com/%index"),
+            ("http://example.com/a/", "example.com/a/%index"),
+            ("http://example.com/?q=1", "example.com/%index%3Fq=1"),
+            ("http://example.com/a?x=/y?z", "example.com/a%3Fx=%2Fy?z"),
+            ("http://example.com/a?", "example.com/a%3F"),
+            ("http://example.com/a?x=%3F", "example.com/a%3Fx=%3F"),
+            ("http://example.com/é%2Fb c", "example.com/%C3%A9%2Fb%20c"),
+            ("http://example.com/a/../../b", "example.com/b"),
+            ("http://example.com/%2e%2E/b", "example.com/b"),
+            ("http://example.com/a\\b", "example.com/a/b"),
+            ("http://example.com/b/%made/c", "example.com/b/%made/c"),
+        ] {
+            check(uri, Some(path));
+        }
+    }
+
+    #[test]
+    fn there_is_no_plain_path_where_it_would_be_ambiguous_or_impossible() {
+        let long_name = format!("http://example.com/{}", "n".repeat(256));
+        let long_query = format!("http://example.com/a?{}", "n".repeat(252));
+        let long_path = format!("http://example.com/{}", "name/".repeat(600));
+        for uri in [
+            "http://example.com/a%3Fb",
+            "http://example.com/a%3fb/c",
+            "http://example.com/a?b%2Fc",
+            "http://example.com/a?b%2fc",
+            "http://example.com/%index",
+            "http://example.com/%index%20/a",
+            "http://example.com/a//b",
+            "http://example.com//",
+            "http://example.com/%made/ab/c",
+            "http://example.com/%made",
+            "http://example.com/a?b\\c",
+            "http://user@example.com/a",
+            "http://.resyncd/work/1",
+            &long_name,
+            &long_query,
+            &long_path,
+        ] {
+            check(uri, None);
+        }
+    }
+
+    #[test]
+    fn made_paths_tell_schemes_apart_and_stay_readable() {
+        let path = made_path(&uri("http://example.com/a//name%20of.tar.gz?x"));
+        let (digest, name) = path.name().split_once('-').unwrap();
+        assert_eq!((digest.len(), name), (64, "name_20of.tar.gz"));
+        assert_eq!(
+            path.folder(),
+            format!("example.com/%made/{}", &digest[..2]).as_str()
+        );
+        assert_ne!(
+            made_path(&uri("http://example.com/a")),
+            made_path(&uri("https://example.com/a"))
+        );
+        let nameless = made_path(&uri("http://example.com/"));
+        assert_eq!(nameless.name().len(), 64);
+    }
+
+    #[test]
+    fn hosts_that_are_no_folder_names_still_have_a_made_path() {
+        let long = format!("http://{}example.com/a", "label.".repeat(60));
+        for text in [long.as_str(), "http://.resyncd/a", "http://../a"] {
+            let Ok(uri) = ResourceUri::parse(text) else {
+                continue;
+            };
+            assert_eq!(plain_path(&uri), None, "{text}");
+            assert!(made_path(&uri).as_str().starts_with("%host/%made/"));
+        }
+    }
+
+    #[test]
+    fn paths_that_lead_elsewhere_are_refused() {
+        for text in [
+            "",
+            "h",
+            "/etc/passwd",
+            "h/../../etc/passwd",
+            "../h/a",
+            "h/./a",
+            "h//a",
+            "h/a/",
+            ".resyncd/lock",
+            "h/a\0b",
+            "h/a\nb",
+            "h\\a/b",
+        ] {
+            let refused = MirrorPath::parse(text);
+            assert_eq!(refused.map_err(|e| e.code()), Err("bad-path"), "{text:?}");
+        }
+        assert!(MirrorPath::parse("h/a/.resyncd").is_ok());
+    }
+
+    /// Pieces that are chosen to collide.
+    fn piece() -> impl Strategy<Value = String> {
+        prop_oneof![
+            4 => prop::sample::select(vec![
+                "a", "b", "%", "%2", "%3", "F", "f", "%3F", "%3f", "%2F", "%2f", "%index", "%made", "%host", "index",
+                ".", "..", "%2e", "/", "/", "/", "?", "?", "\\", "é", " ", "%25", "%00", "\u{1}", "-", "@", ":", "#",
+            ]).prop_map(str::to_owned),
+            1 => "[ -~]{0,4}",
+            1 => (1..300_usize).prop_map(|n| "n".repeat(n)),
+        ]
+    }
+
+    fn any_uri() -> impl Strategy<Value = Option<ResourceUri>> {
+        let hosts = [
+            "h", "h:8080", "u@h", ".resyncd", "..", ".", "[::1]", "h/%made",
+        ];
+        let pieces = prop::collection::vec(piece(), 0..8);
+        (prop::sample::select(hosts.to_vec()), pieces).prop_map(|(host, pieces)| {
+            ResourceUri::parse(&format!("http://{host}/{}", pieces.concat())).ok()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn no_two_uris_share_a_path_and_none_leaves_the_mirror(
+            uris in prop::collection::vec(any_uri(), 1..60)
+        ) {
+            let mut owners = HashMap::new();
+            for uri in uris.into_iter().flatten() {
+                for path in [plain_path(&uri), Some(made_path(&uri))].into_iter().flatten() {
+                    prop_assert_eq!(MirrorPath::parse(path.as_str()), Ok(path.clone()));
+                    prop_assert!(path.as_str().split('/').all(|name| name.len() <= 255));
+                    let owner = owners.entry(path).or_insert_with(|| uri.clone());
+                    prop_assert_eq!(&*owner, &uri);
+                }
+                prop_assert_ne!(plain_path(&uri), Some(made_path(&uri)));
+            }
+        }
+    }
+}
