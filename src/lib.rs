@@ -2,7 +2,9 @@
 
 pub mod clock;
 pub mod config;
+pub mod http;
 pub mod mirror;
 pub mod protocol;
+pub mod status;
 pub mod store;
 pub mod sync;

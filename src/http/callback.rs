@@ -1,0 +1,228 @@
+//! The callback: where hubs verify, deny and deliver.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use url::Url;
+
+use crate::clock;
+use crate::protocol::TopicUri;
+use crate::protocol::websub::{Mode, Signature, Verification};
+use crate::store::{ChannelRecord, Receipt, Store};
+use crate::sync::{Intent, Ruling};
+
+/// How long a hub may take to send a delivery.
+const BODY_TIME: Duration = Duration::from_secs(10);
+/// The longest challenge that is echoed, in bytes.
+const LONGEST_CHALLENGE: usize = 1024;
+/// When a hub that found the inbox full may try again, in seconds.
+const FULL_RETRY: &str = "5";
+
+/// What the callback needs to know.
+#[derive(Clone)]
+pub struct Callback {
+    /// Where channels and the inbox are.
+    pub store: Arc<Store>,
+    /// The path of the public URL: what stands before the token unless a proxy has cut it off.
+    pub prefix: String,
+    /// The longest delivery, in bytes.
+    pub longest_delivery: u64,
+    /// How many bytes of deliveries may wait for one channel.
+    pub inbox_room: u64,
+}
+
+impl Callback {
+    /// A callback whose URLs begin as `public_url` does.
+    #[must_use]
+    pub fn new(
+        store: Arc<Store>,
+        public_url: &Url,
+        longest_delivery: u64,
+        inbox_room: u64,
+    ) -> Self {
+        Self {
+            store,
+            prefix: public_url.path().to_owned(),
+            longest_delivery,
+            inbox_room,
+        }
+    }
+}
+
+/// The routes of the callback listener.
+pub fn callback_router(callback: Callback) -> Router {
+    Router::new().fallback(answer).with_state(callback)
+}
+
+async fn answer(State(callback): State<Callback>, request: Request) -> Response {
+    let path = request.uri().path();
+    let token = path
+        .strip_prefix(&callback.prefix)
+        .or_else(|| path.strip_prefix('/'))
+        .unwrap_or(path);
+    let channel = match callback.store.channel_by_token(token).await {
+        Ok(Some(channel)) => channel,
+        Ok(None) => return StatusCode::NOT_FOUND.into_response(),
+        Err(error) => return out_of_order(&error),
+    };
+    match *request.method() {
+        Method::GET | Method::HEAD => {
+            verify(
+                &callback,
+                &channel,
+                request.uri().query().unwrap_or_default(),
+            )
+            .await
+        }
+        Method::POST => deliver(&callback, &channel, request).await,
+        _ => (
+            StatusCode::METHOD_NOT_ALLOWED,
+            [(header::ALLOW, "GET, POST")],
+        )
+            .into_response(),
+    }
+}
+
+/// Answers a hub's verification of intent, or takes its denial (WebSub, sections 5.2 and 5.3).
+async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Response {
+    let Some(verification) = Verification::parse_query(query) else {
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    if !TopicUri::parse(&verification.topic).is_ok_and(|topic| topic == channel.topic) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
+    let now = clock::now().wall;
+    let intent = match verification.mode {
+        Mode::Denied => {
+            let reason = verification.reason.unwrap_or_default();
+            tracing::warn!(code = "denied", topic = %channel.topic, hub = %channel.hub, ?reason, "the hub denies the subscription");
+            return match callback
+                .store
+                .change_lease(channel.id, true, move |lease| lease.denied(now))
+                .await
+            {
+                Ok(_) => StatusCode::OK.into_response(),
+                Err(error) => out_of_order(&error),
+            };
+        }
+        Mode::Subscribe => Intent::Subscribe,
+        Mode::Unsubscribe => Intent::Unsubscribe,
+    };
+    let Some(challenge) = verification
+        .challenge
+        .filter(|challenge| (1..=LONGEST_CHALLENGE).contains(&challenge.len()))
+    else {
+        return StatusCode::BAD_REQUEST.into_response();
+    };
+    let (granted, spread) = (verification.lease_seconds, spread());
+    let ruled = callback
+        .store
+        .change_lease(channel.id, true, move |lease| {
+            lease.verify(now, intent, granted, spread)
+        })
+        .await;
+    match ruled {
+        Ok((Ruling::Refuse, _)) => StatusCode::NOT_FOUND.into_response(),
+        Ok(_) => (
+            [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
+            challenge,
+        )
+            .into_response(),
+        Err(error) => out_of_order(&error),
+    }
+}
+
+/// Takes a delivery (WebSub, section 7).
+async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request) -> Response {
+    if channel.left {
+        return StatusCode::GONE.into_response();
+    }
+    let signature = request
+        .headers()
+        .get("x-hub-signature")
+        .map(|value| value.to_str().unwrap_or_default().to_owned());
+    let body = match whole_body(request.into_body(), callback.longest_delivery).await {
+        Ok(body) => body,
+        Err(refusal) => {
+            reject(callback, channel, refusal.0).await;
+            return refusal.1.into_response();
+        }
+    };
+    if let Some(secret) = &channel.secret {
+        let Some(signature) = signature else {
+            reject(callback, channel, "unsigned").await;
+            return StatusCode::FORBIDDEN.into_response();
+        };
+        // A hub is not told whether it signed well: that would help whoever tries secrets (WebSub, section 7.1).
+        if !Signature::parse(&signature)
+            .is_some_and(|signature| signature.verifies(secret.as_bytes(), &body))
+        {
+            reject(callback, channel, "wrong-signature").await;
+            return StatusCode::OK.into_response();
+        }
+    }
+    match callback
+        .store
+        .receive(
+            clock::now().wall,
+            channel.id,
+            body.into(),
+            callback.inbox_room,
+        )
+        .await
+    {
+        Ok(Receipt::Stored) => StatusCode::OK.into_response(),
+        Ok(Receipt::Full) => {
+            tracing::warn!(code = "inbox-full", topic = %channel.topic, "a delivery was put off: the inbox is full");
+            (
+                StatusCode::SERVICE_UNAVAILABLE,
+                [(header::RETRY_AFTER, FULL_RETRY)],
+            )
+                .into_response()
+        }
+        Err(error) => out_of_order(&error),
+    }
+}
+
+async fn whole_body(body: Body, longest: u64) -> Result<Bytes, (&'static str, StatusCode)> {
+    let limit = usize::try_from(longest).unwrap_or(usize::MAX);
+    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            Err(("delivery-too-large", StatusCode::PAYLOAD_TOO_LARGE))
+        }
+        Ok(Err(_)) => Err(("delivery-cut-short", StatusCode::BAD_REQUEST)),
+        Err(_) => Err(("delivery-too-slow", StatusCode::REQUEST_TIMEOUT)),
+    }
+}
+
+async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str) {
+    tracing::warn!(code, topic = %channel.topic, "a delivery was refused");
+    if let Err(error) = callback.store.count_rejected(channel.id).await {
+        tracing::error!(code = error.code(), %error, "a refused delivery could not be counted");
+    }
+}
+
+fn out_of_order(error: &crate::store::StoreError) -> Response {
+    tracing::error!(code = error.code(), %error, "a hub's call could not be answered");
+    (
+        StatusCode::SERVICE_UNAVAILABLE,
+        [(header::RETRY_AFTER, FULL_RETRY)],
+    )
+        .into_response()
+}
+
+/// A number from 0 to 1 that no two channels share, so that renewals don't come all at once.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "any number between 0 and 1 will do"
+)]
+fn spread() -> f64 {
+    getrandom::u32().map_or(0.5, |random| f64::from(random) / f64::from(u32::MAX))
+}

@@ -1,0 +1,171 @@
+//! The view that the status endpoint serialises, and what the endpoint may ask of whoever runs the daemon.
+
+use chrono::{DateTime, SecondsFormat, Utc};
+use futures_util::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+
+/// The whole daemon.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Status {
+    /// The version of the program.
+    pub version: String,
+    /// When the daemon started.
+    pub started_at: String,
+    /// When this was asked.
+    pub now: String,
+    /// The Sources, in the order of the configuration.
+    pub sources: Vec<SourceStatus>,
+}
+
+/// A Source.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SourceStatus {
+    /// Its label.
+    pub name: String,
+    /// Where discovery starts.
+    pub url: String,
+    /// Where its resources are kept.
+    pub mirror: String,
+    /// `discovering`, `ok` or `failing`.
+    pub state: String,
+    /// What is wrong.
+    pub error: Option<Trouble>,
+    /// The sets that are followed.
+    pub sets: Vec<SetStatus>,
+}
+
+/// A set of resources.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct SetStatus {
+    /// Its Capability List.
+    pub capability_list: String,
+    /// `baseline`, `catching-up`, `in-sync`, `gap` or `failing`.
+    pub state: String,
+    /// The Source's own time up to which every change is known to have been applied.
+    pub synced_until: Option<String>,
+    /// Stretches of time that are known to be missing.
+    pub gaps: Vec<GapStatus>,
+    /// How many resources the mirror has of it.
+    pub resources: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Changes that are known and not applied yet.
+    pub pending: u64,
+    /// Changes that were given up for now.
+    pub failed: u64,
+    /// Deletions that wait for a person.
+    pub held_deletions: u64,
+    /// Its channels.
+    pub channels: Vec<ChannelStatus>,
+    /// When its documents were looked at last.
+    pub last_poll_at: Option<String>,
+    /// When they will be looked at next.
+    pub next_poll_at: Option<String>,
+    /// What is wrong.
+    pub error: Option<Trouble>,
+}
+
+/// A stretch of the Source's time that is missing.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct GapStatus {
+    /// Where it begins, on the Source's clock.
+    pub from: String,
+    /// Where it ends, on the Source's clock.
+    pub until: String,
+    /// Why it opened.
+    pub reason: String,
+    /// When it was noticed, on ours.
+    pub since: String,
+}
+
+/// A channel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct ChannelStatus {
+    /// `change-notification` or `framework-notification`.
+    pub kind: String,
+    /// Its topic.
+    pub topic: String,
+    /// Its hub.
+    pub hub: String,
+    /// `pending`, `active`, `denied`, `expired` or `unsubscribed`.
+    pub state: String,
+    /// When the lease runs out.
+    pub lease_expires_at: Option<String>,
+    /// When the lease will be renewed.
+    pub renew_at: Option<String>,
+    /// When the last delivery came.
+    pub last_notification_at: Option<String>,
+    /// Deliveries that were taken.
+    pub received: u64,
+    /// Notifications that were applied.
+    pub applied: u64,
+    /// Notifications that told nothing new.
+    pub duplicate: u64,
+    /// Deliveries that were refused, or could not be read.
+    pub rejected: u64,
+    /// Early notifications that wait for the one before them.
+    pub held: u64,
+    /// Gaps that opened.
+    pub gaps: u64,
+    /// What is wrong.
+    pub error: Option<Trouble>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    /// Its stable name.
+    pub code: String,
+    /// For a person.
+    pub message: String,
+    /// When it was met.
+    pub at: String,
+}
+
+impl Trouble {
+    /// Something that is wrong since `at`.
+    #[must_use]
+    pub fn new(code: &str, message: impl Into<String>, at: DateTime<Utc>) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: message.into(),
+            at: rfc3339(at),
+        }
+    }
+}
+
+/// What became of ending a subscription.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Ending {
+    /// The label of the Source.
+    pub source: String,
+    /// The topic.
+    pub topic: String,
+    /// The hub.
+    pub hub: String,
+    /// Whether the hub has confirmed it.
+    pub confirmed: bool,
+    /// What the hub answered, or did not.
+    pub message: String,
+}
+
+/// What the status endpoint may ask of the daemon.
+pub trait Operations: Send + Sync {
+    /// How everything stands now.
+    fn status(&self) -> BoxFuture<'_, Result<Status, Trouble>>;
+
+    /// Polls a Source now; `false` if there is none of that name.
+    fn poll(&self, source: &str) -> bool;
+
+    /// Lets deletions of a Source go on that were held back; answers how many, `None` if there is no such Source.
+    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, Trouble>>;
+
+    /// Ends a Source's subscriptions and waits for the hubs' word; `None` if there is no such Source.
+    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<Ending>>>;
+}
+
+/// A moment as the endpoint writes it: RFC 3339 in UTC.
+#[must_use]
+pub fn rfc3339(time: DateTime<Utc>) -> String {
+    time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
