@@ -1,19 +1,32 @@
 //! The configuration, complete and valid: what the rest of the program may rely on.
 //!
-//! [`file`] mirrors the TOML file, fills in the defaults and collects every fault; nothing that is invalid becomes a [`Config`].
+//! [`Config::load`] reads the TOML file, fills in the defaults and collects every fault, each with its line; nothing
+//! that is invalid becomes a [`Config`].
+//!
+//! - `file` reads the whole file, `section` one table of it, `source` a `[[source]]`, `value` one value;
+//! - `syntax` keeps a slip in the TOML from hiding what else is wrong;
+//! - `overlap` keeps mirrors, state and listeners apart;
+//! - `defaults` is the one place where the defaults stand.
 
+mod defaults;
+mod fault;
 mod file;
+mod overlap;
+mod section;
+mod source;
+mod syntax;
+mod value;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use globset::GlobSet;
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::Url;
 
 use crate::protocol::{HubUri, ResourceUri};
 
-pub use file::{Fault, Faults};
+pub use fault::{Fault, Faults};
 
 /// What one daemon does.
 #[derive(Clone, Debug)]
@@ -139,6 +152,29 @@ pub struct Filter {
 }
 
 impl Filter {
+    /// A filter that every resource passes.
+    #[must_use]
+    pub fn everything() -> Self {
+        Self {
+            include: None,
+            exclude: GlobSet::empty(),
+        }
+    }
+
+    /// A filter of glob patterns on the whole URI, in which `*` crosses `/`; no `include` at all lets everything in.
+    ///
+    /// # Errors
+    /// [`globset::Error`], when a text is not a glob pattern.
+    pub fn matching<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, globset::Error> {
+        Ok(Self {
+            include: match include {
+                [] => None,
+                patterns => Some(glob_set(patterns)?),
+            },
+            exclude: glob_set(exclude)?,
+        })
+    }
+
     /// Whether the resource is wanted: included (everything is, if nothing is named) and not excluded.
     #[must_use]
     pub fn wants(&self, uri: &ResourceUri) -> bool {
@@ -146,5 +182,73 @@ impl Filter {
             .as_ref()
             .is_none_or(|include| include.is_match(uri.as_str()))
             && !self.exclude.is_match(uri.as_str())
+    }
+}
+
+/// What matches any of the patterns.
+fn glob_set<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, globset::Error> {
+    let mut set = GlobSetBuilder::new();
+    for pattern in patterns {
+        // A URI is not a path: `*` has to reach over `/`, or `*.pdf` would match nothing.
+        let glob = GlobBuilder::new(pattern.as_ref())
+            .literal_separator(false)
+            .build()?;
+        set.add(glob);
+    }
+    set.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(include: &[&str], exclude: &[&str], uri: &str, wanted: bool) {
+        let filter = Filter::matching(include, exclude).unwrap();
+        let uri = ResourceUri::parse(uri).unwrap();
+        assert_eq!(
+            filter.wants(&uri),
+            wanted,
+            "{include:?} {exclude:?} {uri:?}"
+        );
+    }
+
+    #[test]
+    fn no_pattern_wants_everything() {
+        let uri = ResourceUri::parse("http://example.com/a").unwrap();
+        assert!(Filter::everything().wants(&uri));
+        check(&[], &[], "http://example.com/a", true);
+    }
+
+    #[test]
+    fn patterns_look_at_the_whole_uri() {
+        check(&["*.pdf"], &[], "http://example.com/a/b.pdf", true);
+        check(&["*.pdf"], &[], "http://example.com/a/b.xml", false);
+        check(&["*.pdf"], &[], "http://example.com/a?f=b.pdf", true);
+        check(
+            &["http://example.com/a/*"],
+            &[],
+            "http://example.com/a/b/c",
+            true,
+        );
+        check(
+            &["http://example.com/a/*"],
+            &[],
+            "http://example.com/b",
+            false,
+        );
+        check(&["*/a/**"], &[], "http://example.com/x/a/b.", true);
+        check(&["*.{pdf,xml}"], &[], "http://example.com/b.xml", true);
+    }
+
+    #[test]
+    fn what_is_excluded_is_not_wanted_even_if_included() {
+        check(
+            &["*.pdf"],
+            &["*/draft/*"],
+            "http://e.com/draft/a.pdf",
+            false,
+        );
+        check(&["*.pdf"], &["*/draft/*"], "http://e.com/final/a.pdf", true);
+        check(&[], &["*.tmp"], "http://e.com/a.tmp", false);
     }
 }

@@ -1,0 +1,97 @@
+//! What a key is when the file does not say. `config.example.toml` tells the same, and a test holds it to that.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use url::Url;
+
+use super::{Baseline, Callback, Config, Filter, Http, Limits, Signatures, Source, Status};
+
+/// Where the database lives unless told otherwise.
+pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
+
+const MIB: u64 = 1 << 20;
+
+impl Config {
+    /// A configuration of defaults, with these Sources. Nothing is checked: names and mirrors must be distinct.
+    #[must_use]
+    pub fn new(state_dir: impl Into<PathBuf>, sources: Vec<Source>) -> Self {
+        Self {
+            state_dir: state_dir.into(),
+            callback: Callback::default(),
+            status: Status::default(),
+            http: Http::default(),
+            limits: Limits::default(),
+            sources,
+        }
+    }
+}
+
+impl Default for Callback {
+    fn default() -> Self {
+        Self {
+            listen: loopback(8461),
+            public_url: None,
+        }
+    }
+}
+
+impl Default for Status {
+    fn default() -> Self {
+        Self {
+            listen: loopback(8462),
+        }
+    }
+}
+
+impl Default for Http {
+    fn default() -> Self {
+        Self {
+            connections_per_host: 8,
+            timeout: Duration::from_secs(60),
+            user_agent: concat!("resyncd/", env!("CARGO_PKG_VERSION")).to_owned(),
+            allow_private_addresses: false,
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            document: 64 * MIB,
+            notification: 8 * MIB,
+            resource: None,
+            inbox: 256 * MIB,
+            held_notifications: 1024,
+        }
+    }
+}
+
+impl Source {
+    /// A Source of defaults. Nothing is checked: the name must be of `[a-z0-9-]`, the mirror absolute.
+    #[must_use]
+    pub fn new(name: impl Into<String>, url: Url, mirror: impl Into<PathBuf>) -> Self {
+        Self {
+            name: name.into(),
+            url,
+            mirror: mirror.into(),
+            sets: Vec::new(),
+            notifications: true,
+            poll_interval: Duration::from_secs(15 * 60),
+            reorder_window: Duration::from_secs(5),
+            lease: Duration::from_secs(10 * 24 * 60 * 60),
+            baseline: Baseline::Auto,
+            delete: true,
+            max_delete: 0.1,
+            signatures: Signatures::Required,
+            hub: None,
+            hosts: Vec::new(),
+            filter: Filter::everything(),
+        }
+    }
+}
+
+fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}

@@ -1,0 +1,196 @@
+//! What is wrong in a configuration file: where, which key, why.
+
+use std::fmt;
+use std::path::PathBuf;
+
+use crate::config::value::MAX_DURATION_DAYS;
+
+/// One fault of a configuration file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// The file, as it was named to the program.
+    pub file: PathBuf,
+    /// The line, counted from 1; `None`, when the fault is of the file as a whole.
+    pub line: Option<usize>,
+    /// The key with its table, such as `http.timeout` or `source[example].lease`; a Source that has no name yet goes by
+    /// its place, as `source[#2]`. Empty, when the fault is of no key.
+    pub key: String,
+    /// The kind of fault, stable, in kebab-case.
+    pub code: &'static str,
+    /// The fault, for a person.
+    pub message: String,
+}
+
+impl fmt::Display for Fault {
+    /// `FILE:LINE: KEY: MESSAGE [CODE]`, always one line; what is not known is left out.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = self.file.display().to_string();
+        if let Some(line) = self.line {
+            text.push_str(&format!(":{line}"));
+        }
+        text.push_str(": ");
+        if !self.key.is_empty() {
+            text.push_str(&format!("{}: ", self.key));
+        }
+        text.push_str(&format!("{} [{}]", self.message, self.code));
+        // A key or a file name may hold anything, also line breaks and escape sequences for the terminal.
+        for c in text.chars() {
+            if c.is_control() {
+                write!(f, "{}", c.escape_default())?;
+            } else {
+                write!(f, "{c}")?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All faults of a configuration file, in the order of their lines; never empty when it is returned as an error.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Faults(pub Vec<Fault>);
+
+impl Faults {
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The faults, in the order of their lines.
+    pub fn iter(&self) -> std::slice::Iter<'_, Fault> {
+        self.0.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Faults {
+    type Item = &'a Fault;
+    type IntoIter = std::slice::Iter<'a, Fault>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl fmt::Display for Faults {
+    /// One fault a line.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, fault) in self.iter().enumerate() {
+            if index > 0 {
+                writeln!(f)?;
+            }
+            write!(f, "{fault}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Faults {}
+
+/// Every kind of fault; where it is, is [`Fault`]'s business.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Problem {
+    #[error("cannot be read: {0}")]
+    Unreadable(String),
+    #[error("{0}")]
+    Syntax(String),
+    #[error("given twice")]
+    DuplicateKey,
+    #[error("unknown key{0}")]
+    UnknownKey(String),
+    #[error("unknown table{0}")]
+    UnknownTable(String),
+    #[error("expected {expected}, found {found}")]
+    WrongType {
+        expected: &'static str,
+        found: &'static str,
+    },
+    #[error("required, and missing")]
+    MissingKey,
+    #[error("no [[source]]: there is nothing to follow")]
+    NoSource,
+    #[error("{0:?} is not a duration: a whole number and ms, s, m, h or d, such as \"15m\"")]
+    BadDuration(String),
+    #[error(
+        "{0:?} is not a size: a whole number, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\""
+    )]
+    BadSize(String),
+    #[error("{0:?} is not a percentage from \"0%\" to \"100%\"")]
+    BadPercentage(String),
+    #[error("{0:?} is not an IP address with a port, such as \"127.0.0.1:8461\" or \"[::1]:8461\"")]
+    BadAddress(String),
+    #[error("{0}")]
+    BadUrl(String),
+    #[error("{0:?} is not a host, such as \"example.com\" or \"example.com:8080\"")]
+    BadHost(String),
+    #[error("{0}")]
+    BadGlob(String),
+    #[error("{0:?} is not a name: only a to z, 0 to 9 and - are allowed, and at least one of them")]
+    BadName(String),
+    #[error("{0:?} is not a path")]
+    BadPath(String),
+    #[error(
+        "{0:?} cannot be sent as a header: only printable ASCII, with no space at either end, and not empty"
+    )]
+    BadUserAgent(String),
+    #[error("{found:?} is none of {choices}")]
+    BadChoice {
+        found: String,
+        choices: &'static str,
+    },
+    #[error("{0}")]
+    OutOfRange(String),
+    #[error("{0}")]
+    DuplicateName(String),
+    #[error("{0}")]
+    DuplicateMirror(String),
+    #[error("{0}")]
+    NestedMirror(String),
+    #[error("{0}")]
+    MirrorInState(String),
+    #[error("{0}")]
+    SameListener(String),
+}
+
+impl Problem {
+    /// The kind of fault, stable, in kebab-case.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Unreadable(_) => "unreadable",
+            Self::Syntax(_) => "syntax",
+            Self::DuplicateKey => "duplicate-key",
+            Self::UnknownKey(_) => "unknown-key",
+            Self::UnknownTable(_) => "unknown-table",
+            Self::WrongType { .. } => "wrong-type",
+            Self::MissingKey => "missing-key",
+            Self::NoSource => "no-source",
+            Self::BadDuration(_) => "bad-duration",
+            Self::BadSize(_) => "bad-size",
+            Self::BadPercentage(_) => "bad-percentage",
+            Self::BadAddress(_) => "bad-address",
+            Self::BadUrl(_) => "bad-url",
+            Self::BadHost(_) => "bad-host",
+            Self::BadGlob(_) => "bad-glob",
+            Self::BadName(_) => "bad-name",
+            Self::BadPath(_) => "bad-path",
+            Self::BadUserAgent(_) => "bad-user-agent",
+            Self::BadChoice { .. } => "bad-choice",
+            Self::OutOfRange(_) => "out-of-range",
+            Self::DuplicateName(_) => "duplicate-name",
+            Self::DuplicateMirror(_) => "duplicate-mirror",
+            Self::NestedMirror(_) => "nested-mirror",
+            Self::MirrorInState(_) => "mirror-in-state",
+            Self::SameListener(_) => "same-listener",
+        }
+    }
+
+    /// The duration is longer than anything that makes sense here.
+    pub(super) fn too_long(text: &str) -> Self {
+        Self::OutOfRange(format!("{text:?} is longer than {MAX_DURATION_DAYS}d"))
+    }
+}

@@ -1,0 +1,179 @@
+//! A `[[source]]` of the configuration file.
+
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+use url::Url;
+
+use super::{Baseline, Filter, Signatures, Source};
+use crate::config::fault::Problem;
+use crate::config::section::{Findings, Placed, Section, table_of, wrong_type};
+use crate::config::value::{
+    parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
+    parse_url,
+};
+use crate::protocol::HubUri;
+
+/// The Sources of a file, as far as they can be read.
+#[derive(Default)]
+pub(super) struct Sources {
+    /// Only good for anything when nothing was found wrong.
+    pub(super) sources: Vec<Source>,
+    pub(super) names: Vec<Placed<String>>,
+    pub(super) mirrors: Vec<Placed<PathBuf>>,
+}
+
+/// What a Source's keys go by in a fault: its name, or else its place, from 1.
+pub(super) fn source_label(index: usize, table: &DeTable<'_>) -> String {
+    let name = table.get("name").and_then(|name| name.get_ref().as_str());
+    match name {
+        Some(name) if !name.is_empty() => format!("source[{name}]"),
+        _ => format!("source[#{}]", index + 1),
+    }
+}
+
+/// Reads all of them.
+pub(super) fn read_sources<'t>(
+    findings: &mut Findings<'_>,
+    value: Option<&'t Spanned<DeValue<'t>>>,
+    folder: &Path,
+) -> Sources {
+    const EXPECTED: &str = "a table that begins with [[source]]";
+    let mut read = Sources::default();
+    let Some(value) = value else {
+        findings.add(None, "source", &Problem::NoSource);
+        return read;
+    };
+    let line = findings.line(value.span());
+    let Some(array) = value.get_ref().as_array() else {
+        let problem = wrong_type(EXPECTED, value.get_ref());
+        findings.add(Some(line), "source", &problem);
+        return read;
+    };
+    if array.is_empty() {
+        findings.add(Some(line), "source", &Problem::NoSource);
+    }
+    for (index, item) in array.iter().enumerate() {
+        let line = findings.line(item.span());
+        let label = format!("source[#{}]", index + 1);
+        let Some(table) = table_of(findings, &label, EXPECTED, item) else {
+            continue;
+        };
+        let label = source_label(index, table);
+        let mut section = Section::new(findings, "source", label, table, Some(line));
+        read_source(&mut section, folder, &mut read);
+    }
+    read
+}
+
+fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources) {
+    let name = section.required("name", "a name", parse_name);
+    let url = section.required("url", "a URL", parse_url);
+    let mirror = section.required_path("mirror", folder);
+    if let Some(name) = &name {
+        read.names.push(section.placed("name", name.clone()));
+    }
+    if let Some(mirror) = &mirror {
+        read.mirrors.push(section.placed("mirror", mirror.clone()));
+    }
+    // What is missing was told; the rest is read all the same, for its faults.
+    let url = url.unwrap_or_else(nowhere);
+    let mut source = Source::new(name.unwrap_or_default(), url, mirror.unwrap_or_default());
+
+    assign(&mut source.sets, section.list("sets", parse_url));
+    assign(&mut source.notifications, section.flag("notifications"));
+    let pace = section.text("poll_interval", DURATION, parse_nonzero_duration);
+    assign(&mut source.poll_interval, pace);
+    let window = section.text("reorder_window", DURATION, parse_duration);
+    assign(&mut source.reorder_window, window);
+    let lease = section.text("lease", DURATION, parse_lease);
+    assign(&mut source.lease, lease);
+    let baseline = section.text("baseline", BASELINES, parse_baseline);
+    assign(&mut source.baseline, baseline);
+    assign(&mut source.delete, section.flag("delete"));
+    let share = section.text("max_delete", "a percentage such as \"10%\"", parse_share);
+    assign(&mut source.max_delete, share);
+    let signatures = section.text("signatures", SIGNATURES, parse_signatures);
+    assign(&mut source.signatures, signatures);
+    assign(&mut source.hub, section.text("hub", "a URL", parse_hub));
+    assign(&mut source.hosts, section.list("hosts", parse_host));
+    assign(&mut source.filter, read_filter(section));
+    read.sources.push(source);
+}
+
+fn read_filter(section: &mut Section<'_, '_>) -> Option<Filter> {
+    let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
+    let (include, exclude) = (patterns("include"), patterns("exclude"));
+    match Filter::matching(&include, &exclude) {
+        Ok(filter) => Some(filter),
+        // Each is well by itself: together they are too much.
+        Err(error) => {
+            let key = if include.is_empty() {
+                "exclude"
+            } else {
+                "include"
+            };
+            section.reject(key, &Problem::BadGlob(error.to_string()));
+            None
+        }
+    }
+}
+
+/// What durations should look like.
+pub(super) const DURATION: &str = "a duration such as \"15m\"";
+const BASELINES: &str = "\"auto\", \"list\" or \"dump\"";
+const SIGNATURES: &str = "\"required\" or \"off\"";
+
+/// Replaces a default by what the file says.
+pub(super) fn assign<T>(default: &mut T, said: Option<T>) {
+    if let Some(value) = said {
+        *default = value;
+    }
+}
+
+fn parse_baseline(text: &str) -> Result<Baseline, Problem> {
+    match text {
+        "auto" => Ok(Baseline::Auto),
+        "list" => Ok(Baseline::List),
+        "dump" => Ok(Baseline::Dump),
+        _ => Err(Problem::BadChoice {
+            found: text.to_owned(),
+            choices: BASELINES,
+        }),
+    }
+}
+
+fn parse_signatures(text: &str) -> Result<Signatures, Problem> {
+    match text {
+        "required" => Ok(Signatures::Required),
+        "off" => Ok(Signatures::Off),
+        _ => Err(Problem::BadChoice {
+            found: text.to_owned(),
+            choices: SIGNATURES,
+        }),
+    }
+}
+
+fn parse_hub(text: &str) -> Result<Option<HubUri>, Problem> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let hub = HubUri::try_from(parse_url(text)?);
+    hub.map(Some)
+        .map_err(|error| Problem::BadUrl(error.to_string()))
+}
+
+fn parse_glob(text: &str) -> Result<String, Problem> {
+    match Filter::matching(&[text], &[]) {
+        Ok(_) if !text.is_empty() => Ok(text.to_owned()),
+        Ok(_) => Err(Problem::BadGlob(
+            "an empty pattern matches nothing".to_owned(),
+        )),
+        Err(error) => Err(Problem::BadGlob(error.to_string())),
+    }
+}
+
+fn nowhere() -> Url {
+    Url::parse("http://localhost/").expect("a constant URL can be parsed")
+}

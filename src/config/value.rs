@@ -1,0 +1,430 @@
+//! One value of the configuration file: text → what it means. Pure; every error says what would have been right.
+
+use std::net::SocketAddr;
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use url::Url;
+
+use crate::config::fault::Problem;
+use crate::protocol::{ResourceUri, UriError};
+
+/// Ten years: longer is a slip, and would overflow what it is added to.
+pub(super) const MAX_DURATION_DAYS: u64 = 3650;
+
+/// A duration such as `"90s"`, `"15m"`, `"2h"`, `"10d"` or `"500ms"`.
+pub(super) fn parse_duration(text: &str) -> Result<Duration, Problem> {
+    let bad = || Problem::BadDuration(text.to_owned());
+    let (digits, unit) = split_number(text).ok_or_else(bad)?;
+    let millis: u64 = match unit {
+        "ms" => 1,
+        "s" => 1000,
+        "m" => 60 * 1000,
+        "h" => 60 * 60 * 1000,
+        "d" => 24 * 60 * 60 * 1000,
+        _ => return Err(bad()),
+    };
+    let longest = Duration::from_secs(MAX_DURATION_DAYS * 24 * 60 * 60);
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(millis))
+        .map(Duration::from_millis)
+        .filter(|duration| *duration <= longest)
+        .ok_or_else(|| Problem::too_long(text))
+}
+
+/// A duration that must not be zero.
+pub(super) fn parse_nonzero_duration(text: &str) -> Result<Duration, Problem> {
+    match parse_duration(text)? {
+        Duration::ZERO => Err(Problem::OutOfRange(format!(
+            "{text:?} is too short: it must be longer than nothing"
+        ))),
+        duration => Ok(duration),
+    }
+}
+
+/// A lease: `hub.lease_seconds` knows whole seconds only, and none is no lease.
+pub(super) fn parse_lease(text: &str) -> Result<Duration, Problem> {
+    let lease = parse_duration(text)?;
+    if lease.as_secs() == 0 || lease.subsec_nanos() != 0 {
+        return Err(Problem::OutOfRange(format!(
+            "{text:?} is not a lease: hubs count whole seconds, from 1"
+        )));
+    }
+    Ok(lease)
+}
+
+/// A number of bytes such as `"64MiB"`, `"8MB"`, `"512KiB"` or `"1000"`.
+pub(super) fn parse_size(text: &str) -> Result<u64, Problem> {
+    let bad = || Problem::BadSize(text.to_owned());
+    let (digits, unit) = split_number(text).ok_or_else(bad)?;
+    let factor: u64 = match unit {
+        "" | "B" => 1,
+        "kB" | "KB" => 1000,
+        "MB" => 1000_u64.pow(2),
+        "GB" => 1000_u64.pow(3),
+        "TB" => 1000_u64.pow(4),
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        "TiB" => 1 << 40,
+        _ => return Err(bad()),
+    };
+    digits
+        .parse::<u64>()
+        .ok()
+        .and_then(|number| number.checked_mul(factor))
+        // SQLite counts no further.
+        .filter(|size| i64::try_from(*size).is_ok())
+        .ok_or_else(|| Problem::OutOfRange(format!("{text:?} is more than can be counted")))
+}
+
+/// A size that must not be zero.
+pub(super) fn parse_nonzero_size(text: &str) -> Result<u64, Problem> {
+    match parse_size(text)? {
+        0 => Err(Problem::OutOfRange(format!(
+            "{text:?} would let nothing through; only `resource` may be without a limit"
+        ))),
+        size => Ok(size),
+    }
+}
+
+/// A share, 0 to 1, of a text such as `"10%"` or `"2.5%"`.
+pub(super) fn parse_share(text: &str) -> Result<f64, Problem> {
+    text.strip_suffix('%')
+        // Rust's own syntax of numbers has signs, exponents and infinity too.
+        .filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
+        .and_then(|number| number.parse::<f64>().ok())
+        .filter(|percent| (0.0..=100.0).contains(percent))
+        .map(|percent| percent / 100.0)
+        .ok_or_else(|| Problem::BadPercentage(text.to_owned()))
+}
+
+/// A whole number in a range.
+pub(super) fn within(
+    range: RangeInclusive<usize>,
+    number: Option<usize>,
+) -> Result<usize, Problem> {
+    number
+        .filter(|number| range.contains(number))
+        .ok_or_else(|| {
+            let (least, most) = (range.start(), range.end());
+            Problem::OutOfRange(format!("out of range: it must be from {least} to {most}"))
+        })
+}
+
+/// An IP address with a port. Host names are not resolved: which of their addresses would be meant?
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, Problem> {
+    text.parse()
+        .map_err(|_| Problem::BadAddress(text.to_owned()))
+}
+
+/// An absolute http or https URL; a fragment is cut off.
+pub(super) fn parse_url(text: &str) -> Result<Url, Problem> {
+    match ResourceUri::parse(text) {
+        Ok(uri) => Ok(uri.url().clone()),
+        Err(UriError::Syntax(..)) if !text.contains("://") => Err(Problem::BadUrl(format!(
+            "{text:?} is not a URL: it must begin with http:// or https://"
+        ))),
+        Err(UriError::Syntax(_, why)) => {
+            Err(Problem::BadUrl(format!("{text:?} is not a URL: {why}")))
+        }
+        Err(UriError::Scheme(_)) => Err(Problem::BadUrl(format!(
+            "{text:?} is neither http nor https"
+        ))),
+    }
+}
+
+/// What a listener is called from outside: tokens are appended to it, so it gets a final slash, and may have nothing
+/// behind its path.
+pub(super) fn parse_public_url(text: &str) -> Result<Url, Problem> {
+    let no_tail = |what: &str| {
+        Problem::BadUrl(format!(
+            "{text:?} has a {what}: a token is appended to this URL, so it must end with its path"
+        ))
+    };
+    let mut url = parse_url(text)?;
+    if text.contains('#') {
+        return Err(no_tail("fragment"));
+    }
+    if url.query().is_some() {
+        return Err(no_tail("query"));
+    }
+    if !url.path().ends_with('/') {
+        let path = format!("{}/", url.path());
+        url.set_path(&path);
+    }
+    Ok(url)
+}
+
+/// A host with or without a port, as URIs write it: lower case, in punycode.
+pub(super) fn parse_host(text: &str) -> Result<String, Problem> {
+    let bad = || Problem::BadHost(text.to_owned());
+    // A pattern would be taken for a host that does not exist, and so let nothing through.
+    let foreign = |c: char| "/?#@\\*%".contains(c) || c.is_whitespace() || c.is_control();
+    if text.contains(foreign) {
+        return Err(bad());
+    }
+    let (host, port) = match text.rsplit_once(':') {
+        Some((host, port)) if !text.ends_with(']') => (host, Some(port)),
+        _ => (text, None),
+    };
+    let url = Url::parse(&format!("http://{host}/")).map_err(|_| bad())?;
+    let host = url
+        .host_str()
+        .filter(|_| url.port().is_none())
+        .ok_or_else(bad)?;
+    match port {
+        None => Ok(host.to_owned()),
+        Some(port) => {
+            let digits = port.bytes().all(|b| b.is_ascii_digit());
+            let port: u16 = port.parse().ok().filter(|_| digits).ok_or_else(bad)?;
+            Ok(format!("{host}:{port}"))
+        }
+    }
+}
+
+/// The label of a Source: it is part of URLs, metrics and log lines.
+pub(super) fn parse_name(text: &str) -> Result<String, Problem> {
+    let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
+    if text.is_empty() || !text.bytes().all(allowed) {
+        return Err(Problem::BadName(text.to_owned()));
+    }
+    Ok(text.to_owned())
+}
+
+/// A `User-Agent`; `<version>` in it stands for the version of this program.
+pub(super) fn parse_user_agent(text: &str) -> Result<String, Problem> {
+    let printable = text.bytes().all(|b| (0x20..=0x7e).contains(&b));
+    if text.is_empty() || text.trim() != text || !printable {
+        return Err(Problem::BadUserAgent(text.to_owned()));
+    }
+    Ok(text.replace("<version>", env!("CARGO_PKG_VERSION")))
+}
+
+/// The digits that a text begins with, at least one, and what follows them.
+fn split_number(text: &str) -> Option<(&str, &str)> {
+    let end = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    (end > 0).then(|| text.split_at(end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check<T: PartialEq + std::fmt::Debug>(
+        parse: impl Fn(&str) -> Result<T, Problem>,
+        table: &[(&str, Result<T, &str>)],
+    ) {
+        for (text, expected) in table {
+            let found = parse(text);
+            let found = found.as_ref().map_err(Problem::code);
+            assert_eq!(found, expected.as_ref().map_err(|code| *code), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        let bad = Err("bad-duration");
+        check(
+            parse_duration,
+            &[
+                ("500ms", Ok(Duration::from_millis(500))),
+                ("90s", Ok(Duration::from_secs(90))),
+                ("15m", Ok(Duration::from_secs(900))),
+                ("2h", Ok(Duration::from_secs(7200))),
+                ("10d", Ok(Duration::from_secs(864_000))),
+                ("0s", Ok(Duration::ZERO)),
+                ("3650d", Ok(Duration::from_secs(315_360_000))),
+                ("3651d", Err("out-of-range")),
+                ("99999999999999999999999s", Err("out-of-range")),
+                ("18446744073709551615d", Err("out-of-range")),
+                ("", bad),
+                ("s", bad),
+                ("15", bad),
+                ("15 m", bad),
+                ("-1s", bad),
+                ("1.5h", bad),
+                ("15M", bad),
+                ("1h30m", bad),
+                ("١s", bad),
+            ],
+        );
+        check(
+            parse_nonzero_duration,
+            &[
+                ("0ms", Err("out-of-range")),
+                ("1ms", Ok(Duration::from_millis(1))),
+            ],
+        );
+    }
+
+    #[test]
+    fn leases_are_whole_seconds() {
+        check(
+            parse_lease,
+            &[
+                ("1s", Ok(Duration::from_secs(1))),
+                ("2000ms", Ok(Duration::from_secs(2))),
+                ("0s", Err("out-of-range")),
+                ("500ms", Err("out-of-range")),
+                ("1500ms", Err("out-of-range")),
+                ("ten days", Err("bad-duration")),
+            ],
+        );
+    }
+
+    #[test]
+    fn sizes() {
+        let bad = Err("bad-size");
+        check(
+            parse_size,
+            &[
+                ("0", Ok(0)),
+                ("1234", Ok(1234)),
+                ("12B", Ok(12)),
+                ("8MB", Ok(8_000_000)),
+                ("512KiB", Ok(524_288)),
+                ("64MiB", Ok(67_108_864)),
+                ("3kB", Ok(3000)),
+                ("2GB", Ok(2_000_000_000)),
+                ("2GiB", Ok(2_147_483_648)),
+                ("1TB", Ok(1_000_000_000_000)),
+                ("1TiB", Ok(1_099_511_627_776)),
+                ("99999999999TiB", Err("out-of-range")),
+                ("9223372036854775807", Ok(i64::MAX as u64)),
+                ("9223372036854775808", Err("out-of-range")),
+                ("", bad),
+                ("MiB", bad),
+                ("64 MiB", bad),
+                ("64mib", bad),
+                ("1.5GiB", bad),
+                ("-1", bad),
+            ],
+        );
+        check(parse_nonzero_size, &[("0", Err("out-of-range"))]);
+    }
+
+    #[test]
+    fn shares() {
+        let bad = Err("bad-percentage");
+        check(
+            parse_share,
+            &[
+                ("0%", Ok(0.0)),
+                ("10%", Ok(0.1)),
+                ("12.5%", Ok(0.125)),
+                ("100%", Ok(1.0)),
+                ("101%", bad),
+                ("-1%", bad),
+                ("10", bad),
+                ("%", bad),
+                ("NaN%", bad),
+                ("inf%", bad),
+                ("1e1%", bad),
+                ("ten%", bad),
+            ],
+        );
+    }
+
+    #[test]
+    fn hosts() {
+        let bad = || Err("bad-host");
+        let ok = |host: &str| Ok(host.to_owned());
+        check(
+            parse_host,
+            &[
+                ("Example.COM", ok("example.com")),
+                ("example.com:8080", ok("example.com:8080")),
+                ("bücher.example", ok("xn--bcher-kva.example")),
+                ("192.0.2.1", ok("192.0.2.1")),
+                ("[2001:DB8::1]", ok("[2001:db8::1]")),
+                ("[2001:db8::1]:81", ok("[2001:db8::1]:81")),
+                ("", bad()),
+                ("http://example.com", bad()),
+                ("example.com/", bad()),
+                ("*.example.com", bad()),
+                ("example.com:", bad()),
+                ("example.com:http", bad()),
+                ("example.com:+80", bad()),
+                ("example.com:65536", bad()),
+                ("example.com:1:2", bad()),
+                ("a b", bad()),
+            ],
+        );
+    }
+
+    #[test]
+    fn public_urls_end_in_a_slash() {
+        let ok = |url: &str| Ok(Url::parse(url).unwrap());
+        let bad = || Err("bad-url");
+        check(
+            parse_public_url,
+            &[
+                ("https://d.example", ok("https://d.example/")),
+                ("https://d.example/r", ok("https://d.example/r/")),
+                ("https://d.example/r/", ok("https://d.example/r/")),
+                ("https://d.example/r/?a=b", bad()),
+                ("https://d.example/r/?", bad()),
+                ("https://d.example/r/#a", bad()),
+                ("ftp://d.example/", bad()),
+                ("d.example/r/", bad()),
+                ("https://", bad()),
+            ],
+        );
+    }
+
+    #[test]
+    fn names_user_agents_and_addresses() {
+        let text = |text: &str| Ok(text.to_owned());
+        check(
+            parse_name,
+            &[
+                ("a-1", text("a-1")),
+                ("", Err("bad-name")),
+                ("A", Err("bad-name")),
+                ("a_b", Err("bad-name")),
+                ("é", Err("bad-name")),
+            ],
+        );
+        let version = env!("CARGO_PKG_VERSION");
+        check(
+            parse_user_agent,
+            &[
+                ("me (mailto:a@b.example)", text("me (mailto:a@b.example)")),
+                ("resyncd/<version>", Ok(format!("resyncd/{version}"))),
+                ("", Err("bad-user-agent")),
+                (" a", Err("bad-user-agent")),
+                ("a\r\nb: c", Err("bad-user-agent")),
+                ("é", Err("bad-user-agent")),
+            ],
+        );
+        check(
+            parse_address,
+            &[
+                ("[::1]:0", Ok("[::1]:0".parse().unwrap())),
+                ("localhost:80", Err("bad-address")),
+                ("127.0.0.1", Err("bad-address")),
+            ],
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn no_text_makes_a_parser_panic(text in "\\PC*") {
+            let _ = (parse_duration(&text), parse_size(&text), parse_share(&text));
+            let _ = (parse_host(&text), parse_public_url(&text), parse_user_agent(&text));
+        }
+
+        #[test]
+        fn a_parsed_host_parses_to_itself(text in "[a-zA-Z0-9.:\\[\\]-]{1,12}") {
+            if let Ok(host) = parse_host(&text) {
+                prop_assert_eq!(parse_host(&host), Ok(host));
+            }
+        }
+    }
+}

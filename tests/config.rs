@@ -1,0 +1,208 @@
+//! The configuration file as an operator meets it: the example, the defaults, and what is said of a file with faults.
+
+#[path = "config/faults.rs"]
+mod faults;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use resyncd::config::{Baseline, Config, Faults, Filter, Signatures, Source};
+use resyncd::protocol::ResourceUri;
+use url::Url;
+
+const EXAMPLE: &str = include_str!("../config.example.toml");
+
+/// The least that a file must say.
+const LEAST: &str = "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"/srv/a\"\n";
+
+fn parse(text: &str) -> Result<Config, Faults> {
+    Config::parse(text, Path::new("/etc/resyncd/config.toml"))
+}
+
+/// What a configuration says, but for its Filters, which say nothing of themselves.
+fn written(config: &Config) -> String {
+    let mut config = config.clone();
+    for source in &mut config.sources {
+        source.filter = Filter::everything();
+    }
+    format!("{config:#?}")
+}
+
+fn example_url() -> Url {
+    Url::parse("https://example.com/").expect("a constant URL can be parsed")
+}
+
+#[test]
+fn example_shows_the_defaults() {
+    let example = parse(EXAMPLE).unwrap();
+    // These have no default; all else must be as if it were left out.
+    let source = Source::new("example", example_url(), "/srv/mirror/example");
+    let mut expected = Config::new("/var/lib/resyncd", vec![source]);
+    let public_url = "https://destination.example.net/resyncd/";
+    expected.callback.public_url = Some(Url::parse(public_url).unwrap());
+    assert_eq!(written(&example), written(&expected));
+    let version = env!("CARGO_PKG_VERSION");
+    assert_eq!(example.http.user_agent, format!("resyncd/{version}"));
+    let any = ResourceUri::parse("http://other.example/a").unwrap();
+    assert!(example.sources[0].filter.wants(&any));
+}
+
+#[test]
+fn what_is_left_out_is_the_default() {
+    let text = "[[source]]\nname = \"example\"\nurl = \"https://example.com/\"\nmirror = \"/srv/mirror/example\"\n";
+    let source = Source::new("example", example_url(), "/srv/mirror/example");
+    let expected = Config::new("/var/lib/resyncd", vec![source]);
+    assert_eq!(written(&parse(text).unwrap()), written(&expected));
+}
+
+/// Every key, with the value that stands for its default in the example.
+const KEYS: [(&str, &str); 29] = [
+    ("state_dir", "\"/var/lib/resyncd\""),
+    ("callback.listen", "\"127.0.0.1:8461\""),
+    (
+        "callback.public_url",
+        "\"https://destination.example.net/resyncd/\"",
+    ),
+    ("status.listen", "\"127.0.0.1:8462\""),
+    ("http.connections_per_host", "8"),
+    ("http.timeout", "\"60s\""),
+    ("http.user_agent", "\"resyncd/<version>\""),
+    ("http.allow_private_addresses", "false"),
+    ("limits.document", "\"64MiB\""),
+    ("limits.notification", "\"8MiB\""),
+    ("limits.resource", "\"0\""),
+    ("limits.inbox", "\"256MiB\""),
+    ("limits.held_notifications", "1024"),
+    ("source.name", "\"example\""),
+    ("source.url", "\"https://example.com/\""),
+    ("source.mirror", "\"/srv/mirror/example\""),
+    ("source.sets", "[]"),
+    ("source.notifications", "true"),
+    ("source.poll_interval", "\"15m\""),
+    ("source.reorder_window", "\"5s\""),
+    ("source.lease", "\"10d\""),
+    ("source.baseline", "\"auto\""),
+    ("source.delete", "true"),
+    ("source.max_delete", "\"10%\""),
+    ("source.signatures", "\"required\""),
+    ("source.hub", "\"\""),
+    ("source.hosts", "[]"),
+    ("source.include", "[]"),
+    ("source.exclude", "[]"),
+];
+
+#[test]
+fn example_has_every_key_and_explains_each() {
+    let mut table = String::new();
+    let mut found = Vec::new();
+    let mut explained = false;
+    for line in EXAMPLE.lines() {
+        if line.starts_with('[') {
+            table = format!("{}.", line.trim_matches(['[', ']']));
+            explained = false;
+        } else if let Some((key, value)) = line.split_once(" = ").filter(|_| !line.starts_with('#'))
+        {
+            // `exclude` is explained together with `include`.
+            assert!(explained || key == "exclude", "{line} is not explained");
+            explained = false;
+            found.push((format!("{table}{key}"), value.to_owned()));
+        } else if line.starts_with("# ") {
+            explained = true;
+        }
+        assert!(line.len() <= 130, "{line} is too long");
+    }
+    let expected = KEYS.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn every_key_is_read() {
+    let text = r#"
+state_dir = "state"
+[callback]
+listen = "0.0.0.0:1"
+public_url = "http://d.example/x"
+[status]
+listen = "[::1]:2"
+[http]
+connections_per_host = 256
+timeout = "500ms"
+user_agent = "me/1 (mailto:me@example.net)"
+allow_private_addresses = true
+[limits]
+document = "1kB"
+notification = "2KiB"
+resource = "3MB"
+inbox = "4MiB"
+held_notifications = 1_0
+[[source]]
+name = "b-1"
+url = "HTTP://B.example/a#top"
+mirror = "../mirror/b"
+sets = ["http://b.example/1.xml", "http://b.example/2.xml"]
+notifications = false
+poll_interval = "1h"
+reorder_window = "0s"
+lease = "1d"
+baseline = "dump"
+delete = false
+max_delete = "100%"
+signatures = "off"
+hub = "https://hub.example/publish"
+hosts = ["B.Example", "c.example:8080"]
+include = ["*.pdf"]
+exclude = ["*/draft/*"]
+"#;
+    let config = parse(text).unwrap();
+    assert_eq!(config.state_dir, PathBuf::from("/etc/resyncd/state"));
+    assert_eq!(config.callback.listen.to_string(), "0.0.0.0:1");
+    let public_url = config.callback.public_url.unwrap();
+    assert_eq!(public_url.as_str(), "http://d.example/x/");
+    assert_eq!(config.status.listen.to_string(), "[::1]:2");
+    assert_eq!(config.http.connections_per_host, 256);
+    assert_eq!(config.http.timeout, Duration::from_millis(500));
+    assert_eq!(config.http.user_agent, "me/1 (mailto:me@example.net)");
+    assert!(config.http.allow_private_addresses);
+    assert_eq!(config.limits.document, 1000);
+    assert_eq!(config.limits.notification, 2048);
+    assert_eq!(config.limits.resource, Some(3_000_000));
+    assert_eq!(config.limits.inbox, 4_194_304);
+    assert_eq!(config.limits.held_notifications, 10);
+    let source = &config.sources[0];
+    assert_eq!(source.name, "b-1");
+    assert_eq!(source.url.as_str(), "http://b.example/a");
+    let mirror = Path::new("/etc/resyncd/../mirror/b");
+    assert_eq!(source.mirror, mirror);
+    assert_eq!(source.sets.len(), 2);
+    assert!(!source.notifications);
+    assert_eq!(source.poll_interval, Duration::from_secs(3600));
+    assert_eq!(source.reorder_window, Duration::ZERO);
+    assert_eq!(source.lease, Duration::from_secs(86_400));
+    assert_eq!(source.baseline, Baseline::Dump);
+    assert!(!source.delete);
+    assert!((source.max_delete - 1.0).abs() < f64::EPSILON);
+    assert_eq!(source.signatures, Signatures::Off);
+    let hub = source.hub.as_ref().unwrap();
+    assert_eq!(hub.as_str(), "https://hub.example/publish");
+    assert_eq!(source.hosts, ["b.example", "c.example:8080"]);
+    let wants = |uri: &str| source.filter.wants(&ResourceUri::parse(uri).unwrap());
+    assert!(wants("http://b.example/final/a.pdf"));
+    assert!(!wants("http://b.example/draft/a.pdf"));
+    assert!(!wants("http://b.example/a.xml"));
+}
+
+#[test]
+fn relative_paths_begin_at_the_folder_of_the_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    let text = format!("state_dir = \"state\"\n{}", LEAST.replace("/srv/a", "./m"));
+    std::fs::write(&path, text).unwrap();
+    let config = Config::load(&path).unwrap();
+    assert_eq!(config.state_dir, folder.path().join("state"));
+    assert_eq!(config.sources[0].mirror, folder.path().join("m"));
+
+    let here = std::env::current_dir().unwrap();
+    let text = LEAST.replace("/srv/a", "m");
+    let config = Config::parse(&text, Path::new("config.toml")).unwrap();
+    assert_eq!(config.sources[0].mirror, here.join("m"));
+}

@@ -1,0 +1,421 @@
+//! Faults: what is said of them, and where.
+
+use std::collections::BTreeSet;
+
+use resyncd::config::Config;
+
+use super::{LEAST, parse};
+
+/// Each fault as `LINE KEY CODE`.
+fn faults(text: &str) -> Vec<String> {
+    let Err(faults) = parse(text) else {
+        return Vec::new();
+    };
+    let brief = |line: Option<usize>| line.map_or("-".to_owned(), |line| line.to_string());
+    faults
+        .iter()
+        .map(|fault| format!("{} {} {}", brief(fault.line), fault.key, fault.code))
+        .collect()
+}
+
+fn check(text: &str, expected: &[&str]) {
+    assert_eq!(faults(text), expected, "{text}\n{:?}", parse(text).err());
+}
+
+/// Checks a file that begins with the least that it must say, so that the text's first line is the fifth.
+fn check_after_least(text: &str, expected: &[&str]) {
+    check(&format!("{LEAST}{text}"), expected);
+}
+
+#[test]
+fn inbox_and_notification_fit_together() {
+    let text = format!("[limits]\nnotification = \"1GiB\"\n{LEAST}");
+    assert_eq!(parse(&text).unwrap().limits.inbox, 1 << 30);
+    let text = format!("[limits]\ninbox = \"1MiB\"\n{LEAST}");
+    assert_eq!(parse(&text).unwrap().limits.notification, 1 << 20);
+    check(
+        &format!("[limits]\nnotification = \"1GiB\"\ninbox = \"1MiB\"\n{LEAST}"),
+        &["3 limits.inbox out-of-range"],
+    );
+}
+
+#[test]
+fn ten_mistakes_are_told_at_once_each_with_its_line() {
+    let text = r#"state_dir = ""
+[callback]
+listen = "localhost:8461"
+public_url = "https://d.example/?a=b"
+[http]
+timeout = "60"
+conections_per_host = 8
+[[source]]
+name = "My Source"
+url = "example.com"
+lease = 10
+[[source]]
+name = "b"
+url = "http://b.example/"
+mirror = "/srv/b"
+include = [
+  "*.pdf",
+  "[a",
+]
+"#;
+    check(
+        text,
+        &[
+            "1 state_dir bad-path",
+            "3 callback.listen bad-address",
+            "4 callback.public_url bad-url",
+            "6 http.timeout bad-duration",
+            "7 http.conections_per_host unknown-key",
+            "8 source[My Source].mirror missing-key",
+            "9 source[My Source].name bad-name",
+            "10 source[My Source].url bad-url",
+            "11 source[My Source].lease wrong-type",
+            "18 source[b].include bad-glob",
+        ],
+    );
+}
+
+#[test]
+fn slips_in_the_toml_hide_nothing() {
+    let text = r#"state_dir = /var/lib/resyncd
+[http
+timeout = 60s
+connections_per_host = 0
+what is this
+[[source]]
+name = "a
+url = "http://a.example/"
+mirror = "/srv/a"
+hosts = ["a.example",
+lease = "10x"
+[source]
+name = "b"
+name = "c"
+url = "ftp://b.example/"
+[http]
+"#;
+    check(
+        text,
+        &[
+            "1 state_dir syntax",
+            "2 http syntax",
+            "3 http.timeout syntax",
+            "4 http.connections_per_host out-of-range",
+            "5 http.what syntax",
+            "7 source[#1].name syntax",
+            "10 source[#1].hosts syntax",
+            "11 source[#1].lease bad-duration",
+            "12 source wrong-type",
+            "12 source[b].mirror missing-key",
+            "14 source[b].name duplicate-key",
+            "15 source[b].url bad-url",
+            "16 http duplicate-key",
+        ],
+    );
+}
+
+#[test]
+fn a_file_that_is_no_toml_at_all_is_not_gone_through() {
+    let found = faults(&"<p>not a configuration</p>\n".repeat(1000));
+    assert!((1..=101).contains(&found.len()), "{}", found.len());
+    assert!(found.iter().all(|fault| fault.ends_with(" syntax")));
+}
+
+#[test]
+fn there_must_be_a_source_with_what_it_needs() {
+    check("", &["- source no-source"]);
+    check("source = []\n", &["1 source no-source"]);
+    check("source = 1\n", &["1 source wrong-type"]);
+    check("source = [1]\n", &["1 source[#1] wrong-type"]);
+    check(
+        "\n[[source]]\n",
+        &[
+            "2 source[#1].mirror missing-key",
+            "2 source[#1].name missing-key",
+            "2 source[#1].url missing-key",
+        ],
+    );
+    check(
+        &format!("{LEAST}[[source]]\nname = \"\"\nurl = 1\nmirror = \"/srv/b\"\n"),
+        &["6 source[#2].name bad-name", "7 source[#2].url wrong-type"],
+    );
+}
+
+#[test]
+fn unknown_keys_and_tables_are_faults() {
+    check_after_least("leese = \"1d\"\n", &["5 source[a].leese unknown-key"]);
+    check_after_least(
+        "[source.more]\nx = 1\n",
+        &["5 source[a].more unknown-table"],
+    );
+    check_after_least("[http]\n\n\nlisten = 1\n", &["8 http.listen unknown-key"]);
+    check_after_least("[htp]\n", &["5 htp unknown-table"]);
+    check_after_least("[[sources]]\n", &["5 sources unknown-table"]);
+    check_after_least("[\"a.b\\n\"]\n", &["5 a.b\n unknown-table"]);
+    check(&format!("retries = 1\n{LEAST}"), &["1 retries unknown-key"]);
+}
+
+#[test]
+fn unknown_keys_get_a_hint() {
+    let hint = |text: &str| parse(text).unwrap_err().0[0].message.clone();
+    let source = |line: &str| hint(&format!("{LEAST}{line}\n"));
+    assert_eq!(
+        source("poll-interval = 1"),
+        "unknown key; did you mean poll_interval?"
+    );
+    assert_eq!(
+        source("public_url = 1"),
+        "unknown key; it belongs in [callback]"
+    );
+    assert_eq!(
+        source("state_dir = 1"),
+        "unknown key; it belongs before the first table"
+    );
+    assert_eq!(source("password = 1"), "unknown key");
+    assert_eq!(source("[limit]"), "unknown table; did you mean limits?");
+    assert_eq!(
+        hint(&format!("lease = \"1d\"\n{LEAST}")),
+        "unknown key; it belongs in [[source]]"
+    );
+}
+
+#[test]
+fn values_of_another_type_are_faults() {
+    for line in [
+        "notifications = \"yes\"",
+        "delete = 1",
+        "poll_interval = 900",
+        "max_delete = 0.1",
+        "sets = \"http://a.example/1.xml\"",
+        "hosts = [\"a.example\", 1]",
+        "hub = false",
+        "baseline = []",
+        "lease = 2026-01-01",
+        "include = {}",
+    ] {
+        let key = line.split(' ').next().unwrap();
+        check_after_least(
+            &format!("{line}\n"),
+            &[&format!("5 source[a].{key} wrong-type")],
+        );
+    }
+    for line in [
+        "[[http]]",
+        "[http]\ntimeout = 60",
+        "[http]\nconnections_per_host = \"8\"",
+        "[http]\nallow_private_addresses = \"true\"",
+        "[limits]\ndocument = 1000",
+        "[limits]\nheld_notifications = 1.5",
+        "[callback]\nlisten = 8461",
+    ] {
+        let found = faults(&format!("{LEAST}{line}\n"));
+        assert_eq!(found.len(), 1, "{line}: {found:?}");
+        assert!(found[0].ends_with(" wrong-type"), "{line}: {found:?}");
+    }
+}
+
+#[test]
+fn values_that_make_no_sense_are_faults() {
+    for (line, code) in [
+        ("poll_interval = \"0s\"", "out-of-range"),
+        ("poll_interval = \"15 minutes\"", "bad-duration"),
+        ("reorder_window = \"-1s\"", "bad-duration"),
+        ("lease = \"1500ms\"", "out-of-range"),
+        ("lease = \"9999d\"", "out-of-range"),
+        ("max_delete = \"110%\"", "bad-percentage"),
+        ("max_delete = \"10\"", "bad-percentage"),
+        ("baseline = \"Auto\"", "bad-choice"),
+        ("signatures = \"none\"", "bad-choice"),
+        ("hub = \"hub.example\"", "bad-url"),
+        ("sets = [\"/sets/1.xml\"]", "bad-url"),
+        ("hosts = [\"http://a.example\"]", "bad-host"),
+        ("include = [\"{a\"]", "bad-glob"),
+        ("exclude = [\"\"]", "bad-glob"),
+    ] {
+        let key = line.split(' ').next().unwrap();
+        check_after_least(
+            &format!("{line}\n"),
+            &[&format!("5 source[a].{key} {code}")],
+        );
+    }
+    for (text, expected) in [
+        (
+            "[http]\nconnections_per_host = 0",
+            "6 http.connections_per_host out-of-range",
+        ),
+        (
+            "[http]\nconnections_per_host = 257",
+            "6 http.connections_per_host out-of-range",
+        ),
+        (
+            "[http]\nconnections_per_host = -1",
+            "6 http.connections_per_host out-of-range",
+        ),
+        ("[http]\ntimeout = \"0s\"", "6 http.timeout out-of-range"),
+        (
+            "[http]\nuser_agent = \"\"",
+            "6 http.user_agent bad-user-agent",
+        ),
+        (
+            "[limits]\ndocument = \"64 mega\"",
+            "6 limits.document bad-size",
+        ),
+        (
+            "[limits]\ndocument = \"0\"",
+            "6 limits.document out-of-range",
+        ),
+        (
+            "[limits]\nresource = \"99999999TiB\"",
+            "6 limits.resource out-of-range",
+        ),
+        (
+            "[limits]\nheld_notifications = 99999999999999999999",
+            "6 limits.held_notifications out-of-range",
+        ),
+        (
+            "[callback]\npublic_url = \"ftp://d.example/\"",
+            "6 callback.public_url bad-url",
+        ),
+        (
+            "[callback]\npublic_url = \"http://d.example/#a\"",
+            "6 callback.public_url bad-url",
+        ),
+        (
+            "[status]\nlisten = \"127.0.0.1\"",
+            "6 status.listen bad-address",
+        ),
+        ("[limits]\n[status]\n[limits]", "7 limits duplicate-key"),
+    ] {
+        check_after_least(&format!("{text}\n"), &[expected]);
+    }
+}
+
+#[test]
+fn listeners_are_apart() {
+    let clash = |callback: &str, status: &str, expected: &[&str]| {
+        check_after_least(
+            &format!("[callback]\nlisten = \"{callback}\"\n[status]\nlisten = \"{status}\"\n"),
+            expected,
+        );
+    };
+    clash(
+        "127.0.0.1:1",
+        "127.0.0.1:1",
+        &["8 status.listen same-listener"],
+    );
+    clash(
+        "0.0.0.0:1",
+        "127.0.0.1:1",
+        &["8 status.listen same-listener"],
+    );
+    clash("127.0.0.1:1", "127.0.0.2:1", &[]);
+    clash("127.0.0.1:0", "127.0.0.1:0", &[]);
+    check_after_least(
+        "[callback]\nlisten = \"127.0.0.1:8462\"\n",
+        &["6 callback.listen same-listener"],
+    );
+}
+
+#[test]
+fn sources_are_apart() {
+    let with = |name: &str, mirror: &str| {
+        format!(
+            "[[source]]\nname = \"{name}\"\nurl = \"http://b.example/\"\nmirror = \"{mirror}\"\n"
+        )
+    };
+    for (name, mirror, expected) in [
+        ("b", "/srv/b", None),
+        ("b", "/srv/ab", None),
+        ("a", "/srv/b", Some("6 source[a].name duplicate-name")),
+        ("b", "/srv/a", Some("8 source[b].mirror duplicate-mirror")),
+        ("b", "/srv/a/", Some("8 source[b].mirror duplicate-mirror")),
+        (
+            "b",
+            "/srv/x/../a",
+            Some("8 source[b].mirror duplicate-mirror"),
+        ),
+        ("b", "/srv/a/b", Some("8 source[b].mirror nested-mirror")),
+        ("b", "/srv", Some("8 source[b].mirror nested-mirror")),
+        (
+            "b",
+            "/var/lib/resyncd/b",
+            Some("8 source[b].mirror mirror-in-state"),
+        ),
+        (
+            "b",
+            "/var/lib/resyncd",
+            Some("8 source[b].mirror mirror-in-state"),
+        ),
+        ("b", "/var", Some("8 source[b].mirror mirror-in-state")),
+    ] {
+        check_after_least(&with(name, mirror), expected.as_slice());
+    }
+}
+
+#[test]
+fn mirrors_are_apart_through_links_too() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("real")).unwrap();
+    std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
+    let path = folder.path().join("config.toml");
+    let text = "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"real/a\"\n\
+                [[source]]\nname = \"b\"\nurl = \"http://b.example/\"\nmirror = \"link/a\"\n";
+    std::fs::write(&path, text).unwrap();
+    let faults = Config::load(&path).unwrap_err();
+    assert_eq!(faults.len(), 1);
+    assert_eq!(faults.0[0].code, "duplicate-mirror");
+    assert_eq!(faults.0[0].line, Some(8));
+}
+
+#[test]
+fn a_file_that_cannot_be_read_is_one_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    let faults = Config::load(&path).unwrap_err();
+    assert_eq!(faults.len(), 1);
+    assert_eq!((faults.0[0].line, faults.0[0].code), (None, "unreadable"));
+
+    std::fs::write(&path, b"a = 1\nb = \"\xff\"\n").unwrap();
+    let faults = Config::load(&path).unwrap_err();
+    assert_eq!(
+        (faults.0[0].line, faults.0[0].code),
+        (Some(2), "unreadable")
+    );
+}
+
+#[test]
+fn a_fault_is_one_line_with_file_line_key_message_and_code() {
+    let text = format!("{LEAST}lease = \"ten\"\n\"a\\n\\u001b\" = 1\n");
+    let faults = parse(&text).unwrap_err().to_string();
+    assert_eq!(
+        faults,
+        "/etc/resyncd/config.toml:5: source[a].lease: \"ten\" is not a duration: a whole number and ms, s, m, h or d, \
+         such as \"15m\" [bad-duration]\n\
+         /etc/resyncd/config.toml:6: source[a].a\\n\\u{1b}: unknown key [unknown-key]"
+    );
+    let faults = parse("").unwrap_err().to_string();
+    assert_eq!(
+        faults,
+        "/etc/resyncd/config.toml: source: no [[source]]: there is nothing to follow [no-source]"
+    );
+}
+
+#[test]
+fn messages_end_with_their_code_on_one_line() {
+    let mut codes = BTreeSet::new();
+    for text in [
+        "a =\n[[source]\nx = [1\n",
+        "[[source]]\nname = \"\\n\"\ninclude = [\"[\\n\"]\n",
+    ] {
+        let faults = parse(text).unwrap_err();
+        assert_eq!(faults.to_string().lines().count(), faults.len());
+        for fault in &faults {
+            assert!(fault.to_string().ends_with(&format!(" [{}]", fault.code)));
+            codes.insert(fault.code);
+        }
+    }
+    assert!(codes.contains("syntax") && codes.contains("bad-glob"));
+}
