@@ -1,0 +1,93 @@
+//! What the workers know and the database does not: troubles, polls, waits. For the status only; nothing decides by it.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use chrono::{DateTime, Utc};
+
+use crate::status::Trouble;
+use crate::store::{ChannelId, SetId};
+
+/// How a Source is doing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum SourceState {
+    #[default]
+    Discovering,
+    Ok,
+    Failing,
+}
+
+impl SourceState {
+    pub(super) fn code(self) -> &'static str {
+        match self {
+            Self::Discovering => "discovering",
+            Self::Ok => "ok",
+            Self::Failing => "failing",
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct SourceFacts {
+    pub(super) state: SourceState,
+    pub(super) error: Option<Trouble>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct SetFacts {
+    pub(super) last_poll_at: Option<DateTime<Utc>>,
+    pub(super) next_poll_at: Option<DateTime<Utc>>,
+    /// Early notifications that are held.
+    pub(super) held: u64,
+    /// What kept the documents from being read.
+    pub(super) failing: Option<Trouble>,
+    /// What is odd, but does not keep the set from being in step.
+    pub(super) notice: Option<Trouble>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    facts: Mutex<Facts>,
+}
+
+#[derive(Debug, Default)]
+struct Facts {
+    sources: HashMap<String, SourceFacts>,
+    sets: HashMap<SetId, SetFacts>,
+    channels: HashMap<ChannelId, Trouble>,
+}
+
+impl Board {
+    pub(super) fn source(&self, name: &str) -> SourceFacts {
+        self.lock().sources.get(name).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn set(&self, set: SetId) -> SetFacts {
+        self.lock().sets.get(&set).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn channel(&self, channel: ChannelId) -> Option<Trouble> {
+        self.lock().channels.get(&channel).cloned()
+    }
+
+    pub(super) fn note_source(&self, name: &str, state: SourceState, error: Option<Trouble>) {
+        self.lock().sources.insert(name.to_owned(), SourceFacts { state, error });
+    }
+
+    pub(super) fn note_set(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {
+        change(self.lock().sets.entry(set).or_default());
+    }
+
+    pub(super) fn note_channel(&self, channel: ChannelId, trouble: Option<Trouble>) {
+        let mut facts = self.lock();
+        match trouble {
+            Some(trouble) => facts.channels.insert(channel, trouble),
+            None => facts.channels.remove(&channel),
+        };
+    }
+
+    /// A worker that panicked has noted whole facts: each is put down in one step.
+    fn lock(&self) -> MutexGuard<'_, Facts> {
+        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
