@@ -283,10 +283,11 @@ impl<'a> Scanner<'a> {
         };
         self.rest = &self.rest[1..];
         let hours = self.two_digits()?;
-        if !self.take(b':') {
+        let colon = self.take(b':');
+        if !colon {
             self.form = Form::Odd;
         }
-        let minutes = if self.rest.is_empty() {
+        let minutes = if self.rest.is_empty() && !colon {
             0
         } else {
             self.two_digits()?

@@ -208,6 +208,9 @@ fn translate<R: BufRead>(error: Error, part: Part, reader: &NsReader<Bounded<R>>
         {
             ReadError::CutShort
         }
+        Error::Syntax(_) | Error::IllFormed(_) if part == Part::Epilog => {
+            ReadError::TrailingContent
+        }
         Error::Encoding(error) if part == Part::Nothing => not_xml(at, &error),
         Error::Encoding(error) => ReadError::UnsupportedEncoding(error.to_string()),
         Error::Namespace(NamespaceError::TooManyBindings(_)) => ReadError::TooManyAttributes,
