@@ -1,0 +1,183 @@
+//! The signatures of section 7: an HMAC over the body as it was sent.
+
+use std::fmt;
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha1::Sha1;
+use sha2::{Sha256, Sha384, Sha512};
+
+use crate::protocol::digest::{from_hex, write_hex};
+
+/// The method of a signature.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignatureMethod {
+    /// `sha1`
+    Sha1,
+    /// `sha256`
+    Sha256,
+    /// `sha384`
+    Sha384,
+    /// `sha512`
+    Sha512,
+}
+
+impl SignatureMethod {
+    /// Its name in the header.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Sha1 => "sha1",
+            Self::Sha256 => "sha256",
+            Self::Sha384 => "sha384",
+            Self::Sha512 => "sha512",
+        }
+    }
+
+    /// The method of that name, in whatever case.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512]
+            .into_iter()
+            .find(|method| method.as_str().eq_ignore_ascii_case(text.trim()))
+    }
+}
+
+/// The value of an `X-Hub-Signature` header (section 7).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signature {
+    method: SignatureMethod,
+    bytes: Vec<u8>,
+}
+
+impl Signature {
+    /// Reads a header value; `None` if it has no known method or is not hexadecimal.
+    #[must_use]
+    pub fn parse(value: &str) -> Option<Self> {
+        let (method, bytes) = value.split_once('=')?;
+        Some(Self {
+            method: SignatureMethod::parse(method)?,
+            bytes: from_hex(bytes.trim()).filter(|bytes| !bytes.is_empty())?,
+        })
+    }
+
+    /// Signs a body.
+    #[must_use]
+    pub fn sign(method: SignatureMethod, secret: &[u8], body: &[u8]) -> Self {
+        let bytes = match method {
+            SignatureMethod::Sha1 => signing::<Hmac<Sha1>>(secret, body)
+                .finalize()
+                .into_bytes()
+                .to_vec(),
+            SignatureMethod::Sha256 => signing::<Hmac<Sha256>>(secret, body)
+                .finalize()
+                .into_bytes()
+                .to_vec(),
+            SignatureMethod::Sha384 => signing::<Hmac<Sha384>>(secret, body)
+                .finalize()
+                .into_bytes()
+                .to_vec(),
+            SignatureMethod::Sha512 => signing::<Hmac<Sha512>>(secret, body)
+                .finalize()
+                .into_bytes()
+                .to_vec(),
+        };
+        Self { method, bytes }
+    }
+
+    /// Whether it is the signature of that body, compared in constant time.
+    #[must_use]
+    pub fn verifies(&self, secret: &[u8], body: &[u8]) -> bool {
+        let verified = match self.method {
+            SignatureMethod::Sha1 => signing::<Hmac<Sha1>>(secret, body).verify_slice(&self.bytes),
+            SignatureMethod::Sha256 => {
+                signing::<Hmac<Sha256>>(secret, body).verify_slice(&self.bytes)
+            }
+            SignatureMethod::Sha384 => {
+                signing::<Hmac<Sha384>>(secret, body).verify_slice(&self.bytes)
+            }
+            SignatureMethod::Sha512 => {
+                signing::<Hmac<Sha512>>(secret, body).verify_slice(&self.bytes)
+            }
+        };
+        verified.is_ok()
+    }
+
+    /// The method.
+    #[must_use]
+    pub fn method(&self) -> SignatureMethod {
+        self.method
+    }
+}
+
+impl fmt::Display for Signature {
+    /// As in the header: `sha256=` and hexadecimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}=", self.method.as_str())?;
+        write_hex(&self.bytes, f)
+    }
+}
+
+fn signing<M: Mac + KeyInit>(secret: &[u8], body: &[u8]) -> M {
+    let mut mac = <M as KeyInit>::new_from_slice(secret).expect("HMAC takes a key of any length");
+    mac.update(body);
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn signatures_are_those_of_rfc_4231_and_2202() {
+        let (secret, body) = (
+            b"Jefe".as_slice(),
+            b"what do ya want for nothing?".as_slice(),
+        );
+        for (method, expected) in [
+            (
+                SignatureMethod::Sha1,
+                "sha1=effcdf6ae5eb2fa2d27416d5f184df9c259a7c79",
+            ),
+            (
+                SignatureMethod::Sha256,
+                "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843",
+            ),
+            (
+                SignatureMethod::Sha384,
+                "sha384=af45d2e376484031617f78d2b58a6b1b9c7ef464f5a01b47e42ec3736322445e\
+                 8e2240ca5e69e2c78b3239ecfab21649",
+            ),
+            (
+                SignatureMethod::Sha512,
+                "sha512=164b7a7bfcf819e2e395fbe73b56e0a387bd64222e831fd610270cd7ea250554\
+                 9758bf75c05a994a6d034f65f8f0e6fdcaeab1a34d4a6b4b636e070a38bce737",
+            ),
+        ] {
+            let signature = Signature::sign(method, secret, body);
+            assert_eq!(signature.to_string(), expected);
+            let read = Signature::parse(&expected.to_uppercase()).unwrap();
+            assert_eq!((&read, read.method()), (&signature, method));
+            assert!(read.verifies(secret, body));
+            assert!(!read.verifies(b"jefe", body));
+            assert!(!read.verifies(secret, &body[1..]));
+        }
+    }
+
+    #[test]
+    fn what_is_no_signature_is_not_taken_for_one() {
+        for value in [
+            "",
+            "sha256",
+            "sha256=",
+            "sha256=xyz",
+            "sha256=abc",
+            "md5=00",
+            "=00",
+        ] {
+            assert_eq!(Signature::parse(value), None, "{value}");
+        }
+        // A part of the right signature is not the right signature.
+        let whole = Signature::sign(SignatureMethod::Sha256, b"k", b"b").to_string();
+        assert!(!Signature::parse(&whole[..9]).unwrap().verifies(b"k", b"b"));
+    }
+}
