@@ -254,7 +254,7 @@ fn record(found: &Row<'_>) -> Result<ChannelRecord, StoreError> {
     Ok(ChannelRecord {
         id: ChannelId(found.get(0)?),
         set: SetId(found.get(1)?),
-        kind: Capability::parse(&found.get::<_, String>(2)?),
+        kind: row::capability(&found.get::<_, String>(2)?)?,
         topic: TopicUri::parse(&found.get::<_, String>(3)?).map_err(bad)?,
         hub: HubUri::parse(&found.get::<_, String>(4)?).map_err(bad)?,
         token: found.get(5)?,

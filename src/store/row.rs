@@ -4,7 +4,9 @@ use chrono::{DateTime, Utc};
 use url::Url;
 
 use super::StoreError;
-use crate::protocol::{ChangeKind, Digest, Oddities, ResourceUri, SourceTime, parse_hashes};
+use crate::protocol::{
+    Capability, ChangeKind, Digest, Oddities, ResourceUri, SourceTime, parse_hashes,
+};
 
 pub(super) fn micros(time: DateTime<Utc>) -> i64 {
     time.timestamp_micros()
@@ -29,6 +31,10 @@ pub(super) fn hashes(text: &str) -> Vec<Digest> {
 
 pub(super) fn kind(text: &str) -> Result<ChangeKind, StoreError> {
     ChangeKind::parse(text).ok_or(StoreError::BadRow("a kind of change"))
+}
+
+pub(super) fn capability(text: &str) -> Result<Capability, StoreError> {
+    Capability::parse(text, &mut Oddities::default()).ok_or(StoreError::BadRow("a capability"))
 }
 
 pub(super) fn resource_uri(text: &str) -> Result<ResourceUri, StoreError> {

@@ -264,7 +264,7 @@ fn sets_where(
 fn offer(row: &OfferRow) -> Result<Offer, StoreError> {
     let bad = |_| StoreError::BadRow("an offer");
     Ok(Offer {
-        capability: Capability::parse(&row.capability),
+        capability: row::capability(&row.capability)?,
         uri: row::url(&row.uri)?,
         hubs: row
             .hubs
