@@ -2,4 +2,5 @@
 
 pub mod clock;
 pub mod config;
+pub mod demo;
 pub mod protocol;
