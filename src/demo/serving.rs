@@ -79,7 +79,7 @@ pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, DemoError> {
 
 /// The value of the Link header of a topic and of what is sent on it (Change Notification, section 4.1).
 pub(super) fn channel_links(topic: &str, hub: &str) -> String {
-    format_link_header(&[(topic, "self"), (hub, "hub")])
+    format_link_header(&[("self", topic), ("hub", hub)])
 }
 
 /// Locks what the tests and the server share. A test that panicked while it held the lock has already failed.

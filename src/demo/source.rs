@@ -404,3 +404,6 @@ fn topic_uri(world: &World, set: &str, kind: &Capability) -> TopicUri {
 fn base_uri(address: SocketAddr) -> Url {
     Url::parse(&format!("http://{address}/")).expect("an address makes an http URI")
 }
+
+#[cfg(test)]
+mod tests;
