@@ -278,3 +278,27 @@ async fn sets_come_and_go() {
     assert_eq!(read(description).await.entries.len(), 1);
     assert_eq!(get(gone).await.0, 404);
 }
+
+#[tokio::test]
+async fn a_notification_is_submitted_to_an_external_hub() {
+    let hub = Hub::start(crate::demo::HubOptions::default())
+        .await
+        .unwrap();
+    for (submission, code) in [
+        (Submission::Payload, None),
+        // This hub relays what it is given; it fetches nothing.
+        (Submission::Ping, Some("hub-refused")),
+    ] {
+        let source = source(SampleOptions {
+            hub: ChannelHub::External {
+                hub: hub.uri().clone(),
+                submission,
+            },
+            ..SampleOptions::default()
+        })
+        .await;
+        source.update("set1", "r0000.txt", "1");
+        let published = source.notify_and_publish("set1").await;
+        assert_eq!(published.err().map(|error| error.code()), code);
+    }
+}

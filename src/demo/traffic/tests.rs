@@ -65,3 +65,18 @@ async fn served(source: &SampleSource, file: &str) -> String {
     let answer = client.get(source.document_uri("set1", file)).send().await;
     answer.unwrap().text().await.unwrap()
 }
+
+#[tokio::test]
+async fn it_runs_at_its_pace_until_it_is_cancelled() {
+    let cancel = CancellationToken::new();
+    let options = TrafficOptions {
+        changes_per_second: 1000.0,
+        ..TrafficOptions::default()
+    };
+    let mut events = Traffic::run(source().await, options, cancel.clone());
+    let first = events.recv().await;
+    let batch = matches!(first, Some(TrafficEvent::Notified { changes: 50, .. }));
+    assert!(batch, "{first:?}");
+    cancel.cancel();
+    while events.recv().await.is_some() {}
+}
