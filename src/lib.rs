@@ -2,6 +2,8 @@
 
 pub mod clock;
 pub mod config;
+pub mod demo;
+pub mod fetch;
 pub mod http;
 pub mod mirror;
 pub mod protocol;

@@ -100,6 +100,15 @@ pub struct Applied {
     pub held: u64,
 }
 
+impl Applied {
+    /// Adds what came of another part of the same document.
+    pub fn add(&mut self, other: Self) {
+        self.tasks += other.tasks;
+        self.known += other.known;
+        self.held += other.held;
+    }
+}
+
 impl Store {
     /// Makes tasks of changes; with its end, moves all that moves with them. For the asynchronous side.
     ///

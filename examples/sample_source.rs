@@ -1,0 +1,113 @@
+//! The sample Source, stand-alone, with somebody else's hub; a script tells it what to change.
+//!
+//! | request | what it does |
+//! |---|---|
+//! | `POST /control/create?name=N` | a resource comes into being, with the request's body as its content |
+//! | `POST /control/update?name=N` | its content changes to the request's body |
+//! | `POST /control/delete?name=N` | it goes |
+//! | `POST /control/publish` | makes the notification of these and tells the hub to fetch the topic |
+//!
+//! It prints two lines, `source URL` and `control URL`, once it answers.
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::routing::post;
+use bytes::Bytes;
+use clap::Parser;
+use resyncd::demo::{ChannelHub, SampleOptions, SampleSource, Submission};
+use resyncd::protocol::HubUri;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+
+const SET: &str = "set1";
+
+/// A sample ResourceSync Source that is changed over HTTP and tells an external hub of it.
+#[derive(Parser)]
+struct Arguments {
+    /// Where the Source listens; port 0 takes a free one.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    listen: SocketAddr,
+    /// Where the control requests are taken.
+    #[arg(long, default_value = "127.0.0.1:0")]
+    control: SocketAddr,
+    /// The hub that its channels name; it is told by a form with hub.mode=publish to fetch the topic.
+    #[arg(long)]
+    hub: Option<String>,
+    /// How many resources there are at first.
+    #[arg(long, default_value_t = 10)]
+    set_size: usize,
+    /// The length of each of them, in bytes.
+    #[arg(long, default_value_t = 1000)]
+    resource_size: usize,
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let arguments = Arguments::parse();
+    let hub = match &arguments.hub {
+        Some(hub) => ChannelHub::External {
+            hub: HubUri::parse(hub)?,
+            submission: Submission::Ping,
+        },
+        None => ChannelHub::None,
+    };
+    let source = SampleSource::start(SampleOptions {
+        listen: arguments.listen,
+        sets: vec![SET.to_owned()],
+        resources_per_set: arguments.set_size,
+        resource_size: arguments.resource_size,
+        hub,
+        ..SampleOptions::default()
+    })
+    .await?;
+    let listener = TcpListener::bind(arguments.control).await?;
+    announce(&source, listener.local_addr()?);
+    axum::serve(listener, control(source)).await?;
+    Ok(())
+}
+
+#[allow(clippy::print_stdout, reason = "scripts read where it listens")]
+fn announce(source: &SampleSource, control: SocketAddr) {
+    println!("source {}", source.url());
+    println!("control http://{control}/control");
+}
+
+fn control(source: SampleSource) -> Router {
+    Router::new()
+        .route("/control/create", post(create))
+        .route("/control/update", post(update))
+        .route("/control/delete", post(delete))
+        .route("/control/publish", post(publish))
+        .with_state(source)
+}
+
+/// Which resource a request is about.
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+}
+
+async fn create(State(source): State<SampleSource>, Query(named): Query<Named>, body: Bytes) {
+    source.create(SET, &named.name, body);
+}
+
+async fn update(State(source): State<SampleSource>, Query(named): Query<Named>, body: Bytes) {
+    source.update(SET, &named.name, body);
+}
+
+async fn delete(State(source): State<SampleSource>, Query(named): Query<Named>) {
+    source.delete(SET, &named.name);
+}
+
+async fn publish(State(source): State<SampleSource>) -> (StatusCode, String) {
+    match source.notify_and_publish(SET).await {
+        Ok(notification) => (
+            StatusCode::OK,
+            format!("{} changes\n", notification.entries),
+        ),
+        Err(error) => (StatusCode::BAD_GATEWAY, format!("{error}\n")),
+    }
+}

@@ -1,0 +1,92 @@
+//! Content distribution (WebSub, section 7).
+
+use bytes::Bytes;
+use reqwest::header::{CONTENT_TYPE, LINK};
+
+use super::event::HubEvent;
+use super::{Shared, Signing, Subscription};
+use crate::demo::serving;
+use crate::protocol::websub::{Signature, SignatureMethod};
+
+/// What became of one notification for one subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Delivery {
+    /// The topic.
+    pub topic: String,
+    /// The callback.
+    pub callback: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The last answer; `None`: there was none.
+    pub status: Option<u16>,
+}
+
+impl Delivery {
+    /// Whether the subscriber took it.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.status
+            .is_some_and(|status| (200..300).contains(&status))
+    }
+}
+
+/// Delivers to one subscriber, and tries again a bounded number of times.
+pub(super) async fn deliver(shared: &Shared, to: &Subscription, body: &Bytes) -> Delivery {
+    let mut delivery = Delivery {
+        topic: to.topic.clone(),
+        callback: to.callback.clone(),
+        attempts: 0,
+        status: None,
+    };
+    loop {
+        let options = shared.options();
+        delivery.attempts += 1;
+        delivery.status = attempt(shared, to, body, options.signing).await;
+        let gone = delivery.status == Some(410);
+        if gone {
+            shared.drop_subscription(&to.topic, &to.callback);
+        }
+        if gone || delivery.is_taken() || delivery.attempts >= options.attempts {
+            shared.events.add(HubEvent::Delivered(delivery.clone()));
+            return delivery;
+        }
+        tokio::time::sleep(options.retry_after).await;
+    }
+}
+
+async fn attempt(
+    shared: &Shared,
+    to: &Subscription,
+    body: &Bytes,
+    signing: Signing,
+) -> Option<u16> {
+    let links = serving::channel_links(&to.topic, shared.uri.as_str());
+    let mut request = shared
+        .client
+        .post(&to.callback)
+        .header(CONTENT_TYPE, "application/xml")
+        .header(LINK, links)
+        .body(body.clone());
+    if let Some(secret) = &to.secret
+        && let Some(signature) = signature(signing, secret, body)
+    {
+        request = request.header("X-Hub-Signature", signature.to_string());
+    }
+    let answer = request.send().await.ok()?;
+    let status = answer.status().as_u16();
+    // Read to its end, so that the connection can be used again.
+    let _ = answer.bytes().await;
+    Some(status)
+}
+
+fn signature(signing: Signing, secret: &str, body: &[u8]) -> Option<Signature> {
+    match signing {
+        Signing::Signed(method) => Some(Signature::sign(method, secret.as_bytes(), body)),
+        Signing::Unsigned => None,
+        Signing::Wrong => {
+            let other = format!("not {secret}");
+            let method = SignatureMethod::Sha256;
+            Some(Signature::sign(method, other.as_bytes(), body))
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! Subscriptions, and the verification of intent (WebSub, sections 5.2 and 5.3).
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+
+use super::event::HubEvent;
+use super::{HubOptions, LONGEST_LEASE, Shared, lock};
+use crate::clock;
+use crate::protocol::websub::{Mode, SubscriptionRequest, Verification};
+
+/// A subscription that is active.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// The topic.
+    pub topic: String,
+    /// Where its notifications are delivered.
+    pub callback: String,
+    /// What deliveries are signed with.
+    pub secret: Option<String>,
+    /// The lease that was granted.
+    pub lease: Duration,
+    /// When it ends.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// Carries out a request that was accepted: denies it, or verifies it and keeps or ends the subscription.
+pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
+    let (topic, callback) = (&request.topic, &request.callback);
+    let subscribes = request.mode == Mode::Subscribe;
+    let (options, reason) = {
+        let state = lock(&shared.state);
+        let reason = state.denied.get(topic).filter(|_| subscribes).cloned();
+        (state.options.clone(), reason)
+    };
+    if let Some(reason) = reason {
+        tell_denied(shared, topic, callback, &reason).await;
+        return;
+    }
+    let lease = granted_lease(&options, request.lease_seconds);
+    if options.verifying != super::Verifying::Never
+        && let Err(status) = verify(shared, request, options.tells_lease.then_some(lease)).await
+    {
+        shared.events.add(HubEvent::NotVerified {
+            mode: request.mode,
+            topic: topic.clone(),
+            callback: callback.clone(),
+            status,
+        });
+        return;
+    }
+    if subscribes {
+        keep(shared, request, lease, options.keeps_old_secret);
+    } else {
+        shared.drop_subscription(topic, callback);
+    }
+    shared.events.add(HubEvent::Verified {
+        mode: request.mode,
+        topic: topic.clone(),
+        callback: callback.clone(),
+    });
+}
+
+/// Tells a subscriber that its subscription is denied.
+pub(super) async fn tell_denied(shared: &Shared, topic: &str, callback: &str, reason: &str) {
+    let denial = Verification {
+        mode: Mode::Denied,
+        topic: topic.to_owned(),
+        challenge: None,
+        lease_seconds: None,
+        reason: Some(reason.to_owned()),
+    };
+    let told = shared.client.get(with_query(callback, &denial)).send();
+    if let Err(error) = told.await {
+        tracing::debug!(%error, callback, "a subscriber could not be told of a denial");
+    }
+    shared.events.add(HubEvent::Denied {
+        topic: topic.to_owned(),
+        callback: callback.to_owned(),
+    });
+}
+
+fn keep(shared: &Shared, request: &SubscriptionRequest, lease: Duration, keeps_old_secret: bool) {
+    let expires_at = clock::now().plus(lease).wall;
+    let mut state = lock(&shared.state);
+    let key = (request.topic.clone(), request.callback.clone());
+    let old = state.subscriptions.get(&key);
+    let old_secret = old
+        .filter(|_| keeps_old_secret)
+        .map(|old| old.secret.clone());
+    let subscription = Subscription {
+        topic: request.topic.clone(),
+        callback: request.callback.clone(),
+        secret: old_secret.unwrap_or_else(|| request.secret.clone()),
+        lease,
+        expires_at,
+    };
+    state.subscriptions.insert(key, subscription);
+}
+
+fn granted_lease(options: &HubOptions, asked: Option<u64>) -> Duration {
+    let asked = asked.map_or(options.default_lease, Duration::from_secs);
+    asked
+        .max(options.min_lease)
+        .min(options.max_lease)
+        .min(LONGEST_LEASE)
+}
+
+/// Asks the subscriber whether it meant it; without a confirmation, the status it answered with.
+async fn verify(
+    shared: &Shared,
+    request: &SubscriptionRequest,
+    lease: Option<Duration>,
+) -> Result<(), Option<u16>> {
+    let challenge = challenge();
+    let question = Verification {
+        mode: request.mode,
+        topic: request.topic.clone(),
+        challenge: Some(challenge.clone()),
+        lease_seconds: lease.map(|lease| lease.as_secs()),
+        reason: None,
+    };
+    let asked = shared.client.get(with_query(&request.callback, &question));
+    let answer = asked.send().await.map_err(|_| None)?;
+    let status = answer.status();
+    let body = answer.bytes().await.map_err(|_| Some(status.as_u16()))?;
+    if status.is_success() && body == challenge.as_bytes() {
+        Ok(())
+    } else {
+        Err(Some(status.as_u16()))
+    }
+}
+
+fn with_query(callback: &str, question: &Verification) -> String {
+    let joint = if callback.contains('?') { '&' } else { '?' };
+    format!("{callback}{joint}{}", question.to_query())
+}
+
+/// A challenge that can't be guessed. It has characters that a form encodes, for a subscriber must decode what it echoes.
+fn challenge() -> String {
+    let random = getrandom::u64().expect("the system has random numbers");
+    format!("{random:016x}+/=")
+}

@@ -1,0 +1,230 @@
+//! The hub against a subscriber of the tests' own.
+
+use axum::Router;
+use axum::extract::{RawQuery, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::routing::get;
+use tokio::sync::mpsc;
+
+use super::*;
+use crate::protocol::websub::{Mode, Signature, SubscriptionRequest, Verification};
+
+const TOPIC: &str = "http://source.example/set1/changes/";
+const SECRET: &str = "a secret";
+
+/// What the subscriber was sent: a GET's query, or a POST's signature and body.
+#[derive(Debug)]
+enum Sent {
+    Question(Verification),
+    Content {
+        signature: Option<Signature>,
+        links: String,
+        body: Bytes,
+    },
+}
+
+/// A subscriber that confirms everything.
+#[derive(Clone)]
+struct Subscriber {
+    sent: mpsc::UnboundedSender<Sent>,
+    takes: StatusCode,
+}
+
+struct Listening {
+    callback: String,
+    received: mpsc::UnboundedReceiver<Sent>,
+    _serving: Arc<DropGuard>,
+}
+
+async fn subscriber(takes: StatusCode) -> Listening {
+    let bound = serving::bind(HubOptions::default().listen).await.unwrap();
+    let callback = format!("http://{}/callback", bound.address());
+    let (sent, received) = mpsc::unbounded_channel();
+    let router = Router::new()
+        .route("/callback", get(confirm).post(take))
+        .with_state(Subscriber { sent, takes });
+    Listening {
+        callback,
+        received,
+        _serving: bound.serve(router),
+    }
+}
+
+async fn confirm(State(subscriber): State<Subscriber>, RawQuery(query): RawQuery) -> String {
+    let question = Verification::parse_query(&query.unwrap()).unwrap();
+    let challenge = question.challenge.clone().unwrap_or_default();
+    subscriber.sent.send(Sent::Question(question)).unwrap();
+    challenge
+}
+
+async fn take(State(subscriber): State<Subscriber>, headers: HeaderMap, body: Bytes) -> StatusCode {
+    let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
+    let sent = Sent::Content {
+        signature: text("X-Hub-Signature").map(|value| Signature::parse(value).unwrap()),
+        links: text("Link").unwrap().to_owned(),
+        body,
+    };
+    subscriber.sent.send(sent).unwrap();
+    subscriber.takes
+}
+
+impl Listening {
+    async fn question(&mut self) -> Verification {
+        match self.received.recv().await.unwrap() {
+            Sent::Question(question) => question,
+            other => panic!("not a question: {other:?}"),
+        }
+    }
+
+    /// Asks the hub; the status of its answer.
+    async fn ask(&self, hub: &Hub, mode: Mode, lease_seconds: Option<u64>) -> u16 {
+        let request = SubscriptionRequest {
+            mode,
+            callback: self.callback.clone(),
+            topic: TOPIC.to_owned(),
+            lease_seconds,
+            secret: Some(SECRET.to_owned()),
+        };
+        let sent = serving::client(Duration::from_secs(10))
+            .unwrap()
+            .post(hub.uri().url().clone())
+            .header("Content-Type", "application/x-www-form-urlencoded")
+            .body(request.to_form())
+            .send();
+        sent.await.unwrap().status().as_u16()
+    }
+
+    async fn subscribe(&mut self, hub: &Hub) {
+        assert_eq!(self.ask(hub, Mode::Subscribe, Some(60)).await, 202);
+        self.question().await;
+        hub.wait_for_subscription(TOPIC).await;
+    }
+}
+
+async fn hub(options: HubOptions) -> Hub {
+    Hub::start(options).await.unwrap()
+}
+
+#[tokio::test]
+async fn intent_is_verified_and_the_lease_is_clamped() {
+    let hub = hub(HubOptions {
+        max_lease: Duration::from_secs(600),
+        ..HubOptions::default()
+    })
+    .await;
+    let mut subscriber = subscriber(StatusCode::OK).await;
+    assert_eq!(
+        subscriber.ask(&hub, Mode::Subscribe, Some(86_400)).await,
+        202
+    );
+    let question = subscriber.question().await;
+    assert_eq!(question.mode, Mode::Subscribe);
+    assert_eq!(question.topic, TOPIC);
+    assert_eq!(question.lease_seconds, Some(600));
+    let subscription = hub.wait_for_subscription(TOPIC).await;
+    assert_eq!(subscription.callback, subscriber.callback);
+    assert_eq!(subscription.lease, Duration::from_secs(600));
+
+    let mark = hub.mark();
+    subscriber.ask(&hub, Mode::Unsubscribe, None).await;
+    assert_eq!(subscriber.question().await.mode, Mode::Unsubscribe);
+    hub.wait_after(mark, |event| matches!(event, HubEvent::Verified { .. }))
+        .await;
+    assert!(hub.subscriptions().is_empty());
+    assert_eq!(hub.counts().subscribed, 1);
+    assert_eq!(hub.counts().unsubscribed, 1);
+}
+
+#[tokio::test]
+async fn deliveries_are_signed_as_told() {
+    let hub = hub(HubOptions::default()).await;
+    let mut subscriber = subscriber(StatusCode::NO_CONTENT).await;
+    subscriber.subscribe(&hub).await;
+    for (signing, verifies) in [
+        (
+            Signing::Signed(crate::protocol::websub::SignatureMethod::Sha512),
+            Some(true),
+        ),
+        (Signing::Wrong, Some(false)),
+        (Signing::Unsigned, None),
+    ] {
+        hub.configure(|options| options.signing = signing);
+        let delivered = hub.deliver(TOPIC, Bytes::from_static(b"<urlset/>")).await;
+        assert!(matches!(&delivered[..], [one] if one.is_taken() && one.attempts == 1));
+        let Some(Sent::Content {
+            signature,
+            links,
+            body,
+        }) = subscriber.received.recv().await
+        else {
+            panic!("no delivery");
+        };
+        assert_eq!(body, "<urlset/>");
+        let verified = signature.map(|it| it.verifies(SECRET.as_bytes(), &body));
+        assert_eq!(verified, verifies, "{signing:?}");
+        let links = crate::protocol::parse_link_header(&links, hub.uri().url());
+        let told: Vec<_> = links
+            .iter()
+            .map(|link| (link.rel.as_str(), link.href.as_str()))
+            .collect();
+        assert_eq!(told, [("self", TOPIC), ("hub", hub.uri().as_str())]);
+    }
+}
+
+#[tokio::test]
+async fn a_delivery_is_tried_a_bounded_number_of_times() {
+    let hub = hub(HubOptions {
+        retry_after: Duration::ZERO,
+        ..HubOptions::default()
+    })
+    .await;
+    let mut subscriber = subscriber(StatusCode::SERVICE_UNAVAILABLE).await;
+    subscriber.subscribe(&hub).await;
+    let delivered = hub.deliver(TOPIC, Bytes::from_static(b"<urlset/>")).await;
+    assert!(!delivered[0].is_taken());
+    assert_eq!((delivered[0].attempts, delivered[0].status), (3, Some(503)));
+    assert_eq!(hub.counts().undelivered, 1);
+}
+
+#[tokio::test]
+async fn a_subscriber_that_is_gone_is_given_up() {
+    let hub = hub(HubOptions::default()).await;
+    let mut subscriber = subscriber(StatusCode::GONE).await;
+    subscriber.subscribe(&hub).await;
+    let delivered = hub.deliver(TOPIC, Bytes::new()).await;
+    assert_eq!((delivered[0].attempts, delivered[0].status), (1, Some(410)));
+    assert!(hub.subscriptions().is_empty());
+}
+
+#[tokio::test]
+async fn a_denied_topic_is_told_and_not_kept() {
+    let hub = hub(HubOptions {
+        verifying: Verifying::BeforeAnswer,
+        ..HubOptions::default()
+    })
+    .await;
+    hub.deny(TOPIC, "not for you");
+    let mut subscriber = subscriber(StatusCode::OK).await;
+    subscriber.ask(&hub, Mode::Subscribe, None).await;
+    let told = subscriber.question().await;
+    assert_eq!(told.mode, Mode::Denied);
+    assert_eq!(told.reason.as_deref(), Some("not for you"));
+    assert!(hub.subscriptions().is_empty());
+}
+
+#[tokio::test]
+async fn a_lease_can_be_refused() {
+    let hub = hub(HubOptions {
+        granting: Granting::RefuseLease(409),
+        verifying: Verifying::Never,
+        ..HubOptions::default()
+    })
+    .await;
+    let subscriber = subscriber(StatusCode::OK).await;
+    assert_eq!(subscriber.ask(&hub, Mode::Subscribe, Some(60)).await, 409);
+    assert!(hub.subscriptions().is_empty());
+    assert_eq!(subscriber.ask(&hub, Mode::Subscribe, None).await, 202);
+    assert_eq!(hub.subscriptions().len(), 1);
+    assert_eq!(hub.forget(TOPIC), 1);
+    assert!(hub.deliver(TOPIC, Bytes::new()).await.is_empty());
+}

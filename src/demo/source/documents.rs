@@ -1,0 +1,269 @@
+//! The documents that the sample Source publishes, from what a set holds.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use url::Url;
+
+use super::options::ChangeListForm;
+use super::resource_set::{ChangeList, Resource};
+use crate::protocol::{
+    Capability, ChangeKind, Entry, Head, Interval, Link, Root, SourceTime, write_document,
+};
+
+/// The file name of a set's Capability List.
+pub(super) const CAPABILITY_LIST: &str = "capabilitylist.xml";
+/// The file name of its Resource List, or of their index.
+const RESOURCE_LIST: &str = "resourcelist.xml";
+/// The file name of its Change List, or of their index.
+const CHANGE_LIST: &str = "changelist.xml";
+
+/// Where the documents of one set are.
+#[derive(Clone, Debug)]
+pub(super) struct Places {
+    base: Url,
+    name: String,
+}
+
+impl Places {
+    /// Those of the set of that name at that Source.
+    pub(super) fn new(base: Url, name: &str) -> Self {
+        Self {
+            base,
+            name: name.to_owned(),
+        }
+    }
+
+    /// The set's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The URI of one of the set's files.
+    pub(super) fn file(&self, file: &str) -> Url {
+        self.base
+            .join(&format!("/{}/{file}", self.name))
+            .expect("a path can be joined to an http URI")
+    }
+
+    /// The URI of a resource.
+    pub(super) fn resource(&self, name: &str) -> Url {
+        self.file(&format!("res/{name}"))
+    }
+
+    /// The URI of a channel's topic.
+    pub(super) fn topic(&self, kind: &Capability) -> Url {
+        self.file(Self::channel_folder(kind))
+    }
+
+    /// The path of a channel's topic within the set.
+    pub(super) fn channel_folder(kind: &Capability) -> &'static str {
+        match kind {
+            Capability::FrameworkNotification => "framework/",
+            _ => "changes/",
+        }
+    }
+
+    fn description(&self) -> Url {
+        description_uri(&self.base)
+    }
+
+    fn up(&self) -> Link {
+        Link::new("up", self.file(CAPABILITY_LIST))
+    }
+}
+
+/// Where a Source's description is (the core, section 8).
+pub(super) fn description_uri(base: &Url) -> Url {
+    base.join("/.well-known/resourcesync")
+        .expect("a path can be joined to an http URI")
+}
+
+/// The Source Description (the core, section 8).
+pub(super) fn source_description<'a>(sets: impl Iterator<Item = &'a Places>) -> Bytes {
+    let head = Head::new(Root::Urlset, Capability::Description);
+    let entries: Vec<Entry> = sets
+        .map(|places| pointer(places.file(CAPABILITY_LIST), Capability::CapabilityList))
+        .collect();
+    document(&head, &entries)
+}
+
+/// A Capability List (the core, section 9; the notification specifications, section 5).
+pub(super) fn capability_list<'a>(
+    places: &Places,
+    has_change_list: bool,
+    channels: impl Iterator<Item = (&'a Capability, &'a Url)>,
+) -> Bytes {
+    let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
+    head.links.push(Link::new("up", places.description()));
+    let mut entries = vec![pointer(
+        places.file(RESOURCE_LIST),
+        Capability::ResourceList,
+    )];
+    if has_change_list {
+        entries.push(pointer(places.file(CHANGE_LIST), Capability::ChangeList));
+    }
+    for (kind, hub) in channels {
+        let mut channel = pointer(places.topic(kind), kind.clone());
+        channel.links.push(Link::new("hub", hub.clone()));
+        entries.push(channel);
+    }
+    document(&head, &entries)
+}
+
+fn pointer(loc: Url, capability: Capability) -> Entry {
+    let mut entry = Entry::new(loc);
+    entry.md.capability = Some(capability);
+    entry
+}
+
+/// The entry of a resource (the core, section 10.1).
+pub(super) fn resource_entry(resource: &Resource, digests: bool) -> Entry {
+    let mut entry = Entry::new(resource.uri.clone());
+    entry.lastmod = Some(resource.lastmod);
+    entry.md.length = Some(resource.bytes.len() as u64);
+    entry.md.media_type = Some(resource.media_type.to_owned());
+    if digests {
+        entry.md.hashes = vec![resource.digest.clone()];
+    }
+    entry
+}
+
+/// The Resource List, or the index with its lists, by file name (the core, section 10).
+pub(super) fn resource_lists(
+    places: &Places,
+    entries: &[Entry],
+    entries_per_list: usize,
+    at: SourceTime,
+) -> BTreeMap<String, Bytes> {
+    let list = |root, indexed: bool| {
+        let mut head = Head::new(root, Capability::ResourceList);
+        head.md.at = Some(at);
+        head.links.push(places.up());
+        if indexed {
+            let index = Link::new("index", places.file(RESOURCE_LIST));
+            head.links.push(index);
+        }
+        head
+    };
+    let mut files = BTreeMap::new();
+    if entries.len() <= entries_per_list {
+        let only = document(&list(Root::Urlset, false), entries);
+        files.insert(RESOURCE_LIST.to_owned(), only);
+        return files;
+    }
+    let mut lists = Vec::new();
+    for (number, entries) in entries.chunks(entries_per_list).enumerate() {
+        let file = format!("resourcelist-{number:04}.xml");
+        let mut entry = Entry::new(places.file(&file));
+        entry.md.at = Some(at);
+        lists.push(entry);
+        files.insert(file, document(&list(Root::Urlset, true), entries));
+    }
+    let index = document(&list(Root::Sitemapindex, false), &lists);
+    files.insert(RESOURCE_LIST.to_owned(), index);
+    files
+}
+
+/// A Change List, the index of them, or one that the index names, by file name (the core, section 12).
+pub(super) fn change_list(
+    places: &Places,
+    lists: &[ChangeList],
+    form: ChangeListForm,
+    file: &str,
+) -> Option<Bytes> {
+    // The first one stands alone; from the second on there is an index, also once the first is dropped.
+    let alone = matches!(lists, [only] if only.number == 1);
+    if file == CHANGE_LIST && !alone {
+        return Some(change_list_index(places, lists, form));
+    }
+    let list = lists.iter().find(|list| {
+        if alone {
+            file == CHANGE_LIST
+        } else {
+            file == numbered_change_list(list.number)
+        }
+    })?;
+    let mut head = Head::new(Root::Urlset, Capability::ChangeList);
+    head.md.from = form.from.then_some(list.from);
+    head.md.until = list.until.filter(|_| form.until);
+    head.links.push(places.up());
+    if !alone {
+        head.links
+            .push(Link::new("index", places.file(CHANGE_LIST)));
+    }
+    let mut entries = list.entries.clone();
+    for entry in &mut entries {
+        entry.lastmod = entry.lastmod.filter(|_| form.lastmod);
+        entry.md.datetime = entry.md.datetime.filter(|_| form.datetime);
+    }
+    if form.newest_first {
+        entries.reverse();
+    }
+    Some(document(&head, &entries))
+}
+
+fn change_list_index(places: &Places, lists: &[ChangeList], form: ChangeListForm) -> Bytes {
+    let mut head = Head::new(Root::Sitemapindex, Capability::ChangeList);
+    let from = lists.first().map(|list| list.from);
+    head.md.from = from.filter(|_| form.from);
+    head.links.push(places.up());
+    let entries: Vec<Entry> = lists
+        .iter()
+        .map(|list| {
+            let mut entry = Entry::new(places.file(&numbered_change_list(list.number)));
+            entry.md.from = form.from.then_some(list.from);
+            entry.md.until = list.until.filter(|_| form.until);
+            entry
+        })
+        .collect();
+    document(&head, &entries)
+}
+
+fn numbered_change_list(number: u32) -> String {
+    format!("changelist-{number:04}.xml")
+}
+
+/// A change notification (Change Notification, section 3).
+pub(super) fn change_notification(places: &Places, interval: Interval, changes: &[Entry]) -> Bytes {
+    let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
+    head.md.from = Some(interval.from());
+    head.md.until = Some(interval.until());
+    head.links.push(places.up());
+    document(&head, changes)
+}
+
+/// A framework notification (Framework Notification, section 3).
+pub(super) fn framework_notification(places: &Places, changes: &[Entry]) -> Bytes {
+    let mut head = Head::new(Root::Urlset, Capability::FrameworkNotification);
+    head.links.push(places.up());
+    document(&head, changes)
+}
+
+/// The entry of a framework notification: a document that was published anew.
+pub(super) fn framework_entry(
+    loc: Url,
+    capability: Capability,
+    change: ChangeKind,
+    at: SourceTime,
+) -> Entry {
+    let mut entry = pointer(loc, capability);
+    entry.md.change = Some(change);
+    entry.md.datetime = Some(at);
+    entry
+}
+
+/// A page for people that leads to the Capability Lists (the core, section 6.3.2).
+pub(super) fn front_page<'a>(sets: impl Iterator<Item = &'a Places>) -> String {
+    let mut page = String::from("<!DOCTYPE html>\n<html><head><title>A sample Source</title>\n");
+    for places in sets {
+        let list = places.file(CAPABILITY_LIST);
+        page.push_str(&format!("<link rel=\"resourcesync\" href=\"{list}\">\n"));
+    }
+    page.push_str("</head><body><p>A sample ResourceSync Source.</p></body></html>\n");
+    page
+}
+
+fn document(head: &Head, entries: &[Entry]) -> Bytes {
+    Bytes::from(write_document(head, entries))
+}

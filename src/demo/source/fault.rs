@@ -1,0 +1,101 @@
+//! Faults that a test asks the Source to have.
+
+use std::time::Duration;
+
+/// What goes wrong with an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// This status, and no body.
+    Status(u16),
+    /// 503, with `Retry-After` in seconds.
+    Unavailable {
+        /// The value of `Retry-After`.
+        retry_after: u64,
+    },
+    /// The length of the whole is told, half of the bytes are sent, and the connection is cut.
+    Truncated,
+    /// As many bytes as there should be, but others.
+    WrongBytes,
+    /// The right answer, this much later.
+    Slow(Duration),
+    /// The length of the whole is told, half of the bytes are sent, and then nothing happens.
+    Stalled,
+    /// 302 to this URI.
+    Redirect(String),
+}
+
+/// The faults that are still to be had.
+#[derive(Debug, Default)]
+pub(super) struct Faults(Vec<Planned>);
+
+#[derive(Debug)]
+struct Planned {
+    path: String,
+    fault: Fault,
+    left: usize,
+}
+
+impl Faults {
+    /// Plans a fault for the next `times` requests of a path; a path that ends in `*` stands for all that begin so.
+    pub(super) fn plan(&mut self, path: &str, fault: Fault, times: usize) {
+        if times > 0 {
+            self.0.push(Planned {
+                path: path.to_owned(),
+                fault,
+                left: times,
+            });
+        }
+    }
+
+    /// Takes back what was planned for exactly this path or pattern.
+    pub(super) fn heal(&mut self, path: &str) {
+        self.0.retain(|planned| planned.path != path);
+    }
+
+    /// The fault of this request: the one that was planned first.
+    pub(super) fn take(&mut self, path: &str) -> Option<Fault> {
+        let found = self.0.iter().position(|planned| planned.concerns(path))?;
+        let planned = &mut self.0[found];
+        planned.left -= 1;
+        let fault = planned.fault.clone();
+        if planned.left == 0 {
+            self.0.remove(found);
+        }
+        Some(fault)
+    }
+}
+
+impl Planned {
+    fn concerns(&self, path: &str) -> bool {
+        match self.path.strip_suffix('*') {
+            Some(beginning) => path.starts_with(beginning),
+            None => path == self.path,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_come_in_the_order_they_were_planned_and_end() {
+        let mut faults = Faults::default();
+        faults.plan("/a", Fault::Status(500), 2);
+        faults.plan("/a", Fault::Truncated, 1);
+        faults.plan("/b/*", Fault::WrongBytes, usize::MAX);
+        let had: Vec<_> = (0..4).map(|_| faults.take("/a")).collect();
+        assert_eq!(
+            had,
+            [
+                Some(Fault::Status(500)),
+                Some(Fault::Status(500)),
+                Some(Fault::Truncated),
+                None
+            ]
+        );
+        assert_eq!(faults.take("/b/c"), Some(Fault::WrongBytes));
+        faults.heal("/b/*");
+        assert_eq!(faults.take("/b/c"), None);
+    }
+}

@@ -1,0 +1,295 @@
+//! One set of resources: what it holds, what changed, and what of it is published.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use url::Url;
+
+use super::documents::{self, Places};
+use super::options::{ChangeListForm, SampleOptions};
+use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, Entry, Interval, SourceTime};
+
+/// A resource as it is now.
+#[derive(Clone, Debug)]
+pub(super) struct Resource {
+    pub(super) uri: Url,
+    pub(super) bytes: Bytes,
+    pub(super) lastmod: SourceTime,
+    pub(super) digest: Digest,
+    pub(super) media_type: &'static str,
+}
+
+impl Resource {
+    fn new(uri: Url, bytes: Bytes, lastmod: SourceTime) -> Self {
+        let media_type = media_type(uri.path());
+        let digest = Digest::of(Algorithm::Sha256, &bytes);
+        Self {
+            uri,
+            bytes,
+            lastmod,
+            digest,
+            media_type,
+        }
+    }
+}
+
+/// One Change List: closed when it has an `until`.
+#[derive(Clone, Debug)]
+pub(super) struct ChangeList {
+    pub(super) number: u32,
+    pub(super) from: SourceTime,
+    pub(super) until: Option<SourceTime>,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// One set of resources.
+#[derive(Debug)]
+pub(super) struct ResourceSet {
+    places: Places,
+    digests: bool,
+    entries_per_list: usize,
+    form: ChangeListForm,
+    /// By path and query, as they are asked for.
+    resources: BTreeMap<String, Resource>,
+    /// The published Resource List, or the index and its lists, by file name.
+    resource_lists: BTreeMap<String, Bytes>,
+    /// Oldest first; the last one is open. `None`: this set has no Change List.
+    change_lists: Option<Vec<ChangeList>>,
+    /// What is served instead, while the Change List lags.
+    frozen: Option<Vec<ChangeList>>,
+    /// Changes that no notification told yet.
+    buffered: Vec<Entry>,
+    notified_until: SourceTime,
+    /// The channels that are advertised, each with its latest notification.
+    channels: BTreeMap<Capability, Bytes>,
+}
+
+impl ResourceSet {
+    /// A new set, whose history begins at `start`.
+    pub(super) fn new(places: Places, options: &SampleOptions, start: SourceTime) -> Self {
+        let open = ChangeList {
+            number: 1,
+            from: start,
+            until: None,
+            entries: Vec::new(),
+        };
+        let mut set = Self {
+            places,
+            digests: options.digests,
+            entries_per_list: options.entries_per_list.max(1),
+            form: options.change_list_form,
+            resources: BTreeMap::new(),
+            resource_lists: BTreeMap::new(),
+            change_lists: options.change_list.then(|| vec![open]),
+            frozen: None,
+            buffered: Vec::new(),
+            notified_until: start,
+            channels: BTreeMap::new(),
+        };
+        for number in 0..options.resources_per_set {
+            let name = format!("r{number:04}.txt");
+            let bytes = first_content(set.places.name(), &name, options.resource_size);
+            set.put(&name, bytes, start);
+        }
+        set.refresh_resource_list(start);
+        set
+    }
+
+    /// Where its documents are.
+    pub(super) fn places(&self) -> &Places {
+        &self.places
+    }
+
+    /// The URI of a resource, whether it exists or not.
+    pub(super) fn resource_uri(&self, name: &str) -> Url {
+        self.places.resource(name)
+    }
+
+    /// A resource, by path and query.
+    pub(super) fn resource(&self, path: &str) -> Option<&Resource> {
+        self.resources.get(path)
+    }
+
+    /// Its resources.
+    pub(super) fn resources(&self) -> impl Iterator<Item = &Resource> {
+        self.resources.values()
+    }
+
+    fn put(&mut self, name: &str, bytes: Bytes, at: SourceTime) -> Entry {
+        let resource = Resource::new(self.resource_uri(name), bytes, at);
+        let entry = documents::resource_entry(&resource, self.digests);
+        self.resources
+            .insert(path_and_query(&resource.uri).to_owned(), resource);
+        entry
+    }
+
+    /// Changes a resource; without bytes it is deleted. The change enters the Change List and waits for a notification.
+    pub(super) fn change(
+        &mut self,
+        name: &str,
+        kind: ChangeKind,
+        bytes: Option<Bytes>,
+        at: SourceTime,
+    ) {
+        let mut entry = match bytes {
+            Some(bytes) => self.put(name, bytes, at),
+            None => {
+                let uri = self.resource_uri(name);
+                self.resources.remove(path_and_query(&uri));
+                let mut entry = Entry::new(uri);
+                entry.lastmod = Some(at);
+                entry
+            }
+        };
+        entry.md.change = Some(kind);
+        entry.md.datetime = Some(at);
+        if let Some(open) = self
+            .change_lists
+            .as_mut()
+            .and_then(|lists| lists.last_mut())
+        {
+            open.entries.push(entry.clone());
+        }
+        self.buffered.push(entry);
+    }
+
+    /// The changes that no notification told yet, and the stretch of time they fill up to `until`.
+    pub(super) fn take_buffered(&mut self, until: SourceTime) -> (Interval, Vec<Entry>) {
+        let interval = Interval::new(self.notified_until, until)
+            .expect("a boundary never lies before an earlier one");
+        self.notified_until = until;
+        (interval, std::mem::take(&mut self.buffered))
+    }
+
+    /// Publishes a Resource List of this moment.
+    pub(super) fn refresh_resource_list(&mut self, at: SourceTime) {
+        let entries: Vec<Entry> = self
+            .resources()
+            .map(|resource| documents::resource_entry(resource, self.digests))
+            .collect();
+        self.resource_lists =
+            documents::resource_lists(&self.places, &entries, self.entries_per_list, at);
+    }
+
+    /// Closes the open Change List and begins the next.
+    pub(super) fn roll_change_list(&mut self, at: SourceTime) {
+        let Some(lists) = &mut self.change_lists else {
+            return;
+        };
+        let open = lists.last_mut().expect("there always is an open list");
+        open.until = Some(at);
+        let number = open.number + 1;
+        lists.push(ChangeList {
+            number,
+            from: at,
+            until: None,
+            entries: Vec::new(),
+        });
+    }
+
+    /// Drops the oldest closed Change Lists, but for `keep` of them; how many were dropped.
+    pub(super) fn drop_old_change_lists(&mut self, keep: usize) -> usize {
+        let Some(lists) = &mut self.change_lists else {
+            return 0;
+        };
+        let dropped = (lists.len() - 1).saturating_sub(keep);
+        lists.drain(..dropped);
+        dropped
+    }
+
+    /// Makes the Change List stay as it is now, or catch up.
+    pub(super) fn freeze_change_list(&mut self, frozen: bool) {
+        self.frozen = if frozen {
+            self.change_lists.clone()
+        } else {
+            None
+        };
+    }
+
+    /// Gives it a Change List that begins at `from`, or takes it away.
+    pub(super) fn set_change_list(&mut self, from: Option<SourceTime>) {
+        self.frozen = None;
+        self.change_lists = from.map(|from| {
+            vec![ChangeList {
+                number: 1,
+                from,
+                until: None,
+                entries: Vec::new(),
+            }]
+        });
+    }
+
+    /// Changes how Change Lists are written.
+    pub(super) fn set_form(&mut self, form: ChangeListForm) {
+        self.form = form;
+    }
+
+    /// Advertises a channel.
+    pub(super) fn add_channel(&mut self, kind: Capability) {
+        self.channels.entry(kind).or_default();
+    }
+
+    /// Advertises a channel no longer.
+    pub(super) fn remove_channel(&mut self, kind: &Capability) {
+        self.channels.remove(kind);
+    }
+
+    /// Keeps the latest notification of a channel; `false` if there is no such channel.
+    pub(super) fn set_latest(&mut self, kind: &Capability, body: Bytes) -> bool {
+        match self.channels.get_mut(kind) {
+            Some(latest) => {
+                *latest = body;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The channel of a topic's file name, with its latest notification.
+    pub(super) fn channel(&self, file: &str) -> Option<(&Capability, &Bytes)> {
+        self.channels
+            .iter()
+            .find(|(kind, _)| Places::channel_folder(kind) == file)
+    }
+
+    /// A document by its file name; `hub` is the one its channels name.
+    pub(super) fn document(&self, file: &str, hub: Option<&Url>) -> Option<Bytes> {
+        if let Some(list) = self.resource_lists.get(file) {
+            return Some(list.clone());
+        }
+        if file == documents::CAPABILITY_LIST {
+            let kinds = self.channels.keys();
+            let body = documents::capability_list(
+                &self.places,
+                self.change_lists.is_some(),
+                kinds.zip(hub.into_iter().cycle()),
+            );
+            return Some(body);
+        }
+        let lists = self.frozen.as_ref().or(self.change_lists.as_ref())?;
+        documents::change_list(&self.places, lists, self.form, file)
+    }
+}
+
+/// What a resource is asked for by.
+pub(super) fn path_and_query(uri: &Url) -> &str {
+    &uri[url::Position::BeforePath..url::Position::AfterQuery]
+}
+
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit_once('.').map(|(_, extension)| extension) {
+        Some("txt") => "text/plain",
+        Some("html") => "text/html",
+        Some("xml") => "application/xml",
+        Some("json") => "application/json",
+        Some("pdf") => "application/pdf",
+        _ => "application/octet-stream",
+    }
+}
+
+/// The first content of a resource: it tells its name, as often as it takes to be that long.
+fn first_content(set: &str, name: &str, length: usize) -> Bytes {
+    let line = format!("{set}/{name}, as it was at first\n");
+    let text: Vec<u8> = line.bytes().cycle().take(length).collect();
+    Bytes::from(text)
+}

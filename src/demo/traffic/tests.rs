@@ -1,0 +1,82 @@
+//! The traffic is the same for the same seed, and bounded.
+
+use super::*;
+use crate::demo::{ChannelHub, SampleOptions};
+use crate::protocol::SourceTime;
+
+async fn source() -> SampleSource {
+    let options = SampleOptions {
+        hub: ChannelHub::None,
+        start: Some(SourceTime::from_micros(1_700_000_000_000_000)),
+        ..SampleOptions::default()
+    };
+    SampleSource::start(options).await.unwrap()
+}
+
+async fn steps(traffic: &mut Traffic, steps: usize) -> Vec<String> {
+    let mut told = Vec::new();
+    for step in 0..steps {
+        let events = traffic.step(1 + step % 3).await;
+        told.extend(events.iter().map(ToString::to_string));
+    }
+    told
+}
+
+#[tokio::test]
+async fn the_same_seed_does_the_same() {
+    let (one, other) = (source().await, source().await);
+    let options = TrafficOptions {
+        seed: 7,
+        ..TrafficOptions::default()
+    };
+    let first = steps(&mut Traffic::new(one.clone(), options.clone()), 300).await;
+    let second = steps(&mut Traffic::new(other.clone(), options), 300).await;
+    assert_eq!(first, second);
+    for word in ["lost", "twice", "after the next"] {
+        assert!(first.iter().any(|told| told.contains(word)), "{word}");
+    }
+    let contents = |source: &SampleSource| source.state("set1").into_values().collect::<Vec<_>>();
+    assert_eq!(contents(&one), contents(&other));
+}
+
+#[tokio::test]
+async fn nothing_grows_without_bound() {
+    let source = source().await;
+    let options = TrafficOptions {
+        names: 20,
+        changes_per_list: 10,
+        lists_kept: 2,
+        ..TrafficOptions::default()
+    };
+    let mut traffic = Traffic::new(source.clone(), options);
+    let told = steps(&mut traffic, 100).await;
+    assert!(told.iter().any(|told| told.contains("1 old dropped")));
+    assert!(source.state("set1").len() <= 20 + 3);
+    let index = served(&source, "changelist.xml").await;
+    assert_eq!(
+        index.matches("<sitemap>").count(),
+        3,
+        "two closed and one open"
+    );
+}
+
+async fn served(source: &SampleSource, file: &str) -> String {
+    let client = crate::demo::serving::client(Duration::from_secs(10)).unwrap();
+    let answer = client.get(source.document_uri("set1", file)).send().await;
+    answer.unwrap().text().await.unwrap()
+}
+
+#[tokio::test]
+async fn it_runs_at_its_pace_until_it_is_cancelled() {
+    let cancel = CancellationToken::new();
+    let options = TrafficOptions {
+        changes_per_second: 1000.0,
+        ..TrafficOptions::default()
+    };
+    let mut events = Traffic::run(source().await, options, cancel.clone());
+    let first = events.recv().await;
+    let batch = matches!(first, Some(TrafficEvent::Notified { changes: 50, .. }));
+    assert!(batch, "{first:?}");
+    cancel.cancel();
+    while events.recv().await.is_some() {}
+}

@@ -1,0 +1,80 @@
+//! The first look at a document: it is read to its end before anything is done with it, so that one that is cut short, or
+//! is not what it should be, changes nothing.
+
+use url::Url;
+
+use super::EngineError;
+use crate::fetch::FetchedDocument;
+use crate::protocol::{Capability, Head, Oddities, Root, SourceTime};
+
+/// A list that an index names.
+#[derive(Clone, Debug)]
+pub(super) struct Child {
+    pub(super) uri: Url,
+    pub(super) from: Option<SourceTime>,
+    pub(super) until: Option<SourceTime>,
+}
+
+/// What a document is, and what it spans.
+#[derive(Clone, Debug)]
+pub(super) struct Survey {
+    pub(super) head: Head,
+    /// The newest time of its entries.
+    pub(super) newest: Option<SourceTime>,
+    pub(super) oddities: Oddities,
+    /// The lists of an index, in its order; empty for any other document.
+    pub(super) children: Vec<Child>,
+}
+
+impl Survey {
+    /// Reads a document to its end. For a blocking thread.
+    pub(super) fn of(document: &mut FetchedDocument) -> Result<Self, EngineError> {
+        let mut reader = document.reader()?;
+        let mut newest = None;
+        let mut children = Vec::new();
+        let mut is_index = reader.head().root == Root::Sitemapindex;
+        let mut entries = 0_u64;
+        while let Some(entry) = reader.next_entry()? {
+            newest = newest.max(entry.changed_at());
+            // An index that is served as a urlset: its entries are lists by their own word.
+            if entries == 0 && !is_index {
+                is_index = matches!(entry.md.capability, Some(Capability::ResourceList | Capability::ChangeList));
+            }
+            entries += 1;
+            if is_index {
+                let (from, until) = (entry.md.from.or(entry.md.at), entry.md.until.or(entry.md.completed));
+                children.push(Child { uri: entry.loc, from, until });
+            }
+        }
+        let (head, oddities) = (reader.head().clone(), reader.oddities().clone());
+        Ok(Self { head, newest, oddities, children })
+    }
+
+    /// Whether it is an index of other lists.
+    pub(super) fn is_index(&self) -> bool {
+        self.head.root == Root::Sitemapindex || !self.children.is_empty()
+    }
+
+    /// Refuses a document that says that it is something else.
+    pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
+        match &self.head.md.capability {
+            Some(stated) if stated != capability => {
+                Err(EngineError::WrongCapability { wanted: capability.clone(), found: stated.clone() })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Surveys a document off the asynchronous threads, and tells once what is odd about it.
+pub(super) async fn survey(mut document: FetchedDocument) -> Result<(FetchedDocument, Survey), EngineError> {
+    let surveying = tokio::task::spawn_blocking(move || {
+        let survey = Survey::of(&mut document)?;
+        Ok::<_, EngineError>((document, survey))
+    });
+    let (document, survey) = surveying.await.map_err(|_| EngineError::Interrupted)??;
+    if !survey.oddities.is_empty() {
+        tracing::info!(code = "odd-document", document = %document.url(), oddities = %survey.oddities, "a document is odd");
+    }
+    Ok((document, survey))
+}
