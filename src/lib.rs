@@ -2,4 +2,5 @@
 
 pub mod clock;
 pub mod config;
+pub mod fetch;
 pub mod protocol;
