@@ -162,11 +162,11 @@ impl Client {
         known: Option<&Validators>,
         limit: u64,
     ) -> Result<Fetched, FetchError> {
-        retry(self.retries(), async || {
+        let longest = self.timeout().saturating_mul(TIMEOUTS_A_DOCUMENT);
+        retry(self.retries(), || async move {
             let whole = self.try_document(uri, known, limit);
-            tokio::time::timeout(self.timeout() * TIMEOUTS_A_DOCUMENT, whole)
-                .await
-                .unwrap_or(Err(FetchError::Timeout))
+            let done = tokio::time::timeout(longest, whole).await;
+            done.unwrap_or(Err(FetchError::Timeout))
         })
         .await
     }
@@ -246,4 +246,192 @@ async fn off_the_runtime<T: Send + 'static>(
     tokio::task::spawn_blocking(work)
         .await
         .unwrap_or_else(|error| Err(FetchError::Io(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+    use crate::fetch::test_site::{self, Site};
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    async fn get(site: &Site, path: &str) -> Result<FetchedDocument, FetchError> {
+        let url = Url::parse(&site.url(path)).unwrap();
+        match test_site::client()
+            .get_document(&url, None, 8 << 20)
+            .await?
+        {
+            Fetched::Document(document) => Ok(document),
+            Fetched::NotModified => panic!("nothing was known"),
+        }
+    }
+
+    #[tokio::test]
+    async fn gzip_is_recognised_by_its_bytes_whatever_the_headers_say() {
+        let site = Site::start(|request| {
+            assert_eq!(request.header("accept-encoding"), "gzip");
+            let encoded = &[("content-encoding", "gzip")];
+            match request.path() {
+                "/plain" => test_site::ok("text"),
+                "/by-header" => test_site::ok_with(encoded, gzip(b"text")),
+                "/by-name.gz" => test_site::ok(gzip(b"text")),
+                "/twice.gz" => test_site::ok_with(encoded, gzip(&gzip(b"text"))),
+                "/left-on" => test_site::ok_with(encoded, "text"),
+                _ => test_site::ok_with(encoded, ""),
+            }
+        })
+        .await;
+        for path in [
+            "/plain",
+            "/by-header",
+            "/by-name.gz",
+            "/twice.gz",
+            "/left-on",
+        ] {
+            let mut document = get(&site, path).await.unwrap();
+            assert_eq!(document.text(99).unwrap(), "text", "{path}");
+            assert_eq!(document.text(2).unwrap(), "te", "it can be read again");
+            assert_eq!(document.bytes_len(), 4);
+            assert_eq!(document.digest()[..], Sha256::digest("text")[..]);
+        }
+        assert_eq!(get(&site, "/empty").await.unwrap().bytes_len(), 0);
+    }
+
+    #[tokio::test]
+    async fn long_documents_come_out_whole_and_too_long_ones_not_at_all() {
+        let body = |len: usize| -> Vec<u8> { (0..len).map(|n| (n * 31 % 251) as u8).collect() };
+        let site = Site::start(move |request| match request.path() {
+            "/long" => test_site::ok(body(3 << 20)),
+            "/long.gz" => test_site::ok(gzip(&body(3 << 20))),
+            "/too-long" => test_site::ok(body((8 << 20) + 1)),
+            _ => test_site::ok(gzip(&body((8 << 20) + 1))),
+        })
+        .await;
+        for path in ["/long", "/long.gz"] {
+            let mut document = get(&site, path).await.unwrap();
+            let mut bytes = Vec::new();
+            document.bytes().unwrap().read_to_end(&mut bytes).unwrap();
+            assert!(bytes == body(3 << 20), "{path}");
+        }
+        for path in ["/too-long", "/too-long.gz"] {
+            let error = get(&site, path).await.unwrap_err();
+            assert_eq!(error, FetchError::TooLarge { limit: 8 << 20 }, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_known_version_is_not_fetched_again() {
+        let site = Site::start(|request| {
+            let known = request.header("if-none-match") == "W/\"7\""
+                && request.header("if-modified-since") == "Sun, 06 Nov 1994 08:49:37 GMT";
+            if known {
+                return test_site::status(304);
+            }
+            let headers = [
+                ("etag", "W/\"7\""),
+                ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ];
+            test_site::ok_with(&headers, "text")
+        })
+        .await;
+        let document = get(&site, "/").await.unwrap();
+        assert_eq!(
+            document.last_modified(),
+            Some(SourceTime::from_micros(784_111_777_000_000))
+        );
+        let client = test_site::client();
+        let known = Some(document.validators());
+        let again = client.get_document(document.url(), known, 99).await;
+        assert!(matches!(again, Ok(Fetched::NotModified)));
+    }
+
+    #[tokio::test]
+    async fn an_uncalled_for_304_is_an_error() {
+        let site = Site::start(|_| test_site::status(304)).await;
+        assert_eq!(get(&site, "/").await.unwrap_err().code(), "http-status");
+    }
+
+    #[tokio::test]
+    async fn a_document_that_is_cut_short_is_not_taken_for_whole() {
+        for raw in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n<urlset/>",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\n<urlset/>\r\n",
+        ] {
+            let site = Site::start_raw(raw).await;
+            assert_eq!(get(&site, "/").await.unwrap_err(), FetchError::CutShort);
+        }
+    }
+
+    #[tokio::test]
+    async fn passing_trouble_is_tried_again_and_absence_is_not() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let site = Site::start(move |request| {
+            let before = counter.fetch_add(1, Ordering::SeqCst);
+            match request.path() {
+                "/third-time" if before == 2 => test_site::ok("text"),
+                "/gone" => test_site::status(410),
+                _ => test_site::status(502),
+            }
+        })
+        .await;
+        assert!(get(&site, "/third-time").await.is_ok());
+        assert_eq!(asked.swap(0, Ordering::SeqCst), 3);
+        assert_eq!(get(&site, "/gone").await.unwrap_err().code(), "gone");
+        assert_eq!(asked.swap(0, Ordering::SeqCst), 1);
+        assert_eq!(get(&site, "/502").await.unwrap_err().code(), "http-status");
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn link_headers_resolve_against_where_the_document_was_found() {
+        let site = Site::start(|request| match request.path() {
+            "/old/list" => test_site::redirect(301, "/new/list"),
+            _ => test_site::ok_with(
+                &[
+                    ("link", "<hub>; rel=\"hub\", <//example.com/self>; rel=self"),
+                    ("link", "<../up>; rel=up"),
+                ],
+                "text",
+            ),
+        })
+        .await;
+        let document = get(&site, "/old/list").await.unwrap();
+        let found: Vec<_> = document
+            .links()
+            .iter()
+            .map(|link| (link.rel.as_str(), link.href.as_str().to_owned()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("hub", site.url("/new/hub")),
+                ("self", "http://example.com/self".into()),
+                ("up", site.url("/up")),
+            ]
+        );
+        assert_eq!(document.url().as_str(), site.url("/new/list"));
+    }
+
+    #[test]
+    fn work_of_the_client_can_move_between_threads() {
+        fn check<T: Send>(_: T) {}
+        let client = test_site::client();
+        let url = Url::parse("http://127.0.0.1/").unwrap();
+        check(client.get_document(&url, None, 1));
+        check(client.discover(&url, 1));
+        check(client.capability_list(&url, None, 1));
+    }
 }

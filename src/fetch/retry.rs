@@ -62,10 +62,10 @@ pub fn pause(attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<D
 ///
 /// # Errors
 /// The error of the last try.
-pub async fn retry<T>(
-    bounds: &Bounds,
-    mut op: impl AsyncFnMut() -> Result<T, FetchError>,
-) -> Result<T, FetchError> {
+pub async fn retry<T, F>(bounds: &Bounds, mut op: impl FnMut() -> F) -> Result<T, FetchError>
+where
+    F: Future<Output = Result<T, FetchError>>,
+{
     let mut attempt = 0;
     loop {
         let error = match op().await {
@@ -138,9 +138,9 @@ mod tests {
     async fn passing_errors_are_tried_again_and_final_ones_are_not() {
         let tries = async |error: FetchError| {
             let mut tries = 0;
-            let outcome: Result<(), _> = retry(&BOUNDS, async || {
+            let outcome: Result<(), _> = retry(&BOUNDS, || {
                 tries += 1;
-                Err(error.clone())
+                std::future::ready(Err(error.clone()))
             })
             .await;
             assert_eq!(outcome, Err(error.clone()));
@@ -161,13 +161,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn success_after_failure_is_success() {
         let mut tries = 0;
-        let outcome = retry(&BOUNDS, async || {
+        let outcome = retry(&BOUNDS, || {
             tries += 1;
-            if tries < 3 {
+            std::future::ready(if tries < 3 {
                 Err(FetchError::CutShort)
             } else {
                 Ok("done")
-            }
+            })
         })
         .await;
         assert_eq!(outcome, Ok("done"));
