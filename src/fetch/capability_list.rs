@@ -49,7 +49,7 @@ pub(super) enum Found {
     /// It has not changed.
     NotModified,
     /// A Capability List.
-    Set(CapabilityList),
+    Set(Box<CapabilityList>),
     /// A Source Description, or something that may be one.
     Description {
         /// What it points at.
@@ -94,7 +94,7 @@ pub(super) async fn look(
     match client.get_document(uri, known, limit).await? {
         Fetched::NotModified => Ok(Found::NotModified),
         Fetched::Document(mut document) => match read(uri, &mut document) {
-            Err(DocumentError::Read(error)) => page(document, error.into()),
+            Err(DocumentError::Read(error)) => page(*document, error.into()),
             read => Ok(read?),
         },
     }
@@ -142,14 +142,14 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, DocumentErro
         .or_else(|| capability_of_entries(&head, &entries));
     match capability {
         Some(Capability::Description) => Ok(description(&head, &entries)),
-        Some(Capability::CapabilityList) => Ok(Found::Set(CapabilityList {
+        Some(Capability::CapabilityList) => Ok(Found::Set(Box::new(CapabilityList {
             uri: uri.clone(),
             description: web_links(&head, "up").into_iter().next(),
             capabilities: advertised(&head, &entries, &mut oddities),
             oddities,
             validators: document.validators().clone(),
             digest: *document.digest(),
-        })),
+        }))),
         capability => {
             let mut up = web_links(&head, "up");
             up.append(&mut links_up);

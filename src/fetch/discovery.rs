@@ -168,12 +168,13 @@ impl Client {
             client: self,
             limit,
             seen: HashSet::new(),
+            unreachable: false,
         };
         let mut trouble = None;
         for start in starts {
             match walk.from(&start).await {
                 Ok(found) => return Ok(found),
-                Err(error) if error.is_unreachable() => return Err(error),
+                Err(error) if walk.unreachable => return Err(error),
                 Err(error) if error.is_absence() => {}
                 Err(error) => {
                     trouble.get_or_insert(error);
@@ -195,7 +196,7 @@ impl Client {
     ) -> Result<Option<CapabilityList>, DiscoveryError> {
         match look(self, uri, known, limit).await? {
             Found::NotModified => Ok(None),
-            Found::Set(list) => Ok(Some(list)),
+            Found::Set(list) => Ok(Some(*list)),
             other => Err(DiscoveryError::NotACapabilityList(other.capability())),
         }
     }
@@ -206,6 +207,8 @@ struct Walk<'a> {
     client: &'a Client,
     limit: u64,
     seen: HashSet<Url>,
+    /// The host of the entry point can't be talked to.
+    unreachable: bool,
 }
 
 impl Walk<'_> {
@@ -217,13 +220,10 @@ impl Walk<'_> {
         // Tried only where nothing better leads anywhere.
         let mut spare = VecDeque::new();
         let mut looks = 0;
-        loop {
-            let Some((uri, hops)) = next.pop_front().or_else(|| {
-                let wanted = discovery.is_empty();
-                wanted.then(|| spare.pop_front()).flatten()
-            }) else {
-                break;
-            };
+        while let Some((uri, hops)) = match next.pop_front() {
+            None if discovery.is_empty() => spare.pop_front(),
+            step => step,
+        } {
             if looks == MOST_LOOKS || hops > MOST_HOPS || !self.seen.insert(uri.clone()) {
                 continue;
             }
@@ -234,7 +234,7 @@ impl Walk<'_> {
                     if discovery.description.is_none() {
                         discovery.description.clone_from(&list.description);
                     }
-                    discovery.sets.push(list);
+                    discovery.sets.push(*list);
                 }
                 Ok(Found::Description { lists, channels }) => {
                     if lists.is_empty() {
@@ -251,6 +251,7 @@ impl Walk<'_> {
                 Ok(Found::Page { links }) => next.extend(further(links)),
                 Ok(Found::NotModified) => {}
                 Err(error) => {
+                    self.unreachable |= hops == 0 && error.is_unreachable();
                     trouble.get_or_insert(error);
                 }
             }
@@ -283,7 +284,7 @@ impl Walk<'_> {
                     return;
                 }
                 match found {
-                    Ok(Found::Set(list)) => discovery.sets.push(list),
+                    Ok(Found::Set(list)) => discovery.sets.push(*list),
                     Ok(Found::Description { lists, channels }) => {
                         discovery.channels.extend(channels);
                         level.extend(lists);

@@ -75,7 +75,7 @@ pub enum Fetched {
     /// It is the version that is known.
     NotModified,
     /// Here it is.
-    Document(FetchedDocument),
+    Document(Box<FetchedDocument>),
 }
 
 /// A document that was fetched whole.
@@ -205,7 +205,7 @@ impl Client {
             .collect();
         let url = answer.url.clone();
         let spooled = spool_body(answer, limit).await?;
-        Ok(Fetched::Document(FetchedDocument {
+        Ok(Fetched::Document(Box::new(FetchedDocument {
             url,
             validators,
             last_modified,
@@ -213,7 +213,7 @@ impl Client {
             digest: spooled.digest,
             len: spooled.len,
             file: spooled.file,
-        }))
+        })))
     }
 }
 
@@ -273,7 +273,7 @@ mod tests {
             .get_document(&url, None, 8 << 20)
             .await?
         {
-            Fetched::Document(document) => Ok(document),
+            Fetched::Document(document) => Ok(*document),
             Fetched::NotModified => panic!("nothing was known"),
         }
     }

@@ -87,10 +87,13 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
     if a & 0xe000 != 0x2000 {
         return false;
     }
-    let set_apart = (a == 0x2001 && b < 0x0200)  // protocol assignments, Teredo, benchmarks, ORCHID
-        || (a == 0x2001 && b == 0x0db8)          // documentation
-        || a == 0x2002                           // 6to4
-        || (a == 0x3fff && b < 0x1000); // documentation
+    let set_apart = match (a, b) {
+        (0x2001, 0..=0x01ff) => true, // protocol assignments, Teredo, benchmarks, ORCHID
+        (0x2001, 0x0db8) => true,     // documentation
+        (0x2002, _) => true,          // 6to4
+        (0x3fff, 0..=0x0fff) => true, // documentation
+        _ => false,
+    };
     !set_apart
 }
 

@@ -481,3 +481,18 @@ async fn a_capability_list_is_fetched_again_only_when_it_changed() {
         )))
     );
 }
+
+#[tokio::test]
+async fn a_link_to_a_dead_host_does_not_end_the_search() {
+    let dead = {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        listener.local_addr().unwrap()
+    };
+    let link = format!("up=http://{dead}/1");
+    let pages = [
+        (WELL, description(&["=/1"])),
+        ("/1", list(&["changelist=/changes"])),
+        ("/changes", document("urlset", "changelist", &[&link], &[])),
+    ];
+    check(&pages, "/changes", &["/1"]).await;
+}
