@@ -1,8 +1,11 @@
 //! The Source's clock: W3C Datetime, as sections 5 to 7 and appendix A of the specification use it.
 
 use std::fmt;
+use std::str::FromStr;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use chrono::{DateTime, NaiveDate, SecondsFormat, Utc};
+
+use super::{Oddities, Oddity};
 
 /// A moment on the *Source's* clock, in whole microseconds.
 ///
@@ -18,6 +21,24 @@ pub struct DatetimeError(pub String);
 impl SourceTime {
     /// Before everything that a Source could tell of.
     pub const MIN: Self = Self(i64::MIN);
+
+    /// Reads a W3C Datetime (`2013`, `2013-01`, `2013-01-03`, `2013-01-03T10:00Z`, with seconds, with decimals, with an
+    /// offset); what leaves out the end means its beginning. Decimals beyond the microsecond are cut off.
+    ///
+    /// Other forms that leave no doubt are read as well and counted as [`Oddity::DatetimeForm`]: a space or a small `t`
+    /// for the `T`, no time zone (which is then UTC), `+0900`, a comma, no dashes or colons. What can't be read is counted as
+    /// [`Oddity::BadDatetime`].
+    #[must_use]
+    pub fn parse_w3c(text: &str, oddities: &mut Oddities) -> Option<Self> {
+        let Some((time, form)) = Scanner::new(text.trim()).datetime() else {
+            oddities.add(Oddity::BadDatetime);
+            return None;
+        };
+        if form == Form::Odd {
+            oddities.add(Oddity::DatetimeForm);
+        }
+        Some(time)
+    }
 
     /// From microseconds since 1970.
     #[must_use]
@@ -56,5 +77,375 @@ impl fmt::Display for SourceTime {
                 .to_datetime()
                 .to_rfc3339_opts(SecondsFormat::AutoSi, true),
         )
+    }
+}
+
+impl FromStr for SourceTime {
+    type Err = DatetimeError;
+
+    /// Reads whatever [`SourceTime::parse_w3c`] reads, the odd forms too.
+    fn from_str(text: &str) -> Result<Self, DatetimeError> {
+        match Scanner::new(text.trim()).datetime() {
+            Some((time, _)) => Ok(time),
+            None => Err(DatetimeError(text.to_owned())),
+        }
+    }
+}
+
+/// Whether a datetime is written as W3C Datetime has it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    W3c,
+    Odd,
+}
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+
+/// Goes through a datetime from left to right. chrono's own parsers don't take the shorter forms of W3C Datetime.
+struct Scanner<'a> {
+    rest: &'a [u8],
+    form: Form,
+}
+
+impl<'a> Scanner<'a> {
+    fn new(text: &'a str) -> Self {
+        Self {
+            rest: text.as_bytes(),
+            form: Form::W3c,
+        }
+    }
+
+    fn datetime(mut self) -> Option<(SourceTime, Form)> {
+        let date = self.date()?;
+        let mut micros = 0;
+        if self.time_follows() {
+            micros = self.time()?;
+            micros -= self.zone()? * 60 * MICROS_PER_SECOND;
+        } else if !self.rest.is_empty() {
+            // A date alone has no zone in W3C Datetime, but has one in XML Schema.
+            micros -= self.zone()? * 60 * MICROS_PER_SECOND;
+            self.form = Form::Odd;
+        }
+        if !self.rest.is_empty() {
+            return None;
+        }
+        let midnight = date.and_hms_opt(0, 0, 0)?.and_utc().timestamp_micros();
+        Some((
+            SourceTime::from_micros(midnight.checked_add(micros)?),
+            self.form,
+        ))
+    }
+
+    fn date(&mut self) -> Option<NaiveDate> {
+        let year = self.year()?;
+        let dashed = self.rest.first() == Some(&b'-');
+        if !dashed && !self.rest.first().is_some_and(u8::is_ascii_digit) {
+            return NaiveDate::from_ymd_opt(year, 1, 1);
+        }
+        if !self.take(b'-') {
+            self.form = Form::Odd;
+        }
+        let month = self.two_digits()?;
+        let day = if dashed {
+            if self.take(b'-') {
+                self.two_digits()?
+            } else {
+                1
+            }
+        } else {
+            self.two_digits()?
+        };
+        NaiveDate::from_ymd_opt(year, month, day)
+    }
+
+    /// Four digits; more of them, or a sign, only for years that W3C Datetime does not know.
+    fn year(&mut self) -> Option<i32> {
+        let negative = self.rest.first() == Some(&b'-');
+        if negative || self.rest.first() == Some(&b'+') {
+            self.rest = &self.rest[1..];
+            self.form = Form::Odd;
+            let digits = self.count_digits();
+            if !(4..=6).contains(&digits) {
+                return None;
+            }
+            let year = i32::try_from(self.number(digits)?).ok()?;
+            return Some(if negative { -year } else { year });
+        }
+        i32::try_from(self.number(4)?).ok()
+    }
+
+    fn time_follows(&mut self) -> bool {
+        let taken = match self.rest {
+            [b'T', ..] => 1,
+            [b't', ..] => {
+                self.form = Form::Odd;
+                1
+            }
+            [b' ', ..] => {
+                self.form = Form::Odd;
+                let word = self.rest.iter().position(|byte| *byte != b' ');
+                let word = word.unwrap_or(self.rest.len());
+                // ` UTC` behind a date is its zone, not its time.
+                if !self.rest.get(word).is_some_and(u8::is_ascii_digit) {
+                    return false;
+                }
+                word
+            }
+            _ => return false,
+        };
+        self.rest = &self.rest[taken..];
+        true
+    }
+
+    /// The time of day, in microseconds since midnight.
+    fn time(&mut self) -> Option<i64> {
+        let hour = self.two_digits()?;
+        let mut minute = 0;
+        let mut second = 0;
+        let mut fraction = 0;
+        if self.colon_or_digits() {
+            minute = self.two_digits()?;
+            if self.colon_or_digits() {
+                second = self.two_digits()?;
+                fraction = self.fraction()?;
+            }
+        } else {
+            self.form = Form::Odd;
+        }
+        // A leap second and the midnight that ends a day are the moment after.
+        let ends_day = hour == 24 && minute == 0 && second == 0 && fraction == 0;
+        if (hour > 23 && !ends_day) || minute > 59 || second > 60 {
+            return None;
+        }
+        if ends_day || second == 60 {
+            self.form = Form::Odd;
+        }
+        let seconds = i64::from(hour) * 3600 + i64::from(minute) * 60 + i64::from(second);
+        Some(seconds * MICROS_PER_SECOND + fraction)
+    }
+
+    /// Whether another two digits of the time follow.
+    fn colon_or_digits(&mut self) -> bool {
+        if self.take(b':') {
+            return true;
+        }
+        let bare = self.rest.first().is_some_and(u8::is_ascii_digit);
+        if bare {
+            self.form = Form::Odd;
+        }
+        bare
+    }
+
+    /// The decimals of a second, in microseconds.
+    fn fraction(&mut self) -> Option<i64> {
+        match self.rest.first() {
+            Some(b'.') => {}
+            Some(b',') => self.form = Form::Odd,
+            _ => return Some(0),
+        }
+        self.rest = &self.rest[1..];
+        let digits = self.count_digits();
+        let (decimals, rest) = self.rest.split_at(digits);
+        self.rest = rest;
+        if decimals.is_empty() {
+            return None;
+        }
+        let padded = decimals.iter().copied().chain(std::iter::repeat(b'0'));
+        Some(
+            padded
+                .take(6)
+                .fold(0, |sum, digit| sum * 10 + i64::from(digit - b'0')),
+        )
+    }
+
+    /// The offset from UTC, in minutes east; none at all means UTC.
+    fn zone(&mut self) -> Option<i64> {
+        while self.take(b' ') {
+            self.form = Form::Odd;
+        }
+        let sign = match self.rest {
+            [] => {
+                self.form = Form::Odd;
+                return Some(0);
+            }
+            b"Z" => {
+                self.rest = &[];
+                return Some(0);
+            }
+            zone if [b"z".as_slice(), b"UTC", b"GMT", b"UT"].contains(&zone) => {
+                self.form = Form::Odd;
+                self.rest = &[];
+                return Some(0);
+            }
+            [b'+', ..] => 1,
+            [b'-', ..] => -1,
+            _ => return None,
+        };
+        self.rest = &self.rest[1..];
+        let hours = self.two_digits()?;
+        if !self.take(b':') {
+            self.form = Form::Odd;
+        }
+        let minutes = if self.rest.is_empty() {
+            0
+        } else {
+            self.two_digits()?
+        };
+        (hours <= 23 && minutes <= 59).then(|| sign * (i64::from(hours) * 60 + i64::from(minutes)))
+    }
+
+    fn take(&mut self, byte: u8) -> bool {
+        let found = self.rest.first() == Some(&byte);
+        if found {
+            self.rest = &self.rest[1..];
+        }
+        found
+    }
+
+    fn count_digits(&self) -> usize {
+        let other = self.rest.iter().position(|byte| !byte.is_ascii_digit());
+        other.unwrap_or(self.rest.len())
+    }
+
+    fn two_digits(&mut self) -> Option<u32> {
+        self.number(2)
+    }
+
+    fn number(&mut self, digits: usize) -> Option<u32> {
+        let (number, rest) = self.rest.split_at_checked(digits)?;
+        self.rest = rest;
+        number.iter().try_fold(0, |sum, byte| {
+            byte.is_ascii_digit()
+                .then(|| sum * 10 + u32::from(byte - b'0'))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What a text means (as it is displayed), and the one oddity that it counts.
+    fn check(text: &str, expected: Option<&str>, oddity: Option<Oddity>) {
+        let mut oddities = Oddities::default();
+        let time = SourceTime::parse_w3c(text, &mut oddities);
+        assert_eq!(
+            time.map(|time| time.to_string()).as_deref(),
+            expected,
+            "{text:?}"
+        );
+        let mut wanted = Oddities::default();
+        if let Some(oddity) = oddity {
+            wanted.add(oddity);
+        }
+        assert_eq!(oddities, wanted, "{text:?}");
+        assert_eq!(text.parse::<SourceTime>().ok(), time, "{text:?}");
+    }
+
+    #[test]
+    fn all_forms_of_w3c_datetime_are_read() {
+        for (text, expected) in [
+            ("2013", "2013-01-01T00:00:00Z"),
+            ("2013-02", "2013-02-01T00:00:00Z"),
+            ("2013-01-03", "2013-01-03T00:00:00Z"),
+            ("2013-01-03T10:00Z", "2013-01-03T10:00:00Z"),
+            ("2013-01-03T10:00+09:00", "2013-01-03T01:00:00Z"),
+            ("2013-01-03T10:00:01Z", "2013-01-03T10:00:01Z"),
+            ("2013-01-03T23:00:01-05:30", "2013-01-04T04:30:01Z"),
+            ("2013-01-03T10:00:01.5Z", "2013-01-03T10:00:01.500Z"),
+            (
+                "2013-01-03T10:00:01.1234567Z",
+                "2013-01-03T10:00:01.123456Z",
+            ),
+            ("2013-01-03T10:00:01-00:00", "2013-01-03T10:00:01Z"),
+            ("  2012-02-29T00:00:00Z\n", "2012-02-29T00:00:00Z"),
+            ("1969-12-31T23:59:59.9Z", "1969-12-31T23:59:59.900Z"),
+        ] {
+            check(text, Some(expected), None);
+        }
+    }
+
+    #[test]
+    fn forms_that_leave_no_doubt_are_read_and_counted() {
+        for (text, expected) in [
+            ("2013-01-03T10:00:00", "2013-01-03T10:00:00Z"),
+            ("2013-01-03 10:00:00Z", "2013-01-03T10:00:00Z"),
+            ("2013-01-03 10:00:00", "2013-01-03T10:00:00Z"),
+            ("2013-01-03 10:00:00 UTC", "2013-01-03T10:00:00Z"),
+            ("2013-01-03 10:00:00 +0100", "2013-01-03T09:00:00Z"),
+            ("2013-01-03t10:00:00z", "2013-01-03T10:00:00Z"),
+            ("2013-01-03T10:00:00+0900", "2013-01-03T01:00:00Z"),
+            ("2013-01-03T10:00:00+09", "2013-01-03T01:00:00Z"),
+            ("2013-01-03T10:00:00,25Z", "2013-01-03T10:00:00.250Z"),
+            ("2013-01-03T10Z", "2013-01-03T10:00:00Z"),
+            ("2013-01-03Z", "2013-01-03T00:00:00Z"),
+            ("2013-01-03+01:00", "2013-01-02T23:00:00Z"),
+            ("20130103", "2013-01-03T00:00:00Z"),
+            ("20130103T100203Z", "2013-01-03T10:02:03Z"),
+            ("2013-01-03T24:00:00Z", "2013-01-04T00:00:00Z"),
+            ("2012-06-30T23:59:60Z", "2012-07-01T00:00:00Z"),
+        ] {
+            check(text, Some(expected), Some(Oddity::DatetimeForm));
+        }
+    }
+
+    #[test]
+    fn what_is_no_datetime_is_left_out_and_counted() {
+        for text in [
+            "",
+            "yesterday",
+            "13-01-03",
+            "201",
+            "20131",
+            "2013-",
+            "2013-1-3",
+            "2013-13",
+            "2013-02-29",
+            "2013-01-03T",
+            "2013-01-03T1",
+            "2013-01-03T25:00Z",
+            "2013-01-03T10:60Z",
+            "2013-01-03T10:00:61Z",
+            "2013-01-03T10:00:00.Z",
+            "2013-01-03T24:00:01Z",
+            "2013-01-03T10:00:00+24:00",
+            "2013-01-03T10:00:00+09:",
+            "2013-01-03T10:00:00Zulu",
+            "2013-01-03T10:00:00 CEST",
+            "2013-01-03T10:00:00Z 2014",
+            "Thu, 03 Jan 2013 10:00:00 GMT",
+            "1357207200",
+            "２０１３",
+            "-12-01-01",
+        ] {
+            check(text, None, Some(Oddity::BadDatetime));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_displayed_reads_back(micros in any::<i64>()) {
+            // Beyond what chrono can write, a time is clamped, and stays what it was clamped to.
+            let time = SourceTime::from(SourceTime::from_micros(micros).to_datetime());
+            prop_assert_eq!(time.to_string().parse(), Ok(time));
+        }
+
+        #[test]
+        fn times_of_four_digit_years_are_displayed_as_w3c_has_them(
+            micros in -62_167_219_200_000_000_i64..253_402_300_800_000_000,
+        ) {
+            let time = SourceTime::from_micros(micros);
+            let mut oddities = Oddities::default();
+            prop_assert_eq!(SourceTime::parse_w3c(&time.to_string(), &mut oddities), Some(time));
+            prop_assert!(oddities.is_empty());
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,40}", digits in "[0-9TtZ:. +,-]{0,40}") {
+            let _ = text.parse::<SourceTime>();
+            let _ = digits.parse::<SourceTime>();
+        }
     }
 }

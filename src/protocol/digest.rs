@@ -1,5 +1,16 @@
 //! Digests of a representation: the `hash` attribute (section 7).
 
+use std::fmt;
+
+use base64::Engine as _;
+use base64::alphabet;
+use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
+use md5::Md5;
+use sha1::Sha1;
+use sha2::{Digest as _, Sha256, Sha384, Sha512};
+
+use super::{Oddities, Oddity};
+
 /// A digest algorithm that is understood.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
@@ -15,6 +26,53 @@ pub enum Algorithm {
     Sha512,
 }
 
+impl Algorithm {
+    /// Its token in the `hash` attribute.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Md5 => "md5",
+            Self::Sha1 => "sha-1",
+            Self::Sha256 => "sha-256",
+            Self::Sha384 => "sha-384",
+            Self::Sha512 => "sha-512",
+        }
+    }
+
+    /// The algorithm of a token, in any case, with or without dashes: `sha-256`, `SHA256`.
+    #[must_use]
+    pub fn parse(token: &str) -> Option<Self> {
+        let mut plain = token.trim().to_ascii_lowercase();
+        plain.retain(|c| !matches!(c, '-' | '_'));
+        match plain.as_str() {
+            "md5" => Some(Self::Md5),
+            "sha1" | "sha" => Some(Self::Sha1),
+            "sha256" => Some(Self::Sha256),
+            "sha384" => Some(Self::Sha384),
+            "sha512" => Some(Self::Sha512),
+            _ => None,
+        }
+    }
+
+    /// The length of its digests, in bytes.
+    #[must_use]
+    pub fn digest_length(self) -> usize {
+        match self {
+            Self::Md5 => 16,
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+}
+
+impl fmt::Display for Algorithm {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
 /// One digest of a representation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Digest {
@@ -22,46 +80,297 @@ pub struct Digest {
     bytes: Vec<u8>,
 }
 
-/// Reads a `hash` attribute.
-pub fn parse_hashes(text: &str, oddities: &mut super::Oddities) -> Vec<Digest> {
-    todo!("{text} {oddities:?}")
-}
-
-/// Digests being computed while bytes pass by.
-pub struct Hashing {}
-
-impl Hashing {
-    /// Starts the digests of these algorithms.
-    pub fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
-        let _ = algorithms.into_iter().count();
-        todo!()
-    }
-    /// Takes the next bytes.
-    pub fn update(&mut self, bytes: &[u8]) {
-        todo!("{bytes:?}")
-    }
-    /// The digests, in the order that was asked for.
-    pub fn finish(self) -> Vec<Digest> {
-        todo!()
-    }
-}
-
 impl Digest {
     /// A digest from its bytes; `None` if the algorithm has another length.
+    #[must_use]
     pub fn new(algorithm: Algorithm, bytes: Vec<u8>) -> Option<Self> {
-        todo!("{algorithm:?} {bytes:?}")
+        (bytes.len() == algorithm.digest_length()).then_some(Self { algorithm, bytes })
     }
+
     /// Of some bytes at hand.
+    #[must_use]
     pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Self {
-        todo!("{algorithm:?} {bytes:?}")
+        let mut hasher = Hasher::new(algorithm);
+        hasher.update(bytes);
+        hasher.finish()
     }
+
     /// The algorithm.
+    #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
+
     /// The digest itself.
+    #[must_use]
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
-    // Display: `sha-256:hex`, as in the attribute
+}
+
+impl fmt::Display for Digest {
+    /// As in the attribute: `sha-256:` and hexadecimal.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:", self.algorithm)?;
+        write_hex(&self.bytes, f)
+    }
+}
+
+/// Reads a `hash` attribute: digests with white space between them.
+///
+/// Base64 (plain or for URLs, padded or not) is read as well, and counted as [`Oddity::DigestEncoding`]. What can't be read,
+/// is of an unknown algorithm, or contradicts the first digest of the same algorithm is left out and counted as
+/// [`Oddity::UnknownDigest`]. So there is at most one digest of each algorithm.
+#[must_use]
+pub fn parse_hashes(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
+    let mut digests: Vec<Digest> = Vec::new();
+    for token in text.split_whitespace() {
+        let Some(digest) = parse_hash(token, oddities) else {
+            oddities.add(Oddity::UnknownDigest);
+            continue;
+        };
+        let first = digests
+            .iter()
+            .find(|first| first.algorithm == digest.algorithm);
+        match first {
+            None => digests.push(digest),
+            Some(first) if *first == digest => {}
+            Some(_) => oddities.add(Oddity::UnknownDigest),
+        }
+    }
+    digests
+}
+
+fn parse_hash(token: &str, oddities: &mut Oddities) -> Option<Digest> {
+    let (algorithm, value) = token.split_once(':')?;
+    let algorithm = Algorithm::parse(algorithm)?;
+    // The two spellings of a digest never have the same length, so there is nothing to guess.
+    if let Some(bytes) = from_hex(value) {
+        return Digest::new(algorithm, bytes);
+    }
+    let digest = Digest::new(algorithm, from_base64(value)?)?;
+    oddities.add(Oddity::DigestEncoding);
+    Some(digest)
+}
+
+fn from_base64(text: &str) -> Option<Vec<u8>> {
+    const LENIENT: GeneralPurposeConfig = GeneralPurposeConfig::new()
+        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
+        .with_decode_allow_trailing_bits(true);
+    const PLAIN: GeneralPurpose = GeneralPurpose::new(&alphabet::STANDARD, LENIENT);
+    const FOR_URLS: GeneralPurpose = GeneralPurpose::new(&alphabet::URL_SAFE, LENIENT);
+    PLAIN.decode(text).or_else(|_| FOR_URLS.decode(text)).ok()
+}
+
+/// Reads hexadecimal of any case.
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| {
+        char::from(byte)
+            .to_digit(16)
+            .and_then(|d| u8::try_from(d).ok())
+    };
+    let (pairs, odd) = text.as_bytes().as_chunks::<2>();
+    if !odd.is_empty() {
+        return None;
+    }
+    pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
+        .collect()
+}
+
+/// Writes hexadecimal in lower case.
+pub(super) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+}
+
+/// Digests being computed while bytes pass by.
+#[derive(Clone, Debug, Default)]
+pub struct Hashing {
+    hashers: Vec<Hasher>,
+}
+
+impl Hashing {
+    /// Starts the digests of these algorithms, one of each.
+    #[must_use]
+    pub fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+        let mut hashers: Vec<Hasher> = Vec::new();
+        for algorithm in algorithms {
+            // A document must not be able to ask for the same work twice.
+            if !hashers.iter().any(|hasher| hasher.algorithm() == algorithm) {
+                hashers.push(Hasher::new(algorithm));
+            }
+        }
+        Self { hashers }
+    }
+
+    /// Takes the next bytes.
+    pub fn update(&mut self, bytes: &[u8]) {
+        for hasher in &mut self.hashers {
+            hasher.update(bytes);
+        }
+    }
+
+    /// The digests, in the order that was asked for.
+    #[must_use]
+    pub fn finish(self) -> Vec<Digest> {
+        self.hashers.into_iter().map(Hasher::finish).collect()
+    }
+}
+
+#[derive(Clone, Debug)]
+enum Hasher {
+    Md5(Md5),
+    Sha1(Sha1),
+    Sha256(Sha256),
+    Sha384(Sha384),
+    Sha512(Sha512),
+}
+
+impl Hasher {
+    fn new(algorithm: Algorithm) -> Self {
+        match algorithm {
+            Algorithm::Md5 => Self::Md5(Md5::new()),
+            Algorithm::Sha1 => Self::Sha1(Sha1::new()),
+            Algorithm::Sha256 => Self::Sha256(Sha256::new()),
+            Algorithm::Sha384 => Self::Sha384(Sha384::new()),
+            Algorithm::Sha512 => Self::Sha512(Sha512::new()),
+        }
+    }
+
+    fn algorithm(&self) -> Algorithm {
+        match self {
+            Self::Md5(_) => Algorithm::Md5,
+            Self::Sha1(_) => Algorithm::Sha1,
+            Self::Sha256(_) => Algorithm::Sha256,
+            Self::Sha384(_) => Algorithm::Sha384,
+            Self::Sha512(_) => Algorithm::Sha512,
+        }
+    }
+
+    fn update(&mut self, bytes: &[u8]) {
+        match self {
+            Self::Md5(hasher) => hasher.update(bytes),
+            Self::Sha1(hasher) => hasher.update(bytes),
+            Self::Sha256(hasher) => hasher.update(bytes),
+            Self::Sha384(hasher) => hasher.update(bytes),
+            Self::Sha512(hasher) => hasher.update(bytes),
+        }
+    }
+
+    fn finish(self) -> Digest {
+        let algorithm = self.algorithm();
+        let bytes = match self {
+            Self::Md5(hasher) => hasher.finalize().to_vec(),
+            Self::Sha1(hasher) => hasher.finalize().to_vec(),
+            Self::Sha256(hasher) => hasher.finalize().to_vec(),
+            Self::Sha384(hasher) => hasher.finalize().to_vec(),
+            Self::Sha512(hasher) => hasher.finalize().to_vec(),
+        };
+        Digest { algorithm, bytes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MD5: &str = "md5:900150983cd24fb0d6963f7d28e17f72";
+    const SHA1: &str = "sha-1:a9993e364706816aba3e25717850c26c9cd0d89d";
+    const SHA256: &str = "sha-256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+
+    /// What an attribute holds (as it is displayed), and what it counts.
+    fn check(text: &str, expected: &[&str], counted: &[Oddity]) {
+        let mut oddities = Oddities::default();
+        let digests = parse_hashes(text, &mut oddities);
+        let shown: Vec<String> = digests.iter().map(Digest::to_string).collect();
+        assert_eq!(shown, expected, "{text:?}");
+        let mut wanted = Oddities::default();
+        counted.iter().for_each(|oddity| wanted.add(*oddity));
+        assert_eq!(oddities, wanted, "{text:?}");
+    }
+
+    #[test]
+    fn digests_are_read_as_the_specification_writes_them() {
+        check("", &[], &[]);
+        check(MD5, &[MD5], &[]);
+        check(&format!("{MD5}\n     {SHA256}"), &[MD5, SHA256], &[]);
+        check(&format!(" {SHA1} {SHA1} "), &[SHA1], &[]);
+    }
+
+    #[test]
+    fn digests_are_read_in_other_spellings_too() {
+        check(&MD5.to_uppercase(), &[MD5], &[]);
+        check(&SHA256.replace("sha-256", "SHA256"), &[SHA256], &[]);
+        check(&SHA1.replace("sha-1", "sha1"), &[SHA1], &[]);
+        for base64 in [
+            "md5:kAFQmDzST7DWlj99KOF/cg==",
+            "md5:kAFQmDzST7DWlj99KOF/cg",
+            "MD5:kAFQmDzST7DWlj99KOF_cg==",
+            "md5:kAFQmDzST7DWlj99KOF_cg",
+        ] {
+            check(base64, &[MD5], &[Oddity::DigestEncoding]);
+        }
+        check(
+            "sha-256:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0=",
+            &[SHA256],
+            &[Oddity::DigestEncoding],
+        );
+    }
+
+    #[test]
+    fn digests_that_mean_nothing_are_left_out_and_counted() {
+        for text in [
+            "md5",
+            "md5:",
+            "md5:xyz",
+            "md5:900150983cd24fb0d6963f7d28e17f7",
+            "md5:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+            "crc32:352441c2",
+            ":900150983cd24fb0d6963f7d28e17f72",
+        ] {
+            check(text, &[], &[Oddity::UnknownDigest]);
+            check(&format!("{text} {SHA1}"), &[SHA1], &[Oddity::UnknownDigest]);
+        }
+        let other = Digest::of(Algorithm::Md5, b"other");
+        check(&format!("{MD5} {other}"), &[MD5], &[Oddity::UnknownDigest]);
+    }
+
+    #[test]
+    fn hashing_is_done_once_an_algorithm_in_the_order_asked_for() {
+        let mut hashing = Hashing::new([Algorithm::Sha256, Algorithm::Md5, Algorithm::Sha256]);
+        hashing.update(b"a");
+        hashing.update(b"bc");
+        let digests = hashing.finish();
+        assert_eq!(digests[0].to_string(), SHA256);
+        assert_eq!(digests[1].to_string(), MD5);
+        assert_eq!(digests.len(), 2);
+        assert_eq!(Digest::of(Algorithm::Sha1, b"abc").to_string(), SHA1);
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_displayed_reads_back(content in any::<Vec<u8>>()) {
+            for algorithm in [
+                Algorithm::Md5,
+                Algorithm::Sha1,
+                Algorithm::Sha256,
+                Algorithm::Sha384,
+                Algorithm::Sha512,
+            ] {
+                let digest = Digest::of(algorithm, &content);
+                let mut oddities = Oddities::default();
+                prop_assert_eq!(digest.bytes().len(), algorithm.digest_length());
+                prop_assert_eq!(parse_hashes(&digest.to_string(), &mut oddities), vec![digest]);
+                prop_assert!(oddities.is_empty());
+            }
+        }
+
+        #[test]
+        fn no_text_panics(text in "(md5|sha-256):.{0,70}") {
+            let _ = parse_hashes(&text, &mut Oddities::default());
+        }
+    }
 }

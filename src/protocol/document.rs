@@ -8,6 +8,11 @@ use url::Url;
 
 use super::{Digest, SourceTime};
 
+/// The namespace of the Sitemap protocol.
+pub(super) const SITEMAP_NAMESPACE: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
+/// The namespace of ResourceSync.
+pub(super) const RS_NAMESPACE: &str = "http://www.openarchives.org/rs/terms/";
+
 /// What a document is for (sections 8 to 13; the notification specifications, section 3).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Capability {
@@ -52,6 +57,40 @@ impl Capability {
             Self::FrameworkNotification => "framework-notification",
             Self::Other(name) => name,
         }
+    }
+
+    /// The capability that a `capability` attribute names; `None` if it is empty.
+    ///
+    /// Other cases, dashes in other places, a plural, an `index` at the end (an index has the capability of what it lists)
+    /// and misspellings that were seen are read too, and counted as [`Oddity::CapabilitySpelling`].
+    #[must_use]
+    pub fn parse(text: &str, oddities: &mut Oddities) -> Option<Self> {
+        let written = text.trim();
+        if written.is_empty() {
+            return None;
+        }
+        let name = written.to_ascii_lowercase();
+        let plain = name.replace(['-', '_', ' '], "");
+        let plain = plain.strip_suffix("index").unwrap_or(&plain);
+        let plain = plain.strip_suffix('s').unwrap_or(plain);
+        let capability = match plain {
+            "description" | "sourcedescription" => Self::Description,
+            "capabilitylist" => Self::CapabilityList,
+            // The specification itself has resourcecelist once, and resourceindex for a Resource List Index.
+            "resourcelist" | "resourcecelist" | "resource" => Self::ResourceList,
+            "resourcedump" => Self::ResourceDump,
+            "resourcedumpmanifest" => Self::ResourceDumpManifest,
+            "changelist" | "change" => Self::ChangeList,
+            "changedump" => Self::ChangeDump,
+            "changedumpmanifest" => Self::ChangeDumpManifest,
+            "changenotification" => Self::ChangeNotification,
+            "frameworknotification" => Self::FrameworkNotification,
+            _ => return Some(Self::Other(name)),
+        };
+        if capability.as_str() != written {
+            oddities.add(Oddity::CapabilitySpelling);
+        }
+        Some(capability)
     }
 }
 
@@ -280,7 +319,7 @@ pub enum Oddity {
     DatetimeForm,
     /// A datetime that could not be read at all, and was left out.
     BadDatetime,
-    /// A digest that could not be read, or of an unknown algorithm, and was left out.
+    /// A digest that could not be read, is of an unknown algorithm, or contradicts another, and was left out.
     UnknownDigest,
     /// A digest in base64 instead of hexadecimal.
     DigestEncoding,
@@ -290,7 +329,7 @@ pub enum Oddity {
     SeveralMetadata,
     /// An entry without a usable `loc`, which was passed over.
     BadLoc,
-    /// A link without a usable `href`, which was passed over.
+    /// A link without a relation or a usable `href`, which was passed over.
     BadLink,
     /// A `loc` or `href` that is relative.
     RelativeUri,
@@ -361,5 +400,39 @@ impl fmt::Display for Oddities {
             )?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn capabilities_are_known_in_the_spellings_of_the_world() {
+        for (text, expected, odd) in [
+            ("resourcelist", "resourcelist", false),
+            (" changelist\n", "changelist", false),
+            ("changedump-manifest", "changedump-manifest", false),
+            ("resourceList", "resourcelist", true),
+            ("resource-list", "resourcelist", true),
+            ("resourcecelist", "resourcelist", true),
+            ("resourcelistindex", "resourcelist", true),
+            ("resourcelist-index", "resourcelist", true),
+            ("resourceindex", "resourcelist", true),
+            ("changelistindex", "changelist", true),
+            ("changelists", "changelist", true),
+            ("resourcedumpmanifest", "resourcedump-manifest", true),
+            ("ChangeNotification", "change-notification", true),
+            ("source-description", "description", true),
+            ("resourcelist-archive", "resourcelist-archive", false),
+            ("OAI-PMH", "oai-pmh", false),
+        ] {
+            let mut oddities = Oddities::default();
+            let capability = Capability::parse(text, &mut oddities).unwrap();
+            assert_eq!(capability.as_str(), expected, "{text}");
+            let counted = oddities.count(Oddity::CapabilitySpelling);
+            assert_eq!(counted, u64::from(odd), "{text}");
+        }
+        assert_eq!(Capability::parse(" ", &mut Oddities::default()), None);
     }
 }

@@ -1,5 +1,7 @@
 //! The HTTP Link header (RFC 8288), as far as discovery and WebSub need it.
 
+use std::fmt::Write as _;
+
 use url::Url;
 
 /// One link of a Link header.
@@ -11,12 +13,229 @@ pub struct HeaderLink {
     pub href: Url,
 }
 
-/// Reads one Link header value. What can't be read is passed over.
+/// Reads one Link header value. What can't be read is passed over, and so are links whose `anchor` makes them say
+/// something about another resource than the one that was asked for.
+#[must_use]
 pub fn parse_link_header(value: &str, base: &Url) -> Vec<HeaderLink> {
-    todo!("{value} {base}")
+    let mut links = Vec::new();
+    let mut rest = value;
+    while let Some((target, behind)) = next_target(rest) {
+        let (parameters, behind) = parse_parameters(behind);
+        rest = behind;
+        let Ok(href) = base.join(target.trim()) else {
+            continue;
+        };
+        if !parameters
+            .anchor
+            .is_none_or(|anchor| is_here(&anchor, base))
+        {
+            continue;
+        }
+        let rels = parameters.rel.unwrap_or_default();
+        links.extend(rels.split_ascii_whitespace().map(|rel| HeaderLink {
+            rel: if rel.contains(':') {
+                rel.to_owned()
+            } else {
+                rel.to_ascii_lowercase()
+            },
+            href: href.clone(),
+        }));
+    }
+    links
 }
 
-/// Writes a Link header value.
+/// Writes a Link header value from pairs of a relation and a target, in this order: `("hub", "http://hub.example.com/")`.
+#[must_use]
 pub fn format_link_header(links: &[(&str, &str)]) -> String {
-    todo!("{links:?}")
+    let mut value = String::new();
+    for (rel, href) in links {
+        if !value.is_empty() {
+            value.push_str(", ");
+        }
+        let href = href.trim().replace('>', "%3E");
+        let rel = rel.replace('\\', "\\\\").replace('"', "\\\"");
+        // Writing to a String does not fail.
+        let _ = write!(value, "<{href}>; rel=\"{rel}\"");
+    }
+    // A line break would end the header.
+    value.retain(|c| !c.is_control());
+    value
+}
+
+/// The text between the next `<` and `>`, and what stands behind it.
+fn next_target(text: &str) -> Option<(&str, &str)> {
+    text.split_once('<')?.1.split_once('>')
+}
+
+/// The parameters that matter; of each the first, as RFC 8288 (section 3) has it.
+#[derive(Default)]
+struct Parameters {
+    rel: Option<String>,
+    anchor: Option<String>,
+}
+
+/// Reads `; name=value` until a comma ends the link, and gives what stands behind that comma.
+fn parse_parameters(mut text: &str) -> (Parameters, &str) {
+    let mut parameters = Parameters::default();
+    loop {
+        text = text.trim_start_matches([' ', '\t', ';']);
+        if let Some(behind) = text.strip_prefix(',') {
+            return (parameters, behind);
+        }
+        if text.is_empty() {
+            return (parameters, text);
+        }
+        let end = text.find(['=', ';', ',']).unwrap_or(text.len());
+        let name = text[..end].trim();
+        text = &text[end..];
+        let mut value = None;
+        if let Some(behind) = text.strip_prefix('=') {
+            let (read, behind) = parse_value(behind.trim_start());
+            value = Some(read);
+            text = behind;
+        }
+        let slot = match name.to_ascii_lowercase().as_str() {
+            "rel" => &mut parameters.rel,
+            "anchor" => &mut parameters.anchor,
+            _ => continue,
+        };
+        if slot.is_none() {
+            *slot = value;
+        }
+    }
+}
+
+/// Reads a token or a quoted string, and gives what stands behind it.
+fn parse_value(text: &str) -> (String, &str) {
+    let Some(quoted) = text.strip_prefix('"') else {
+        let end = text.find([';', ',']).unwrap_or(text.len());
+        return (text[..end].trim().to_owned(), &text[end..]);
+    };
+    let mut value = String::new();
+    let mut chars = quoted.char_indices();
+    while let Some((at, c)) = chars.next() {
+        match c {
+            '"' => return (value, &quoted[at + 1..]),
+            '\\' => value.extend(chars.next().map(|(_, escaped)| escaped)),
+            c => value.push(c),
+        }
+    }
+    // The closing quote is missing: what was read is all there is.
+    (value, "")
+}
+
+/// Whether an anchor is the resource itself, or a part of it.
+fn is_here(anchor: &str, base: &Url) -> bool {
+    let without_fragment = |url: &Url| {
+        let mut url = url.clone();
+        url.set_fragment(None);
+        url
+    };
+    base.join(anchor)
+        .is_ok_and(|anchor| without_fragment(&anchor) == without_fragment(base))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn base() -> Url {
+        Url::parse("http://example.com/a/b").unwrap()
+    }
+
+    /// Which relations and targets a header value holds.
+    fn check(value: &str, expected: &[(&str, &str)]) {
+        let links = parse_link_header(value, &base());
+        let found: Vec<(&str, &str)> = links
+            .iter()
+            .map(|link| (link.rel.as_str(), link.href.as_str()))
+            .collect();
+        assert_eq!(found, expected, "{value}");
+    }
+
+    #[test]
+    fn links_are_read_as_the_rfc_writes_them() {
+        check("", &[]);
+        check(
+            "<http://hub.example.com/>; rel=\"hub\", <http://example.com/t>; rel=self",
+            &[
+                ("hub", "http://hub.example.com/"),
+                ("self", "http://example.com/t"),
+            ],
+        );
+        check(
+            "<c>; rel=\"Self resourcesync http://example.com/Rel\"",
+            &[
+                ("self", "http://example.com/a/c"),
+                ("resourcesync", "http://example.com/a/c"),
+                ("http://example.com/Rel", "http://example.com/a/c"),
+            ],
+        );
+        check(
+            r#"</x?a=1,2;3>; title="a \"quoted\", <odd>; rel=no"; rel="hub""#,
+            &[("hub", "http://example.com/x?a=1,2;3")],
+        );
+        check(
+            "</1>; rel=first; rel=second",
+            &[("first", "http://example.com/1")],
+        );
+    }
+
+    #[test]
+    fn junk_in_a_header_hides_no_other_link() {
+        let hub = [("hub", "http://example.com/hub")];
+        for value in [
+            "</hub> ; rel = \"hub\" ",
+            "</hub>;;rel=hub;",
+            "</hub>;REL=HUB",
+            " , ,</hub>; rel=\"hub\",,",
+            "</1>; rel, </hub>; rel=hub",
+            "</1>, </hub>; rel=hub",
+            "<http://[>; rel=x, </hub>; rel=hub",
+            "</hub>; crossorigin; rel=hub",
+            "</hub>; rel=\"hub",
+            "junk </hub>; rel=hub, <unfinished; rel=x",
+            "< /hub >; rel=hub",
+            "</hub> rel=hub",
+        ] {
+            check(value, &hub);
+        }
+    }
+
+    #[test]
+    fn links_of_another_resource_are_passed_over() {
+        check("</hub>; rel=hub; anchor=\"/other\"", &[]);
+        check(
+            "</hub>; rel=hub; anchor=\"#part\"",
+            &[("hub", "http://example.com/hub")],
+        );
+    }
+
+    #[test]
+    fn what_is_written_is_one_line() {
+        assert_eq!(
+            format_link_header(&[("hub", "http://h/\r\nX: y"), ("a\"b", "http://x/>")]),
+            r#"<http://h/X: y>; rel="hub", <http://x/%3E>; rel="a\"b""#
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_reads_back(links in prop::collection::vec(("[a-z]{1,8}", "http://[a-z]{1,5}/[a-z,;=?&]{0,9}"), 0..5)) {
+            let pairs: Vec<(&str, &str)> = links.iter().map(|(rel, href)| (rel.as_str(), href.as_str())).collect();
+            let read = parse_link_header(&format_link_header(&pairs), &base());
+            let expected: Vec<HeaderLink> = links
+                .iter()
+                .map(|(rel, href)| HeaderLink { rel: rel.clone(), href: Url::parse(href).unwrap() })
+                .collect();
+            prop_assert_eq!(read, expected);
+        }
+
+        #[test]
+        fn no_header_panics(value in r#"[<>;,="\\ a-zé]{0,60}"#) {
+            let _ = parse_link_header(&value, &base());
+        }
+    }
 }

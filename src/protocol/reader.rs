@@ -1,51 +1,308 @@
 //! The streaming reader of documents.
+//!
+//! It pulls bytes when it is asked for an entry, and keeps no more than that entry: memory does not depend on the length of
+//! the document. What a Source does differently from the specification is understood where there is no doubt about it, and
+//! counted as an [`Oddity`]; one bad entry never loses the others. Refused are documents that are not what they should be at
+//! all, that are not whole, or that go beyond the limits below.
 
+mod attributes;
+mod element;
+mod error;
+#[cfg(test)]
+mod tests;
+mod xml;
+
+use std::fmt;
 use std::io::BufRead;
 
 use url::Url;
 
-use super::{Document, Entry, Head, Oddities};
+use super::{
+    Capability, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root, SourceTime,
+};
+use attributes::{merge_metadata, read_link, read_metadata, resolve};
+use element::{Element, Spelling, read_root};
+pub use error::ReadError;
+use xml::{Tag, XmlEvent, XmlEvents};
 
-/// Why a document could not be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    /// placeholder
-    #[error("not a document")]
-    NotXml,
-}
-
-impl ReadError {
-    /// The stable name of the error.
-    pub fn code(&self) -> &'static str {
-        todo!()
-    }
-}
+/// How long an entry may be, and everything that belongs to the head, in bytes.
+const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
 
 /// Reads a document an entry at a time; memory does not depend on its length.
+///
+/// A document is proven whole only when [`next_entry`](Self::next_entry) has given `None`.
 pub struct DocumentReader<R: BufRead> {
-    input: R,
+    events: XmlEvents<R>,
+    base: Url,
+    head: Head,
+    /// Whether the head had an `rs:md` already.
+    head_md: bool,
+    /// How many bytes of tags belong to the head.
+    head_bytes: u64,
+    spelling: Spelling,
+    oddities: Oddities,
+    state: State,
+}
+
+/// Where the reader stands between two calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The beginning of an entry was read.
+    InEntry,
+    /// The document has ended as it should.
+    Ended,
+    /// It was refused. What follows means nothing.
+    Failed,
 }
 
 impl<R: BufRead> DocumentReader<R> {
-    /// Reads up to the first entry.
+    /// Reads up to the first entry. Relative URIs are resolved against the base, the URI of the document.
+    ///
+    /// # Errors
+    /// [`ReadError`], when it is no such document, or its bytes can't be had.
     pub fn open(input: R, base: &Url) -> Result<Self, ReadError> {
-        todo!("{base} {:?}", Self { input }.input.fill_buf().is_ok())
+        let mut events = XmlEvents::new(input)?;
+        let mut oddities = Oddities::default();
+        let mut spelling = Spelling::default();
+        let root = loop {
+            match events.next()? {
+                XmlEvent::Open(tag) => break read_root(&tag, &mut spelling, &mut oddities)?,
+                XmlEvent::End => return Err(ReadError::CutShort),
+                XmlEvent::Close { .. } | XmlEvent::Text(_) | XmlEvent::Nothing => {}
+            }
+        };
+        let mut reader = Self {
+            events,
+            base: base.clone(),
+            head: Head {
+                root,
+                md: Metadata::default(),
+                links: Vec::new(),
+            },
+            head_md: false,
+            head_bytes: 0,
+            spelling,
+            oddities,
+            state: State::InEntry,
+        };
+        reader.state = reader.seek_entry(false)?;
+        Ok(reader)
     }
+
     /// What stands before the entries (after the last entry also what came late).
+    #[must_use]
     pub fn head(&self) -> &Head {
-        todo!()
+        &self.head
     }
+
     /// The next entry; `None` once the document has ended as it should.
+    ///
+    /// # Errors
+    /// [`ReadError`], when the document can't be read on; every later call is an error too.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
-        todo!()
+        loop {
+            match self.state {
+                State::Ended => return Ok(None),
+                State::Failed => return Err(ReadError::CutShort),
+                State::InEntry => {}
+            }
+            // Only what was read to the end takes the reader out of this state.
+            self.state = State::Failed;
+            let entry = self.read_entry()?;
+            self.state = self.seek_entry(true)?;
+            if let Some(entry) = entry {
+                return Ok(Some(entry));
+            }
+        }
     }
+
     /// What was odd so far.
+    #[must_use]
     pub fn oddities(&self) -> &Oddities {
-        todo!()
+        &self.oddities
+    }
+
+    /// Reads up to the next entry, or to the end; on the way, what belongs to the head.
+    fn seek_entry(&mut self, late: bool) -> Result<State, ReadError> {
+        loop {
+            let tag = match self.events.next()? {
+                XmlEvent::Open(tag) if tag.depth == 2 => tag,
+                XmlEvent::End => break,
+                _ => continue,
+            };
+            let element = self.spelling.element(&tag, &mut self.oddities)?;
+            if let Element::Entry(root) = element {
+                if root != self.head.root {
+                    self.oddities.add(Oddity::MixedEntries);
+                }
+                return Ok(State::InEntry);
+            }
+            if !matches!(element, Element::Md | Element::Ln) {
+                continue;
+            }
+            if late {
+                self.oddities.add(Oddity::LateHead);
+            }
+            self.head_bytes += tag.length();
+            if self.head_bytes > MAX_ENTRY_BYTES {
+                return Err(ReadError::EventTooLarge);
+            }
+            if element == Element::Ln {
+                let link = read_link(&tag, &self.base, &mut self.oddities);
+                self.head.links.extend(link);
+                continue;
+            }
+            if std::mem::replace(&mut self.head_md, true) {
+                self.oddities.add(Oddity::SeveralMetadata);
+            }
+            let more = read_metadata(&tag, &mut self.oddities);
+            merge_metadata(&mut self.head.md, more);
+        }
+        if self.head.md.capability.is_none() {
+            self.oddities.add(Oddity::NoCapability);
+        }
+        Ok(State::Ended)
+    }
+
+    /// Reads an entry whose beginning was read already; `None` if it has no usable `loc`.
+    fn read_entry(&mut self) -> Result<Option<Entry>, ReadError> {
+        let begin = self.events.position();
+        let bad_changes = self.oddities.count(Oddity::BadChange);
+        let mut draft = Draft::default();
+        loop {
+            if self.events.position() - begin > MAX_ENTRY_BYTES {
+                return Err(ReadError::EventTooLarge);
+            }
+            match self.events.next()? {
+                XmlEvent::Open(tag) => {
+                    let element = self.spelling.element(&tag, &mut self.oddities)?;
+                    draft.take(element, &tag, &self.base, &mut self.oddities);
+                }
+                XmlEvent::Text(text) => draft.take_text(&text),
+                XmlEvent::Close { depth: 2 } => break,
+                XmlEvent::Close { depth: 3 } => draft.field = Field::None,
+                XmlEvent::Close { .. } | XmlEvent::Nothing => {}
+                XmlEvent::End => return Err(ReadError::CutShort),
+            }
+        }
+        let Some(entry) = draft.finish(&self.base, &mut self.oddities) else {
+            self.oddities.add(Oddity::BadLoc);
+            return Ok(None);
+        };
+        let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;
+        if entry.md.change.is_none() && !unknown_change && needs_change(&self.head, &entry.md) {
+            self.oddities.add(Oddity::BadChange);
+        }
+        Ok(Some(entry))
+    }
+}
+
+impl<R: BufRead> fmt::Debug for DocumentReader<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DocumentReader")
+            .field("base", &self.base.as_str())
+            .field("head", &self.head)
+            .field("state", &self.state)
+            .finish_non_exhaustive()
     }
 }
 
 /// Reads a whole document that is at hand.
+///
+/// # Errors
+/// [`ReadError`], when it is no such document or is not whole.
 pub fn read_document(bytes: &[u8], base: &Url) -> Result<Document, ReadError> {
-    todo!("{bytes:?} {base}")
+    let mut reader = DocumentReader::open(bytes, base)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        entries.push(entry);
+    }
+    Ok(Document {
+        head: reader.head,
+        entries,
+        oddities: reader.oddities,
+    })
+}
+
+/// Whether an entry of such a document must tell what happened to its resource. An entry with a capability is another document,
+/// which happens to nothing; only a framework notification tells of changes to those.
+fn needs_change(head: &Head, md: &Metadata) -> bool {
+    match head.md.capability {
+        Some(Capability::FrameworkNotification) => true,
+        Some(
+            Capability::ChangeList
+            | Capability::ChangeNotification
+            | Capability::ChangeDumpManifest,
+        ) => head.root == Root::Urlset && md.capability.is_none(),
+        _ => false,
+    }
+}
+
+/// An entry while it is being read.
+#[derive(Default)]
+struct Draft {
+    loc: Option<String>,
+    lastmod: Option<String>,
+    /// Whether it had an `rs:md` already.
+    has_md: bool,
+    md: Metadata,
+    links: Vec<Link>,
+    field: Field,
+}
+
+/// Which text of an entry is being read.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Field {
+    #[default]
+    None,
+    Loc,
+    Lastmod,
+}
+
+impl Draft {
+    /// Takes an element within the entry.
+    fn take(&mut self, element: Element, tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) {
+        // The notification specifications speak of an rs:ln within the loc, though their examples have it beside it.
+        let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Field::Loc);
+        match element {
+            Element::Loc if tag.depth == 3 && self.loc.is_none() => {
+                self.loc = Some(String::new());
+                self.field = Field::Loc;
+            }
+            Element::Lastmod if tag.depth == 3 && self.lastmod.is_none() => {
+                self.lastmod = Some(String::new());
+                self.field = Field::Lastmod;
+            }
+            Element::Md if is_child => {
+                if std::mem::replace(&mut self.has_md, true) {
+                    oddities.add(Oddity::SeveralMetadata);
+                }
+                merge_metadata(&mut self.md, read_metadata(tag, oddities));
+            }
+            Element::Ln if is_child => self.links.extend(read_link(tag, base, oddities)),
+            _ => {}
+        }
+    }
+
+    /// Takes a piece of text within the entry.
+    fn take_text(&mut self, text: &str) {
+        let field = match self.field {
+            Field::None => return,
+            Field::Loc => &mut self.loc,
+            Field::Lastmod => &mut self.lastmod,
+        };
+        field.get_or_insert_default().push_str(text);
+    }
+
+    /// The entry; `None` if it has no usable `loc`.
+    fn finish(self, base: &Url, oddities: &mut Oddities) -> Option<Entry> {
+        let loc = resolve(self.loc.as_deref()?, base, oddities)?;
+        let lastmod = self.lastmod.as_deref();
+        Some(Entry {
+            loc,
+            lastmod: lastmod.and_then(|text| SourceTime::parse_w3c(text, oddities)),
+            md: self.md,
+            links: self.links,
+        })
+    }
 }

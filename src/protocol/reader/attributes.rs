@@ -1,0 +1,128 @@
+//! The attributes of `rs:md` and `rs:ln` (section 7), and the values in them.
+
+use std::str::FromStr;
+
+use url::Url;
+
+use super::xml::Tag;
+use crate::protocol::{
+    Capability, ChangeKind, Link, Metadata, Oddities, Oddity, SourceTime, parse_hashes,
+};
+
+/// Reads an `rs:md`.
+pub(super) fn read_metadata(tag: &Tag<'_>, oddities: &mut Oddities) -> Metadata {
+    let mut md = Metadata::default();
+    for (name, value) in tag.attributes() {
+        match name {
+            "at" => md.at = SourceTime::parse_w3c(&value, oddities),
+            "completed" => md.completed = SourceTime::parse_w3c(&value, oddities),
+            "from" => md.from = SourceTime::parse_w3c(&value, oddities),
+            "until" => md.until = SourceTime::parse_w3c(&value, oddities),
+            "capability" => md.capability = Capability::parse(&value, oddities),
+            "change" => {
+                md.change = ChangeKind::parse(&value);
+                if md.change.is_none() {
+                    oddities.add(Oddity::BadChange);
+                }
+            }
+            "datetime" => md.datetime = SourceTime::parse_w3c(&value, oddities),
+            "length" => md.length = parse_number(&value, oddities),
+            "type" => md.media_type = parse_text(&value),
+            "encoding" => md.encoding = parse_text(&value),
+            "path" => md.path = parse_path(&value),
+            "hash" => md.hashes = parse_hashes(&value, oddities),
+            _ => {}
+        }
+    }
+    md
+}
+
+/// Reads an `rs:ln`; `None` if it has no relation or no usable target.
+pub(super) fn read_link(tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) -> Option<Link> {
+    // A target for the time being: a link without one is never handed out.
+    let mut link = Link::new("", base.clone());
+    let mut href = None;
+    for (name, value) in tag.attributes() {
+        match name {
+            "rel" => value.trim().clone_into(&mut link.rel),
+            "href" => href = resolve(&value, base, oddities),
+            "pri" => link.pri = parse_number(&value, oddities),
+            "modified" => link.modified = SourceTime::parse_w3c(&value, oddities),
+            "length" => link.length = parse_number(&value, oddities),
+            "type" => link.media_type = parse_text(&value),
+            "encoding" => link.encoding = parse_text(&value),
+            "path" => link.path = parse_path(&value),
+            "hash" => link.hashes = parse_hashes(&value, oddities),
+            _ => {}
+        }
+    }
+    let Some(href) = href.filter(|_| !link.rel.is_empty()) else {
+        oddities.add(Oddity::BadLink);
+        return None;
+    };
+    link.href = href;
+    Some(link)
+}
+
+/// Adds what another `rs:md` of the same head or entry says; what was said first stands.
+pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
+    fn keep<T>(slot: &mut Option<T>, more: Option<T>) {
+        if slot.is_none() {
+            *slot = more;
+        }
+    }
+    keep(&mut md.at, more.at);
+    keep(&mut md.completed, more.completed);
+    keep(&mut md.from, more.from);
+    keep(&mut md.until, more.until);
+    keep(&mut md.capability, more.capability);
+    keep(&mut md.change, more.change);
+    keep(&mut md.datetime, more.datetime);
+    keep(&mut md.length, more.length);
+    keep(&mut md.media_type, more.media_type);
+    keep(&mut md.encoding, more.encoding);
+    keep(&mut md.path, more.path);
+    for digest in more.hashes {
+        let algorithm = digest.algorithm();
+        if md.hashes.iter().all(|said| said.algorithm() != algorithm) {
+            md.hashes.push(digest);
+        }
+    }
+}
+
+/// The URI of a `loc` or `href`, resolved against the document. Line breaks, and the indentation that comes with them, are
+/// taken out. `None` if it is none.
+pub(super) fn resolve(text: &str, base: &Url, oddities: &mut Oddities) -> Option<Url> {
+    let lines = text.split(['\n', '\r', '\t']).map(str::trim);
+    let text: String = lines.collect();
+    if text.is_empty() {
+        return None;
+    }
+    match Url::parse(&text) {
+        Ok(url) => Some(url),
+        Err(url::ParseError::RelativeUrlWithoutBase) => {
+            let url = base.join(&text).ok()?;
+            oddities.add(Oddity::RelativeUri);
+            Some(url)
+        }
+        Err(_) => None,
+    }
+}
+
+fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {
+    let number = text.trim().parse().ok();
+    if number.is_none() {
+        oddities.add(Oddity::BadNumber);
+    }
+    number
+}
+
+fn parse_text(text: &str) -> Option<String> {
+    let text = text.trim();
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+/// A path is taken as it stands, as the names of files may begin or end with a space.
+fn parse_path(text: &str) -> Option<String> {
+    (!text.trim().is_empty()).then(|| text.to_owned())
+}
