@@ -3,8 +3,8 @@
 use url::Url;
 
 use super::web_page::links_of_page;
-use super::{Client, DiscoveryError, DocumentError, Fetched, FetchedDocument, Validators};
-use crate::protocol::{Capability, Entry, Head, HubUri, Link, Oddities, Oddity, Root};
+use super::{Client, DiscoveryError, Fetched, FetchedDocument, Validators};
+use crate::protocol::{Capability, Entry, Head, HubUri, Link, Oddities, Oddity, ReadError, Root};
 
 /// More entries than this are not read of a Source Description or Capability List.
 const MOST_ENTRIES: usize = 20_000;
@@ -94,14 +94,14 @@ pub(super) async fn look(
     match client.get_document(uri, known, limit).await? {
         Fetched::NotModified => Ok(Found::NotModified),
         Fetched::Document(mut document) => match read(uri, &mut document) {
-            Err(DocumentError::Read(error)) => page(*document, error.into()),
-            read => Ok(read?),
+            Ok(found) => Ok(found),
+            Err(error) => page(*document, error),
         },
     }
 }
 
 /// Something that can't be read as a document is a web page, unless it was clearly meant to be a document.
-fn page(mut document: FetchedDocument, error: DocumentError) -> Result<Found, DiscoveryError> {
+fn page(mut document: FetchedDocument, error: ReadError) -> Result<Found, DiscoveryError> {
     let text = document.text(MOST_PAGE)?;
     let mut links = header_links(&document, "resourcesync");
     if links.is_empty() && (text.contains("<urlset") || text.contains("<sitemapindex")) {
@@ -111,7 +111,7 @@ fn page(mut document: FetchedDocument, error: DocumentError) -> Result<Found, Di
     Ok(Found::Page { links })
 }
 
-fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, DocumentError> {
+fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
     let mut links_up = header_links(document, "up");
     let mut links_on = header_links(document, "resourcesync");
     let mut reader = document.reader()?;

@@ -3,18 +3,19 @@
 //! It follows redirects by itself, because each hop has to pass the guard, and it never decompresses by itself, because
 //! that would have no limit.
 
-use std::collections::HashMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::LOCATION;
 use reqwest::{RequestBuilder, Response, StatusCode, redirect};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OwnedSemaphorePermit;
 use url::Url;
 
+use super::error::innermost;
 use super::guard::{Guard, GuardedResolver};
 use super::http_date::retry_after;
+use super::permits::{Permits, Pool};
 use super::{Bounds, FetchError};
 use crate::clock;
 use crate::config;
@@ -74,15 +75,13 @@ impl Client {
             Err(first) => match build(true) {
                 Ok(client) => {
                     tracing::warn!(
-                        error = %FetchError::from_transport(&first),
+                        error = %innermost(&first),
                         "no CA certificates on this machine: https will fail"
                     );
                     client
                 }
                 Err(_) => {
-                    return Err(FetchError::Setup(
-                        FetchError::from_transport(&first).to_string(),
-                    ));
+                    return Err(FetchError::Setup(innermost(&first)));
                 }
             },
         };
@@ -252,60 +251,12 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Url, FetchError> {
     Ok(next)
 }
 
-/// Who a permit is for: downloads of content must not keep documents and hubs waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) enum Pool {
-    /// Documents, and requests to hubs.
-    Documents,
-    /// Resources.
-    Content,
-}
-
-/// How many requests may be under way at once, for each host.
-struct Permits {
-    per_host: usize,
-    hosts: Mutex<HashMap<(Pool, String), Arc<Semaphore>>>,
-}
-
-impl Permits {
-    fn new(per_host: usize) -> Self {
-        Self {
-            per_host: per_host.clamp(1, Semaphore::MAX_PERMITS),
-            hosts: Mutex::default(),
-        }
-    }
-
-    /// Waits until one more request to the URL's host may start. It counts until the permit is dropped.
-    async fn acquire(&self, pool: Pool, url: &Url) -> OwnedSemaphorePermit {
-        let authority = format!(
-            "{}:{}",
-            url.host_str().unwrap_or_default(),
-            url.port_or_known_default().unwrap_or_default()
-        );
-        self.semaphore(pool, authority)
-            .acquire_owned()
-            .await
-            .expect("a semaphore of Permits is never closed")
-    }
-
-    fn semaphore(&self, pool: Pool, authority: String) -> Arc<Semaphore> {
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        // Hosts come from outside, so they must not pile up: those that nobody uses are forgotten.
-        if hosts.len() >= 1024 {
-            hosts.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
-        }
-        hosts
-            .entry((pool, authority))
-            .or_insert_with(|| Arc::new(Semaphore::new(self.per_host)))
-            .clone()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     use super::*;
+    use crate::fetch::AllowedHosts;
     use crate::fetch::test_site::{self, Site};
     use crate::protocol::ResourceUri;
 
@@ -393,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn inner_addresses_are_refused_at_once_and_after_a_redirect() {
+    async fn inner_addresses_are_refused_before_anything_is_sent() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
         let site = Site::start(move |_| {
@@ -442,6 +393,15 @@ mod tests {
     }
 
     #[test]
+    fn a_user_agent_that_is_no_header_is_told() {
+        let error = Client::new(&config::Http {
+            user_agent: "two\nlines".into(),
+            ..test_site::http()
+        });
+        assert_eq!(error.unwrap_err().code(), "http-client");
+    }
+
+    #[test]
     fn a_client_can_be_made_without_any_certificates() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         assert!(
@@ -476,27 +436,5 @@ mod tests {
         get(&client, &site.url("/list")).await.unwrap();
         drop(content);
         second.await.unwrap();
-    }
-
-    use crate::fetch::AllowedHosts;
-
-    impl Permits {
-        fn available(&self, pool: Pool) -> usize {
-            let hosts = self.hosts.lock().unwrap();
-            hosts
-                .iter()
-                .filter(|((of, _), _)| *of == pool)
-                .map(|(_, semaphore)| semaphore.available_permits())
-                .sum()
-        }
-    }
-
-    #[test]
-    fn hosts_that_nobody_uses_are_forgotten() {
-        let permits = Permits::new(2);
-        for n in 0..5000 {
-            permits.semaphore(Pool::Content, format!("host{n}:80"));
-        }
-        assert!(permits.hosts.lock().unwrap().len() <= 1024);
     }
 }

@@ -5,8 +5,9 @@ use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use url::Url;
 
-use super::client::{Answer, Client, Follow, Pool};
-use super::document::last_modified;
+use super::client::{Answer, Client, Follow};
+use super::permits::Pool;
+use super::validators::last_modified;
 use super::{FetchError, Validators};
 use crate::protocol::{ResourceUri, SourceTime};
 

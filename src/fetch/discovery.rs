@@ -11,10 +11,8 @@ use futures_util::{StreamExt, stream};
 use url::Url;
 
 use super::capability_list::{Found, look};
-use super::{
-    Advertised, CapabilityList, Client, Disposition, DocumentError, FetchError, Validators,
-};
-use crate::protocol::Capability;
+use super::{Advertised, CapabilityList, Client, Disposition, FetchError, Validators};
+use crate::protocol::{Capability, ReadError};
 
 /// More sets than this are not followed.
 const MOST_SETS: usize = 10_000;
@@ -33,6 +31,9 @@ const AT_ONCE: usize = 16;
 
 /// The well-known URI of a Source Description, and how some sites spell it.
 const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];
+
+/// Where sites tell of their sitemaps.
+const ROBOTS: &str = "/robots.txt";
 
 /// What a Source offers.
 #[derive(Clone, Debug, Default)]
@@ -129,14 +130,11 @@ impl DiscoveryError {
     }
 }
 
-impl From<DocumentError> for DiscoveryError {
-    fn from(error: DocumentError) -> Self {
-        match error {
-            DocumentError::Fetch(error) => Self::Fetch(error),
-            DocumentError::Read(error) => Self::Read {
-                code: error.code(),
-                message: error.to_string(),
-            },
+impl From<ReadError> for DiscoveryError {
+    fn from(error: ReadError) -> Self {
+        Self::Read {
+            code: error.code(),
+            message: error.to_string(),
         }
     }
 }
@@ -162,7 +160,7 @@ impl Client {
         let is_site = entry.path() == "/" && entry.query().is_none();
         let mut starts: Vec<Url> = WELL_KNOWN.map(at).into();
         starts.insert(if is_site { starts.len() } else { 0 }, entry.clone());
-        starts.push(at("/robots.txt"));
+        starts.push(at(ROBOTS));
 
         let mut walk = Walk {
             client: self,
@@ -176,6 +174,8 @@ impl Client {
                 Ok(found) => return Ok(found),
                 Err(error) if walk.unreachable => return Err(error),
                 Err(error) if error.is_absence() => {}
+                // robots.txt was only a last hope: that it can't be had explains nothing.
+                Err(_) if start.path() == ROBOTS && start != entry => {}
                 Err(error) => {
                     trouble.get_or_insert(error);
                 }

@@ -1,73 +1,25 @@
 //! Documents: fetched whole, decompressed, and kept so that they can be read several times.
 
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
 use bytes::Bytes;
 use reqwest::StatusCode;
-use reqwest::header::{
-    ACCEPT_ENCODING, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED, LINK,
-};
-use serde::{Deserialize, Serialize};
+use reqwest::header::{ACCEPT_ENCODING, LINK};
 use tempfile::SpooledTempFile;
 use url::Url;
 
-use super::client::{Answer, Client, Follow, Pool};
-use super::http_date::parse_http_date;
+use super::client::{Answer, Client, Follow};
+use super::permits::Pool;
 use super::spool::{Spool, Spooled};
-use super::{DocumentError, FetchError, retry};
-use crate::protocol::{DocumentReader, HeaderLink, SourceTime, parse_link_header};
+use super::validators::last_modified;
+use super::{FetchError, Validators, retry};
+use crate::protocol::{DocumentReader, HeaderLink, ReadError, SourceTime, parse_link_header};
 
 /// How much of a body is collected before it is decompressed and written, in bytes.
 const BATCH: usize = 256 << 10;
 
 /// A document may take so many time-outs in all: a server that sends a byte now and then must not hold us for ever.
 const TIMEOUTS_A_DOCUMENT: u32 = 30;
-
-/// What a server told of a version, to ask later whether it is still the same (RFC 9110, section 8.8).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Validators {
-    /// The `ETag` header, as it was sent.
-    pub etag: Option<String>,
-    /// The `Last-Modified` header, as it was sent.
-    pub last_modified: Option<String>,
-}
-
-impl Validators {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
-        Self {
-            etag: text(ETAG),
-            last_modified: text(LAST_MODIFIED),
-        }
-    }
-
-    /// Whether there is nothing to ask with.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.etag.is_none() && self.last_modified.is_none()
-    }
-
-    /// Makes a request conditional.
-    pub(super) fn condition(
-        known: Option<&Self>,
-        request: reqwest::RequestBuilder,
-    ) -> reqwest::RequestBuilder {
-        let Some(known) = known else { return request };
-        let mut request = request;
-        if let Some(etag) = &known.etag {
-            request = request.header(IF_NONE_MATCH, etag);
-        }
-        if let Some(time) = &known.last_modified {
-            request = request.header(IF_MODIFIED_SINCE, time);
-        }
-        request
-    }
-}
-
-/// When the server says that it was last modified.
-pub(super) fn last_modified(headers: &HeaderMap) -> Option<SourceTime> {
-    parse_http_date(headers.get(LAST_MODIFIED)?.to_str().ok()?).map(SourceTime::from)
-}
 
 /// What came of asking for a document.
 #[derive(Debug)]
@@ -130,10 +82,10 @@ impl FetchedDocument {
     /// Reads it from the beginning; as often as one likes.
     ///
     /// # Errors
-    /// [`DocumentError`], when it is not a ResourceSync document, or can't be read from disk.
-    pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, DocumentError> {
+    /// [`ReadError`], when it is not a ResourceSync document, or can't be read from disk.
+    pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
         let url = self.url.clone();
-        Ok(DocumentReader::open(self.bytes()?, &url)?)
+        DocumentReader::open(self.bytes()?, &url)
     }
 
     /// Its first bytes, as text, for what is not a document.
@@ -143,7 +95,7 @@ impl FetchedDocument {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    fn bytes(&mut self) -> Result<BufReader<&mut SpooledTempFile>, FetchError> {
+    fn bytes(&mut self) -> io::Result<BufReader<&mut SpooledTempFile>> {
         self.file.seek(SeekFrom::Start(0))?;
         Ok(BufReader::with_capacity(64 << 10, &mut self.file))
     }
@@ -423,6 +375,33 @@ mod tests {
             ]
         );
         assert_eq!(document.url().as_str(), site.url("/new/list"));
+    }
+
+    #[tokio::test]
+    async fn a_document_can_be_read_several_times() {
+        let site = Site::start(|_| {
+            test_site::ok(gzip(
+                br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+                    xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist"/>
+                    <url><loc>/a</loc></url><url><loc>b</loc></url></urlset>"#,
+            ))
+        })
+        .await;
+        let mut document = get(&site, "/lists/1.xml.gz").await.unwrap();
+        for _ in 0..2 {
+            let mut reader = document.reader().unwrap();
+            let mut found = Vec::new();
+            while let Some(entry) = reader.next_entry().unwrap() {
+                found.push(entry.loc.to_string());
+            }
+            assert_eq!(found, [site.url("/a"), site.url("/lists/b")]);
+        }
+        let html = Site::start(|_| test_site::ok("<html>")).await;
+        let mut page = get(&html, "/").await.unwrap();
+        assert!(matches!(
+            page.reader().err(),
+            Some(ReadError::NotXml { .. } | ReadError::WrongRoot(_))
+        ));
     }
 
     #[test]

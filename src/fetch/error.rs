@@ -7,7 +7,6 @@ use std::time::Duration;
 use url::Url;
 
 use super::guard::ResolveError;
-use crate::protocol::ReadError;
 
 /// Why something could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -208,32 +207,10 @@ fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
 }
 
 /// What lies at the bottom of it; the layers above only say "error sending request".
-fn innermost(error: &(dyn Error + 'static)) -> String {
+pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
     }
     error.to_string()
-}
-
-/// Why a document could not be had: it was not fetched, or it can't be read.
-#[derive(Debug, thiserror::Error)]
-pub enum DocumentError {
-    /// It was not fetched.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
-    /// It can't be read.
-    #[error(transparent)]
-    Read(#[from] ReadError),
-}
-
-impl DocumentError {
-    /// Its stable name.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Fetch(error) => error.code(),
-            Self::Read(error) => error.code(),
-        }
-    }
 }

@@ -5,7 +5,8 @@ use std::time::Duration;
 use reqwest::header::CONTENT_TYPE;
 
 use super::FetchError;
-use super::client::{Answer, Client, DRAIN_TIME, Follow, Pool};
+use super::client::{Answer, Client, DRAIN_TIME, Follow};
+use super::permits::Pool;
 use crate::protocol::HubUri;
 use crate::protocol::websub::SubscriptionRequest;
 

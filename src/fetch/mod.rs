@@ -24,8 +24,10 @@ mod error;
 mod guard;
 mod http_date;
 mod hub;
+mod permits;
 mod retry;
 mod spool;
+mod validators;
 mod web_page;
 
 #[cfg(test)]
@@ -35,8 +37,9 @@ pub use capability_list::{Advertised, CapabilityList};
 pub use client::Client;
 pub use content::{AllowedHosts, Content};
 pub use discovery::{Discovery, DiscoveryError};
-pub use document::{Fetched, FetchedDocument, Validators};
-pub use error::{Disposition, DocumentError, FetchError};
+pub use document::{Fetched, FetchedDocument};
+pub use error::{Disposition, FetchError};
 pub use guard::is_public;
 pub use hub::HubAnswer;
 pub use retry::{Bounds, pause, retry};
+pub use validators::Validators;
