@@ -47,8 +47,8 @@ fn resourcesync_links(html: &str) -> Vec<String> {
             continue;
         }
         let is_link = rest
-            .get(..5)
-            .is_some_and(|tag| tag[..4].eq_ignore_ascii_case("link") && !is_name(&tag[4..]));
+            .get(..4)
+            .is_some_and(|tag| tag.eq_ignore_ascii_case("link") && !is_name(&rest[4..]));
         if !is_link {
             continue;
         }
@@ -155,6 +155,8 @@ mod tests {
             "<!-- <link rel=resourcesync href=/no>",
             "<link",
             "<linké",
+            "<linéx",
+            "<xéé",
         ] {
             check("page.html", html, &[]);
         }
