@@ -1,0 +1,440 @@
+//! The client that every request goes through.
+//!
+//! It follows redirects by itself, because each hop has to pass the guard, and it never decompresses by itself, because
+//! that would have no limit.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::LOCATION;
+use reqwest::{RequestBuilder, Response, StatusCode, redirect};
+use tokio::sync::OwnedSemaphorePermit;
+use url::Url;
+
+use super::error::innermost;
+use super::guard::{Guard, GuardedResolver};
+use super::http_date::retry_after;
+use super::permits::{Permits, Pool};
+use super::{Bounds, FetchError};
+use crate::clock;
+use crate::config;
+
+/// How many redirects are followed in a row.
+const MOST_REDIRECTS: usize = 5;
+
+/// What is read of a body that nobody wants, so that its connection can be used again.
+const MOST_DRAINED: usize = 16 << 10;
+
+/// How long to spend on that.
+pub(super) const DRAIN_TIME: Duration = Duration::from_secs(5);
+
+/// Fetches documents and content, and talks to hubs. Cheap to clone; all clones share connections and limits.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    guard: Guard,
+    timeout: Duration,
+    permits: Arc<Permits>,
+    retries: Bounds,
+}
+
+impl Client {
+    /// Sets up the client. Contacts nobody.
+    ///
+    /// A machine without CA certificates can still use http: only https fails then, with [`FetchError::Tls`].
+    ///
+    /// # Errors
+    /// [`FetchError::Setup`], when the user agent can't be sent as a header or TLS can't be set up at all.
+    pub fn new(http: &config::Http) -> Result<Self, FetchError> {
+        // Whoever was first is as good: it may fail only because a provider is installed already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let guard = Guard {
+            allow_private: http.allow_private_addresses,
+        };
+        let build = |without_certificates: bool| {
+            let mut builder = reqwest::Client::builder()
+                .user_agent(&http.user_agent)
+                .no_proxy()
+                .redirect(redirect::Policy::none())
+                .referer(false)
+                .connect_timeout(http.timeout)
+                .read_timeout(http.timeout)
+                .pool_max_idle_per_host(http.connections_per_host.saturating_mul(2))
+                .pool_idle_timeout(Duration::from_secs(60))
+                .tcp_nodelay(true)
+                .tcp_keepalive(Duration::from_secs(60))
+                .dns_resolver(Arc::new(GuardedResolver(guard)));
+            if without_certificates {
+                builder = builder.tls_certs_only([]);
+            }
+            builder.build()
+        };
+        let client = match build(false) {
+            Ok(client) => client,
+            Err(first) => match build(true) {
+                Ok(client) => {
+                    tracing::warn!(
+                        error = %innermost(&first),
+                        "no CA certificates on this machine: https will fail"
+                    );
+                    client
+                }
+                Err(_) => {
+                    return Err(FetchError::Setup(innermost(&first)));
+                }
+            },
+        };
+        Ok(Self {
+            http: client,
+            guard,
+            timeout: http.timeout,
+            permits: Arc::new(Permits::new(http.connections_per_host)),
+            retries: Bounds::DOCUMENT,
+        })
+    }
+
+    /// The same client with other bounds for its own retries of documents.
+    #[must_use]
+    pub fn with_document_retries(mut self, bounds: Bounds) -> Self {
+        self.retries = bounds;
+        self
+    }
+
+    /// The bounds for retries of documents.
+    pub(super) fn retries(&self) -> &Bounds {
+        &self.retries
+    }
+
+    /// From connect to response head, and between two body chunks.
+    pub(super) fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
+    /// Asks, and follows redirects, until there is an answer that is not a redirect. It may be an error status.
+    ///
+    /// `allowed` has to agree to every hop; `request` makes the request for each.
+    pub(super) async fn ask(
+        &self,
+        pool: Pool,
+        start: &Url,
+        follow: Follow,
+        allowed: impl Fn(&Url) -> Result<(), FetchError>,
+        request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
+    ) -> Result<Answer, FetchError> {
+        let mut url = start.clone();
+        url.set_fragment(None);
+        for _ in 0..=MOST_REDIRECTS {
+            self.guard.check(&url)?;
+            allowed(&url)?;
+            let permit = self.permits.acquire(pool, &url).await;
+            let sent = request(&self.http, url.clone()).send();
+            let response = tokio::time::timeout(self.timeout, sent)
+                .await
+                .map_err(|_| FetchError::Timeout)?
+                .map_err(|error| FetchError::from_transport(&error))?;
+            if !follow.follows(response.status()) {
+                return Ok(Answer {
+                    response,
+                    url,
+                    _permit: permit,
+                });
+            }
+            let next = redirect_target(&url, &response)?;
+            drain(response).await;
+            url = next;
+        }
+        Err(FetchError::TooManyRedirects)
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").finish_non_exhaustive()
+    }
+}
+
+/// Which redirects are followed.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Follow {
+    /// All of them: a GET stays a GET.
+    All,
+    /// Only those that keep the method and the body (307, 308).
+    SameMethod,
+}
+
+impl Follow {
+    fn follows(self, status: StatusCode) -> bool {
+        match self {
+            Self::All => matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308),
+            Self::SameMethod => matches!(status.as_u16(), 307 | 308),
+        }
+    }
+}
+
+/// The head of an answer, its body still to come.
+pub(super) struct Answer {
+    pub(super) response: Response,
+    /// Where it came from, after redirects.
+    pub(super) url: Url,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Answer {
+    /// A header's text.
+    pub(super) fn header(&self, name: reqwest::header::HeaderName) -> Option<&str> {
+        self.response.headers().get(name)?.to_str().ok()
+    }
+
+    /// How long the server asks to be left alone.
+    pub(super) fn retry_after(&self) -> Option<Duration> {
+        retry_after(self.response.headers(), clock::now().wall)
+    }
+
+    /// The answer as an error. Reads what is left of a short body.
+    pub(super) async fn into_error(self) -> FetchError {
+        let error = FetchError::Status {
+            status: self.response.status().as_u16(),
+            retry_after: self.retry_after(),
+        };
+        drain(self.response).await;
+        error
+    }
+
+    /// The next bytes of the body.
+    pub(super) async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, FetchError> {
+        self.response
+            .chunk()
+            .await
+            .map_err(|error| FetchError::from_transport(&error))
+    }
+
+    /// Reads what is left of a short body, and throws it away.
+    pub(super) async fn drain(self) {
+        drain(self.response).await;
+    }
+}
+
+/// Reads a body that nobody wants, if it is short: closing its connection would cost more.
+async fn drain(mut response: Response) {
+    if response
+        .content_length()
+        .is_some_and(|length| length > MOST_DRAINED as u64)
+    {
+        return;
+    }
+    let read = async {
+        let mut left = MOST_DRAINED;
+        while let Ok(Some(chunk)) = response.chunk().await {
+            match left.checked_sub(chunk.len()) {
+                Some(rest) => left = rest,
+                None => break,
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+}
+
+fn redirect_target(url: &Url, response: &Response) -> Result<Url, FetchError> {
+    let location = response
+        .headers()
+        .get(LOCATION)
+        .map(|value| String::from_utf8_lossy(value.as_bytes()))
+        .ok_or(FetchError::RedirectWithoutLocation)?;
+    let mut next = url
+        .join(location.trim())
+        .map_err(|_| FetchError::RedirectWithoutLocation)?;
+    next.set_fragment(None);
+    if url.scheme() == "https" && next.scheme() == "http" {
+        return Err(FetchError::RedirectDowngrade(next));
+    }
+    Ok(next)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+    use crate::fetch::AllowedHosts;
+    use crate::fetch::test_site::{self, Site};
+    use crate::protocol::ResourceUri;
+
+    async fn get(client: &Client, url: &str) -> Result<Answer, FetchError> {
+        let url = Url::parse(url).unwrap();
+        client
+            .ask(
+                Pool::Documents,
+                &url,
+                Follow::All,
+                |_| Ok(()),
+                |http, url| http.get(url),
+            )
+            .await
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_five_times_and_no_more() {
+        let site = Site::start(|request| match request.path() {
+            "/end" => test_site::ok("here"),
+            path => {
+                let left: u32 = path.trim_start_matches('/').parse().unwrap();
+                test_site::redirect(
+                    302,
+                    &if left == 1 {
+                        "end#part".into()
+                    } else {
+                        (left - 1).to_string()
+                    },
+                )
+            }
+        })
+        .await;
+        let client = test_site::client();
+        let answer = get(&client, &site.url("/5#top")).await.unwrap();
+        assert_eq!(answer.url.as_str(), site.url("/end"));
+        let error = get(&client, &site.url("/6")).await.err();
+        assert_eq!(error, Some(FetchError::TooManyRedirects));
+    }
+
+    #[tokio::test]
+    async fn bad_redirects_are_told_apart() {
+        let site = Site::start(|request| match request.path() {
+            "/nowhere" => test_site::status(302),
+            "/ftp" => test_site::redirect(302, "ftp://example.com/"),
+            _ => test_site::redirect(302, "http://[nonsense"),
+        })
+        .await;
+        let client = test_site::client();
+        for (path, code) in [
+            ("/nowhere", "redirect-without-location"),
+            ("/nonsense", "redirect-without-location"),
+            ("/ftp", "scheme"),
+        ] {
+            let error = get(&client, &site.url(path)).await.err().unwrap();
+            assert_eq!(error.code(), code, "{path}");
+        }
+    }
+
+    #[test]
+    fn redirects_never_lead_from_https_to_http() {
+        let answer = |location: &str| {
+            let response = axum::http::Response::builder()
+                .status(302)
+                .header("location", location)
+                .body("")
+                .unwrap();
+            redirect_target(
+                &Url::parse("https://example.com/a/b").unwrap(),
+                &Response::from(response),
+            )
+        };
+        assert!(matches!(
+            answer("http://example.com/"),
+            Err(FetchError::RedirectDowngrade(_))
+        ));
+        assert_eq!(
+            answer("//example.net/x").unwrap().as_str(),
+            "https://example.net/x"
+        );
+        assert_eq!(
+            answer("../c?d#e").unwrap().as_str(),
+            "https://example.com/c?d"
+        );
+    }
+
+    #[tokio::test]
+    async fn inner_addresses_are_refused_before_anything_is_sent() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let site = Site::start(move |_| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            test_site::ok("secret")
+        })
+        .await;
+        let client = Client::new(&config::Http {
+            allow_private_addresses: false,
+            ..test_site::http()
+        })
+        .unwrap();
+        let port = Url::parse(&site.url("/")).unwrap().port().unwrap();
+        for host in ["127.0.0.1", "localhost", "2130706433", "[::ffff:127.0.0.1]"] {
+            let error = get(&client, &format!("http://{host}:{port}/")).await.err();
+            assert_eq!(error.unwrap().code(), "forbidden-address", "{host}");
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn failures_to_connect_are_told_apart() {
+        let client = test_site::client();
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        drop(listener);
+        let refused = get(&client, &format!("http://127.0.0.1:{port}/")).await;
+        assert_eq!(refused.err().unwrap().code(), "connect");
+
+        let plain = Site::start(|_| test_site::ok("")).await;
+        let not_tls = get(&client, &plain.url("/").replace("http:", "https:")).await;
+        assert_eq!(not_tls.err().unwrap().code(), "tls");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_never_answers_times_out() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/", listener.local_addr().unwrap());
+        let client = Client::new(&config::Http {
+            timeout: Duration::from_millis(50),
+            ..test_site::http()
+        })
+        .unwrap();
+        let error = get(&client, &url).await.err();
+        assert_eq!(error, Some(FetchError::Timeout));
+    }
+
+    #[test]
+    fn a_user_agent_that_is_no_header_is_told() {
+        let error = Client::new(&config::Http {
+            user_agent: "two\nlines".into(),
+            ..test_site::http()
+        });
+        assert_eq!(error.unwrap_err().code(), "http-client");
+    }
+
+    #[test]
+    fn a_client_can_be_made_without_any_certificates() {
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        assert!(
+            reqwest::Client::builder()
+                .tls_certs_only([])
+                .build()
+                .is_ok()
+        );
+    }
+
+    #[tokio::test]
+    async fn requests_to_one_host_are_limited_and_downloads_do_not_starve_documents() {
+        let site = Site::start(|_| test_site::ok("bytes")).await;
+        let client = Client::new(&config::Http {
+            connections_per_host: 1,
+            ..test_site::http()
+        })
+        .unwrap();
+        let uri = ResourceUri::parse(&site.url("/r")).unwrap();
+        let any = AllowedHosts::any();
+        let content = client
+            .get_content(&uri, &any, None, None)
+            .await
+            .unwrap()
+            .unwrap();
+        let mut second = std::pin::pin!(client.get_content(&uri, &any, None, None));
+        assert!(
+            futures_util::poll!(second.as_mut()).is_pending(),
+            "the permit is taken"
+        );
+        assert_eq!(client.permits.available(Pool::Content), 0);
+        get(&client, &site.url("/list")).await.unwrap();
+        drop(content);
+        second.await.unwrap();
+    }
+}

@@ -1,0 +1,366 @@
+//! Content: the bytes of a resource, exactly as they are served, a chunk at a time.
+
+use bytes::Bytes;
+use reqwest::StatusCode;
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use url::Url;
+
+use super::client::{Answer, Client, Follow};
+use super::permits::Pool;
+use super::validators::last_modified;
+use super::{FetchError, Validators};
+use crate::protocol::{ResourceUri, SourceTime};
+
+/// The hosts that resources may be fetched from.
+#[derive(Clone, Copy, Debug)]
+pub struct AllowedHosts<'a>(&'a [String]);
+
+impl<'a> AllowedHosts<'a> {
+    /// The hosts as the configuration names them: lower case, with a port or for all ports. None at all means any host.
+    #[must_use]
+    pub fn new(hosts: &'a [String]) -> Self {
+        Self(hosts)
+    }
+
+    /// Any host.
+    #[must_use]
+    pub fn any() -> Self {
+        Self(&[])
+    }
+
+    /// Whether that URL is on one of them.
+    #[must_use]
+    pub fn allows(&self, url: &Url) -> bool {
+        if self.0.is_empty() {
+            return true;
+        }
+        let Some(host) = url.host_str() else {
+            return false;
+        };
+        self.0.iter().any(|allowed| {
+            let Some(rest) = allowed.strip_prefix(host) else {
+                return false;
+            };
+            match rest.strip_prefix(':') {
+                Some(port) => port.parse().ok() == url.port_or_known_default(),
+                None => rest.is_empty(),
+            }
+        })
+    }
+
+    fn check(&self, url: &Url) -> Result<(), FetchError> {
+        if self.allows(url) {
+            Ok(())
+        } else {
+            let host = url.host_str().unwrap_or_default();
+            Err(FetchError::ForbiddenHost(match url.port() {
+                Some(port) => format!("{host}:{port}"),
+                None => host.to_owned(),
+            }))
+        }
+    }
+}
+
+/// A resource that is being served. Counts as one of its host's requests until it is dropped.
+pub struct Content {
+    answer: Answer,
+    length: Option<u64>,
+    last_modified: Option<SourceTime>,
+    media_type: Option<String>,
+    validators: Validators,
+    received: u64,
+    limit: Option<u64>,
+}
+
+impl Content {
+    /// The length that the server announces, in bytes.
+    #[must_use]
+    pub fn length(&self) -> Option<u64> {
+        self.length
+    }
+
+    /// The `Last-Modified` header.
+    #[must_use]
+    pub fn last_modified(&self) -> Option<SourceTime> {
+        self.last_modified
+    }
+
+    /// The media type, lower case and without parameters.
+    #[must_use]
+    pub fn media_type(&self) -> Option<&str> {
+        self.media_type.as_deref()
+    }
+
+    /// To ask later whether it is still the same.
+    #[must_use]
+    pub fn validators(&self) -> &Validators {
+        &self.validators
+    }
+
+    /// Where it comes from, after redirects.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.answer.url
+    }
+
+    /// The next bytes; `None` when all have come, and as many as were announced.
+    ///
+    /// # Errors
+    /// [`FetchError::TooLarge`], [`FetchError::CutShort`], [`FetchError::Timeout`], [`FetchError::Io`]; what came before is
+    /// of no use then.
+    pub async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
+        let Some(chunk) = self.answer.chunk().await? else {
+            return match self.length {
+                Some(length) if length != self.received => Err(FetchError::CutShort),
+                _ => Ok(None),
+            };
+        };
+        self.received += chunk.len() as u64;
+        match self.limit {
+            Some(limit) if self.received > limit => Err(FetchError::TooLarge { limit }),
+            _ => Ok(Some(chunk)),
+        }
+    }
+}
+
+impl std::fmt::Debug for Content {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Content")
+            .field("url", &self.answer.url.as_str())
+            .field("length", &self.length)
+            .field("received", &self.received)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Client {
+    /// Asks for a resource; `None`: it still is the version that `if_changed` tells of.
+    ///
+    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. One try only: what is to
+    /// be tried again is the caller's to remember.
+    ///
+    /// # Errors
+    /// [`FetchError`].
+    pub async fn get_content(
+        &self,
+        uri: &ResourceUri,
+        hosts: &AllowedHosts<'_>,
+        limit: Option<u64>,
+        if_changed: Option<&Validators>,
+    ) -> Result<Option<Content>, FetchError> {
+        let known = if_changed.filter(|known| !known.is_empty());
+        let answer = self
+            .ask(
+                Pool::Content,
+                uri.url(),
+                Follow::All,
+                |url| hosts.check(url),
+                |http, url| {
+                    Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "identity"))
+                },
+            )
+            .await?;
+        match answer.response.status() {
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
+            _ => return Err(answer.into_error().await),
+        }
+        let length = answer.response.content_length();
+        if let Some(limit) = limit
+            && length.is_some_and(|length| length > limit)
+        {
+            return Err(FetchError::TooLarge { limit });
+        }
+        let headers = answer.response.headers();
+        Ok(Some(Content {
+            length,
+            last_modified: last_modified(headers),
+            media_type: answer.header(CONTENT_TYPE).and_then(media_type),
+            validators: Validators::of(headers),
+            received: 0,
+            limit,
+            answer,
+        }))
+    }
+}
+
+fn media_type(content_type: &str) -> Option<String> {
+    let essence = content_type.split(';').next()?.trim();
+    (!essence.is_empty()).then(|| essence.to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::test_site::{self, Site};
+
+    async fn get(site: &Site, path: &str, limit: Option<u64>) -> Result<Vec<u8>, FetchError> {
+        let uri = ResourceUri::parse(&site.url(path)).unwrap();
+        let client = test_site::client();
+        let content = client
+            .get_content(&uri, &AllowedHosts::any(), limit, None)
+            .await?;
+        let mut content = content.unwrap();
+        let mut bytes = Vec::new();
+        while let Some(chunk) = content.chunk().await? {
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    #[test]
+    fn hosts_are_compared_with_and_without_port() {
+        let hosts: Vec<String> = ["example.com", "data.example.net:8080", "[2001:db8::1]"]
+            .map(String::from)
+            .into();
+        for (url, expected) in [
+            ("http://example.com/a", true),
+            ("https://EXAMPLE.com:8443/a", true),
+            ("http://example.com.evil.net/a", false),
+            ("http://sub.example.com/a", false),
+            ("http://data.example.net:8080/", true),
+            ("http://data.example.net/", false),
+            ("http://[2001:db8::1]:81/", true),
+        ] {
+            let url = Url::parse(url).unwrap();
+            assert_eq!(AllowedHosts::new(&hosts).allows(&url), expected, "{url}");
+            assert!(AllowedHosts::any().allows(&url));
+        }
+        let standard = ["example.org:443".to_owned()];
+        let url = Url::parse("https://example.org/").unwrap();
+        assert!(AllowedHosts::new(&standard).allows(&url));
+    }
+
+    #[tokio::test]
+    async fn bytes_are_kept_exactly_as_served() {
+        let site = Site::start(|request| {
+            assert_eq!(request.header("accept-encoding"), "identity");
+            assert_eq!(request.header("user-agent"), "resyncd/test");
+            test_site::ok_with(
+                &[("content-encoding", "gzip")],
+                &b"\x1f\x8bnot looked at"[..],
+            )
+        })
+        .await;
+        let bytes = get(&site, "/a.gz", None).await.unwrap();
+        assert_eq!(bytes, b"\x1f\x8bnot looked at");
+    }
+
+    #[tokio::test]
+    async fn what_the_server_tells_is_handed_on() {
+        let site = Site::start(|request| {
+            if request.header("if-none-match") == "\"1\"" {
+                return test_site::status(304);
+            }
+            test_site::ok_with(
+                &[
+                    ("etag", "\"1\""),
+                    ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+                    ("content-type", "Text/HTML; charset=utf-8"),
+                ],
+                "12345",
+            )
+        })
+        .await;
+        let client = test_site::client();
+        let uri = ResourceUri::parse(&site.url("/r")).unwrap();
+        let any = AllowedHosts::any();
+        let content = client
+            .get_content(&uri, &any, None, None)
+            .await
+            .unwrap()
+            .unwrap();
+        assert_eq!(content.length(), Some(5));
+        assert_eq!(content.media_type(), Some("text/html"));
+        assert_eq!(
+            content.last_modified(),
+            Some(SourceTime::from_micros(784_111_777_000_000))
+        );
+        let known = content.validators().clone();
+        let again = client
+            .get_content(&uri, &any, None, Some(&known))
+            .await
+            .unwrap();
+        assert!(again.is_none(), "it has not changed");
+    }
+
+    #[tokio::test]
+    async fn content_over_the_limit_is_refused_announced_or_not() {
+        let announced = Site::start(|_| test_site::ok("123456")).await;
+        assert_eq!(get(&announced, "/", Some(6)).await.unwrap().len(), 6);
+        assert_eq!(
+            get(&announced, "/", Some(5)).await,
+            Err(FetchError::TooLarge { limit: 5 })
+        );
+        let chunked = Site::start_raw(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n6\r\n123456\r\n0\r\n\r\n",
+        )
+        .await;
+        assert_eq!(get(&chunked, "/", Some(6)).await.unwrap().len(), 6);
+        assert_eq!(
+            get(&chunked, "/", Some(5)).await,
+            Err(FetchError::TooLarge { limit: 5 })
+        );
+    }
+
+    #[tokio::test]
+    async fn content_that_is_cut_short_is_not_taken_for_whole() {
+        for raw in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\na\r\n12345",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\n",
+        ] {
+            let site = Site::start_raw(raw).await;
+            assert_eq!(
+                get(&site, "/", None).await,
+                Err(FetchError::CutShort),
+                "{raw:?}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn redirects_to_hosts_that_are_not_allowed_are_refused() {
+        let elsewhere = Site::start(|_| test_site::ok("theirs")).await;
+        let target = elsewhere.url("/theirs");
+        let site = Site::start(move |_| test_site::redirect(302, &target)).await;
+        let uri = ResourceUri::parse(&site.url("/ours")).unwrap();
+        let client = test_site::client();
+        let host = [uri.authority()];
+        let refused = client
+            .get_content(&uri, &AllowedHosts::new(&host), None, None)
+            .await;
+        assert_eq!(refused.unwrap_err().code(), "forbidden-host");
+        assert_eq!(get(&site, "/ours", None).await.unwrap(), b"theirs");
+    }
+
+    #[tokio::test]
+    async fn absence_has_codes_of_its_own_and_errors_carry_retry_after() {
+        let site = Site::start(|request| match request.path() {
+            "/404" => test_site::status(404),
+            "/410" => test_site::status(410),
+            "/204" => test_site::status(204),
+            _ => {
+                let mut response = test_site::ok_with(&[("retry-after", "17")], "");
+                *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+                response
+            }
+        })
+        .await;
+        for (path, code) in [
+            ("/404", "not-found"),
+            ("/410", "gone"),
+            ("/204", "http-status"),
+        ] {
+            let error = get(&site, path, None).await.unwrap_err();
+            assert_eq!(error.code(), code);
+            assert_eq!(error.disposition(), crate::fetch::Disposition::GiveUp);
+        }
+        assert_eq!(
+            get(&site, "/503", None).await.unwrap_err().disposition(),
+            crate::fetch::Disposition::RetryLater {
+                after: Some(std::time::Duration::from_secs(17))
+            }
+        );
+    }
+}

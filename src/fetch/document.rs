@@ -1,0 +1,416 @@
+//! Documents: fetched whole, decompressed, and kept so that they can be read several times.
+
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+
+use bytes::Bytes;
+use reqwest::StatusCode;
+use reqwest::header::{ACCEPT_ENCODING, LINK};
+use tempfile::SpooledTempFile;
+use url::Url;
+
+use super::client::{Answer, Client, Follow};
+use super::permits::Pool;
+use super::spool::{Spool, Spooled};
+use super::validators::last_modified;
+use super::{FetchError, Validators, retry};
+use crate::protocol::{DocumentReader, HeaderLink, ReadError, SourceTime, parse_link_header};
+
+/// How much of a body is collected before it is decompressed and written, in bytes.
+const BATCH: usize = 256 << 10;
+
+/// A document may take so many time-outs in all: a server that sends a byte now and then must not hold us for ever.
+const TIMEOUTS_A_DOCUMENT: u32 = 30;
+
+/// What came of asking for a document.
+#[derive(Debug)]
+pub enum Fetched {
+    /// It is the version that is known.
+    NotModified,
+    /// Here it is.
+    Document(Box<FetchedDocument>),
+}
+
+/// A document that was fetched whole.
+#[derive(Debug)]
+pub struct FetchedDocument {
+    url: Url,
+    validators: Validators,
+    last_modified: Option<SourceTime>,
+    links: Vec<HeaderLink>,
+    digest: [u8; 32],
+    len: u64,
+    file: SpooledTempFile,
+}
+
+impl FetchedDocument {
+    /// Where it came from, after redirects: what its relative URIs are relative to.
+    #[must_use]
+    pub fn url(&self) -> &Url {
+        &self.url
+    }
+
+    /// To ask later whether it is still the same.
+    #[must_use]
+    pub fn validators(&self) -> &Validators {
+        &self.validators
+    }
+
+    /// The SHA-256 of the decompressed bytes.
+    #[must_use]
+    pub fn digest(&self) -> &[u8; 32] {
+        &self.digest
+    }
+
+    /// The `Last-Modified` header.
+    #[must_use]
+    pub fn last_modified(&self) -> Option<SourceTime> {
+        self.last_modified
+    }
+
+    /// The links of its `Link` headers, in their order.
+    #[must_use]
+    pub fn links(&self) -> &[HeaderLink] {
+        &self.links
+    }
+
+    /// The length after decompression, in bytes.
+    #[must_use]
+    pub fn bytes_len(&self) -> u64 {
+        self.len
+    }
+
+    /// Reads it from the beginning; as often as one likes.
+    ///
+    /// # Errors
+    /// [`ReadError`], when it is not a ResourceSync document, or can't be read from disk.
+    pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
+        let url = self.url.clone();
+        DocumentReader::open(self.bytes()?, &url)
+    }
+
+    /// Its first bytes, as text, for what is not a document.
+    pub(super) fn text(&mut self, most: u64) -> Result<String, FetchError> {
+        let mut bytes = Vec::new();
+        self.bytes()?.take(most).read_to_end(&mut bytes)?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn bytes(&mut self) -> io::Result<BufReader<&mut SpooledTempFile>> {
+        self.file.seek(SeekFrom::Start(0))?;
+        Ok(BufReader::with_capacity(64 << 10, &mut self.file))
+    }
+}
+
+impl Client {
+    /// Fetches a document, unless it still is the version that is `known`. Tries again what may pass by itself.
+    ///
+    /// At most `limit` bytes after decompression. Up to a mebibyte stays in memory, more goes to an unnamed file.
+    ///
+    /// # Errors
+    /// [`FetchError`] of the last try.
+    pub async fn get_document(
+        &self,
+        uri: &Url,
+        known: Option<&Validators>,
+        limit: u64,
+    ) -> Result<Fetched, FetchError> {
+        let longest = self.timeout().saturating_mul(TIMEOUTS_A_DOCUMENT);
+        retry(self.retries(), || async move {
+            let whole = self.try_document(uri, known, limit);
+            let done = tokio::time::timeout(longest, whole).await;
+            done.unwrap_or(Err(FetchError::Timeout))
+        })
+        .await
+    }
+
+    async fn try_document(
+        &self,
+        uri: &Url,
+        known: Option<&Validators>,
+        limit: u64,
+    ) -> Result<Fetched, FetchError> {
+        let known = known.filter(|known| !known.is_empty());
+        let answer = self
+            .ask(
+                Pool::Documents,
+                uri,
+                Follow::All,
+                |_| Ok(()),
+                |http, url| {
+                    Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
+                },
+            )
+            .await?;
+        match answer.response.status() {
+            StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
+            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(Fetched::NotModified),
+            _ => return Err(answer.into_error().await),
+        }
+        let headers = answer.response.headers();
+        let validators = Validators::of(headers);
+        let last_modified = last_modified(headers);
+        let links = headers
+            .get_all(LINK)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| parse_link_header(value, &answer.url))
+            .collect();
+        let url = answer.url.clone();
+        let spooled = spool_body(answer, limit).await?;
+        Ok(Fetched::Document(Box::new(FetchedDocument {
+            url,
+            validators,
+            last_modified,
+            links,
+            digest: spooled.digest,
+            len: spooled.len,
+            file: spooled.file,
+        })))
+    }
+}
+
+/// Reads a body to its end. Decompressing and writing happen where they may block.
+async fn spool_body(mut answer: Answer, limit: u64) -> Result<Spooled, FetchError> {
+    let announced = answer.response.content_length();
+    let mut received = 0;
+    let mut spool = Spool::new(limit);
+    let mut batch: Vec<Bytes> = Vec::new();
+    let mut batched = 0;
+    while let Some(chunk) = answer.chunk().await? {
+        received += chunk.len() as u64;
+        batched += chunk.len();
+        batch.push(chunk);
+        if batched >= BATCH {
+            let full = std::mem::take(&mut batch);
+            batched = 0;
+            spool = off_the_runtime(move || spool.take(&full).map(|()| spool)).await?;
+        }
+    }
+    if announced.is_some_and(|announced| announced != received) {
+        return Err(FetchError::CutShort);
+    }
+    off_the_runtime(move || spool.take(&batch).and_then(|()| spool.finish())).await
+}
+
+async fn off_the_runtime<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
+) -> Result<T, FetchError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .unwrap_or_else(|error| Err(FetchError::Io(error.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use sha2::{Digest, Sha256};
+
+    use super::*;
+    use crate::fetch::test_site::{self, Site};
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    async fn get(site: &Site, path: &str) -> Result<FetchedDocument, FetchError> {
+        let url = Url::parse(&site.url(path)).unwrap();
+        match test_site::client()
+            .get_document(&url, None, 8 << 20)
+            .await?
+        {
+            Fetched::Document(document) => Ok(*document),
+            Fetched::NotModified => panic!("nothing was known"),
+        }
+    }
+
+    #[tokio::test]
+    async fn gzip_is_recognised_by_its_bytes_whatever_the_headers_say() {
+        let site = Site::start(|request| {
+            assert_eq!(request.header("accept-encoding"), "gzip");
+            let encoded = &[("content-encoding", "gzip")];
+            match request.path() {
+                "/plain" => test_site::ok("text"),
+                "/by-header" => test_site::ok_with(encoded, gzip(b"text")),
+                "/by-name.gz" => test_site::ok(gzip(b"text")),
+                "/twice.gz" => test_site::ok_with(encoded, gzip(&gzip(b"text"))),
+                "/left-on" => test_site::ok_with(encoded, "text"),
+                _ => test_site::ok_with(encoded, ""),
+            }
+        })
+        .await;
+        for path in [
+            "/plain",
+            "/by-header",
+            "/by-name.gz",
+            "/twice.gz",
+            "/left-on",
+        ] {
+            let mut document = get(&site, path).await.unwrap();
+            assert_eq!(document.text(99).unwrap(), "text", "{path}");
+            assert_eq!(document.text(2).unwrap(), "te", "it can be read again");
+            assert_eq!(document.bytes_len(), 4);
+            assert_eq!(document.digest()[..], Sha256::digest("text")[..]);
+        }
+        assert_eq!(get(&site, "/empty").await.unwrap().bytes_len(), 0);
+    }
+
+    #[tokio::test]
+    async fn long_documents_come_out_whole_and_too_long_ones_not_at_all() {
+        let body = |len: usize| -> Vec<u8> { (0..len).map(|n| (n * 31 % 251) as u8).collect() };
+        let site = Site::start(move |request| match request.path() {
+            "/long" => test_site::ok(body(3 << 20)),
+            "/long.gz" => test_site::ok(gzip(&body(3 << 20))),
+            "/too-long" => test_site::ok(body((8 << 20) + 1)),
+            _ => test_site::ok(gzip(&body((8 << 20) + 1))),
+        })
+        .await;
+        for path in ["/long", "/long.gz"] {
+            let mut document = get(&site, path).await.unwrap();
+            let mut bytes = Vec::new();
+            document.bytes().unwrap().read_to_end(&mut bytes).unwrap();
+            assert!(bytes == body(3 << 20), "{path}");
+        }
+        for path in ["/too-long", "/too-long.gz"] {
+            let error = get(&site, path).await.unwrap_err();
+            assert_eq!(error, FetchError::TooLarge { limit: 8 << 20 }, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_known_version_is_not_fetched_again() {
+        let site = Site::start(|request| {
+            let known = request.header("if-none-match") == "W/\"7\""
+                && request.header("if-modified-since") == "Sun, 06 Nov 1994 08:49:37 GMT";
+            if known {
+                return test_site::status(304);
+            }
+            let headers = [
+                ("etag", "W/\"7\""),
+                ("last-modified", "Sun, 06 Nov 1994 08:49:37 GMT"),
+            ];
+            test_site::ok_with(&headers, "text")
+        })
+        .await;
+        let document = get(&site, "/").await.unwrap();
+        assert_eq!(
+            document.last_modified(),
+            Some(SourceTime::from_micros(784_111_777_000_000))
+        );
+        let client = test_site::client();
+        let known = Some(document.validators());
+        let again = client.get_document(document.url(), known, 99).await;
+        assert!(matches!(again, Ok(Fetched::NotModified)));
+    }
+
+    #[tokio::test]
+    async fn an_uncalled_for_304_is_an_error() {
+        let site = Site::start(|_| test_site::status(304)).await;
+        assert_eq!(get(&site, "/").await.unwrap_err().code(), "http-status");
+    }
+
+    #[tokio::test]
+    async fn a_document_that_is_cut_short_is_not_taken_for_whole() {
+        for raw in [
+            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n<urlset/>",
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\n<urlset/>\r\n",
+        ] {
+            let site = Site::start_raw(raw).await;
+            assert_eq!(get(&site, "/").await.unwrap_err(), FetchError::CutShort);
+        }
+    }
+
+    #[tokio::test]
+    async fn passing_trouble_is_tried_again_and_absence_is_not() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let counter = asked.clone();
+        let site = Site::start(move |request| {
+            let before = counter.fetch_add(1, Ordering::SeqCst);
+            match request.path() {
+                "/third-time" if before == 2 => test_site::ok("text"),
+                "/gone" => test_site::status(410),
+                _ => test_site::status(502),
+            }
+        })
+        .await;
+        assert!(get(&site, "/third-time").await.is_ok());
+        assert_eq!(asked.swap(0, Ordering::SeqCst), 3);
+        assert_eq!(get(&site, "/gone").await.unwrap_err().code(), "gone");
+        assert_eq!(asked.swap(0, Ordering::SeqCst), 1);
+        assert_eq!(get(&site, "/502").await.unwrap_err().code(), "http-status");
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+    }
+
+    #[tokio::test]
+    async fn link_headers_resolve_against_where_the_document_was_found() {
+        let site = Site::start(|request| match request.path() {
+            "/old/list" => test_site::redirect(301, "/new/list"),
+            _ => test_site::ok_with(
+                &[
+                    ("link", "<hub>; rel=\"hub\", <//example.com/self>; rel=self"),
+                    ("link", "<../up>; rel=up"),
+                ],
+                "text",
+            ),
+        })
+        .await;
+        let document = get(&site, "/old/list").await.unwrap();
+        let found: Vec<_> = document
+            .links()
+            .iter()
+            .map(|link| (link.rel.as_str(), link.href.as_str().to_owned()))
+            .collect();
+        assert_eq!(
+            found,
+            [
+                ("hub", site.url("/new/hub")),
+                ("self", "http://example.com/self".into()),
+                ("up", site.url("/up")),
+            ]
+        );
+        assert_eq!(document.url().as_str(), site.url("/new/list"));
+    }
+
+    #[tokio::test]
+    async fn a_document_can_be_read_several_times() {
+        let site = Site::start(|_| {
+            test_site::ok(gzip(
+                br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
+                    xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcelist"/>
+                    <url><loc>/a</loc></url><url><loc>b</loc></url></urlset>"#,
+            ))
+        })
+        .await;
+        let mut document = get(&site, "/lists/1.xml.gz").await.unwrap();
+        for _ in 0..2 {
+            let mut reader = document.reader().unwrap();
+            let mut found = Vec::new();
+            while let Some(entry) = reader.next_entry().unwrap() {
+                found.push(entry.loc.to_string());
+            }
+            assert_eq!(found, [site.url("/a"), site.url("/lists/b")]);
+        }
+        let html = Site::start(|_| test_site::ok("<html>")).await;
+        let mut page = get(&html, "/").await.unwrap();
+        assert!(matches!(
+            page.reader().err(),
+            Some(ReadError::NotXml { .. } | ReadError::WrongRoot(_))
+        ));
+    }
+
+    #[test]
+    fn work_of_the_client_can_move_between_threads() {
+        fn check<T: Send>(_: T) {}
+        let client = test_site::client();
+        let url = Url::parse("http://127.0.0.1/").unwrap();
+        check(client.get_document(&url, None, 1));
+        check(client.discover(&url, 1));
+        check(client.capability_list(&url, None, 1));
+    }
+}

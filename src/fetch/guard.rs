@@ -1,0 +1,268 @@
+//! Which addresses may be contacted: never from outside to inside.
+//!
+//! A Source names the URLs that this daemon fetches. It must not be able to name the daemon's own neighbours. So every
+//! URL is looked at before it is requested, and every name is resolved by [`GuardedResolver`], which hands on only the
+//! addresses that may be contacted: what is checked is what is connected to, whatever the name resolves to next time.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+use url::{Host, Url};
+
+use super::FetchError;
+
+/// Decides which addresses may be contacted.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Guard {
+    /// Whether loopback and private-range addresses may be contacted too.
+    pub(super) allow_private: bool,
+}
+
+impl Guard {
+    /// Whether a URL may be requested, as far as it can be told before its name is resolved.
+    ///
+    /// # Errors
+    /// [`FetchError::Scheme`] and [`FetchError::ForbiddenAddress`].
+    pub(super) fn check(self, url: &Url) -> Result<(), FetchError> {
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(FetchError::Scheme(url.scheme().to_owned()));
+        }
+        // The url crate has already brought every spelling of an IPv4 address (decimal, octal, short) to one form.
+        let address = match url.host() {
+            Some(Host::Ipv4(address)) => IpAddr::V4(address),
+            Some(Host::Ipv6(address)) => IpAddr::V6(address),
+            Some(Host::Domain(_)) => return Ok(()),
+            None => return Err(FetchError::Scheme(url.scheme().to_owned())),
+        };
+        if self.allows(address) {
+            Ok(())
+        } else {
+            Err(FetchError::ForbiddenAddress(address.to_string()))
+        }
+    }
+
+    fn allows(self, address: IpAddr) -> bool {
+        self.allow_private || is_public(address)
+    }
+}
+
+/// Whether an address belongs to the public internet.
+///
+/// Everything that is set apart is not: loopback, private, link-local and shared ranges, documentation and benchmark
+/// ranges, multicast, broadcast, what is reserved, and the IPv6 ranges that carry IPv4 addresses (NAT64, 6to4, Teredo,
+/// IPv4-compatible), since they lead to inner addresses through a gateway.
+#[must_use]
+pub fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(address) => is_public_v4(address),
+        IpAddr::V6(address) => match address.to_ipv4_mapped() {
+            Some(mapped) => is_public_v4(mapped),
+            None => is_public_v6(address),
+        },
+    }
+}
+
+fn is_public_v4(address: Ipv4Addr) -> bool {
+    let [a, b, c, _] = address.octets();
+    !matches!(
+        (a, b, c),
+        (0 | 10 | 127, _, _)          // this network, private, loopback
+            | (100, 64..=127, _)      // shared by carriers (CGNAT)
+            | (169, 254, _)           // link-local
+            | (172, 16..=31, _)       // private
+            | (192, 0, 0 | 2)         // protocol assignments, documentation
+            | (192, 88, 99)           // 6to4 relays
+            | (192, 168, _)           // private
+            | (198, 18..=19, _)       // benchmarks
+            | (198, 51, 100)          // documentation
+            | (203, 0, 113)           // documentation
+            | (224..=255, _, _) // multicast, reserved, broadcast
+    )
+}
+
+fn is_public_v6(address: Ipv6Addr) -> bool {
+    let [a, b, ..] = address.segments();
+    // Only 2000::/3 has been given out as global unicast. Outside lie loopback, IPv4-compatible addresses, NAT64
+    // (64:ff9b::/96 and 64:ff9b:1::/48), unique local, link-local, site-local and multicast.
+    if a & 0xe000 != 0x2000 {
+        return false;
+    }
+    let set_apart = match (a, b) {
+        (0x2001, 0..=0x01ff) => true, // protocol assignments, Teredo, benchmarks, ORCHID
+        (0x2001, 0x0db8) => true,     // documentation
+        (0x2002, _) => true,          // 6to4
+        (0x3fff, 0..=0x0fff) => true, // documentation
+        _ => false,
+    };
+    !set_apart
+}
+
+/// Why a name has no address that may be contacted; travels through the client's own errors.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResolveError {
+    /// Every address that it has is forbidden.
+    #[error("{0} has no public address")]
+    Forbidden(String),
+    /// It could not be resolved.
+    #[error("{0}: {1}")]
+    Lookup(String, std::io::Error),
+}
+
+/// The system's resolver, without the addresses that must not be contacted.
+pub(super) struct GuardedResolver(pub(super) Guard);
+
+impl Resolve for GuardedResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let guard = self.0;
+        Box::pin(async move {
+            let host = name.as_str().to_owned();
+            let found = tokio::net::lookup_host((host.as_str(), 0))
+                .await
+                .map_err(|error| ResolveError::Lookup(host.clone(), error))?;
+            let allowed: Vec<_> = found.filter(|found| guard.allows(found.ip())).collect();
+            if allowed.is_empty() {
+                return Err(ResolveError::Forbidden(host).into());
+            }
+            let allowed: Addrs = Box::new(allowed.into_iter());
+            Ok(allowed)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PUBLIC_ONLY: Guard = Guard {
+        allow_private: false,
+    };
+
+    fn check(url: &str) -> Result<(), FetchError> {
+        PUBLIC_ONLY.check(&Url::parse(url).unwrap())
+    }
+
+    #[test]
+    fn inner_addresses_are_refused_however_they_are_spelt() {
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1.",
+            "127.1",
+            "2130706433",
+            "0x7f.1",
+            "0x7f000001",
+            "0177.0.0.1",
+            "017700000001",
+            "%31%32%37.0.0.1",
+            "127。0。0。1",
+            "0",
+            "0.0.0.0",
+            "0.1.2.3",
+            "10.0.0.1",
+            "10.255.255.255",
+            "100.64.0.1",
+            "100.127.255.255",
+            "169.254.169.254",
+            "172.16.0.1",
+            "172.31.255.255",
+            "192.0.0.8",
+            "192.0.2.1",
+            "192.88.99.1",
+            "192.168.0.1",
+            "198.18.0.1",
+            "198.19.255.255",
+            "198.51.100.7",
+            "203.0.113.7",
+            "224.0.0.1",
+            "239.255.255.255",
+            "240.0.0.1",
+            "255.255.255.255",
+            "[::]",
+            "[::1]",
+            "[0:0:0:0:0:0:0:1]",
+            "[::ffff:127.0.0.1]",
+            "[::ffff:7f00:1]",
+            "[::ffff:10.0.0.1]",
+            "[::ffff:169.254.169.254]",
+            "[::127.0.0.1]",
+            "[::8.8.8.8]",
+            "[64:ff9b::127.0.0.1]",
+            "[64:ff9b::8.8.8.8]",
+            "[64:ff9b:1::1]",
+            "[100::1]",
+            "[2001::1]",
+            "[2001:0:53aa:64c:0:7fff:ffff:fffe]",
+            "[2001:2::1]",
+            "[2001:10::1]",
+            "[2001:20::1]",
+            "[2001:db8::1]",
+            "[2002:7f00:1::]",
+            "[2002:c0a8:1::1]",
+            "[3fff::1]",
+            "[4000::1]",
+            "[5f00::1]",
+            "[fc00::1]",
+            "[fd12:3456::1]",
+            "[fe80::1]",
+            "[febf::1]",
+            "[fec0::1]",
+            "[ff02::1]",
+        ] {
+            let refused = check(&format!("http://{host}/x"));
+            assert!(
+                matches!(refused, Err(FetchError::ForbiddenAddress(_))),
+                "{host}: {refused:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn public_addresses_and_names_pass() {
+        for host in [
+            "example.com",
+            "8.8.8.8",
+            "1.1.1.1",
+            "100.63.255.255",
+            "100.128.0.1",
+            "172.15.255.255",
+            "172.32.0.1",
+            "192.0.1.1",
+            "198.17.0.1",
+            "198.20.0.1",
+            "223.255.255.255",
+            "[::ffff:8.8.8.8]",
+            "[2001:200::1]",
+            "[2606:4700::1111]",
+            "[2a00:1450:4001::1]",
+        ] {
+            assert_eq!(check(&format!("https://{host}/")), Ok(()), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_http_and_https_pass() {
+        for url in ["ftp://example.com/", "file:///etc/passwd", "data:,x"] {
+            assert!(matches!(check(url), Err(FetchError::Scheme(_))), "{url}");
+        }
+    }
+
+    #[test]
+    fn private_addresses_pass_when_they_are_allowed() {
+        let guard = Guard {
+            allow_private: true,
+        };
+        let url = Url::parse("http://127.0.0.1:8080/").unwrap();
+        assert_eq!(guard.check(&url), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn names_of_inner_addresses_are_refused() {
+        let resolved = GuardedResolver(PUBLIC_ONLY)
+            .resolve("localhost".parse().unwrap())
+            .await;
+        let error = resolved.err().unwrap();
+        assert!(matches!(
+            error.downcast_ref(),
+            Some(ResolveError::Forbidden(_))
+        ));
+    }
+}

@@ -1,0 +1,219 @@
+//! Requests to a hub: subscribe and unsubscribe (WebSub, section 5.1).
+
+use std::time::Duration;
+
+use reqwest::header::CONTENT_TYPE;
+
+use super::FetchError;
+use super::client::{Answer, Client, DRAIN_TIME, Follow};
+use super::permits::Pool;
+use crate::protocol::HubUri;
+use crate::protocol::websub::SubscriptionRequest;
+
+/// What a person gets to read of a refusal, in characters.
+const MOST_EXCERPT: usize = 200;
+
+/// What a hub answers at once. Whether it means it, its verification of intent tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HubAnswer {
+    /// It takes the request (2xx).
+    Accepted,
+    /// It does not.
+    Refused {
+        /// The status code.
+        status: u16,
+        /// What it says about it: one line, at most 200 characters.
+        excerpt: String,
+        /// How long it asks to be left alone.
+        retry_after: Option<Duration>,
+    },
+}
+
+impl Client {
+    /// Sends a request to a hub.
+    ///
+    /// A redirect that keeps the method (307, 308) is followed with the same request. A hub that refuses with 400 or 409 is
+    /// asked once again without `hub.lease_seconds`: some will not have the parameter at all.
+    ///
+    /// # Errors
+    /// [`FetchError`], when there was no answer. A refusal is an answer.
+    pub async fn ask_hub(
+        &self,
+        hub: &HubUri,
+        request: &SubscriptionRequest,
+    ) -> Result<HubAnswer, FetchError> {
+        let answer = self.post_form(hub, request.to_form()).await?;
+        match answer {
+            HubAnswer::Refused {
+                status: 400 | 409, ..
+            } if request.lease_seconds.is_some() => {
+                let without_lease = SubscriptionRequest {
+                    lease_seconds: None,
+                    ..request.clone()
+                };
+                self.post_form(hub, without_lease.to_form()).await
+            }
+            answer => Ok(answer),
+        }
+    }
+
+    async fn post_form(&self, hub: &HubUri, form: String) -> Result<HubAnswer, FetchError> {
+        let answer = self
+            .ask(
+                Pool::Documents,
+                hub.url(),
+                Follow::SameMethod,
+                |_| Ok(()),
+                |http, url| {
+                    http.post(url)
+                        .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                        .body(form.clone())
+                },
+            )
+            .await?;
+        if answer.response.status().is_success() {
+            answer.drain().await;
+            return Ok(HubAnswer::Accepted);
+        }
+        let status = answer.response.status().as_u16();
+        let retry_after = answer.retry_after();
+        Ok(HubAnswer::Refused {
+            status,
+            retry_after,
+            excerpt: excerpt(answer).await,
+        })
+    }
+}
+
+/// The beginning of a body, as one line. What can't be read is left out: it only explains.
+async fn excerpt(mut answer: Answer) -> String {
+    let mut bytes = Vec::new();
+    let read = async {
+        // Four bytes a character at most, and some white space.
+        while bytes.len() < MOST_EXCERPT * 8
+            && let Ok(Some(chunk)) = answer.chunk().await
+        {
+            bytes.extend_from_slice(&chunk);
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN_TIME, read).await;
+    bytes.truncate(MOST_EXCERPT * 8);
+    let text = String::from_utf8_lossy(&bytes);
+    let words: Vec<&str> = text
+        .split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect();
+    words.join(" ").chars().take(MOST_EXCERPT).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use axum::http::Method;
+
+    use super::*;
+    use crate::fetch::test_site::{self, Received, Site};
+    use crate::protocol::websub::Mode;
+
+    fn request() -> SubscriptionRequest {
+        SubscriptionRequest {
+            mode: Mode::Subscribe,
+            callback: "http://destination.example.net/token".into(),
+            topic: "http://example.com/topic".into(),
+            lease_seconds: Some(600),
+            secret: None,
+        }
+    }
+
+    fn parse(received: &Received) -> SubscriptionRequest {
+        assert_eq!(received.method, Method::POST);
+        assert_eq!(
+            received.header("content-type"),
+            "application/x-www-form-urlencoded"
+        );
+        SubscriptionRequest::parse_form(std::str::from_utf8(&received.body).unwrap()).unwrap()
+    }
+
+    async fn ask(site: &Site, path: &str) -> Result<HubAnswer, FetchError> {
+        let hub = HubUri::parse(&site.url(path)).unwrap();
+        test_site::client().ask_hub(&hub, &request()).await
+    }
+
+    #[tokio::test]
+    async fn every_2xx_is_acceptance() {
+        for code in [200, 202, 204] {
+            let site = Site::start(move |received| {
+                assert_eq!(parse(&received), request());
+                test_site::status(code)
+            })
+            .await;
+            assert_eq!(ask(&site, "/").await, Ok(HubAnswer::Accepted), "{code}");
+        }
+        let with_a_body =
+            Site::start_raw("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok").await;
+        assert_eq!(ask(&with_a_body, "/").await, Ok(HubAnswer::Accepted));
+    }
+
+    #[tokio::test]
+    async fn redirects_keep_the_request_or_are_refusals() {
+        let site = Site::start(|received| match received.path() {
+            "/307" => test_site::redirect(307, "/308"),
+            "/308" => test_site::redirect(308, "/hub"),
+            "/hub" => {
+                assert_eq!(parse(&received), request());
+                test_site::status(202)
+            }
+            "/loop" => test_site::redirect(307, "/loop"),
+            _ => test_site::redirect(302, "/hub"),
+        })
+        .await;
+        assert_eq!(ask(&site, "/307").await, Ok(HubAnswer::Accepted));
+        assert_eq!(ask(&site, "/loop").await, Err(FetchError::TooManyRedirects));
+        assert!(matches!(
+            ask(&site, "/302").await,
+            Ok(HubAnswer::Refused { status: 302, .. })
+        ));
+    }
+
+    #[tokio::test]
+    async fn a_hub_that_will_not_have_a_lease_is_asked_without() {
+        for code in [400, 409] {
+            let leases = Arc::new(Mutex::new(Vec::new()));
+            let seen = leases.clone();
+            let site = Site::start(move |received| {
+                let lease = parse(&received).lease_seconds;
+                seen.lock().unwrap().push(lease);
+                test_site::status(if lease.is_some() { code } else { 202 })
+            })
+            .await;
+            assert_eq!(ask(&site, "/").await, Ok(HubAnswer::Accepted));
+            assert_eq!(*leases.lock().unwrap(), [Some(600), None]);
+        }
+    }
+
+    #[tokio::test]
+    async fn refusals_say_why_in_one_short_line() {
+        let site = Site::start(|_| {
+            let mut response = test_site::ok_with(
+                &[("retry-after", "30")],
+                format!("no\r\n\tsuch \u{1b}topic {}", "é".repeat(500)),
+            );
+            *response.status_mut() = axum::http::StatusCode::TOO_MANY_REQUESTS;
+            response
+        })
+        .await;
+        let Ok(HubAnswer::Refused {
+            status,
+            excerpt,
+            retry_after,
+        }) = ask(&site, "/").await
+        else {
+            panic!("it was refused");
+        };
+        assert_eq!(status, 429);
+        assert!(excerpt.starts_with("no such topic éé"), "{excerpt}");
+        assert_eq!(excerpt.chars().count(), 200);
+        assert_eq!(retry_after, Some(Duration::from_secs(30)));
+    }
+}

@@ -1,0 +1,286 @@
+//! Takes in the body of a document: decompresses it, counts and hashes what comes out, keeps it in memory or in a file.
+
+use std::io::{self, Seek, SeekFrom, Write};
+
+use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
+use sha2::{Digest as _, Sha256};
+use tempfile::SpooledTempFile;
+
+use super::FetchError;
+
+/// What is kept in memory; longer documents go to an unnamed file.
+const IN_MEMORY: usize = 1 << 20;
+
+/// How far a compressed body over [`RATIO_FROM`] may grow.
+const RATIO: u64 = 100;
+
+/// Shorter bodies may grow as they like: the limit holds them.
+const RATIO_FROM: u64 = 1 << 20;
+
+/// A body on its way in. Works on disk, so it belongs on a thread that may block.
+pub(super) struct Spool {
+    // Twice, because some servers compress for transport what is a gzip file already.
+    unzip: Unzip<Unzip<Sink>>,
+    taken: u64,
+}
+
+/// A body that is all there.
+pub(super) struct Spooled {
+    pub(super) file: SpooledTempFile,
+    pub(super) len: u64,
+    pub(super) digest: [u8; 32],
+}
+
+impl Spool {
+    /// An empty one, for so many bytes after decompression.
+    pub(super) fn new(limit: u64) -> Self {
+        Self {
+            unzip: Unzip::new(Unzip::new(Sink {
+                file: SpooledTempFile::new(IN_MEMORY),
+                hash: Sha256::new(),
+                len: 0,
+                limit,
+            })),
+            taken: 0,
+        }
+    }
+
+    /// Takes the next bytes, as they were served.
+    pub(super) fn take(&mut self, chunks: &[Bytes]) -> Result<(), FetchError> {
+        for chunk in chunks {
+            self.unzip.write_all(chunk).map_err(to_fetch_error)?;
+            self.taken += chunk.len() as u64;
+            let len = self.unzip.sink().and_then(Unzip::sink).map_or(0, |s| s.len);
+            if is_out_of_proportion(self.taken, len) {
+                return Err(FetchError::Expansion);
+            }
+        }
+        Ok(())
+    }
+
+    /// The whole body.
+    pub(super) fn finish(self) -> Result<Spooled, FetchError> {
+        let inner = self.unzip.finish().map_err(to_fetch_error)?;
+        let mut sink = inner.finish().map_err(to_fetch_error)?;
+        sink.file.seek(SeekFrom::Start(0))?;
+        Ok(Spooled {
+            file: sink.file,
+            len: sink.len,
+            digest: sink.hash.finalize().into(),
+        })
+    }
+}
+
+fn is_out_of_proportion(taken: u64, len: u64) -> bool {
+    taken > RATIO_FROM && len / RATIO > taken
+}
+
+/// What the sink refuses; travels through the decoders as an `io::Error`.
+#[derive(Debug, thiserror::Error)]
+enum SinkError {
+    #[error("over the limit of {0} bytes")]
+    OverLimit(u64),
+    #[error(transparent)]
+    Disk(io::Error),
+}
+
+/// What the sink did not refuse is the decoder's own complaint.
+fn to_fetch_error(error: io::Error) -> FetchError {
+    match error.get_ref().and_then(|inner| inner.downcast_ref()) {
+        Some(SinkError::OverLimit(limit)) => FetchError::TooLarge { limit: *limit },
+        Some(SinkError::Disk(error)) => FetchError::Io(error.to_string()),
+        None => FetchError::BadGzip(error.to_string()),
+    }
+}
+
+/// Where the bytes end up.
+struct Sink {
+    file: SpooledTempFile,
+    hash: Sha256,
+    len: u64,
+    limit: u64,
+}
+
+impl Write for Sink {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.len = self.len.saturating_add(bytes.len() as u64);
+        if self.len > self.limit {
+            return Err(io::Error::other(SinkError::OverLimit(self.limit)));
+        }
+        self.file
+            .write_all(bytes)
+            .map_err(|error| io::Error::other(SinkError::Disk(error)))?;
+        self.hash.update(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Decompresses what begins as gzip does, and passes on everything else as it is: neither the name nor the headers can be
+/// trusted to tell.
+enum Unzip<W: Write> {
+    /// Not enough has come to decide.
+    Start(Vec<u8>, W),
+    Plain(W),
+    Gzip(Box<MultiGzDecoder<W>>),
+    /// It failed before; only in place while the state changes.
+    Broken,
+}
+
+const MAGIC: [u8; 2] = [0x1f, 0x8b];
+
+impl<W: Write> Unzip<W> {
+    fn new(inner: W) -> Self {
+        Self::Start(Vec::with_capacity(MAGIC.len()), inner)
+    }
+
+    fn sink(&self) -> Option<&W> {
+        match self {
+            Self::Start(_, inner) | Self::Plain(inner) => Some(inner),
+            Self::Gzip(decoder) => Some(decoder.get_ref()),
+            Self::Broken => None,
+        }
+    }
+
+    fn decide(&mut self) -> io::Result<()> {
+        match std::mem::replace(self, Self::Broken) {
+            Self::Start(first, inner) => {
+                *self = if first == MAGIC {
+                    Self::Gzip(Box::new(MultiGzDecoder::new(inner)))
+                } else {
+                    Self::Plain(inner)
+                };
+                self.write_all(&first)
+            }
+            decided => {
+                *self = decided;
+                Ok(())
+            }
+        }
+    }
+
+    fn finish(mut self) -> io::Result<W> {
+        self.decide()?;
+        match self {
+            Self::Plain(inner) => Ok(inner),
+            Self::Gzip(decoder) => decoder.finish(),
+            Self::Start(..) | Self::Broken => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+}
+
+impl<W: Write> Write for Unzip<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Start(first, _) => {
+                let missing = (MAGIC.len() - first.len()).min(bytes.len());
+                first.extend_from_slice(&bytes[..missing]);
+                if first.len() == MAGIC.len() {
+                    self.decide()?;
+                }
+                Ok(missing)
+            }
+            Self::Plain(inner) => inner.write(bytes),
+            Self::Gzip(decoder) => decoder.write(bytes),
+            Self::Broken => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn gzip(bytes: &[u8]) -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(bytes).unwrap();
+        encoder.finish().unwrap()
+    }
+
+    fn spool(served: &[u8], piece: usize, limit: u64) -> Result<Vec<u8>, FetchError> {
+        let mut spool = Spool::new(limit);
+        for piece in served.chunks(piece) {
+            spool.take(&[Bytes::copy_from_slice(piece)])?;
+        }
+        let mut spooled = spool.finish()?;
+        let mut bytes = Vec::new();
+        spooled.file.read_to_end(&mut bytes).unwrap();
+        assert_eq!(spooled.len, bytes.len() as u64);
+        assert_eq!(spooled.digest, <[u8; 32]>::from(Sha256::digest(&bytes)));
+        Ok(bytes)
+    }
+
+    #[test]
+    fn damaged_gzip_is_told_from_large_gzip() {
+        let whole = gzip(&[b'x'; 5000]);
+        let mut altered = whole.clone();
+        let crc = altered.len() - 6;
+        altered[crc] ^= 1;
+        let error = |served: &[u8], limit| spool(served, 100, limit).unwrap_err().code();
+        assert_eq!(error(&whole[..whole.len() - 9], 9999), "bad-gzip");
+        assert_eq!(error(&whole[..whole.len() - 1], 9999), "bad-gzip");
+        assert_eq!(error(&whole[..5], 9999), "bad-gzip");
+        assert_eq!(error(&altered, 9999), "bad-gzip");
+        assert_eq!(error(&whole, 4999), "too-large");
+        assert_eq!(error(&gzip(&whole), 4999), "too-large");
+    }
+
+    #[test]
+    fn limit_is_inclusive_and_counts_what_comes_out() {
+        assert_eq!(spool(&[b'a'; 10], 3, 10).unwrap().len(), 10);
+        assert_eq!(spool(&[b'a'; 11], 3, 10).unwrap_err().code(), "too-large");
+        assert_eq!(spool(&gzip(&[b'a'; 10]), 3, 10).unwrap().len(), 10);
+    }
+
+    #[test]
+    fn a_document_that_grows_out_of_proportion_is_refused() {
+        for (taken, len, expected) in [
+            (1 << 20, 1 << 40, false),
+            (2 << 20, 200 << 20, false),
+            (2 << 20, 203 << 20, true),
+            (2 << 20, 2 << 20, false),
+        ] {
+            assert_eq!(is_out_of_proportion(taken, len), expected, "{taken} {len}");
+        }
+    }
+
+    #[test]
+    fn several_members_are_one_document() {
+        let served = [gzip(b"one "), gzip(b"two")].concat();
+        assert_eq!(spool(&served, 7, 100).unwrap(), b"one two");
+    }
+
+    proptest! {
+        #[test]
+        fn what_was_compressed_comes_out_however_it_is_cut(
+            bytes in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700
+        ) {
+            prop_assume!(!bytes.starts_with(&MAGIC));
+            let once = gzip(&bytes);
+            prop_assert_eq!(&spool(&bytes, piece, 9999).unwrap(), &bytes);
+            prop_assert_eq!(&spool(&once, piece, 9999).unwrap(), &bytes);
+            prop_assert_eq!(&spool(&gzip(&once), piece, 9999).unwrap(), &bytes);
+        }
+
+        #[test]
+        fn anything_after_the_magic_bytes_is_survived(
+            bytes in proptest::collection::vec(any::<u8>(), 0..300), piece in 1_usize..100
+        ) {
+            let _ = spool(&[&MAGIC[..], &bytes].concat(), piece, 9999);
+        }
+    }
+}
