@@ -3,6 +3,7 @@
 pub mod clock;
 pub mod config;
 pub mod demo;
+pub mod engine;
 pub mod fetch;
 pub mod http;
 pub mod mirror;

@@ -71,7 +71,9 @@ impl Board {
     }
 
     pub(super) fn note_source(&self, name: &str, state: SourceState, error: Option<Trouble>) {
-        self.lock().sources.insert(name.to_owned(), SourceFacts { state, error });
+        self.lock()
+            .sources
+            .insert(name.to_owned(), SourceFacts { state, error });
     }
 
     pub(super) fn note_set(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {

@@ -1,7 +1,7 @@
 //! Why a worker could not do its work for now.
 
 use crate::clock;
-use crate::fetch::{DiscoveryError, DocumentError, FetchError};
+use crate::fetch::{DiscoveryError, FetchError};
 use crate::protocol::{Capability, ReadError};
 use crate::status::Trouble;
 use crate::store::StoreError;
@@ -14,19 +14,24 @@ pub(super) enum EngineError {
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     #[error("{uri}: {error}")]
-    Document { uri: String, error: DocumentError },
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
+    Fetch { uri: String, error: FetchError },
     #[error("not a document: {0}")]
     Read(#[from] ReadError),
+    #[error("{uri} is not a document: {error}")]
+    BadDocument { uri: String, error: ReadError },
     #[error("{found} where {wanted} was expected")]
-    WrongCapability { wanted: Capability, found: Capability },
+    WrongCapability {
+        wanted: Capability,
+        found: Capability,
+    },
     #[error("the Capability List offers no Resource List to make the baseline from")]
     NoResourceList,
     #[error("the Resource List at {0} is older than one that was read before")]
     OlderResourceList(String),
     #[error("an index of indexes goes too deep")]
     NestedIndex,
+    #[error("no random numbers can be had: {0}")]
+    Random(String),
     #[error("the work was interrupted")]
     Interrupted,
 }
@@ -37,13 +42,13 @@ impl EngineError {
         match self {
             Self::Store(error) => error.code(),
             Self::Discovery(error) => error.code(),
-            Self::Document { error, .. } => error.code(),
-            Self::Fetch(error) => error.code(),
-            Self::Read(error) => error.code(),
+            Self::Fetch { error, .. } => error.code(),
+            Self::Read(error) | Self::BadDocument { error, .. } => error.code(),
             Self::WrongCapability { .. } => "wrong-capability",
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
             Self::NestedIndex => "nested-index",
+            Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",
         }
     }
@@ -51,14 +56,5 @@ impl EngineError {
     /// As the status tells it.
     pub(super) fn trouble(&self) -> Trouble {
         Trouble::new(self.code(), self.to_string(), clock::now().wall)
-    }
-}
-
-impl From<DocumentError> for EngineError {
-    fn from(error: DocumentError) -> Self {
-        match error {
-            DocumentError::Fetch(error) => Self::Fetch(error),
-            DocumentError::Read(error) => Self::Read(error),
-        }
     }
 }

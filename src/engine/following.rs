@@ -17,6 +17,7 @@ use crate::store::{Change, DeletionRules, Store};
 pub(super) struct Following {
     pub(super) source: config::Source,
     pub(super) limits: config::Limits,
+    pub(super) connections_per_host: usize,
     pub(super) store: Arc<Store>,
     pub(super) client: Client,
     pub(super) board: Arc<Board>,
@@ -36,13 +37,20 @@ impl Following {
     }
 
     pub(super) fn deletion_rules(&self) -> DeletionRules {
-        DeletionRules { max_share: self.source.max_delete }
+        DeletionRules {
+            max_share: self.source.max_delete,
+        }
     }
 
     /// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
     ///
     /// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
-    pub(super) fn change_of(&self, entry: Entry, kind: ChangeKind, changed_at: Option<SourceTime>) -> Option<Change> {
+    pub(super) fn change_of(
+        &self,
+        entry: Entry,
+        kind: ChangeKind,
+        changed_at: Option<SourceTime>,
+    ) -> Option<Change> {
         let uri = ResourceUri::try_from(entry.loc).ok()?;
         if !self.source.filter.wants(&uri) {
             return None;

@@ -9,9 +9,11 @@ use super::EngineError;
 use super::following::Following;
 use super::survey::{Survey, survey};
 use crate::clock;
-use crate::fetch::{Fetched, FetchedDocument, Validators};
+use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
 use crate::protocol::{ChangeKind, SourceTime};
-use crate::store::{Application, Applied, Change, DocumentRecord, End, ListProgress, Origin, SetId};
+use crate::store::{
+    Application, Applied, Change, DocumentRecord, End, ListProgress, Offer, Origin, SetId,
+};
 use crate::sync::Unknown;
 
 /// How many entries go into one transaction.
@@ -19,25 +21,36 @@ const BATCH: usize = 1000;
 
 /// A document that has changed since it was read last.
 pub(super) struct Fresh {
-    pub(super) document: FetchedDocument,
+    pub(super) document: Box<FetchedDocument>,
     pub(super) survey: Survey,
     pub(super) record: DocumentRecord,
 }
 
 impl Following {
     /// Fetches and surveys a document; `None` if it is the one that was read last. `anew`: read it in any case.
-    pub(super) async fn fresh(&self, set: SetId, uri: &Url, anew: bool) -> Result<Option<Fresh>, EngineError> {
-        let read_last = if anew { None } else { self.store.document(set, uri).await? };
-        let known = read_last
-            .as_ref()
-            .map(|read| Validators { etag: read.etag.clone(), last_modified: read.last_modified.clone() });
-        let told = |error: EngineError| match error {
-            EngineError::Fetch(error) => EngineError::Document { uri: uri.to_string(), error: error.into() },
-            EngineError::Read(error) => EngineError::Document { uri: uri.to_string(), error: error.into() },
-            other => other,
+    pub(super) async fn fresh(
+        &self,
+        set: SetId,
+        uri: &Url,
+        anew: bool,
+    ) -> Result<Option<Fresh>, EngineError> {
+        let read_last = if anew {
+            None
+        } else {
+            self.store.document(set, uri).await?
         };
-        let fetched = self.client.get_document(uri, known.as_ref(), self.limits.document).await;
-        let document = match fetched.map_err(|error| told(error.into()))? {
+        let known = read_last.as_ref().map(|read| Validators {
+            etag: read.etag.clone(),
+            last_modified: read.last_modified.clone(),
+        });
+        let fetched = self
+            .client
+            .get_document(uri, known.as_ref(), self.limits.document)
+            .await;
+        let document = match fetched.map_err(|error| EngineError::Fetch {
+            uri: uri.to_string(),
+            error,
+        })? {
             Fetched::NotModified => return Ok(None),
             Fetched::Document(document) => document,
         };
@@ -45,27 +58,39 @@ impl Following {
             return Ok(None);
         }
         let record = record_of(uri, &document);
-        let (document, survey) = survey(document).await.map_err(told)?;
-        Ok(Some(Fresh { document, survey, record }))
+        let (document, survey) = survey(document).await.map_err(|error| match error {
+            EngineError::Read(error) => EngineError::BadDocument {
+                uri: uri.to_string(),
+                error,
+            },
+            other => other,
+        })?;
+        Ok(Some(Fresh {
+            document,
+            survey,
+            record,
+        }))
     }
 
     /// Takes the changes of a Change List that are news, and with the last of them what the list proves.
     pub(super) async fn take_changes(
         self: &Arc<Self>,
         set: SetId,
-        document: FetchedDocument,
+        document: Box<FetchedDocument>,
         unknown: Unknown,
         end: End,
     ) -> Result<Applied, EngineError> {
         let following = Arc::clone(self);
-        let taking = tokio::task::spawn_blocking(move || following.take_changes_now(set, document, &unknown, end));
+        let taking = tokio::task::spawn_blocking(move || {
+            following.take_changes_now(set, document, &unknown, end)
+        });
         taking.await.map_err(|_| EngineError::Interrupted)?
     }
 
     fn take_changes_now(
         &self,
         set: SetId,
-        mut document: FetchedDocument,
+        mut document: Box<FetchedDocument>,
         unknown: &Unknown,
         end: End,
     ) -> Result<Applied, EngineError> {
@@ -80,36 +105,64 @@ impl Following {
             batch.extend(self.change_of(entry, ChangeKind::Updated, changed_at));
             if batch.len() >= BATCH {
                 let changes = std::mem::take(&mut batch);
-                sum.add(self.store.apply_blocking(self.application(set, Origin::ChangeList, changes, None))?);
+                sum.add(self.store.apply_blocking(self.application(
+                    set,
+                    Origin::ChangeList,
+                    changes,
+                    None,
+                ))?);
             }
         }
-        sum.add(self.store.apply_blocking(self.application(set, Origin::ChangeList, batch, Some(end)))?);
+        sum.add(self.store.apply_blocking(self.application(
+            set,
+            Origin::ChangeList,
+            batch,
+            Some(end),
+        ))?);
         Ok(sum)
     }
 
-    pub(super) fn application(&self, set: SetId, origin: Origin, changes: Vec<Change>, end: Option<End>) -> Application {
-        Application { set, source: self.name().to_owned(), origin, now: clock::now().wall, changes, end }
+    pub(super) fn application(
+        &self,
+        set: SetId,
+        origin: Origin,
+        changes: Vec<Change>,
+        end: Option<End>,
+    ) -> Application {
+        Application {
+            set,
+            source: self.name().to_owned(),
+            origin,
+            now: clock::now().wall,
+            changes,
+            end,
+        }
     }
 
     /// Takes the entries of a Resource List. `at`: the time that it is of.
     pub(super) async fn take_listed(
         self: &Arc<Self>,
         set: SetId,
-        document: FetchedDocument,
+        document: Box<FetchedDocument>,
         at: SourceTime,
     ) -> Result<Applied, EngineError> {
         let following = Arc::clone(self);
-        let taking = tokio::task::spawn_blocking(move || following.take_listed_now(set, document, at));
+        let taking =
+            tokio::task::spawn_blocking(move || following.take_listed_now(set, document, at));
         taking.await.map_err(|_| EngineError::Interrupted)?
     }
 
     fn take_listed_now(
         &self,
         set: SetId,
-        mut document: FetchedDocument,
+        mut document: Box<FetchedDocument>,
         at: SourceTime,
     ) -> Result<Applied, EngineError> {
-        let list = ListProgress { set, source: self.name().to_owned(), at };
+        let list = ListProgress {
+            set,
+            source: self.name().to_owned(),
+            at,
+        };
         let mut reader = document.reader()?;
         let mut batch = Vec::new();
         let mut sum = Applied::default();
@@ -123,7 +176,10 @@ impl Following {
             }
             if batch.len() >= BATCH || (is_last && !batch.is_empty()) {
                 let entries = std::mem::take(&mut batch);
-                sum.add(self.store.list_entries_blocking(&list, clock::now().wall, entries)?);
+                sum.add(
+                    self.store
+                        .list_entries_blocking(&list, clock::now().wall, entries)?,
+                );
             }
             if is_last {
                 return Ok(sum);
@@ -138,5 +194,22 @@ pub(super) fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord
         etag: document.validators().etag.clone(),
         last_modified: document.validators().last_modified.clone(),
         digest: *document.digest(),
+    }
+}
+
+pub(super) fn record_of_list(list: &CapabilityList) -> DocumentRecord {
+    DocumentRecord {
+        uri: list.uri.to_string(),
+        etag: list.validators.etag.clone(),
+        last_modified: list.validators.last_modified.clone(),
+        digest: list.digest,
+    }
+}
+
+pub(super) fn offer_of(advertised: &Advertised) -> Offer {
+    Offer {
+        capability: advertised.capability.clone(),
+        uri: advertised.uri.clone(),
+        hubs: advertised.hubs.clone(),
     }
 }

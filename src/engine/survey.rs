@@ -38,16 +38,31 @@ impl Survey {
             newest = newest.max(entry.changed_at());
             // An index that is served as a urlset: its entries are lists by their own word.
             if entries == 0 && !is_index {
-                is_index = matches!(entry.md.capability, Some(Capability::ResourceList | Capability::ChangeList));
+                is_index = matches!(
+                    entry.md.capability,
+                    Some(Capability::ResourceList | Capability::ChangeList)
+                );
             }
             entries += 1;
             if is_index {
-                let (from, until) = (entry.md.from.or(entry.md.at), entry.md.until.or(entry.md.completed));
-                children.push(Child { uri: entry.loc, from, until });
+                let (from, until) = (
+                    entry.md.from.or(entry.md.at),
+                    entry.md.until.or(entry.md.completed),
+                );
+                children.push(Child {
+                    uri: entry.loc,
+                    from,
+                    until,
+                });
             }
         }
         let (head, oddities) = (reader.head().clone(), reader.oddities().clone());
-        Ok(Self { head, newest, oddities, children })
+        Ok(Self {
+            head,
+            newest,
+            oddities,
+            children,
+        })
     }
 
     /// Whether it is an index of other lists.
@@ -58,16 +73,19 @@ impl Survey {
     /// Refuses a document that says that it is something else.
     pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
         match &self.head.md.capability {
-            Some(stated) if stated != capability => {
-                Err(EngineError::WrongCapability { wanted: capability.clone(), found: stated.clone() })
-            }
+            Some(stated) if stated != capability => Err(EngineError::WrongCapability {
+                wanted: capability.clone(),
+                found: stated.clone(),
+            }),
             _ => Ok(()),
         }
     }
 }
 
 /// Surveys a document off the asynchronous threads, and tells once what is odd about it.
-pub(super) async fn survey(mut document: FetchedDocument) -> Result<(FetchedDocument, Survey), EngineError> {
+pub(super) async fn survey(
+    mut document: Box<FetchedDocument>,
+) -> Result<(Box<FetchedDocument>, Survey), EngineError> {
     let surveying = tokio::task::spawn_blocking(move || {
         let survey = Survey::of(&mut document)?;
         Ok::<_, EngineError>((document, survey))

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -86,8 +87,8 @@ pub struct SetNumbers {
     pub failed: u64,
     /// Deletions that are held back.
     pub held_deletions: u64,
-    /// Why one of the failed ones failed: code, message and when, in microseconds since 1970.
-    pub failure: Option<(String, String, i64)>,
+    /// Why one of the failed ones failed: code, message and when.
+    pub failure: Option<(String, String, DateTime<Utc>)>,
     /// Whether the baseline is done.
     pub baseline_done: bool,
     /// Up to where every change is known to have been applied.
@@ -389,7 +390,9 @@ fn numbers(sql: &Connection, set: SetId) -> Result<SetNumbers, StoreError> {
              WHERE task.set_id = ?1 AND task.state = 'failed' AND task.error_code IS NOT NULL LIMIT 1",
         )?;
         numbers.failure = query
-            .query_row([set.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+            .query_row([set.0], |found| {
+                Ok((found.get(0)?, found.get(1)?, row::datetime(found.get(2)?)))
+            })
             .optional()?;
     }
     numbers.baseline_done = BaselineState::from_code(&baseline) == BaselineState::Done;

@@ -141,11 +141,11 @@ impl Store {
     pub async fn conclude(
         self: &Arc<Self>,
         now: DateTime<Utc>,
-        conclusions: Vec<Conclusion>,
+        conclusions: Arc<Vec<Conclusion>>,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             let mut sets = HashSet::new();
-            for conclusion in &conclusions {
+            for conclusion in conclusions.iter() {
                 let task = conclude(tx, now, conclusion)?;
                 sets.insert(task.set);
                 tx.wake(Wake::Tasks(task.source.clone()));

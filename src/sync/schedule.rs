@@ -23,6 +23,7 @@ pub enum Pacing {
 pub struct Schedule {
     interval: Duration,
     next: Instant,
+    last: Option<Instant>,
     pauses: u32,
     gap_since: Option<Instant>,
 }
@@ -34,6 +35,7 @@ impl Schedule {
         Self {
             interval,
             next: now.mono,
+            last: None,
             pauses: 0,
             gap_since: None,
         }
@@ -50,8 +52,15 @@ impl Schedule {
         self.next = self.next.min(now.mono);
     }
 
+    /// Makes a poll due at once, or a little after the last one: for what may come often.
+    pub fn soon(&mut self, now: Now) {
+        let soonest = self.last.map_or(now.mono, |last| last + FIRST_PAUSE);
+        self.next = self.next.min(soonest.max(now.mono));
+    }
+
     /// Notes that a poll has ended.
     pub fn polled(&mut self, now: Now, pacing: Pacing) {
+        self.last = Some(now.mono);
         let pause = match pacing {
             Pacing::Regular => {
                 self.pauses = 0;

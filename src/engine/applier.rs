@@ -1,0 +1,167 @@
+//! Works off a Source's tasks: several hosts at once, several resources of a host at once, and no resource's trouble holds
+//! up the others.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use super::download::{Outcome, carry_out};
+use super::following::Following;
+use super::publisher::{Finished, publish_all};
+use crate::clock;
+use crate::mirror::Mirror;
+use crate::store::{ResourceId, Task, Wake};
+
+/// How many tasks of a host are taken from the database at once.
+const AHEAD: usize = 64;
+/// How many finished downloads may wait to be published.
+const FINISHED: usize = 256;
+/// The pause after the database refused to tell what is due.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
+
+pub(super) struct Applier {
+    following: Arc<Following>,
+    mirror: Arc<Mirror>,
+    queues: HashMap<String, VecDeque<Task>>,
+    /// Requests under way, for each host.
+    busy: HashMap<String, usize>,
+    /// Tasks that were taken from the database and are not concluded.
+    taken: HashSet<ResourceId>,
+    downloads: JoinSet<(Task, Outcome)>,
+    next_due: Option<Instant>,
+}
+
+impl Applier {
+    pub(super) fn new(following: Arc<Following>, mirror: Arc<Mirror>) -> Self {
+        Self {
+            following,
+            mirror,
+            queues: HashMap::new(),
+            busy: HashMap::new(),
+            taken: HashSet::new(),
+            downloads: JoinSet::new(),
+            next_due: None,
+        }
+    }
+
+    /// Works until told to stop; what is finished by then is still published.
+    pub(super) async fn run(mut self) {
+        let mut wakes = self.following.store.wakes();
+        let (finished, queue) = mpsc::channel(FINISHED);
+        let (concluded_sender, mut concluded) = mpsc::unbounded_channel();
+        let publishing = publish_all(
+            Arc::clone(&self.following),
+            Arc::clone(&self.mirror),
+            queue,
+            concluded_sender,
+        );
+        let publisher = tokio::spawn(publishing);
+        let stop = self.following.stop.clone();
+        let mut look = true;
+        loop {
+            if look {
+                look = !self.refill().await;
+            }
+            self.dispatch();
+            let next_due = self.next_due.unwrap_or_else(|| {
+                Instant::from_std(clock::now().mono + Duration::from_secs(3600))
+            });
+            let pause = Instant::from_std(clock::now().mono + STORE_PAUSE);
+            tokio::select! {
+                () = stop.cancelled() => break,
+                Some(done) = self.downloads.join_next() => {
+                    if let Ok((task, outcome)) = done {
+                        self.free(&task.authority);
+                        // The publisher ends only after this side has gone.
+                        let _ = finished.send(Finished { task, outcome }).await;
+                    }
+                }
+                Some(ids) = concluded.recv() => {
+                    let ids: Vec<ResourceId> = ids;
+                    ids.iter().for_each(|id| { self.taken.remove(id); });
+                    look |= self.wants_more();
+                }
+                wake = wakes.recv() => look |= match wake {
+                    Ok(Wake::Tasks(source)) => source == self.following.name() && self.wants_more(),
+                    Err(RecvError::Lagged(_)) => true,
+                    Ok(_) | Err(RecvError::Closed) => false,
+                },
+                () = tokio::time::sleep_until(next_due) => { self.next_due = None; look = true; }
+                () = tokio::time::sleep_until(pause), if look => {}
+            }
+        }
+        self.downloads.shutdown().await;
+        drop(finished);
+        if let Err(error) = publisher.await {
+            tracing::error!(code = "publisher", source = self.following.name(), %error, "the publisher ended badly");
+        }
+    }
+
+    /// Whether some host could do with more tasks, or may have got its first.
+    fn wants_more(&self) -> bool {
+        self.queues.values().all(|queue| queue.len() < AHEAD / 2)
+    }
+
+    /// Takes what is due from the database; `false` if that failed and must be tried again.
+    async fn refill(&mut self) -> bool {
+        let now = clock::now();
+        let name = self.following.name();
+        match self
+            .following
+            .store
+            .due_tasks(name, now.wall, AHEAD, self.taken.clone())
+            .await
+        {
+            Ok((due, next)) => {
+                for task in due {
+                    self.taken.insert(task.resource);
+                    self.queues
+                        .entry(task.authority.clone())
+                        .or_default()
+                        .push_back(task);
+                }
+                self.next_due = next.map(|next| {
+                    Instant::from_std(now.mono + (next - now.wall).to_std().unwrap_or_default())
+                });
+                true
+            }
+            Err(error) => {
+                tracing::error!(code = error.code(), source = name, %error, "the tasks can't be read");
+                false
+            }
+        }
+    }
+
+    /// Starts as many downloads as each host may have.
+    fn dispatch(&mut self) {
+        let most = self.following.connections_per_host;
+        for (authority, queue) in &mut self.queues {
+            let busy = self.busy.entry(authority.clone()).or_default();
+            while *busy < most
+                && let Some(task) = queue.pop_front()
+            {
+                *busy += 1;
+                let (following, mirror) = (Arc::clone(&self.following), Arc::clone(&self.mirror));
+                self.downloads.spawn(async move {
+                    let outcome = carry_out(&following, &mirror, &task).await;
+                    (task, outcome)
+                });
+            }
+        }
+        self.queues.retain(|_, queue| !queue.is_empty());
+    }
+
+    fn free(&mut self, authority: &str) {
+        if let Some(busy) = self.busy.get_mut(authority) {
+            *busy = busy.saturating_sub(1);
+            if *busy == 0 {
+                self.busy.remove(authority);
+            }
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Change Lists and their indexes (section 12): what they cover, and which of them hold news.
+
+use url::Url;
+
+use super::EngineError;
+use super::reading::Fresh;
+use super::set::SetWorker;
+use super::survey::{Child, Survey};
+use crate::clock;
+use crate::protocol::{Capability, Interval, SourceTime};
+use crate::store::{DocumentRecord, End, Origin};
+use crate::sync::Unknown;
+
+/// How deep indexes may lie within indexes.
+const DEPTH: u32 = 4;
+
+/// What a Change List, or an index of them, covers. An index covers what its lists cover together: its own `from` holds
+/// for all of them, also where their intervals leave a second between them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    /// From where on every change is told; `None`: it does not say, and proves nothing.
+    pub(super) from: Option<SourceTime>,
+    /// Up to where.
+    pub(super) until: Option<SourceTime>,
+}
+
+impl Span {
+    /// A closed list covers what it says. An open one covers up to its last entry, no further: it may lag behind.
+    fn of(survey: &Survey) -> Self {
+        let md = &survey.head.md;
+        Self {
+            from: md.from.or(md.at),
+            until: md.until.or(md.completed).or(survey.newest),
+        }
+    }
+
+    fn interval(self) -> Option<Interval> {
+        let from = self.from?;
+        Interval::new(from, self.until.map_or(from, |until| until.max(from)))
+    }
+}
+
+impl SetWorker {
+    /// Reads the Change Lists; answers what they cover, `None` if there are none. Where a Capability List names several,
+    /// the first one that can be read counts: others have been seen to be something else.
+    pub(super) async fn read_change_lists(&mut self) -> Result<Option<Span>, EngineError> {
+        let mut failed = None;
+        for uri in self.offered(&Capability::ChangeList) {
+            match self.read_change_list(&uri).await {
+                Ok(span) => return Ok(Some(span)),
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// The documents of a capability that the Capability List names.
+    pub(super) fn offered(&self, capability: &Capability) -> Vec<Url> {
+        let offers = self
+            .record
+            .offers
+            .iter()
+            .filter(|offer| offer.capability == *capability);
+        offers.map(|offer| offer.uri.clone()).collect()
+    }
+
+    async fn read_change_list(&mut self, uri: &Url) -> Result<Span, EngineError> {
+        // After a start nobody remembers what an unchanged list covers.
+        let Some(fresh) = self
+            .following
+            .fresh(self.record.id, uri, self.span.is_none())
+            .await?
+        else {
+            return Ok(self.span.unwrap_or(Span {
+                from: None,
+                until: None,
+            }));
+        };
+        fresh.survey.expect(&Capability::ChangeList)?;
+        let is_closed = fresh.survey.head.md.until.is_some();
+        let index = fresh
+            .survey
+            .head
+            .link("index")
+            .filter(|index| is_closed && *index != uri)
+            .cloned();
+        let span = if fresh.survey.is_index() {
+            self.read_index(fresh.survey).await?
+        } else {
+            self.take_list(fresh).await?
+        };
+        // A closed list tells no more: its index knows the one that follows.
+        let span = match index {
+            Some(index) => self.read_linked_index(&index).await?.unwrap_or(span),
+            None => span,
+        };
+        self.span = Some(span);
+        Ok(span)
+    }
+
+    async fn read_linked_index(&mut self, index: &Url) -> Result<Option<Span>, EngineError> {
+        match self.following.fresh(self.record.id, index, true).await? {
+            Some(fresh) if fresh.survey.is_index() => {
+                fresh.survey.expect(&Capability::ChangeList)?;
+                Ok(Some(self.read_index(fresh.survey).await?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Takes a Change List that stands alone.
+    async fn take_list(&mut self, fresh: Fresh) -> Result<Span, EngineError> {
+        let span = Span::of(&fresh.survey);
+        let mut trial = self.sequencer.clone();
+        let unknown = match span.interval() {
+            Some(interval) => trial.change_list(clock::now(), interval),
+            None => Unknown::everything(),
+        };
+        let mut end = self.end(&trial, None);
+        end.documents.push(fresh.record);
+        let applied = self
+            .following
+            .take_changes(self.record.id, fresh.document, unknown, end)
+            .await?;
+        self.sequencer = trial;
+        self.tell_held(applied.held);
+        Ok(span)
+    }
+
+    /// Reads those lists of an index that can hold news, oldest first. One that can't be read does not keep the later ones
+    /// from being read; but then the index proves nothing.
+    async fn read_index(&mut self, survey: Survey) -> Result<Span, EngineError> {
+        let stated = Span {
+            until: survey.head.md.until.or(survey.head.md.completed),
+            ..Span::of(&survey)
+        };
+        let mut span = Span {
+            from: stated
+                .from
+                .or(survey.children.first().and_then(|child| child.from)),
+            until: None,
+        };
+        let mut failed = None;
+        let mut lists: Vec<(Child, u32)> = survey
+            .children
+            .into_iter()
+            .rev()
+            .map(|child| (child, 1))
+            .collect();
+        while let Some((child, depth)) = lists.pop() {
+            match self.read_child(&child).await {
+                Ok(Reading::Until(until)) => span.until = span.until.max(until),
+                Ok(Reading::Index(children)) if depth < DEPTH => {
+                    lists.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
+                }
+                Ok(Reading::Index(_)) => failed = failed.or(Some(EngineError::NestedIndex)),
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        span.until = stated.until.or(span.until);
+        if let Some(interval) = span.interval() {
+            let mut trial = self.sequencer.clone();
+            let _ = trial.change_list(clock::now(), interval);
+            let end = self.end(&trial, None);
+            let application = self.following.application(
+                self.record.id,
+                Origin::ChangeList,
+                Vec::new(),
+                Some(end),
+            );
+            self.following.store.apply(application).await?;
+            self.sequencer = trial;
+        }
+        Ok(span)
+    }
+
+    async fn read_child(&mut self, child: &Child) -> Result<Reading, EngineError> {
+        let stated = child
+            .from
+            .zip(child.until)
+            .and_then(|(from, until)| Interval::new(from, until));
+        let is_known = |interval: Interval| {
+            let coverage = self.sequencer.coverage();
+            coverage.missing(interval).is_empty()
+                && coverage
+                    .front()
+                    .is_some_and(|front| interval.until() <= front)
+        };
+        if stated.is_some_and(is_known) {
+            return Ok(Reading::Until(child.until));
+        }
+        let Some(fresh) = self
+            .following
+            .fresh(self.record.id, &child.uri, self.span.is_none())
+            .await?
+        else {
+            return Ok(Reading::Until(
+                child.until.or(self.span.and_then(|span| span.until)),
+            ));
+        };
+        fresh.survey.expect(&Capability::ChangeList)?;
+        if fresh.survey.is_index() {
+            return Ok(Reading::Index(fresh.survey.children));
+        }
+        let own = Span::of(&fresh.survey);
+        let span = Span {
+            from: own.from.or(child.from),
+            until: own.until.or(child.until),
+        };
+        // The index as a whole says what is covered; this only asks which changes are news.
+        let unknown = match span.interval() {
+            Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
+            None => Unknown::everything(),
+        };
+        let end = self.end_of_part(fresh.record);
+        let applied = self
+            .following
+            .take_changes(self.record.id, fresh.document, unknown, end)
+            .await?;
+        self.tell_held(applied.held);
+        Ok(Reading::Until(span.until))
+    }
+
+    /// The end of a list that proves nothing by itself.
+    fn end_of_part(&self, record: DocumentRecord) -> End {
+        End {
+            rules: self.following.deletion_rules(),
+            progress: None,
+            delivery: None,
+            documents: vec![record],
+            listed: None,
+        }
+    }
+}
+
+/// What reading a list of an index came to.
+enum Reading {
+    /// It was read, or need not be, and reaches up to there.
+    Until(Option<SourceTime>),
+    /// It is an index itself.
+    Index(Vec<Child>),
+}

@@ -1,0 +1,211 @@
+//! The channels of a set: which are wanted, and one task for each that keeps its lease.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use tokio::task::JoinHandle;
+
+use super::EngineError;
+use super::following::Following;
+use super::subscription::keep;
+use crate::clock;
+use crate::config::Signatures;
+use crate::protocol::{Capability, HubUri, TopicUri};
+use crate::status::Trouble;
+use crate::store::{ChannelId, ChannelRecord, Offer, SetId};
+use crate::sync::{ChannelState, Lease};
+
+/// A secret's length, in bytes before it is written in hexadecimal: well under the 200 bytes that WebSub allows.
+const SECRET_BYTES: usize = 32;
+/// A token's length, in bytes before it is written in hexadecimal.
+const TOKEN_BYTES: usize = 24;
+
+/// The channels of one set.
+pub(super) struct Channels {
+    following: Arc<Following>,
+    set: SetId,
+    kept: HashMap<ChannelId, (Capability, JoinHandle<()>)>,
+}
+
+impl Channels {
+    pub(super) fn new(following: Arc<Following>, set: SetId) -> Self {
+        Self {
+            following,
+            set,
+            kept: HashMap::new(),
+        }
+    }
+
+    /// Subscribes to what a Capability List offers, and ends what it offers no more.
+    pub(super) async fn follow(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
+        let known = self.following.store.channels(self.set).await?;
+        let mut wanted = Vec::new();
+        for offer in offers {
+            if let Some((topic, hub)) = self.subscribable(offer) {
+                let record = self.want(&known, &offer.capability, &topic, &hub).await?;
+                wanted.push(record.id);
+                self.keep(&record);
+            }
+        }
+        for record in known.iter().filter(|record| !wanted.contains(&record.id)) {
+            if !record.left {
+                self.following
+                    .store
+                    .want_channel(record.id, false, &record.hub)
+                    .await?;
+                // Its task ends the subscription; one that runs already hears of it so.
+                self.following
+                    .store
+                    .change_lease(record.id, true, |lease| lease.restart(clock::now().wall))
+                    .await?;
+            }
+            if record.lease.state != ChannelState::Unsubscribed {
+                self.keep(record);
+            }
+        }
+        Ok(())
+    }
+
+    /// The topic and the hub of a channel that is to be subscribed to.
+    fn subscribable(&self, offer: &Offer) -> Option<(TopicUri, HubUri)> {
+        let is_channel = matches!(
+            offer.capability,
+            Capability::ChangeNotification | Capability::FrameworkNotification
+        );
+        let source = &self.following.source;
+        if !is_channel || !source.notifications || self.following.retired.is_cancelled() {
+            return None;
+        }
+        let topic = TopicUri::try_from(offer.uri.clone()).ok()?;
+        let Some(hub) = source.hub.as_ref().or(offer.hubs.first()) else {
+            tracing::warn!(code = "no-hub", source = self.following.name(), %topic, "a channel names no hub");
+            return None;
+        };
+        if self.following.public_url.is_none() {
+            tracing::warn!(code = "no-public-url", source = self.following.name(), %topic,
+                "a channel can't be subscribed to: [callback] public_url is not set");
+            return None;
+        }
+        Some((topic, hub.clone()))
+    }
+
+    /// The channel's row: the one that it had before, or a new one with a callback and a secret of its own.
+    async fn want(
+        &self,
+        known: &[ChannelRecord],
+        kind: &Capability,
+        topic: &TopicUri,
+        hub: &HubUri,
+    ) -> Result<ChannelRecord, EngineError> {
+        let store = &self.following.store;
+        let now = clock::now().wall;
+        let secret = match self.following.source.signatures {
+            Signatures::Required => Some(random_name(SECRET_BYTES)?),
+            Signatures::Off => None,
+        };
+        let same = known
+            .iter()
+            .find(|record| record.kind == *kind && record.topic == *topic);
+        let Some(record) = same.filter(|record| record.secret.is_some() == secret.is_some()) else {
+            let token = random_name(TOKEN_BYTES)?;
+            return Ok(store
+                .add_channel(now, self.set, kind, topic, hub, token, secret)
+                .await?);
+        };
+        if record.left || record.hub != *hub || record.lease.state == ChannelState::Unsubscribed {
+            store.want_channel(record.id, true, hub).await?;
+            store
+                .change_lease(record.id, true, move |lease| *lease = Lease::new(now))
+                .await?;
+        }
+        Ok(record.clone())
+    }
+
+    /// Starts the task that keeps a channel's lease, if none does.
+    fn keep(&mut self, record: &ChannelRecord) {
+        if self
+            .kept
+            .get(&record.id)
+            .is_none_or(|(_, task)| task.is_finished())
+        {
+            let task = tokio::spawn(keep(Arc::clone(&self.following), record.id));
+            self.kept.insert(record.id, (record.kind.clone(), task));
+        }
+    }
+
+    /// The channels of a kind that are being kept.
+    pub(super) fn of(&self, kind: &Capability) -> Vec<ChannelId> {
+        self.kept
+            .iter()
+            .filter(|(_, (kept, _))| kept == kind)
+            .map(|(&id, _)| id)
+            .collect()
+    }
+
+    /// Where the leases stand.
+    pub(super) async fn leases(
+        &self,
+    ) -> HashMap<ChannelId, (ChannelState, Option<chrono::DateTime<chrono::Utc>>)> {
+        let found = self
+            .following
+            .store
+            .channels(self.set)
+            .await
+            .unwrap_or_default();
+        found
+            .into_iter()
+            .map(|record| (record.id, (record.lease.state, record.lease.expires_at)))
+            .collect()
+    }
+
+    /// Whether a hub is still to be heard that has not failed yet.
+    pub(super) async fn any_pending(&self) -> bool {
+        let found = self
+            .following
+            .store
+            .channels(self.set)
+            .await
+            .unwrap_or_default();
+        found.iter().any(|record| {
+            self.kept.contains_key(&record.id)
+                && record.lease.state == ChannelState::Pending
+                && self.following.board.channel(record.id).is_none()
+        })
+    }
+
+    /// Lets the tasks go on by themselves until the subscriptions that they end have ended.
+    pub(super) fn detach(self) {
+        drop(self.kept);
+    }
+
+    /// Ends the tasks. The subscriptions stay: they outlive the process.
+    pub(super) async fn stop(self) {
+        for (_, task) in self.kept.into_values() {
+            task.abort();
+            // Aborted: that is what was asked for.
+            let _ = task.await;
+        }
+    }
+}
+
+/// A name that nobody can guess.
+fn random_name(bytes: usize) -> Result<String, EngineError> {
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random).map_err(|error| EngineError::Random(error.to_string()))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+impl Following {
+    /// Tells what is wrong with a channel, once.
+    pub(super) fn tell_channel(&self, channel: &ChannelRecord, code: &str, message: String) {
+        let known = self.board.channel(channel.id);
+        if !known.is_some_and(|known| known.code == code && known.message == message) {
+            tracing::warn!(code, source = self.name(), topic = %channel.topic, hub = %channel.hub, error = message,
+                "a subscription does not go through");
+        }
+        self.board.note_channel(
+            channel.id,
+            Some(Trouble::new(code, message, clock::now().wall)),
+        );
+    }
+}

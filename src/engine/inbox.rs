@@ -1,0 +1,267 @@
+//! How a set works through its inbox: parse, put in order, plan, and keep it all in one transaction.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+
+use super::EngineError;
+use super::set::SetWorker;
+use crate::clock;
+use crate::protocol::{Capability, ChangeKind, Document, ReadError, Root, read_document};
+use crate::store::{ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
+use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict};
+
+/// How many deliveries are read from the inbox at once.
+const DELIVERIES: usize = 64;
+
+impl SetWorker {
+    /// Works until the inbox holds nothing but notifications that wait for an earlier one.
+    pub(super) async fn work_inbox(&mut self) -> Result<(), EngineError> {
+        loop {
+            self.settle().await?;
+            let deliveries = self
+                .following
+                .store
+                .deliveries(self.record.id, self.seen, DELIVERIES)
+                .await?;
+            if deliveries.is_empty() {
+                return Ok(());
+            }
+            for delivery in deliveries {
+                let id = delivery.id;
+                self.handle(delivery).await?;
+                self.seen = id;
+                self.settle().await?;
+            }
+        }
+    }
+
+    /// Applies held notifications whose turn has come, and opens a gap where a wait is over.
+    async fn settle(&mut self) -> Result<(), EngineError> {
+        loop {
+            let now = clock::now();
+            let mut trial = self.sequencer.clone();
+            if let Some((id, verdict)) = trial.next_ready(now) {
+                match self.following.store.delivery(id).await? {
+                    Some(delivery) => {
+                        let channel = self.channel(delivery.channel).await?;
+                        match read(&delivery, &channel, self.following.limits.notification) {
+                            Ok(document) => self.take(trial, delivery, document, verdict).await?,
+                            Err(error) => self.reject(&delivery, &channel, &error).await?,
+                        }
+                    }
+                    None => self.sequencer = trial,
+                }
+                continue;
+            }
+            let Some(gap) = trial.open_gap(now) else {
+                return Ok(());
+            };
+            self.open(&trial, &gap).await?;
+            self.sequencer = trial;
+            // What was held is applied when the Change List has been read, whether that closes the gap or not.
+            match self.fill_gaps().await {
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => {
+                    self.schedule.polled(clock::now(), Pacing::Soon);
+                    self.tell(&error);
+                }
+                Ok(pacing) => self.schedule.polled(clock::now(), pacing),
+            }
+        }
+    }
+
+    /// Puts a gap on record.
+    async fn open(&mut self, trial: &Sequencer, gap: &Gap) -> Result<(), EngineError> {
+        tracing::warn!(code = gap.reason.code(), source = self.following.name(), set = %self.record.capability_list,
+            from = %gap.interval.from(), until = %gap.interval.until(), "a gap has opened");
+        for channel in self.channels.of(&Capability::ChangeNotification) {
+            self.following.store.count_gap(channel).await?;
+        }
+        let end = self.end(trial, None);
+        let application =
+            self.following
+                .application(self.record.id, Origin::Notification, Vec::new(), Some(end));
+        self.following.store.apply(application).await?;
+        Ok(())
+    }
+
+    async fn handle(&mut self, delivery: Delivery) -> Result<(), EngineError> {
+        let channel = self.channel(delivery.channel).await?;
+        let document = match read(&delivery, &channel, self.following.limits.notification) {
+            Ok(document) => document,
+            Err(error) => return self.reject(&delivery, &channel, &error).await,
+        };
+        if channel.kind == Capability::FrameworkNotification {
+            return self.follow_framework(&delivery, &document).await;
+        }
+        let mut trial = self.sequencer.clone();
+        let stated = &document.head.md;
+        let verdict = trial.handle(clock::now(), delivery.id, stated.from, stated.until);
+        self.take(trial, delivery, document, verdict).await
+    }
+
+    /// Does what the sequencer says of a change notification, and keeps the sequencer that said it.
+    async fn take(
+        &mut self,
+        trial: Sequencer,
+        delivery: Delivery,
+        document: Document,
+        verdict: Verdict,
+    ) -> Result<(), EngineError> {
+        let (unknown, outcome) = match verdict {
+            Verdict::Hold => {
+                self.sequencer = trial;
+                return Ok(());
+            }
+            Verdict::Known => (None, Outcome::Duplicate),
+            Verdict::Apply(unknown) => (Some(unknown), Outcome::Applied),
+            Verdict::Hint(hint) => {
+                tracing::info!(code = hint.code(), source = self.following.name(), set = %self.record.capability_list,
+                    "a notification proves nothing: its changes are applied, and the set is polled");
+                self.schedule.soon(clock::now());
+                (Some(Unknown::everything()), Outcome::Applied)
+            }
+        };
+        let entries = document.entries.into_iter().filter(|_| unknown.is_some());
+        let news = entries.filter_map(|entry| {
+            let changed_at = entry.changed_at();
+            let is_news = unknown
+                .as_ref()
+                .is_some_and(|unknown| unknown.includes(changed_at));
+            is_news
+                .then(|| {
+                    self.following
+                        .change_of(entry, ChangeKind::Updated, changed_at)
+                })
+                .flatten()
+        });
+        let changes = news.collect();
+        let end = self.end(&trial, Some((delivery.id, delivery.channel, outcome)));
+        let application =
+            self.following
+                .application(self.record.id, Origin::Notification, changes, Some(end));
+        let applied = self.following.store.apply(application).await?;
+        self.sequencer = trial;
+        self.tell_held(applied.held);
+        Ok(())
+    }
+
+    /// Acts on a framework notification (Framework Notification 1.0.1, section 3).
+    async fn follow_framework(
+        &mut self,
+        delivery: &Delivery,
+        document: &Document,
+    ) -> Result<(), EngineError> {
+        let now = clock::now();
+        for entry in &document.entries {
+            match entry.md.capability {
+                Some(Capability::ChangeList | Capability::ChangeDump) => self.schedule.hurry(now),
+                Some(Capability::CapabilityList) if entry.loc == self.record.capability_list => {
+                    if entry.md.change == Some(ChangeKind::Deleted) {
+                        self.following.rediscover.notify_one();
+                    }
+                    self.schedule.hurry(now);
+                }
+                // A baseline, or a gap that waits for one, is what a new Resource List is good for.
+                Some(Capability::ResourceList | Capability::ResourceDump) => {
+                    if !self.can_follow() || !self.sequencer.gaps().is_empty() {
+                        self.schedule.hurry(now);
+                    }
+                }
+                Some(Capability::CapabilityList | Capability::Description) => {
+                    self.following.rediscover.notify_one()
+                }
+                _ => {}
+            }
+        }
+        let end = self.end(
+            &self.sequencer,
+            Some((delivery.id, delivery.channel, Outcome::Applied)),
+        );
+        let application =
+            self.following
+                .application(self.record.id, Origin::Notification, Vec::new(), Some(end));
+        self.following.store.apply(application).await?;
+        Ok(())
+    }
+
+    async fn reject(
+        &mut self,
+        delivery: &Delivery,
+        channel: &ChannelRecord,
+        error: &EngineError,
+    ) -> Result<(), EngineError> {
+        tracing::warn!(code = error.code(), topic = %channel.topic, %error, "a delivery is of no use");
+        let end = self.end(
+            &self.sequencer,
+            Some((delivery.id, delivery.channel, Outcome::Rejected)),
+        );
+        let application =
+            self.following
+                .application(self.record.id, Origin::Notification, Vec::new(), Some(end));
+        self.following.store.apply(application).await?;
+        // What it would have told is not lost: a poll brings it.
+        self.schedule.soon(clock::now());
+        Ok(())
+    }
+
+    /// The end of a document that moves the coverage to where a sequencer has it.
+    pub(super) fn end(
+        &self,
+        sequencer: &Sequencer,
+        delivery: Option<(i64, ChannelId, Outcome)>,
+    ) -> End {
+        End {
+            rules: self.following.deletion_rules(),
+            progress: Some((sequencer.coverage().clone(), sequencer.gaps().to_vec())),
+            delivery,
+            documents: Vec::new(),
+            listed: None,
+        }
+    }
+
+    pub(super) fn tell_held(&self, held: u64) {
+        if held > 0 {
+            tracing::warn!(code = "deletions-held", source = self.following.name(), set = %self.record.capability_list, held,
+                "so many deletions at once wait for approval");
+        }
+    }
+
+    async fn channel(&self, id: ChannelId) -> Result<ChannelRecord, EngineError> {
+        let found = Arc::clone(&self.following.store).channel(id).await?;
+        found.ok_or(EngineError::Interrupted)
+    }
+}
+
+/// Reads a delivery. Some hubs leave a body compressed, others say that one is compressed that is not: the bytes tell.
+fn read(delivery: &Delivery, channel: &ChannelRecord, limit: u64) -> Result<Document, EngineError> {
+    let base = channel.topic.url();
+    let document = if delivery.body.starts_with(&[0x1f, 0x8b]) {
+        let mut plain = Vec::new();
+        GzDecoder::new(delivery.body.as_slice())
+            .take(limit)
+            .read_to_end(&mut plain)
+            .map_err(ReadError::Io)?;
+        read_document(&plain, base)?
+    } else {
+        read_document(&delivery.body, base)?
+    };
+    let carried = match &document.head.md.capability {
+        // The authors' own publisher labels its notifications so.
+        Some(Capability::ChangeList) => channel.kind == Capability::ChangeNotification,
+        Some(stated) => *stated == channel.kind,
+        None => true,
+    };
+    match &document.head.md.capability {
+        Some(found) if !carried => Err(EngineError::WrongCapability {
+            wanted: channel.kind.clone(),
+            found: found.clone(),
+        }),
+        _ if document.head.root != Root::Urlset => {
+            Err(ReadError::WrongRoot("sitemapindex".to_owned()).into())
+        }
+        _ => Ok(document),
+    }
+}

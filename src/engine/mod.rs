@@ -1,0 +1,227 @@
+//! The only joiner: what is fetched, decided, kept and published comes together here.
+//!
+//! A Source has a worker that finds its sets, an applier that works off its tasks, and a worker for each set. A set's
+//! worker is the only one that moves its coverage; the applier is the only one that changes the mirror. They meet in the
+//! [`store`](crate::store), and wake each other through it. One Source's trouble is its own: nothing waits for another's.
+//!
+//! ```text
+//! SourceWorker ── finds ──► SetWorker ── tasks ──► store ──► Applier ── downloads ──► publisher ──► mirror, store
+//!                              ▲  │
+//!                  inbox, hubs │  └─ Change Lists, Resource Lists
+//! ```
+
+mod applier;
+mod board;
+mod change_lists;
+mod channels;
+mod download;
+mod error;
+mod following;
+mod inbox;
+mod polling;
+mod publisher;
+mod reading;
+mod resource_lists;
+mod set;
+mod source;
+mod subscription;
+mod survey;
+mod view;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use futures_util::future::{BoxFuture, FutureExt, join_all};
+use tokio::sync::{Notify, mpsc};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::clock;
+use crate::config::{self, Config};
+use crate::fetch::Client;
+use crate::status::{Ending, Operations, Status, Trouble};
+use crate::store::{ChannelRecord, Store};
+use crate::sync::ChannelState;
+
+use board::Board;
+use error::EngineError;
+use following::Following;
+use set::Command;
+use source::SourceWorker;
+
+/// The daemon at work.
+pub struct Engine {
+    started_at: DateTime<Utc>,
+    store: Arc<Store>,
+    board: Arc<Board>,
+    sources: Vec<Followed>,
+    workers: tokio::sync::Mutex<JoinSet<()>>,
+    stop: CancellationToken,
+}
+
+struct Followed {
+    following: Arc<Following>,
+    commands: mpsc::Sender<Command>,
+}
+
+impl Engine {
+    /// Begins to follow every Source of the configuration. The callback listener should be bound by now: hubs verify at
+    /// once.
+    #[must_use]
+    pub fn start(config: &Config, store: Arc<Store>, client: &Client) -> Arc<Self> {
+        let board = Arc::new(Board::default());
+        let stop = CancellationToken::new();
+        let mut workers = JoinSet::new();
+        let mut sources = Vec::new();
+        for source in &config.sources {
+            let following = Arc::new(Following {
+                source: source.clone(),
+                limits: config.limits.clone(),
+                connections_per_host: config.http.connections_per_host,
+                store: Arc::clone(&store),
+                client: client.clone(),
+                board: Arc::clone(&board),
+                public_url: config.callback.public_url.clone(),
+                rediscover: Notify::new(),
+                stop: stop.child_token(),
+                retired: CancellationToken::new(),
+            });
+            let (commands, receiver) = mpsc::channel(4);
+            workers.spawn(SourceWorker::new(Arc::clone(&following), receiver).run());
+            sources.push(Followed {
+                following,
+                commands,
+            });
+        }
+        let workers = tokio::sync::Mutex::new(workers);
+        Arc::new(Self {
+            started_at: clock::now().wall,
+            store,
+            board,
+            sources,
+            workers,
+            stop,
+        })
+    }
+
+    /// Stops following, in order: what is finished is published and kept. The subscriptions stay.
+    pub async fn stop(&self) {
+        self.stop.cancel();
+        let mut workers = self.workers.lock().await;
+        while let Some(ended) = workers.join_next().await {
+            if let Err(error) = ended {
+                tracing::error!(code = "worker", %error, "a worker ended badly");
+            }
+        }
+    }
+
+    fn source(&self, name: &str) -> Option<&Followed> {
+        self.sources
+            .iter()
+            .find(|source| source.following.name() == name)
+    }
+}
+
+impl Operations for Engine {
+    fn status(&self) -> BoxFuture<'_, Result<Status, Trouble>> {
+        async {
+            let viewed = view::status(self).await;
+            viewed.map_err(|error| Trouble::new(error.code(), error.to_string(), clock::now().wall))
+        }
+        .boxed()
+    }
+
+    fn poll(&self, source: &str) -> bool {
+        let Some(followed) = self.source(source) else {
+            return false;
+        };
+        // One that is full has been told already.
+        let _ = followed.commands.try_send(Command::Poll);
+        true
+    }
+
+    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, Trouble>> {
+        let found = self
+            .source(source)
+            .map(|source| source.following.name().to_owned());
+        async move {
+            let Some(name) = found else { return Ok(None) };
+            let approved = self.store.approve_deletions(&name).await;
+            let told = |error: crate::store::StoreError| {
+                Trouble::new(error.code(), error.to_string(), clock::now().wall)
+            };
+            let approved = approved.map_err(told)?;
+            tracing::info!(source = name, approved, "held-back deletions go on");
+            Ok(Some(approved))
+        }
+        .boxed()
+    }
+
+    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<Ending>>> {
+        let found = self
+            .source(source)
+            .map(|source| Arc::clone(&source.following));
+        async move {
+            let following = found?;
+            following.retired.cancel();
+            let public_url = following.public_url.as_ref();
+            Some(
+                end_subscriptions(
+                    &following.store,
+                    &following.client,
+                    public_url,
+                    &following.source,
+                )
+                .await,
+            )
+        }
+        .boxed()
+    }
+}
+
+/// Ends a Source's subscriptions at their hubs. Somebody must be answering the callback meanwhile.
+pub async fn end_subscriptions(
+    store: &Arc<Store>,
+    client: &Client,
+    public_url: Option<&Url>,
+    source: &config::Source,
+) -> Vec<Ending> {
+    let channels = match subscribed(store, &source.name).await {
+        Ok(channels) => channels,
+        Err(error) => {
+            tracing::error!(code = error.code(), source = source.name, %error, "the subscriptions can't be read");
+            return vec![Ending {
+                source: source.name.clone(),
+                topic: String::new(),
+                hub: String::new(),
+                confirmed: false,
+                message: error.to_string(),
+            }];
+        }
+    };
+    let Some(public_url) = public_url else {
+        return Vec::new();
+    };
+    join_all(
+        channels
+            .iter()
+            .map(|channel| subscription::end(store, client, public_url, &source.name, channel)),
+    )
+    .await
+}
+
+/// The channels of a Source that a hub may hold a subscription of.
+async fn subscribed(store: &Arc<Store>, source: &str) -> Result<Vec<ChannelRecord>, EngineError> {
+    let mut found = Vec::new();
+    for set in store.sets(source).await? {
+        let channels = store.channels(set.id).await?;
+        found.extend(channels.into_iter().filter(|channel| {
+            matches!(
+                channel.lease.state,
+                ChannelState::Active | ChannelState::Pending | ChannelState::Expired
+            )
+        }));
+    }
+    Ok(found)
+}

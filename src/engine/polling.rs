@@ -1,0 +1,95 @@
+//! How a set looks at its documents: first the Capability List, then the Change Lists, and where those prove too little,
+//! the Resource List.
+
+use super::EngineError;
+use super::change_lists::Span;
+use super::reading::{offer_of, record_of_list};
+use super::set::SetWorker;
+use crate::clock;
+use crate::fetch::Validators;
+use crate::store::{BaselineState, Offer};
+use crate::sync::Pacing;
+
+impl SetWorker {
+    /// Looks at everything that may tell of changes. What fails does not keep the rest from being looked at.
+    pub(super) async fn look(&mut self) -> Result<Pacing, EngineError> {
+        let refreshed = self.refresh_offers().await;
+        if self.record.offers.is_empty() {
+            refreshed?;
+            return Err(EngineError::NoResourceList);
+        }
+        if self.record.baseline == BaselineState::Missing {
+            self.read_resource_list(true).await?;
+        }
+        let filled = self.fill_gaps().await;
+        refreshed?;
+        filled
+    }
+
+    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes.
+    pub(super) async fn fill_gaps(&mut self) -> Result<Pacing, EngineError> {
+        let read = self.read_change_lists().await;
+        let span = read.as_ref().ok().copied().flatten();
+        if self.needs_resource_list(span) {
+            self.read_resource_list(false).await?;
+        }
+        let now = clock::now();
+        let is_open = !self.sequencer.gaps().is_empty();
+        self.schedule.gap(now, is_open);
+        read.map(|_| {
+            if is_open {
+                Pacing::Soon
+            } else {
+                Pacing::Regular
+            }
+        })
+    }
+
+    /// A gap is closed by proof: where the Change Lists prove nothing, begin too late, or have not reached far enough for
+    /// too long, the Resource List must do it.
+    fn needs_resource_list(&mut self, span: Option<Span>) -> bool {
+        let Some(begins) = span.and_then(|span| span.from) else {
+            return true;
+        };
+        let gaps = self.sequencer.gaps();
+        let now = clock::now();
+        self.schedule.gap(now, !gaps.is_empty());
+        let starts_late = gaps.iter().any(|gap| gap.interval.from() < begins);
+        starts_late || self.schedule.out_of_patience(now)
+    }
+
+    /// Looks whether the Capability List still offers what it did, and follows what it offers now.
+    async fn refresh_offers(&mut self) -> Result<(), EngineError> {
+        let following = &self.following;
+        let uri = &self.record.capability_list;
+        let known = following.store.document(self.record.id, uri).await?;
+        let validators = known
+            .as_ref()
+            .filter(|_| !self.record.offers.is_empty())
+            .map(|known| Validators {
+                etag: known.etag.clone(),
+                last_modified: known.last_modified.clone(),
+            });
+        let limit = following.limits.document;
+        let Some(list) = following
+            .client
+            .capability_list(uri, validators.as_ref(), limit)
+            .await?
+        else {
+            return Ok(());
+        };
+        if !list.oddities.is_empty() && known.is_none_or(|known| known.digest != list.digest) {
+            tracing::info!(code = "odd-document", document = %uri, oddities = %list.oddities, "a document is odd");
+        }
+        let offers: Vec<Offer> = list.capabilities.iter().map(offer_of).collect();
+        following
+            .store
+            .save_offers(self.record.id, &offers, record_of_list(&list))
+            .await?;
+        if offers != self.record.offers {
+            self.record.offers = offers;
+            self.channels.follow(&self.record.offers).await?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,304 @@
+//! Makes finished tasks visible, many at once: files first, then, in one transaction, what the database says of them.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use chrono::TimeDelta;
+use tokio::sync::mpsc;
+
+use super::download::{Fetched, Outcome};
+use super::following::Following;
+use crate::clock;
+use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, made_path};
+use crate::protocol::{Digest, SourceTime};
+use crate::store::{Conclusion, ResourceId, Task, TaskFailure};
+
+/// How many tasks are published at once.
+const BATCH: usize = 256;
+/// The pause after the disk or the database refused to take something.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// A task that was carried out.
+pub(super) struct Finished {
+    pub(super) task: Task,
+    pub(super) outcome: Outcome,
+}
+
+/// Publishes what comes in until nothing more can come; tells which tasks are concluded.
+pub(super) async fn publish_all(
+    following: Arc<Following>,
+    mirror: Arc<Mirror>,
+    mut queue: mpsc::Receiver<Finished>,
+    concluded: mpsc::UnboundedSender<Vec<ResourceId>>,
+) {
+    let mut batch = Vec::with_capacity(BATCH);
+    while queue.recv_many(&mut batch, BATCH).await > 0 {
+        let finished = std::mem::take(&mut batch);
+        let ids = finished
+            .iter()
+            .map(|finished| finished.task.resource)
+            .collect();
+        let (mirror, deletes) = (Arc::clone(&mirror), following.source.delete);
+        let publishing = tokio::task::spawn_blocking(move || publish(&mirror, deletes, finished));
+        match publishing.await {
+            Ok(conclusions) => conclude(&following, conclusions).await,
+            // The tasks are still in the database, and are done again.
+            Err(error) => {
+                tracing::error!(code = "publisher", source = following.name(), %error, "publishing ended badly")
+            }
+        }
+        // Once the applier has gone, nobody asks which tasks are done.
+        let _ = concluded.send(ids);
+    }
+}
+
+/// Keeps what came of the tasks. While the database refuses, nothing more is published: it must know of what there is.
+async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
+    tell(following, &conclusions);
+    let conclusions = Arc::new(conclusions);
+    loop {
+        match following
+            .store
+            .conclude(clock::now().wall, Arc::clone(&conclusions))
+            .await
+        {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::error!(code = error.code(), source = following.name(), %error, "what was applied can't be kept yet");
+                tokio::select! {
+                    // The files are whole; what the database does not know is done again.
+                    () = following.stop.cancelled() => return,
+                    () = tokio::time::sleep(PAUSE) => {}
+                }
+            }
+        }
+    }
+}
+
+fn tell(following: &Following, conclusions: &[Conclusion]) {
+    for conclusion in conclusions {
+        match conclusion {
+            Conclusion::Published {
+                task,
+                path,
+                news: true,
+                ..
+            } => {
+                tracing::debug!(source = following.name(), uri = %task.uri, path, change = task.kind.as_str(), "applied");
+            }
+            Conclusion::Removed { task, .. } => {
+                tracing::debug!(source = following.name(), uri = %task.uri, "removed")
+            }
+            Conclusion::Failed { task, failure } => {
+                let TaskFailure {
+                    code,
+                    message,
+                    retry_at,
+                    ..
+                } = failure;
+                let (source, uri) = (following.name(), &task.uri);
+                match retry_at {
+                    Some(_) if task.attempts > 0 => {
+                        tracing::debug!(code, source, %uri, error = message, "a resource can't be had yet");
+                    }
+                    Some(_) => {
+                        tracing::info!(code, source, %uri, error = message, "a resource can't be had; it is tried again")
+                    }
+                    None => {
+                        tracing::warn!(code, source, %uri, error = message, "a resource was given up until the next poll")
+                    }
+                }
+            }
+            Conclusion::Published { .. } => {}
+        }
+    }
+}
+
+/// Changes the mirror. For a blocking thread.
+fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Conclusion> {
+    let mut conclusions = Vec::with_capacity(finished.len());
+    let mut removals = Vec::new();
+    let mut fetched = Vec::new();
+    for Finished { task, outcome } in finished {
+        match outcome {
+            Outcome::Remove if deletes && task.live => removals.push(task),
+            Outcome::Remove => conclusions.push(Conclusion::Removed {
+                kept: task.live,
+                task,
+            }),
+            Outcome::Fetched(file) => fetched.push((task, *file)),
+            Outcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
+            Outcome::Failed(failure) => conclusions.push(Conclusion::Failed { task, failure }),
+        }
+    }
+    // First, so that a file may make way for a folder of its name, and the other way round.
+    remove(mirror, removals, &mut conclusions);
+    publish_files(mirror, fetched, &mut conclusions);
+    conclusions
+}
+
+fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<Conclusion>) {
+    let mut named = Vec::new();
+    for task in tasks {
+        match MirrorPath::parse(&task.path) {
+            Ok(path) => named.push((task, path)),
+            Err(error) => conclusions.push(failed(task, &error)),
+        }
+    }
+    let paths: Vec<MirrorPath> = named.iter().map(|(_, path)| path.clone()).collect();
+    for ((task, _), removed) in named.into_iter().zip(mirror.remove(&paths)) {
+        conclusions.push(match removed {
+            Ok(_) => Conclusion::Removed { task, kept: false },
+            Err(error) => failed(task, &error),
+        });
+    }
+}
+
+/// What became of a file's place.
+struct Placed {
+    task: Task,
+    file: File,
+    path: MirrorPath,
+}
+
+/// What is told of a file besides its bytes.
+struct File {
+    length: u64,
+    media_type: Option<String>,
+    hashes: Vec<Digest>,
+    lastmod: Option<SourceTime>,
+}
+
+fn publish_files(
+    mirror: &Mirror,
+    fetched: Vec<(Task, Fetched)>,
+    conclusions: &mut Vec<Conclusion>,
+) {
+    let mut first = Vec::new();
+    for (
+        task,
+        Fetched {
+            whole,
+            length,
+            media_type,
+            hashes,
+            lastmod,
+        },
+    ) in fetched
+    {
+        let path = MirrorPath::parse(&task.path).unwrap_or_else(|_| made_path(&task.uri));
+        first.push((
+            whole,
+            Placed {
+                task,
+                file: File {
+                    length,
+                    media_type,
+                    hashes,
+                    lastmod,
+                },
+                path,
+            },
+        ));
+    }
+    let blocked = place(mirror, first, conclusions);
+    // Where the plain name can't be had, because a folder or a file is in its way, one is made that always can.
+    let again = blocked.into_iter().map(|(whole, placed)| {
+        let path = made_path(&placed.task.uri);
+        (whole, Placed { path, ..placed })
+    });
+    for (_, placed) in place(mirror, again.collect(), conclusions) {
+        conclusions.push(failed(
+            placed.task,
+            &MirrorError::Blocked {
+                path: placed.path.to_string(),
+            },
+        ));
+    }
+}
+
+/// Publishes files; answers those whose place is taken.
+fn place(
+    mirror: &Mirror,
+    files: Vec<(Whole, Placed)>,
+    conclusions: &mut Vec<Conclusion>,
+) -> Vec<(Whole, Placed)> {
+    let (publications, placed): (Vec<_>, Vec<_>) = files
+        .into_iter()
+        .map(|(whole, placed)| ((whole, placed.path.clone()), placed))
+        .unzip();
+    let mut blocked = Vec::new();
+    for (placed, outcome) in placed.into_iter().zip(mirror.publish(publications)) {
+        match outcome {
+            Ok(()) => conclusions.push(published(placed)),
+            Err(unpublished) => match unpublished.whole {
+                Some(whole) if matches!(unpublished.error, MirrorError::Blocked { .. }) => {
+                    blocked.push((whole, placed))
+                }
+                _ => conclusions.push(failed(placed.task, &unpublished.error)),
+            },
+        }
+    }
+    blocked
+}
+
+fn published(placed: Placed) -> Conclusion {
+    let Placed {
+        task,
+        file:
+            File {
+                length,
+                media_type,
+                hashes,
+                lastmod,
+            },
+        path,
+    } = placed;
+    let same = task.live
+        && task.live_length == Some(length)
+        && hashes.iter().any(|hash| task.live_hashes.contains(hash));
+    Conclusion::Published {
+        task,
+        path: path.to_string(),
+        length,
+        media_type,
+        hashes,
+        lastmod,
+        news: !same,
+    }
+}
+
+/// Gives a file that has the right bytes already the time that was told with them.
+fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion {
+    let touched = MirrorPath::parse(&task.path)
+        .and_then(|path| mirror.open_file(&path))
+        .map(|file| {
+            // A file whose time can't be set, as one of another owner, has the right bytes all the same.
+            lastmod.map(|time| file.set_modified(SystemTime::from(time.to_datetime())))
+        });
+    match touched {
+        Ok(_) => Conclusion::Published {
+            path: task.path.clone(),
+            length: task.live_length.unwrap_or_default(),
+            media_type: task.media_type.clone(),
+            hashes: task.live_hashes.clone(),
+            lastmod,
+            news: false,
+            task,
+        },
+        // Somebody has removed it this moment: the next try fetches it.
+        Err(error) => failed(task, &error),
+    }
+}
+
+fn failed(task: Task, error: &MirrorError) -> Conclusion {
+    let again = error.is_transient() || matches!(error, MirrorError::Missing { .. });
+    let wait = again.then_some(TimeDelta::seconds(10));
+    let failure = TaskFailure {
+        code: error.code(),
+        message: error.to_string(),
+        retry_at: wait.map(|wait| clock::now().wall + wait),
+        counts: !error.is_transient(),
+    };
+    Conclusion::Failed { task, failure }
+}

@@ -1,0 +1,251 @@
+//! The worker of one set: the only one that moves its coverage.
+//!
+//! It waits for whatever comes first: a delivery, a hub's word, the end of a wait, a poll that is due, or to be told to
+//! stop. Then it works until there is nothing to do, and tells the board how the set stands.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::EngineError;
+use super::change_lists::Span;
+use super::channels::Channels;
+use super::following::Following;
+use crate::clock;
+use crate::protocol::Capability;
+use crate::status::Trouble;
+use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
+use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer};
+
+/// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
+/// after its verification does not bring.
+const SUBSCRIBE_FIRST: Duration = Duration::from_secs(3);
+/// The pause after the database refused to take something.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
+
+/// What a set may be told to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Poll now.
+    Poll,
+}
+
+pub(super) struct SetWorker {
+    pub(super) following: Arc<Following>,
+    pub(super) record: SetRecord,
+    pub(super) sequencer: Sequencer,
+    pub(super) schedule: Schedule,
+    pub(super) channels: Channels,
+    /// The last delivery that was looked at.
+    pub(super) seen: i64,
+    /// What the Change List covered when it was read last.
+    pub(super) span: Option<Span>,
+    leases: HashMap<ChannelId, (ChannelState, Option<DateTime<Utc>>)>,
+    commands: mpsc::Receiver<Command>,
+}
+
+impl SetWorker {
+    /// Continues a set from what the database knows of it.
+    pub(super) async fn new(
+        following: Arc<Following>,
+        record: SetRecord,
+        commands: mpsc::Receiver<Command>,
+    ) -> Result<Self, EngineError> {
+        let (coverage, gaps) = following.store.progress(record.id).await?;
+        let limits = Limits {
+            reorder_window: following.source.reorder_window,
+            held_notifications: following.limits.held_notifications,
+        };
+        Ok(Self {
+            sequencer: Sequencer::new(limits, coverage, gaps),
+            schedule: Schedule::new(clock::now(), following.source.poll_interval),
+            channels: Channels::new(Arc::clone(&following), record.id),
+            seen: 0,
+            span: None,
+            leases: HashMap::new(),
+            commands,
+            following,
+            record,
+        })
+    }
+
+    /// Works until told to stop.
+    pub(super) async fn run(mut self) {
+        let mut wakes = self.following.store.wakes();
+        let stop = self.following.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.work(&mut wakes) => {}
+        }
+        self.channels.stop().await;
+    }
+
+    async fn work(&mut self, wakes: &mut broadcast::Receiver<Wake>) {
+        if let Err(error) = self.channels.follow(&self.record.offers).await {
+            self.tell(&error);
+        }
+        self.wait_for_hubs(wakes).await;
+        loop {
+            let pause = match self.work_once().await {
+                Ok(()) => None,
+                Err(error) => {
+                    self.tell(&error);
+                    Some(STORE_PAUSE)
+                }
+            };
+            self.note();
+            self.rest(wakes, pause).await;
+        }
+    }
+
+    /// Does what is due now. Fails only if the database does.
+    async fn work_once(&mut self) -> Result<(), EngineError> {
+        if self.schedule.next_deadline() <= clock::now().mono {
+            self.poll().await?;
+        }
+        if self.can_follow() {
+            self.work_inbox().await?;
+        }
+        Ok(())
+    }
+
+    /// Notifications wait until the baseline is read, unless there is nothing to make one from.
+    pub(super) fn can_follow(&self) -> bool {
+        self.record.baseline != BaselineState::Missing
+            || !self
+                .record
+                .offers
+                .iter()
+                .any(|offer| offer.capability == Capability::ResourceList)
+    }
+
+    /// Polls, and notes how it went. Fails only if the database does.
+    async fn poll(&mut self) -> Result<(), EngineError> {
+        let set = self.record.id;
+        let now = clock::now();
+        self.following
+            .board
+            .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
+        let looked = self.look().await;
+        let now = clock::now();
+        match looked {
+            Ok(pacing) => {
+                self.schedule.polled(now, pacing);
+                self.following
+                    .board
+                    .note_set(set, |facts| facts.failing = None);
+            }
+            Err(EngineError::Store(error)) => return Err(error.into()),
+            Err(error) => {
+                self.schedule.polled(now, Pacing::Soon);
+                self.tell(&error);
+            }
+        }
+        self.following
+            .store
+            .retry_failed(set, self.following.name(), now.wall)
+            .await?;
+        Ok(())
+    }
+
+    /// Gives the hubs a moment to verify, so that the baseline begins where the notifications do.
+    async fn wait_for_hubs(&mut self, wakes: &mut broadcast::Receiver<Wake>) {
+        let patience = Instant::from_std(clock::now().mono + SUBSCRIBE_FIRST);
+        while self.channels.any_pending().await {
+            tokio::select! {
+                () = tokio::time::sleep_until(patience) => break,
+                wake = wakes.recv() => if wake == Err(RecvError::Closed) { break },
+            }
+        }
+        self.leases = self.channels.leases().await;
+    }
+
+    /// Waits until there is something to do.
+    async fn rest(&mut self, wakes: &mut broadcast::Receiver<Wake>, pause: Option<Duration>) {
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+            return;
+        }
+        let due = self.schedule.next_deadline();
+        let waits = self.sequencer.next_deadline().filter(|_| self.can_follow());
+        let next = Instant::from_std(waits.map_or(due, |deadline| deadline.min(due)));
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => return,
+                Some(Command::Poll) = self.commands.recv() => {
+                    self.schedule.hurry(clock::now());
+                    return;
+                }
+                wake = wakes.recv() => match wake {
+                    Ok(Wake::Inbox(set)) if set == self.record.id => return,
+                    Ok(Wake::Channel(set, _)) if set == self.record.id => {
+                        self.look_at_leases().await;
+                        return;
+                    }
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => {
+                        self.look_at_leases().await;
+                        return;
+                    }
+                    // The store outlives the workers.
+                    Err(RecvError::Closed) => std::future::pending().await,
+                },
+            }
+        }
+    }
+
+    /// After every verified subscription or renewal, and after a denial, one poll: hubs coalesce, drop and forget.
+    async fn look_at_leases(&mut self) {
+        let leases = self.channels.leases().await;
+        let told = leases.iter().any(|(channel, lease)| {
+            matches!(lease.0, ChannelState::Active | ChannelState::Denied)
+                && self.leases.get(channel) != Some(lease)
+        });
+        if told {
+            self.schedule.hurry(clock::now());
+        }
+        self.leases = leases;
+    }
+
+    /// Tells, once, that something did not work.
+    pub(super) fn tell(&self, error: &EngineError) {
+        let trouble = error.trouble();
+        let known = self.following.board.set(self.record.id).failing;
+        if !known
+            .is_some_and(|known| known.code == trouble.code && known.message == trouble.message)
+        {
+            tracing::warn!(code = trouble.code, source = self.following.name(), set = %self.record.capability_list,
+                error = trouble.message, "a set can't be followed for now");
+        }
+        self.following
+            .board
+            .note_set(self.record.id, |facts| facts.failing = Some(trouble));
+    }
+
+    /// Tells of something that is odd, but keeps nothing from going on.
+    pub(super) fn notice(&self, trouble: Option<Trouble>) {
+        self.following
+            .board
+            .note_set(self.record.id, |facts| facts.notice = trouble);
+    }
+
+    fn note(&self) {
+        let now = clock::now();
+        let until = self
+            .schedule
+            .next_deadline()
+            .saturating_duration_since(now.mono);
+        let next_poll_at = now.plus(until).wall;
+        let held = self.sequencer.held() as u64;
+        self.following.board.note_set(self.record.id, |facts| {
+            facts.next_poll_at = Some(next_poll_at);
+            facts.held = held;
+        });
+    }
+}

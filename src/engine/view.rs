@@ -1,0 +1,134 @@
+//! How everything stands, put together for the status endpoint from the board and the database.
+
+use super::board::{SetFacts, SourceState};
+use super::{Engine, EngineError, Followed};
+use crate::clock;
+use crate::protocol::Capability;
+use crate::status::{ChannelStatus, GapStatus, SetStatus, SourceStatus, Status, Trouble, rfc3339};
+use crate::store::{ChannelRecord, SetNumbers, SetRecord};
+use crate::sync::{ChannelState, Gap};
+
+pub(super) async fn status(engine: &Engine) -> Result<Status, EngineError> {
+    let mut sources = Vec::new();
+    for followed in &engine.sources {
+        sources.push(source(engine, followed).await?);
+    }
+    Ok(Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: rfc3339(engine.started_at),
+        now: rfc3339(clock::now().wall),
+        sources,
+    })
+}
+
+async fn source(engine: &Engine, followed: &Followed) -> Result<SourceStatus, EngineError> {
+    let config = &followed.following.source;
+    let facts = engine.board.source(&config.name);
+    let mut sets = Vec::new();
+    for record in engine.store.sets(&config.name).await? {
+        if config.sets.is_empty() || config.sets.contains(&record.capability_list) {
+            sets.push(set(engine, &record).await?);
+        }
+    }
+    Ok(SourceStatus {
+        name: config.name.clone(),
+        url: config.url.to_string(),
+        mirror: config.mirror.display().to_string(),
+        state: facts.state.code().to_owned(),
+        error: facts.error.filter(|_| facts.state == SourceState::Failing),
+        sets,
+    })
+}
+
+async fn set(engine: &Engine, record: &SetRecord) -> Result<SetStatus, EngineError> {
+    let numbers = engine.store.set_numbers(record.id).await?;
+    let facts = engine.board.set(record.id);
+    let mut channels = Vec::new();
+    for channel in engine.store.channels(record.id).await? {
+        // What was ended because it is no longer offered is history.
+        if !(channel.left
+            && channel.lease.state == ChannelState::Unsubscribed
+            && is_replaced(engine, record, &channel))
+        {
+            channels.push(channel_status(engine, channel, facts.held));
+        }
+    }
+    Ok(SetStatus {
+        capability_list: record.capability_list.to_string(),
+        state: state(&numbers, &facts).to_owned(),
+        synced_until: numbers.synced_until.map(|time| time.to_string()),
+        gaps: numbers.gaps.iter().map(gap).collect(),
+        resources: numbers.resources,
+        bytes: numbers.bytes,
+        pending: numbers.pending,
+        failed: numbers.failed,
+        held_deletions: numbers.held_deletions,
+        channels,
+        last_poll_at: facts.last_poll_at.map(rfc3339),
+        next_poll_at: facts.next_poll_at.map(rfc3339),
+        error: error(facts, numbers),
+    })
+}
+
+fn state(numbers: &SetNumbers, facts: &SetFacts) -> &'static str {
+    if !numbers.baseline_done {
+        return if facts.failing.is_some() {
+            "failing"
+        } else {
+            "baseline"
+        };
+    }
+    if !numbers.gaps.is_empty() {
+        "gap"
+    } else if facts.failing.is_some() {
+        "failing"
+    } else if numbers.pending > 0 || numbers.failed > 0 || numbers.held_deletions > 0 {
+        "catching-up"
+    } else {
+        "in-sync"
+    }
+}
+
+/// The gravest thing first.
+fn error(facts: SetFacts, numbers: SetNumbers) -> Option<Trouble> {
+    let failure = numbers
+        .failure
+        .map(|(code, message, at)| Trouble::new(&code, message, at));
+    facts.failing.or(failure).or(facts.notice)
+}
+
+fn gap(gap: &Gap) -> GapStatus {
+    GapStatus {
+        from: gap.interval.from().to_string(),
+        until: gap.interval.until().to_string(),
+        reason: gap.reason.code().to_owned(),
+        since: rfc3339(gap.since),
+    }
+}
+
+fn is_replaced(_engine: &Engine, record: &SetRecord, channel: &ChannelRecord) -> bool {
+    !record
+        .offers
+        .iter()
+        .any(|offer| offer.capability == channel.kind && offer.uri == *channel.topic.url())
+}
+
+fn channel_status(engine: &Engine, channel: ChannelRecord, held: u64) -> ChannelStatus {
+    let is_held_here = channel.kind == Capability::ChangeNotification && !channel.left;
+    ChannelStatus {
+        kind: channel.kind.to_string(),
+        topic: channel.topic.to_string(),
+        hub: channel.hub.to_string(),
+        state: channel.lease.state.code().to_owned(),
+        lease_expires_at: channel.lease.expires_at.map(rfc3339),
+        renew_at: channel.lease.renew_at.map(rfc3339),
+        last_notification_at: channel.last_notification_at.map(rfc3339),
+        received: channel.received,
+        applied: channel.applied,
+        duplicate: channel.duplicate,
+        rejected: channel.rejected,
+        held: if is_held_here { held } else { 0 },
+        gaps: channel.gaps,
+        error: engine.board.channel(channel.id),
+    }
+}
