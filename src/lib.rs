@@ -1,5 +1,6 @@
 //! resyncd keeps local copies in step with ResourceSync Sources.
 
+pub mod cli;
 pub mod clock;
 pub mod config;
 pub mod demo;

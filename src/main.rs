@@ -1,2 +1,7 @@
 //! resyncd: arguments → configuration → logging → one command → exit status.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    resyncd::cli::main()
+}

@@ -9,7 +9,6 @@ use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use url::Url;
 
 use crate::clock;
 use crate::protocol::TopicUri;
@@ -38,17 +37,12 @@ pub struct Callback {
 }
 
 impl Callback {
-    /// A callback whose URLs begin as `public_url` does.
+    /// A callback whose URLs have a path that begins with `prefix`.
     #[must_use]
-    pub fn new(
-        store: Arc<Store>,
-        public_url: &Url,
-        longest_delivery: u64,
-        inbox_room: u64,
-    ) -> Self {
+    pub fn new(store: Arc<Store>, prefix: &str, longest_delivery: u64, inbox_room: u64) -> Self {
         Self {
             store,
-            prefix: public_url.path().to_owned(),
+            prefix: prefix.to_owned(),
             longest_delivery,
             inbox_room,
         }

@@ -1,0 +1,70 @@
+//! Logs: to standard error, one line an event; as the journal likes them when standard error leads there.
+
+use std::fmt;
+
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::fmt::format::{FormatFields, Writer};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent};
+use tracing_subscriber::registry::LookupSpan;
+
+/// Whether only warnings are logged unless `RUST_LOG` says otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quiet {
+    Yes,
+    No,
+}
+
+/// Starts logging. Once; what comes later changes nothing.
+pub(super) fn start(quiet: Quiet) {
+    let default = if quiet == Quiet::Yes { "warn" } else { "info" };
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
+    let logs = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    let started = if leads_to_journal() {
+        logs.event_format(JournalLine).try_init()
+    } else {
+        logs.with_ansi(false).with_target(false).try_init()
+    };
+    if let Err(error) = started {
+        eprintln!("resyncd: logging can't be set up: {error}");
+    }
+}
+
+/// Whether `JOURNAL_STREAM` names the file that standard error is (systemd.exec(5)).
+fn leads_to_journal() -> bool {
+    let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
+        return false;
+    };
+    let Ok(found) = rustix::fs::fstat(std::io::stderr()) else {
+        return false;
+    };
+    stream == format!("{}:{}", found.st_dev, found.st_ino)
+}
+
+/// A line with the priority in front that the journal reads (sd-daemon(3)), and without the time, which it knows.
+struct JournalLine;
+
+impl<S, N> FormatEvent<S, N> for JournalLine
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let priority = match *event.metadata().level() {
+            Level::ERROR => 3,
+            Level::WARN => 4,
+            Level::INFO => 6,
+            Level::DEBUG | Level::TRACE => 7,
+        };
+        write!(line, "<{priority}>")?;
+        context.field_format().format_fields(line.by_ref(), event)?;
+        writeln!(line)
+    }
+}
