@@ -17,6 +17,7 @@ use crate::config::{Config, Source};
 use crate::demo::{
     DemoError, Fate, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions,
 };
+use crate::protocol::Capability;
 use crate::store::{FeedEntry, Store, Wake};
 
 /// Where the demo keeps everything.
@@ -85,6 +86,7 @@ async fn run(arguments: &Arguments) -> Result<(), DemoFailure> {
         arguments.changes_per_second
     );
 
+    wait_for_subscription(&source).await;
     let stop = CancellationToken::new();
     let printing = tokio::spawn(print_changes(Arc::clone(&daemon.store), stop.clone()));
     let traffic = TrafficOptions {
@@ -136,6 +138,19 @@ fn configuration(folder: &Path, source: Url) -> Config {
     config.status.listen = any_port;
     config.http.allow_private_addresses = true;
     config
+}
+
+/// Changes begin once somebody listens; a hub that keeps silent is waited for no longer than this.
+async fn wait_for_subscription(source: &SampleSource) {
+    if let Some(hub) = source.hub() {
+        let topic = source.topic(SET, &Capability::ChangeNotification);
+        // Without a subscription the changes come by polling: that works, too.
+        let _ = tokio::time::timeout(
+            Duration::from_secs(5),
+            hub.wait_for_subscription(topic.as_str()),
+        )
+        .await;
+    }
 }
 
 /// Prints a line for each change that was applied.

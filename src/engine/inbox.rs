@@ -165,10 +165,10 @@ impl SetWorker {
                     self.schedule.hurry(now);
                 }
                 // A baseline, or a gap that waits for one, is what a new Resource List is good for.
-                Some(Capability::ResourceList | Capability::ResourceDump) => {
-                    if !self.can_follow() || !self.sequencer.gaps().is_empty() {
-                        self.schedule.hurry(now);
-                    }
+                Some(Capability::ResourceList | Capability::ResourceDump)
+                    if !self.can_follow() || !self.sequencer.gaps().is_empty() =>
+                {
+                    self.schedule.hurry(now);
                 }
                 Some(Capability::CapabilityList | Capability::Description) => {
                     self.following.rediscover.notify_one()

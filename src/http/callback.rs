@@ -13,8 +13,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use crate::clock;
 use crate::protocol::TopicUri;
 use crate::protocol::websub::{Mode, Signature, Verification};
-use crate::store::{ChannelRecord, Receipt, Store};
-use crate::sync::{Intent, Ruling};
+use crate::store::{ChannelRecord, Receipt, Store, StoreError};
 
 /// How long a hub may take to send a delivery.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -91,43 +90,34 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
     if !TopicUri::parse(&verification.topic).is_ok_and(|topic| topic == channel.topic) {
         return StatusCode::NOT_FOUND.into_response();
     }
-    let now = clock::now().wall;
-    let intent = match verification.mode {
-        Mode::Denied => {
-            let reason = verification.reason.unwrap_or_default();
-            tracing::warn!(code = "denied", topic = %channel.topic, hub = %channel.hub, ?reason, "the hub denies the subscription");
-            return match callback
-                .store
-                .change_lease(channel.id, true, move |lease| lease.denied(now))
-                .await
-            {
-                Ok(_) => StatusCode::OK.into_response(),
-                Err(error) => out_of_order(&error),
-            };
-        }
-        Mode::Subscribe => Intent::Subscribe,
-        Mode::Unsubscribe => Intent::Unsubscribe,
-    };
-    let Some(challenge) = verification
-        .challenge
-        .filter(|challenge| (1..=LONGEST_CHALLENGE).contains(&challenge.len()))
-    else {
+    if verification.mode == Mode::Denied {
+        let reason = verification.reason.unwrap_or_default();
+        tracing::warn!(code = "denied", topic = %channel.topic, hub = %channel.hub, ?reason, "the hub denies the subscription");
+        return match callback
+            .store
+            .deny_channel(channel.id, clock::now().wall)
+            .await
+        {
+            Ok(()) => StatusCode::OK.into_response(),
+            Err(error) => out_of_order(&error),
+        };
+    }
+    let is_challenge = |challenge: &String| (1..=LONGEST_CHALLENGE).contains(&challenge.len());
+    let Some(challenge) = verification.challenge.filter(is_challenge) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    let (granted, spread) = (verification.lease_seconds, spread());
-    let ruled = callback
+    let (mode, granted) = (verification.mode, verification.lease_seconds);
+    match callback
         .store
-        .change_lease(channel.id, true, move |lease| {
-            lease.verify(now, intent, granted, spread)
-        })
-        .await;
-    match ruled {
-        Ok((Ruling::Refuse, _)) => StatusCode::NOT_FOUND.into_response(),
-        Ok(_) => (
+        .verify_channel(channel.id, clock::now().wall, mode, granted, spread())
+        .await
+    {
+        Ok(true) => (
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
             challenge,
         )
             .into_response(),
+        Ok(false) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => out_of_order(&error),
     }
 }
@@ -203,7 +193,7 @@ async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str
     }
 }
 
-fn out_of_order(error: &crate::store::StoreError) -> Response {
+fn out_of_order(error: &StoreError) -> Response {
     tracing::error!(code = error.code(), %error, "a hub's call could not be answered");
     (
         StatusCode::SERVICE_UNAVAILABLE,

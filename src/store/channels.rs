@@ -6,8 +6,9 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{ChannelId, SetId, Store, StoreError, Wake, row};
+use crate::protocol::websub::Mode;
 use crate::protocol::{Capability, HubUri, TopicUri};
-use crate::sync::{Asked, ChannelState, Intent, Lease};
+use crate::sync::{Asked, ChannelState, Intent, Lease, Ruling};
 
 /// A channel that is, or was, subscribed to.
 #[derive(Clone, Debug)]
@@ -178,6 +179,43 @@ impl Store {
             Ok((answer, lease))
         })
         .await
+    }
+
+    /// Holds a hub's verification against what was asked of it; answers whether it is to be confirmed. `granted` is in
+    /// seconds; `spread`, from 0 to 1, chooses the moment of the renewal.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn verify_channel(
+        self: &Arc<Self>,
+        id: ChannelId,
+        now: DateTime<Utc>,
+        mode: Mode,
+        granted: Option<u64>,
+        spread: f64,
+    ) -> Result<bool, StoreError> {
+        let intent = match mode {
+            Mode::Subscribe => Intent::Subscribe,
+            Mode::Unsubscribe => Intent::Unsubscribe,
+            Mode::Denied => return Ok(false),
+        };
+        let verify = move |lease: &mut Lease| lease.verify(now, intent, granted, spread);
+        let (ruling, _) = self.change_lease(id, true, verify).await?;
+        Ok(ruling != Ruling::Refuse)
+    }
+
+    /// Takes a hub's word that it refuses or ends the subscription.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn deny_channel(
+        self: &Arc<Self>,
+        id: ChannelId,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        self.change_lease(id, true, move |lease| lease.denied(now))
+            .await?;
+        Ok(())
     }
 
     /// Notes whether a channel is wanted, and by which hub.
