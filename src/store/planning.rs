@@ -237,6 +237,7 @@ impl Found {
             Some(Known {
                 length: found.get::<_, Option<i64>>(1)?.map(row::unsigned),
                 hashes: row::hashes(&found.get::<_, String>(2)?),
+                kind: None,
                 lastmod: row::source_time(found.get(3)?),
                 changed_at: row::source_time(found.get(4)?),
                 deleted: found.get(5)?,
