@@ -238,7 +238,7 @@ fn any_known_digest_that_differs_is_a_difference() {
     };
     let sha256 = |bytes: &[u8]| Digest::of(Algorithm::Sha256, bytes);
     assert_eq!(
-        told(&[md5.clone()]),
+        told(std::slice::from_ref(&md5)),
         Done,
         "cannot be compared: time and kind decide"
     );
