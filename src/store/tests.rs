@@ -6,6 +6,7 @@ mod opening;
 mod tasks;
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use tempfile::TempDir;
@@ -196,7 +197,10 @@ impl World {
     }
 
     async fn conclude(&self, conclusions: Vec<Conclusion>) {
-        self.store.conclude(self.now, conclusions).await.unwrap();
+        self.store
+            .conclude(self.now, Arc::new(conclusions))
+            .await
+            .unwrap();
     }
 
     /// Does all that is due; every file's content is `content`.

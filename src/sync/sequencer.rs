@@ -267,6 +267,11 @@ impl Sequencer {
         Some((key.2, self.take(now, held.interval)))
     }
 
+    /// Holds a notification no longer that can't be had any more. What it covered stays unknown.
+    pub fn forget(&mut self, id: NotificationId) {
+        self.held.retain(|key, _| key.2 != id);
+    }
+
     /// When the first wait of a held notification is over.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
@@ -370,11 +375,17 @@ impl Sequencer {
     }
 }
 
+/// The latest time of a Source that is believed: its clock may run ahead of ours by ten minutes.
+#[must_use]
+pub fn latest_believed(now: DateTime<Utc>) -> SourceTime {
+    now.checked_add_signed(FUTURE_TOLERANCE)
+        .unwrap_or(now)
+        .into()
+}
+
 /// Whether a Source's time lies too far ahead of our clock to be believed.
 fn is_future(now: Now, time: SourceTime) -> bool {
-    now.wall
-        .checked_add_signed(FUTURE_TOLERANCE)
-        .is_some_and(|limit| time > SourceTime::from(limit))
+    time > latest_believed(now.wall)
 }
 
 #[cfg(test)]
