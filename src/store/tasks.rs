@@ -123,12 +123,22 @@ impl Store {
         let source = source.to_owned();
         self.read(move |sql| {
             let mut due = Vec::new();
+            let mut later: Option<i64> = None;
+            // Host by host, because the index goes by host: without it, a million tasks would be gone through.
+            let mut next = sql.prepare_cached(
+                "SELECT MIN(not_before) FROM task
+                 WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before > ?3",
+            )?;
             for authority in authorities(sql, &source)? {
-                due.extend(due_of_host(sql, &source, &authority, now, a_host, &under_way)?);
+                due.extend(due_of_host(
+                    sql, &source, &authority, now, a_host, &under_way,
+                )?);
+                let next: Option<i64> = next
+                    .query_row(params![source, authority, row::micros(now)], |row| {
+                        row.get(0)
+                    })?;
+                later = [later, next].into_iter().flatten().min();
             }
-            let later: Option<i64> = sql
-                .prepare_cached("SELECT MIN(not_before) FROM task WHERE source = ?1 AND state = 'ready' AND not_before > ?2")?
-                .query_row(params![source, row::micros(now)], |row| row.get(0))?;
             Ok((due, later.map(row::datetime)))
         })
         .await
@@ -266,7 +276,7 @@ fn conclude<'a>(
             tx.sql
                 .prepare_cached(
                     "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, media_type = ?5, hashes = ?6, lastmod = ?7,
-                     changed_at = COALESCE(?8, changed_at), applied_at = ?9, deleted = 0 WHERE id = ?1",
+                     changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0 WHERE id = ?1",
                 )?
                 .execute(params![
                     task.resource.0,
@@ -278,6 +288,7 @@ fn conclude<'a>(
                     lastmod.map(SourceTime::micros),
                     task.changed_at.map(SourceTime::micros),
                     row::micros(now),
+                    change_of(task),
                 ])?;
             let length_now = row::signed(*length);
             match before {
@@ -295,19 +306,24 @@ fn conclude<'a>(
             if let Some(length) = before {
                 sum_up_members(tx.sql, task.resource, -1, -length)?;
             }
-            tx.sql
-                .prepare_cached("DELETE FROM member WHERE resource_id = ?1")?
-                .execute([task.resource.0])?;
+            // What has been created again meanwhile stays a member: its task is on its way.
             tx.sql
                 .prepare_cached(
-                    "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, deleted = 1
+                    "DELETE FROM member WHERE resource_id = ?1 AND NOT EXISTS (
+                         SELECT 1 FROM task WHERE resource_id = ?1 AND version > ?2 AND kind <> 'deleted')",
+                )?
+                .execute([task.resource.0, task.version])?;
+            tx.sql
+                .prepare_cached(
+                    "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1
                      WHERE id = ?1",
                 )?
                 .execute(params![
                     task.resource.0,
                     task.set.0,
                     task.changed_at.map(SourceTime::micros),
-                    row::micros(now)
+                    row::micros(now),
+                    change_of(task),
                 ])?;
             if before.is_some() {
                 let path = kept.then_some(task.path.as_str());
@@ -339,6 +355,14 @@ fn conclude<'a>(
                 ])?;
             Ok(task)
         }
+    }
+}
+
+/// What change was applied; a Resource List does not say.
+fn change_of(task: &Task) -> Option<&'static str> {
+    match task.origin {
+        Origin::ResourceList | Origin::ResourceDump | Origin::Audit => None,
+        Origin::Notification | Origin::ChangeList | Origin::ChangeDump => Some(task.kind.as_str()),
     }
 }
 
