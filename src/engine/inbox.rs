@@ -43,16 +43,7 @@ impl SetWorker {
             let now = clock::now();
             let mut trial = self.sequencer.clone();
             if let Some((id, verdict)) = trial.next_ready(now) {
-                match self.following.store.delivery(id).await? {
-                    Some(delivery) => {
-                        let channel = self.channel(delivery.channel).await?;
-                        match read(&delivery, &channel, self.following.limits.notification) {
-                            Ok(document) => self.take(trial, delivery, document, verdict).await?,
-                            Err(error) => self.reject(&delivery, &channel, &error).await?,
-                        }
-                    }
-                    None => self.sequencer = trial,
-                }
+                self.take_held(trial, id, verdict).await?;
                 continue;
             }
             let Some(gap) = trial.open_gap(now) else {
@@ -72,8 +63,38 @@ impl SetWorker {
         }
     }
 
+    /// Takes a notification that was held. One that is gone from the inbox, or can't be read any more, covers nothing.
+    async fn take_held(
+        &mut self,
+        trial: Sequencer,
+        id: i64,
+        verdict: Verdict,
+    ) -> Result<(), EngineError> {
+        let Some(delivery) = self.following.store.delivery(id).await? else {
+            self.sequencer.forget(id);
+            return Ok(());
+        };
+        let channel = self.channel(delivery.channel).await?;
+        match read(&delivery, &channel, self.following.limits.notification) {
+            Ok(document) => self.take(trial, delivery, document, verdict).await,
+            Err(error) => {
+                self.sequencer.forget(id);
+                self.reject(&delivery, &channel, &error).await
+            }
+        }
+    }
+
     /// Puts a gap on record.
     async fn open(&mut self, trial: &Sequencer, gap: &Gap) -> Result<(), EngineError> {
+        // After a restart a gap that is on record is met again.
+        let is_new = !self
+            .sequencer
+            .gaps()
+            .iter()
+            .any(|known| known.interval == gap.interval);
+        if !is_new {
+            return Ok(());
+        }
         tracing::warn!(code = gap.reason.code(), source = self.following.name(), set = %self.record.capability_list,
             from = %gap.interval.from(), until = %gap.interval.until(), "a gap has opened");
         for channel in self.channels.of(&Capability::ChangeNotification) {

@@ -11,11 +11,10 @@ use crate::config::Baseline;
 use crate::protocol::{Capability, Oddity, SourceTime};
 use crate::status::Trouble;
 use crate::store::{BaselineState, ListProgress, Origin};
+use crate::sync::latest_believed;
 
 /// How deep indexes may lie within indexes.
 const DEPTH: u32 = 4;
-/// How far ahead of our clock a snapshot may claim to be, in seconds.
-const FUTURE_TOLERANCE: i64 = 600;
 
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
@@ -141,8 +140,7 @@ impl SetWorker {
 /// The time that a Resource List is of: its `at`; without one, that of its newest entry.
 fn time_of(fresh: &Fresh) -> SourceTime {
     let now = clock::now().wall;
-    let latest =
-        SourceTime::from_micros(SourceTime::from(now).micros() + FUTURE_TOLERANCE * 1_000_000);
+    let latest = latest_believed(now);
     let survey = &fresh.survey;
     let of_lists = survey.children.iter().filter_map(|child| child.from).min();
     let told = [

@@ -4,8 +4,10 @@
 use url::Url;
 
 use super::EngineError;
+use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Head, Oddities, Root, SourceTime};
+use crate::sync::latest_believed;
 
 /// A list that an index names.
 #[derive(Clone, Debug)]
@@ -27,15 +29,18 @@ pub(super) struct Survey {
 }
 
 impl Survey {
-    /// Reads a document to its end. For a blocking thread.
-    pub(super) fn of(document: &mut FetchedDocument) -> Result<Self, EngineError> {
+    /// Reads a document to its end. For a blocking thread. What is dated beyond `latest` does not count as its newest entry.
+    pub(super) fn of(
+        document: &mut FetchedDocument,
+        latest: SourceTime,
+    ) -> Result<Self, EngineError> {
         let mut reader = document.reader()?;
         let mut newest = None;
         let mut children = Vec::new();
         let mut is_index = reader.head().root == Root::Sitemapindex;
         let mut entries = 0_u64;
         while let Some(entry) = reader.next_entry()? {
-            newest = newest.max(entry.changed_at());
+            newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
             // An index that is served as a urlset: its entries are lists by their own word.
             if entries == 0 && !is_index {
                 is_index = matches!(
@@ -86,8 +91,9 @@ impl Survey {
 pub(super) async fn survey(
     mut document: Box<FetchedDocument>,
 ) -> Result<(Box<FetchedDocument>, Survey), EngineError> {
+    let latest = latest_believed(clock::now().wall);
     let surveying = tokio::task::spawn_blocking(move || {
-        let survey = Survey::of(&mut document)?;
+        let survey = Survey::of(&mut document, latest)?;
         Ok::<_, EngineError>((document, survey))
     });
     let (document, survey) = surveying.await.map_err(|_| EngineError::Interrupted)??;

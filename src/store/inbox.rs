@@ -77,12 +77,20 @@ impl Store {
     ) -> Result<Vec<Delivery>, StoreError> {
         self.read(move |sql| {
             let mut query = sql.prepare_cached(
-                "SELECT inbox.id, inbox.channel_id, inbox.body FROM inbox JOIN channel ON channel.id = inbox.channel_id
-                 WHERE channel.set_id = ?1 AND inbox.id > ?2 ORDER BY inbox.id LIMIT ?3",
+                // The numbers are sorted first, and only then the few bodies read that are wanted.
+                "SELECT id, channel_id, body FROM inbox WHERE id IN (
+                     SELECT inbox.id FROM inbox JOIN channel ON channel.id = inbox.channel_id
+                     WHERE channel.set_id = ?1 AND inbox.id > ?2 ORDER BY inbox.id LIMIT ?3)
+                 ORDER BY id",
             )?;
-            let rows = query.query_map(params![set.0, after, row::signed(limit as u64)], |row| {
-                Ok(Delivery { id: row.get(0)?, channel: ChannelId(row.get(1)?), body: row.get(2)? })
-            })?;
+            let rows =
+                query.query_map(params![set.0, after, row::signed(limit as u64)], |row| {
+                    Ok(Delivery {
+                        id: row.get(0)?,
+                        channel: ChannelId(row.get(1)?),
+                        body: row.get(2)?,
+                    })
+                })?;
             rows.map(|row| Ok(row?)).collect()
         })
         .await

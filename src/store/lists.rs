@@ -37,7 +37,7 @@ impl Store {
     pub async fn begin_list(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
         self.write(move |tx| {
             tx.sql.execute(
-                "UPDATE source_set SET generation = generation + 1 WHERE id = ?1",
+                "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1",
                 [set.0],
             )?;
             Ok(())
@@ -88,7 +88,7 @@ fn list_entries(
             &entry.told(),
             list.at,
             found.known.as_ref(),
-            found.pending.as_ref(),
+            found.pending_change(),
         );
         // A resource that was deleted after the snapshot is listed in it, and a member no more.
         let gone =
@@ -97,23 +97,25 @@ fn list_entries(
             join(tx.sql, context.set, found.resource, context.generation)?;
         }
         if decision == Decision::Task {
-            let existed = found.known.is_some_and(|known| !known.deleted);
+            let existed = found.known.as_ref().is_some_and(|known| !known.deleted);
             let kind = if existed {
                 ChangeKind::Updated
             } else {
                 ChangeKind::Created
             };
-            put_task(
-                tx.sql,
-                &context,
-                found.resource,
-                &Change {
-                    kind,
-                    ..entry.clone()
-                },
-            )?;
-            applied.tasks += 1;
+            let change = Change {
+                kind,
+                ..entry.clone()
+            };
+            if put_task(tx.sql, &context, found.resource, &change)? {
+                applied.tasks += 1;
+            } else {
+                applied.known += 1;
+            }
         } else {
+            if decision == Decision::Done {
+                found.drop_task(tx.sql)?;
+            }
             applied.known += 1;
         }
     }
@@ -133,13 +135,19 @@ fn list_absent(
         .sql
         .prepare_cached(
             "SELECT member.resource_id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
-             WHERE member.set_id = ?1 AND member.generation < ?2 LIMIT ?3",
+             WHERE member.set_id = ?1 AND member.generation < ?2
+               AND member.resource_id > (SELECT absent_until FROM source_set WHERE id = ?1)
+             ORDER BY member.resource_id LIMIT ?3",
         )?
         .query_map(params![list.set.0, context.generation, ABSENT_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
         .collect::<Result<_, _>>()?;
-    if absent.is_empty() {
+    let Some(&(last, _)) = absent.last() else {
         return Ok(None);
-    }
+    };
+    // The next step goes on from here, so that the whole set is walked through once and not once a step.
+    tx.sql
+        .prepare_cached("UPDATE source_set SET absent_until = ?2 WHERE id = ?1")?
+        .execute([list.set.0, last])?;
     let mut applied = Applied::default();
     for (id, uri) in absent {
         let resource = ResourceId(id);
@@ -156,11 +164,17 @@ fn list_absent(
             hashes: Vec::new(),
         };
         let found = Found::look_up(tx.sql, &context, &deletion)?;
-        if !plan_absent(list.at, found.known.as_ref(), found.pending.as_ref()) {
+        let is_going = found
+            .pending
+            .is_some_and(|pending| pending.kind == ChangeKind::Deleted);
+        if !plan_absent(list.at, found.known.as_ref(), found.pending_change()) {
             applied.known += 1;
         } else if leave(tx.sql, list.set, resource)? {
             applied.known += 1;
             continue;
+        } else if is_going {
+            // Whether it is held back, or has been let go on, stays as it is.
+            applied.known += 1;
         } else {
             put_task(tx.sql, &context, resource, &deletion)?;
             applied.tasks += 1;

@@ -36,7 +36,7 @@ pub use lists::ListProgress;
 pub use planning::{Application, Applied, Change, DeletionRules, End};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetNumbers, SetRecord};
-pub use tasks::{Conclusion, Task, TaskFailure};
+pub use tasks::{Conclusion, Taken, Task, TaskFailure};
 
 use writer::Writer;
 
@@ -136,8 +136,9 @@ pub enum Wake {
 
 /// The database. Share it in an [`Arc`]; the last one to go closes it.
 pub struct Store {
-    writer: Writer,
+    // The readers close first: only who can write tidies the log away when the last connection closes.
     readers: Readers,
+    writer: Writer,
     wakes: broadcast::Sender<Wake>,
     _lock: File,
 }
@@ -233,3 +234,6 @@ impl Readers {
         answer
     }
 }
+
+#[cfg(test)]
+mod tests;

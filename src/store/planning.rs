@@ -137,7 +137,9 @@ impl Store {
                 "UPDATE task SET state = 'ready' WHERE source = ?1 AND state = 'held'",
                 [&source],
             )?;
-            tx.wake(Wake::Tasks(source));
+            if held > 0 {
+                tx.wake(Wake::Tasks(source));
+            }
             Ok(held as u64)
         })
         .await
@@ -160,19 +162,14 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
             join(tx.sql, context.set, found.resource, context.generation)?;
         }
         match decision {
-            Decision::Task => {
-                put_task(tx.sql, &context, found.resource, change)?;
+            Decision::Task if put_task(tx.sql, &context, found.resource, change)? => {
                 applied.tasks += 1;
             }
+            Decision::Task | Decision::Older => applied.known += 1,
             Decision::Done => {
                 applied.known += 1;
-                if found.pending.is_some() {
-                    tx.sql
-                        .prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
-                        .execute([found.resource.0])?;
-                }
+                found.drop_task(tx.sql)?;
             }
-            Decision::Older => applied.known += 1,
         }
     }
     if let Some(end) = &application.end {
@@ -219,6 +216,8 @@ pub(super) struct Found {
     pub(super) resource: ResourceId,
     pub(super) known: Option<Known>,
     pub(super) pending: Option<Pending>,
+    /// Whether a Resource List told of what is pending.
+    listed: bool,
 }
 
 impl Found {
@@ -230,7 +229,7 @@ impl Found {
     ) -> Result<Self, StoreError> {
         let mut query = sql.prepare_cached(
             "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
-                    resource.deleted, resource.applied_at, task.kind, task.changed_at
+                    resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2",
         )?;
@@ -240,12 +239,17 @@ impl Found {
                 resource: add_resource(sql, context, change)?,
                 known: None,
                 pending: None,
+                listed: false,
             });
         };
         let known = if found.get::<_, Option<i64>>(6)?.is_some() {
             Some(Known {
                 length: found.get::<_, Option<i64>>(1)?.map(row::unsigned),
                 hashes: row::hashes(&found.get::<_, String>(2)?),
+                kind: found
+                    .get::<_, Option<String>>(9)?
+                    .map(|kind| row::kind(&kind))
+                    .transpose()?,
                 lastmod: row::source_time(found.get(3)?),
                 changed_at: row::source_time(found.get(4)?),
                 deleted: found.get(5)?,
@@ -264,7 +268,28 @@ impl Found {
             resource: ResourceId(found.get(0)?),
             known,
             pending,
+            listed: found.get::<_, Option<String>>(10)?.as_deref()
+                == Some(Origin::ResourceList.code()),
         })
+    }
+
+    /// What is pending, as a Resource List looks at it: what an earlier list told is no objection to the newer one.
+    pub(super) fn pending_change(&self) -> Option<&Pending> {
+        self.pending.as_ref().filter(|_| !self.listed)
+    }
+
+    /// Ends what is pending: it is of no use any more.
+    pub(super) fn drop_task(&self, sql: &Connection) -> Result<(), StoreError> {
+        if self.pending.is_some() {
+            // It may be under way: what comes after it must not be taken for it when it ends.
+            sql.prepare_cached(
+                "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1) WHERE id = ?1",
+            )?
+            .execute([self.resource.0])?;
+            sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
+                .execute([self.resource.0])?;
+        }
+        Ok(())
     }
 }
 
@@ -288,25 +313,29 @@ fn add_resource(
     Ok(ResourceId(sql.last_insert_rowid()))
 }
 
-/// Makes a change the resource's task. A deletion waits for the end of its document.
+/// Makes a change the resource's task; answers whether it was not that already. What is told twice neither begins a download
+/// anew nor takes back what a person has approved. A deletion waits for the end of its document.
 pub(super) fn put_task(
     sql: &Connection,
     context: &Context<'_>,
     resource: ResourceId,
     change: &Change,
-) -> Result<(), StoreError> {
+) -> Result<bool, StoreError> {
     let state = if change.kind == ChangeKind::Deleted {
         "weighed"
     } else {
         "ready"
     };
-    sql.prepare_cached(
+    let put = sql.prepare_cached(
         "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                           origin, state, not_before)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)
+                           origin, state, not_before, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                 (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
-             state = ?12, not_before = ?13, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL",
+             state = ?12, not_before = ?13, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
+         WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
+            OR (changed_at IS NULL AND NOT (origin = 'resource-list' AND origin = ?11))",
     )?
     .execute(params![
         resource.0,
@@ -323,7 +352,7 @@ pub(super) fn put_task(
         state,
         row::micros(context.now),
     ])?;
-    Ok(())
+    Ok(put > 0)
 }
 
 /// Ends a document; answers how many deletions are held back.

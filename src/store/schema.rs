@@ -21,6 +21,7 @@ const STEPS: &[&str] = &[
         baseline TEXT NOT NULL DEFAULT 'missing',
         list_at INTEGER,
         generation INTEGER NOT NULL DEFAULT 0,
+        absent_until INTEGER NOT NULL DEFAULT 0,
         ended INTEGER NOT NULL DEFAULT 0,
         resources INTEGER NOT NULL DEFAULT 0,
         bytes INTEGER NOT NULL DEFAULT 0,
@@ -91,8 +92,10 @@ const STEPS: &[&str] = &[
         hashes TEXT NOT NULL DEFAULT '',
         lastmod INTEGER,
         changed_at INTEGER,
+        change TEXT,
         applied_at INTEGER,
         deleted INTEGER NOT NULL DEFAULT 0,
+        next_version INTEGER NOT NULL DEFAULT 0,
         UNIQUE (source, uri)
     );
     CREATE UNIQUE INDEX resource_path ON resource (source, path) WHERE path IS NOT NULL;
@@ -126,6 +129,7 @@ const STEPS: &[&str] = &[
     CREATE INDEX task_queue ON task (source, state, authority, not_before);
     CREATE INDEX task_of_set ON task (set_id, state, origin);
     CREATE INDEX task_time ON task (set_id, changed_at);
+    CREATE INDEX task_deletion ON task (set_id) WHERE kind = 'deleted';
     CREATE TABLE feed (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,
         applied_at INTEGER NOT NULL,
@@ -150,6 +154,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.set_prepared_statement_cache_capacity(128);
+    // Reads the schema, so that damage to it shows here, and not in the midst of work.
+    connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = STEPS.len();
     let taken = usize::try_from(found).ok().filter(|&taken| taken <= known);

@@ -1,6 +1,6 @@
 //! Tasks: what is to be fetched or removed, what came of it, and when to try again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -52,6 +52,15 @@ pub struct Task {
     pub live_length: Option<u64>,
     /// The digests of that file.
     pub live_hashes: Vec<Digest>,
+}
+
+/// Tasks that were taken from the database before.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Those that are not concluded yet: they are not taken again.
+    pub under_way: HashSet<ResourceId>,
+    /// How many of them have not been started, for each host.
+    pub waiting: HashMap<String, usize>,
 }
 
 /// What came of a task. The files are as it says already.
@@ -108,7 +117,7 @@ const COLUMNS: &str = "task.resource_id, task.version, task.source, task.set_id,
     resource.applied_at IS NOT NULL AND resource.deleted = 0, resource.length, resource.hashes";
 
 impl Store {
-    /// Tasks of a Source that are due: at most so many for each host, none of those under way. Also answers when the next
+    /// Tasks of a Source that are due: for each host so many that at most `a_host` of them wait, none of those under way. Also answers when the next
     /// one becomes due that is not yet.
     ///
     /// # Errors
@@ -118,17 +127,34 @@ impl Store {
         source: &str,
         now: DateTime<Utc>,
         a_host: usize,
-        under_way: HashSet<ResourceId>,
+        taken: Taken,
     ) -> Result<(Vec<Task>, Option<DateTime<Utc>>), StoreError> {
         let source = source.to_owned();
         self.read(move |sql| {
             let mut due = Vec::new();
+            let mut later: Option<i64> = None;
+            // Host by host, because the index goes by host: without it, a million tasks would be gone through.
+            let mut next = sql.prepare_cached(
+                "SELECT MIN(not_before) FROM task
+                 WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before > ?3",
+            )?;
             for authority in authorities(sql, &source)? {
-                due.extend(due_of_host(sql, &source, &authority, now, a_host, &under_way)?);
+                let room = a_host
+                    .saturating_sub(taken.waiting.get(&authority).copied().unwrap_or_default());
+                due.extend(due_of_host(
+                    sql,
+                    &source,
+                    &authority,
+                    now,
+                    room,
+                    &taken.under_way,
+                )?);
+                let next: Option<i64> = next
+                    .query_row(params![source, authority, row::micros(now)], |row| {
+                        row.get(0)
+                    })?;
+                later = [later, next].into_iter().flatten().min();
             }
-            let later: Option<i64> = sql
-                .prepare_cached("SELECT MIN(not_before) FROM task WHERE source = ?1 AND state = 'ready' AND not_before > ?2")?
-                .query_row(params![source, row::micros(now)], |row| row.get(0))?;
             Ok((due, later.map(row::datetime)))
         })
         .await
@@ -266,7 +292,7 @@ fn conclude<'a>(
             tx.sql
                 .prepare_cached(
                     "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, media_type = ?5, hashes = ?6, lastmod = ?7,
-                     changed_at = COALESCE(?8, changed_at), applied_at = ?9, deleted = 0 WHERE id = ?1",
+                     changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0 WHERE id = ?1",
                 )?
                 .execute(params![
                     task.resource.0,
@@ -278,6 +304,7 @@ fn conclude<'a>(
                     lastmod.map(SourceTime::micros),
                     task.changed_at.map(SourceTime::micros),
                     row::micros(now),
+                    change_of(task),
                 ])?;
             let length_now = row::signed(*length);
             match before {
@@ -295,19 +322,24 @@ fn conclude<'a>(
             if let Some(length) = before {
                 sum_up_members(tx.sql, task.resource, -1, -length)?;
             }
-            tx.sql
-                .prepare_cached("DELETE FROM member WHERE resource_id = ?1")?
-                .execute([task.resource.0])?;
+            // What has been created again meanwhile stays a member: its task is on its way.
             tx.sql
                 .prepare_cached(
-                    "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, deleted = 1
+                    "DELETE FROM member WHERE resource_id = ?1 AND NOT EXISTS (
+                         SELECT 1 FROM task WHERE resource_id = ?1 AND version > ?2 AND kind <> 'deleted')",
+                )?
+                .execute([task.resource.0, task.version])?;
+            tx.sql
+                .prepare_cached(
+                    "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1
                      WHERE id = ?1",
                 )?
                 .execute(params![
                     task.resource.0,
                     task.set.0,
                     task.changed_at.map(SourceTime::micros),
-                    row::micros(now)
+                    row::micros(now),
+                    change_of(task),
                 ])?;
             if before.is_some() {
                 let path = kept.then_some(task.path.as_str());
@@ -339,6 +371,14 @@ fn conclude<'a>(
                 ])?;
             Ok(task)
         }
+    }
+}
+
+/// What change was applied; a Resource List does not say.
+fn change_of(task: &Task) -> Option<&'static str> {
+    match task.origin {
+        Origin::ResourceList | Origin::ResourceDump | Origin::Audit => None,
+        Origin::Notification | Origin::ChangeList | Origin::ChangeDump => Some(task.kind.as_str()),
     }
 }
 

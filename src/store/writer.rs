@@ -16,13 +16,19 @@ const JOBS_A_COMMIT: usize = 512;
 pub(super) struct Tx<'a> {
     /// The connection, inside the transaction.
     pub(super) sql: &'a Connection,
-    wakes: &'a mut Vec<Wake>,
+    wakes: Vec<Wake>,
+    /// Up to where the feed has grown. One wake tells of all of it.
+    feed: Option<i64>,
+    /// Why SQLite has rolled back the whole transaction by itself, as it does when the disk is full.
+    aborted: Option<Arc<rusqlite::Error>>,
 }
 
 impl Tx<'_> {
     /// Wakes someone once this is committed.
     pub(super) fn wake(&mut self, wake: Wake) {
-        if !self.wakes.contains(&wake) {
+        if let Wake::Feed(seq) = wake {
+            self.feed = self.feed.max(Some(seq));
+        } else if !self.wakes.contains(&wake) {
             self.wakes.push(wake);
         }
     }
@@ -106,55 +112,83 @@ impl Store {
     }
 }
 
-/// One job's failure is its own: the others of the same commit go on.
+/// One job's failure is its own: the others of the same commit go on. Unless there is no transaction any more: whatever a
+/// job then wrote would stand although its caller is told that it does not.
 fn in_savepoint<T>(
     tx: &mut Tx<'_>,
     job: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
+    if tx.sql.is_autocommit() {
+        return Err(StoreError::Closed);
+    }
     tx.sql.execute_batch("SAVEPOINT job")?;
-    let woken = tx.wakes.len();
+    let woken = (tx.wakes.len(), tx.feed);
     let outcome = job(tx);
+    if tx.sql.is_autocommit() {
+        return Err(abort(tx, outcome.err()));
+    }
     if outcome.is_err() {
-        tx.wakes.truncate(woken);
+        tx.wakes.truncate(woken.0);
+        tx.feed = woken.1;
         tx.sql.execute_batch("ROLLBACK TO job")?;
     }
     tx.sql.execute_batch("RELEASE job")?;
     outcome
 }
 
+/// Notes that the transaction is gone, with the error that ended it.
+fn abort(tx: &mut Tx<'_>, error: Option<StoreError>) -> StoreError {
+    let error = match error {
+        Some(StoreError::Sqlite(error)) => error,
+        _ => rusqlite::Error::InvalidQuery,
+    };
+    let error = Arc::new(error);
+    tx.aborted = Some(Arc::clone(&error));
+    StoreError::Commit(error)
+}
+
 fn work(connection: &Connection, queue: &mpsc::Receiver<Job>, wakes: &broadcast::Sender<Wake>) {
     while let Ok(first) = queue.recv() {
         let jobs = std::iter::once(first).chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
-        let mut woken = Vec::new();
-        let (answers, outcome) = commit(connection, jobs, &mut woken);
-        let outcome = outcome.map_err(Arc::new);
-        if outcome.is_ok() {
+        let (answers, outcome) = commit(connection, jobs);
+        if let Ok(woken) = &outcome {
             for wake in woken {
                 // Nobody waits: nobody is woken.
-                let _ = wakes.send(wake);
+                let _ = wakes.send(wake.clone());
             }
         }
         for answer in answers {
-            answer(outcome.clone().map_err(StoreError::Commit));
+            answer(match &outcome {
+                Ok(_) => Ok(()),
+                Err(error) => Err(StoreError::Commit(Arc::clone(error))),
+            });
         }
     }
 }
 
+/// Runs jobs in one transaction; answers whom to wake.
 fn commit(
     connection: &Connection,
     jobs: impl Iterator<Item = Job>,
-    wakes: &mut Vec<Wake>,
-) -> (Vec<Answer>, Result<(), rusqlite::Error>) {
+) -> (Vec<Answer>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
     let begun = connection.execute_batch("BEGIN IMMEDIATE");
     let mut tx = Tx {
         sql: connection,
-        wakes,
+        wakes: Vec::new(),
+        feed: None,
+        aborted: None,
     };
     let answers: Vec<Answer> = jobs.map(|job| job(&mut tx)).collect();
-    let outcome = begun.and_then(|()| connection.execute_batch("COMMIT"));
+    let outcome = match tx.aborted {
+        Some(error) => Err(error),
+        None => begun
+            .and_then(|()| connection.execute_batch("COMMIT"))
+            .map_err(Arc::new),
+    };
     if outcome.is_err() && !connection.is_autocommit() {
         // What a failed commit leaves open would swallow the next transaction.
         let _ = connection.execute_batch("ROLLBACK");
     }
-    (answers, outcome)
+    tx.wakes.extend(tx.feed.map(Wake::Feed));
+    (answers, outcome.map(|()| tx.wakes))
 }

@@ -18,4 +18,6 @@ pub use coverage::Coverage;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
 pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
 pub use schedule::{Pacing, Schedule};
-pub use sequencer::{Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Unknown, Verdict};
+pub use sequencer::{
+    Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Unknown, Verdict, latest_believed,
+};

@@ -25,6 +25,8 @@ pub struct Told<'a> {
 /// What the mirror has of a resource.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
+    /// What the change was that was applied last; `None`: a Resource List told of it, not of how it came about.
+    pub kind: Option<ChangeKind>,
     /// When the change happened that was applied last.
     pub changed_at: Option<SourceTime>,
     /// The last modification that was told with it.
@@ -79,14 +81,26 @@ pub fn plan_change(told: &Told<'_>, known: Option<&Known>, pending: Option<&Pend
         (_, false) => match compare(told, known) {
             Content::Same => told.changed_at == known.changed_at || told.changed_at.is_none(),
             Content::Different => false,
-            // Nothing but the time tells one change from another.
-            Content::Untold => told.changed_at.is_some() && told.changed_at == known.changed_at,
+            // Nothing but time and kind tells one change from another.
+            Content::Untold => {
+                told.changed_at.is_some()
+                    && told.changed_at == known.changed_at
+                    && known.kind.is_none_or(|kind| kind == told.kind)
+            }
         },
     };
-    if done { Decision::Done } else { Decision::Task }
+    match pending {
+        _ if !done => Decision::Task,
+        // Nobody knows which of the two is newer, and what is pending may be.
+        Some(pending) if pending.changed_at.is_some() != told.changed_at.is_some() => {
+            Decision::Older
+        }
+        _ => Decision::Done,
+    }
 }
 
-/// Decides what an entry of a Resource List of the time `at` means.
+/// Decides what an entry of a Resource List of the time `at` means. What is pending because an earlier list told of it is
+/// no objection and is left out: the newer list says it anew.
 #[must_use]
 pub fn plan_listed(
     told: &Told<'_>,
@@ -94,15 +108,12 @@ pub fn plan_listed(
     known: Option<&Known>,
     pending: Option<&Pending>,
 ) -> Decision {
-    if let Some(pending) = pending {
-        let outdated = pending.changed_at.is_some_and(|changed| changed < at);
-        let gone = pending.kind == ChangeKind::Deleted;
-        if !(gone && outdated)
-            && (!outdated || is_before(told.lastmod, pending.changed_at))
-            && pending.changed_at.is_some()
-        {
-            return Decision::Older;
-        }
+    let update = pending.filter(|pending| pending.kind != ChangeKind::Deleted);
+    let is_newer = |pending: &Pending| pending.changed_at.is_some_and(|changed| changed >= at);
+    if pending.is_some_and(is_newer)
+        || update.is_some_and(|update| is_before(told.lastmod, update.changed_at))
+    {
+        return Decision::Older;
     }
     let Some(known) = known else {
         return Decision::Task;
@@ -113,22 +124,34 @@ pub fn plan_listed(
     if known.deleted {
         return Decision::Task;
     }
-    let same = match compare(told, known) {
-        Content::Same => true,
-        Content::Different => false,
+    let (same, proven) = match compare(told, known) {
+        Content::Same => (true, true),
+        Content::Different => (false, true),
         Content::Untold => {
-            told.lastmod.is_none() || told.lastmod <= known.lastmod.max(known.changed_at)
+            let seen = known.lastmod.max(known.changed_at);
+            (told.lastmod.is_none() || told.lastmod <= seen, false)
         }
     };
-    if same { Decision::Done } else { Decision::Task }
+    match update {
+        _ if !same => Decision::Task,
+        // A pending update is of no use any more only if it is older for certain, and its content is here.
+        Some(update) if !proven || update.changed_at.is_none() => Decision::Older,
+        // A pending deletion is older than the list, which names the resource: it exists.
+        _ => Decision::Done,
+    }
 }
 
-/// Whether a resource that a Resource List of the time `at` does not list is thereby proven to be deleted.
+/// Whether a resource that a Resource List of the time `at` does not list is thereby proven to be deleted. As with
+/// [`plan_listed`], what an earlier list told is left out of what is pending.
 #[must_use]
 pub fn plan_absent(at: SourceTime, known: Option<&Known>, pending: Option<&Pending>) -> bool {
     let older = |changed_at: Option<SourceTime>| changed_at.is_none_or(|changed| changed < at);
     known.is_none_or(|known| older(known.changed_at))
-        && pending.is_none_or(|pending| older(pending.changed_at))
+        && pending.is_none_or(|pending| match pending.changed_at {
+            Some(changed) => changed < at,
+            // It may be newer than the list, and then the resource exists.
+            None => pending.kind == ChangeKind::Deleted,
+        })
 }
 
 /// Whether so many deletions at once, out of a set of `resources`, wait until a person lets them go on.
@@ -175,3 +198,6 @@ fn compare(told: &Told<'_>, known: &Known) -> Content {
 fn is_before(time: Option<SourceTime>, than: Option<SourceTime>) -> bool {
     matches!((time, than), (Some(time), Some(than)) if time < than)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,7 +4,7 @@
 //! Notification 1.0.1, section 3). So the next one begins at the front of the [`Coverage`]. One that begins later is held
 //! for a while: the one before it may only be late. When the wait is over, a gap opens.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -152,6 +152,8 @@ pub enum Verdict {
 struct Held {
     interval: Interval,
     deadline: Instant,
+    /// Whether it waits no more: it is applied in its turn, although the one before it is missing.
+    overdue: bool,
 }
 
 /// The order of one set's notifications. Cheap to clone: the engine works on a copy until the database has it.
@@ -161,7 +163,10 @@ pub struct Sequencer {
     coverage: Coverage,
     gaps: Vec<Gap>,
     held: BTreeMap<(SourceTime, SourceTime, NotificationId), Held>,
-    overdue: VecDeque<NotificationId>,
+    /// Up to where the Source's documents have been read. What a later one tells of the time after that is looked at
+    /// again, also where notifications have covered it: with times of whole seconds, a notification that was taken for
+    /// known may have told more of its last second than the document did.
+    read_until: Option<SourceTime>,
 }
 
 impl Sequencer {
@@ -173,7 +178,7 @@ impl Sequencer {
             coverage,
             gaps,
             held: BTreeMap::new(),
-            overdue: VecDeque::new(),
+            read_until: None,
         }
     }
 
@@ -216,9 +221,12 @@ impl Sequencer {
             return Verdict::Hint(Hint::NoBaseline);
         };
         if interval.from() > front {
-            let deadline = now.mono + self.limits.reorder_window;
-            self.held
-                .insert((from, until, id), Held { interval, deadline });
+            // One that is handed in twice waits no longer for that.
+            self.held.entry((from, until, id)).or_insert(Held {
+                interval,
+                deadline: now.mono + self.limits.reorder_window,
+                overdue: false,
+            });
             return Verdict::Hold;
         }
         self.take(now, interval)
@@ -226,9 +234,13 @@ impl Sequencer {
 
     /// Applies a notification that is not early.
     fn take(&mut self, now: Now, interval: Interval) -> Verdict {
-        let missing = self.coverage.missing(interval);
-        let at_front = self.coverage.front() == Some(interval.from());
-        if missing.is_empty() && !at_front {
+        let mut missing = self.coverage.missing(interval);
+        if interval.is_empty() {
+            // A moment covers nothing and is never covered for sure: where times are whole seconds, the next notification
+            // begins with the same one. It is looked at whenever it comes.
+            missing.push(interval);
+        }
+        if missing.is_empty() {
             return Verdict::Known;
         }
         let unknown = Unknown {
@@ -248,12 +260,16 @@ impl Sequencer {
             .coverage
             .front()
             .is_some_and(|front| held.interval.from() <= front);
-        if !in_order && !self.overdue.contains(&key.2) {
+        if !in_order && !held.overdue {
             return None;
         }
         self.held.remove(&key);
-        self.overdue.retain(|&id| id != key.2);
         Some((key.2, self.take(now, held.interval)))
+    }
+
+    /// Holds a notification no longer that can't be had any more. What it covered stays unknown.
+    pub fn forget(&mut self, id: NotificationId) {
+        self.held.retain(|key, _| key.2 != id);
     }
 
     /// When the first wait of a held notification is over.
@@ -262,67 +278,85 @@ impl Sequencer {
         self.waiting().map(|held| held.deadline).min()
     }
 
-    fn waiting(&self) -> impl Iterator<Item = &Held> {
-        self.held
-            .iter()
-            .filter(|(key, _)| !self.overdue.contains(&key.2))
-            .map(|(_, held)| held)
+    fn waiting(&self) -> impl DoubleEndedIterator<Item = &Held> {
+        self.held.values().filter(|held| !held.overdue)
     }
 
-    /// Opens a gap if a wait is over or too many notifications are held, and says which. The Change List should be read
-    /// over it, and then [`next_ready`](Self::next_ready) be asked for what was held.
+    /// Opens a gap if a wait is over or too many notifications are held, and says which; the oldest one, if there are
+    /// several between what is held. The Change List should be read over it, and then [`next_ready`](Self::next_ready) be
+    /// asked for what was held.
     pub fn open_gap(&mut self, now: Now) -> Option<Gap> {
-        let expired = self.waiting().any(|held| held.deadline <= now.mono);
-        let reason = if self.held.len() > self.limits.held_notifications {
+        let flooded = self.held.len() > self.limits.held_notifications;
+        let reason = if flooded {
             GapReason::TooManyHeld
-        } else if expired {
-            GapReason::MissingNotification
         } else {
-            return None;
+            GapReason::MissingNotification
         };
-        let flooded = reason == GapReason::TooManyHeld;
-        // What comes before an overdue one, and was held, is overdue with it: they are applied in order.
-        let last = self
+        let (&last, _) = self
             .held
             .iter()
-            .rev()
-            .find(|(_, held)| flooded || held.deadline <= now.mono)
-            .map(|(&key, _)| key)?;
-        self.overdue = self.held.range(..=last).map(|(key, _)| key.2).collect();
-        let first = self.held.first_key_value().map(|(_, held)| held.interval)?;
-        let interval = Interval::new(self.coverage.front()?, first.from())
-            .filter(|interval| !interval.is_empty())?;
-        let gap = Gap {
-            interval,
+            .rfind(|(_, held)| !held.overdue && (flooded || held.deadline <= now.mono))?;
+        // What comes before an overdue one, and was held, is overdue with it: they are applied in order.
+        let mut reached = self.coverage.front()?;
+        let mut holes = Vec::new();
+        for held in self.held.range(..=last).map(|(_, held)| held.interval) {
+            holes.extend(Interval::new(reached, held.from()).filter(|hole| !hole.is_empty()));
+            reached = reached.max(held.until());
+        }
+        let &first = holes.first()?;
+        for (_, held) in self.held.range_mut(..=last) {
+            held.overdue = true;
+        }
+        self.record(now, holes, reason);
+        Some(Gap {
+            interval: first,
             reason,
             since: now.wall,
-        };
-        if !self
-            .gaps
-            .iter()
-            .any(|known| known.interval.intersection(&interval).is_some())
-        {
-            self.gaps.push(gap.clone());
-        }
-        Some(gap)
+        })
+    }
+
+    /// Puts on record what is not yet of some holes.
+    fn record(&mut self, now: Now, holes: Vec<Interval>, reason: GapReason) {
+        let recorded: Coverage = self.gaps.iter().map(|gap| gap.interval).collect();
+        let news = holes
+            .into_iter()
+            .flat_map(|hole| recorded.missing(hole))
+            .map(|interval| Gap {
+                interval,
+                reason,
+                since: now.wall,
+            });
+        self.gaps.extend(news);
+        self.gaps.sort_by_key(|gap| gap.interval);
     }
 
     /// Takes a Change List (or an index of them) that covers an interval, and says which of its changes are news.
     pub fn change_list(&mut self, now: Now, interval: Interval) -> Unknown {
+        let front = self.coverage.front();
         let known = Unknown {
             stated: Some(interval),
             missing: self.coverage.missing(interval),
-            front: self.coverage.front(),
+            front: self
+                .read_until
+                .map_or(front, |read| front.map(|front| front.min(read))),
         };
-        if self.coverage.front().is_some() && !is_future(now, interval.until()) {
+        if front.is_some() && !is_future(now, interval.until()) {
             self.cover(now, interval, GapReason::ChangeListStartsLate);
+            self.read_until = self.read_until.max(Some(interval.until()));
         }
         known
     }
 
     /// Takes a Resource List of that time: everything before it is known.
     pub fn resource_list(&mut self, now: Now, at: SourceTime) {
+        // A list can't be of a time that has not come. To believe it would be to drop all notifications until then.
+        let at = if is_future(now, at) {
+            SourceTime::from(now.wall)
+        } else {
+            at
+        };
         self.cover(now, Interval::before(at), GapReason::ChangeListStartsLate);
+        self.read_until = self.read_until.max(Some(at));
     }
 
     fn cover(&mut self, now: Now, interval: Interval, reason: GapReason) {
@@ -336,26 +370,23 @@ impl Sequencer {
             })
         };
         self.gaps = gaps.into_iter().flat_map(pieces).collect();
-        for hole in self.coverage.holes() {
-            if !self
-                .gaps
-                .iter()
-                .any(|gap| gap.interval.intersection(&hole).is_some())
-            {
-                self.gaps.push(Gap {
-                    interval: hole,
-                    reason,
-                    since: now.wall,
-                });
-            }
-        }
-        self.gaps.sort_by_key(|gap| gap.interval);
+        let holes = self.coverage.holes().collect();
+        self.record(now, holes, reason);
     }
+}
+
+/// The latest time of a Source that is believed: its clock may run ahead of ours by ten minutes.
+#[must_use]
+pub fn latest_believed(now: DateTime<Utc>) -> SourceTime {
+    now.checked_add_signed(FUTURE_TOLERANCE)
+        .unwrap_or(now)
+        .into()
 }
 
 /// Whether a Source's time lies too far ahead of our clock to be believed.
 fn is_future(now: Now, time: SourceTime) -> bool {
-    now.wall
-        .checked_add_signed(FUTURE_TOLERANCE)
-        .is_some_and(|limit| time > SourceTime::from(limit))
+    time > latest_believed(now.wall)
 }
+
+#[cfg(test)]
+mod tests;

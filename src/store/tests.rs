@@ -1,0 +1,247 @@
+//! The store on a folder of its own.
+
+mod inbox;
+mod lists;
+mod opening;
+mod tasks;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use tempfile::TempDir;
+use tokio::sync::broadcast;
+
+use super::*;
+use crate::protocol::{
+    Algorithm, Capability, ChangeKind, Digest, HubUri, Interval, ResourceUri, SourceTime, TopicUri,
+};
+use crate::sync::{Coverage, Gap, GapReason};
+
+const SOURCE: &str = "demo";
+
+/// A store with one set of one Source.
+struct World {
+    folder: TempDir,
+    store: Arc<Store>,
+    set: SetId,
+    now: DateTime<Utc>,
+}
+
+fn at(seconds: i64) -> SourceTime {
+    SourceTime::from_micros(seconds * 1_000_000)
+}
+
+fn uri(name: &str) -> ResourceUri {
+    ResourceUri::parse(&format!("https://example.org/{name}")).unwrap()
+}
+
+/// What a document tells of a resource. `time`: in seconds; below zero, none is told.
+fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
+    Change {
+        uri: uri(name),
+        plain_path: Some(format!("example.org/{name}")),
+        made_path: format!("example.org/%made/{name}"),
+        kind,
+        changed_at: (time >= 0).then(|| at(time)),
+        lastmod: None,
+        length: None,
+        media_type: None,
+        hashes: Vec::new(),
+    }
+}
+
+fn created(name: &str, time: i64) -> Change {
+    change(name, ChangeKind::Created, time)
+}
+
+fn updated(name: &str, time: i64) -> Change {
+    change(name, ChangeKind::Updated, time)
+}
+
+fn deleted(name: &str, time: i64) -> Change {
+    change(name, ChangeKind::Deleted, time)
+}
+
+fn sha256(content: &str) -> Vec<Digest> {
+    vec![Digest::of(Algorithm::Sha256, content.as_bytes())]
+}
+
+fn with_content(change: Change, content: &str) -> Change {
+    Change {
+        hashes: sha256(content),
+        length: Some(content.len() as u64),
+        ..change
+    }
+}
+
+fn coverage(until: i64) -> Coverage {
+    [Interval::before(at(until))].into_iter().collect()
+}
+
+fn end() -> End {
+    End {
+        rules: DeletionRules { max_share: 0.1 },
+        progress: None,
+        delivery: None,
+        documents: Vec::new(),
+        listed: None,
+    }
+}
+
+fn published(task: Task, content: &str) -> Conclusion {
+    Conclusion::Published {
+        path: task.path.clone(),
+        length: content.len() as u64,
+        media_type: None,
+        hashes: sha256(content),
+        lastmod: task.lastmod,
+        news: true,
+        task,
+    }
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let set = begin(&store, "capabilitylist.xml").await;
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        Self {
+            folder,
+            store,
+            set,
+            now,
+        }
+    }
+
+    async fn channel(&self) -> ChannelId {
+        let topic = TopicUri::parse("https://example.org/notifications").unwrap();
+        let hub = HubUri::parse("https://hub.example.org/").unwrap();
+        let kind = Capability::ChangeNotification;
+        let token = "token".to_owned();
+        let adding = self
+            .store
+            .add_channel(self.now, self.set, &kind, &topic, &hub, token, None);
+        adding.await.unwrap().id
+    }
+
+    fn application(&self, set: SetId, changes: Vec<Change>, end: Option<End>) -> Application {
+        Application {
+            set,
+            source: SOURCE.to_owned(),
+            origin: Origin::Notification,
+            now: self.now,
+            changes,
+            end,
+        }
+    }
+
+    async fn tell(&self, changes: Vec<Change>) -> Applied {
+        self.tell_set(self.set, changes).await
+    }
+
+    async fn tell_set(&self, set: SetId, changes: Vec<Change>) -> Applied {
+        let application = self.application(set, changes, Some(end()));
+        self.store.apply(application).await.unwrap()
+    }
+
+    /// Takes a whole Resource List.
+    async fn list(&self, set: SetId, time: i64, entries: Vec<Change>) -> Applied {
+        let list = ListProgress {
+            set,
+            source: SOURCE.to_owned(),
+            at: at(time),
+        };
+        self.store.begin_list(set).await.unwrap();
+        let (store, listing, now) = (Arc::clone(&self.store), list.clone(), self.now);
+        let taken = tokio::task::spawn_blocking(move || {
+            store.list_entries_blocking(&listing, now, entries)
+        });
+        let mut sum = taken.await.unwrap().unwrap();
+        while let Some(absent) = self.store.list_absent(&list, self.now).await.unwrap() {
+            sum.tasks += absent.tasks;
+            sum.known += absent.known;
+        }
+        let end = End {
+            progress: Some((coverage(time), Vec::new())),
+            listed: Some(at(time)),
+            ..end()
+        };
+        let application = Application {
+            origin: Origin::ResourceList,
+            ..self.application(set, Vec::new(), Some(end))
+        };
+        sum.held = self.store.apply(application).await.unwrap().held;
+        sum
+    }
+
+    async fn due(&self) -> Vec<Task> {
+        self.due_without(HashSet::new()).await
+    }
+
+    async fn due_without(&self, under_way: HashSet<ResourceId>) -> Vec<Task> {
+        let due = self
+            .store
+            .due_tasks(
+                SOURCE,
+                self.now,
+                usize::MAX,
+                Taken {
+                    under_way,
+                    ..Taken::default()
+                },
+            )
+            .await;
+        due.unwrap().0
+    }
+
+    /// The kinds and names of what is due, in order.
+    async fn due_names(&self) -> Vec<String> {
+        let tasks = self.due().await;
+        let mut names: Vec<String> = tasks.iter().map(told).collect();
+        names.sort();
+        names
+    }
+
+    async fn conclude(&self, conclusions: Vec<Conclusion>) {
+        self.store
+            .conclude(self.now, Arc::new(conclusions))
+            .await
+            .unwrap();
+    }
+
+    /// Does all that is due; every file's content is `content`.
+    async fn work(&self, content: &str) {
+        let tasks = self.due().await;
+        let done = tasks.into_iter().map(|task| match task.kind {
+            ChangeKind::Deleted => Conclusion::Removed { task, kept: false },
+            _ => published(task, content),
+        });
+        self.conclude(done.collect()).await;
+    }
+
+    async fn numbers(&self) -> SetNumbers {
+        self.store.set_numbers(self.set).await.unwrap()
+    }
+
+    async fn sums(&self, set: SetId) -> (u64, u64) {
+        let numbers = self.store.set_numbers(set).await.unwrap();
+        (numbers.resources, numbers.bytes)
+    }
+}
+
+async fn begin(store: &Arc<Store>, list: &str) -> SetId {
+    let uri = format!("https://example.org/{list}").parse().unwrap();
+    store.begin_set(SOURCE, &uri).await.unwrap().id
+}
+
+fn told(task: &Task) -> String {
+    let name = task.uri.as_str().rsplit('/').next().unwrap();
+    format!("{} {name}", task.kind.as_str())
+}
+
+/// What has been sent by now: a wake comes after its commit, and before the caller's answer.
+fn woken(wakes: &mut broadcast::Receiver<Wake>) -> Vec<Wake> {
+    std::iter::from_fn(|| wakes.try_recv().ok()).collect()
+}

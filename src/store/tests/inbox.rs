@@ -1,0 +1,194 @@
+use super::*;
+
+#[tokio::test]
+async fn delivery_is_kept_until_its_changes_are() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    let mut wakes = world.store.wakes();
+    for body in [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()] {
+        let receipt = world
+            .store
+            .receive(world.now, channel, body, 100)
+            .await
+            .unwrap();
+        assert_eq!(receipt, Receipt::Stored);
+        assert_eq!(woken(&mut wakes), [Wake::Inbox(world.set)]);
+    }
+    let deliveries = world.store.deliveries(world.set, 0, 2).await.unwrap();
+    let bodies: Vec<_> = deliveries
+        .iter()
+        .map(|delivery| delivery.body.as_slice())
+        .collect();
+    assert_eq!(bodies, [b"one", b"two"]);
+    let rest = world
+        .store
+        .deliveries(world.set, deliveries[1].id, 10)
+        .await
+        .unwrap();
+    assert_eq!(rest.len(), 1);
+
+    for (delivery, outcome) in deliveries.iter().chain(&rest).zip([
+        Outcome::Applied,
+        Outcome::Duplicate,
+        Outcome::Rejected,
+    ]) {
+        let end = End {
+            delivery: Some((delivery.id, delivery.channel, outcome)),
+            progress: Some((coverage(delivery.id), Vec::new())),
+            ..end()
+        };
+        world
+            .store
+            .apply(world.application(world.set, Vec::new(), Some(end)))
+            .await
+            .unwrap();
+        assert!(world.store.delivery(delivery.id).await.unwrap().is_none());
+    }
+    assert!(
+        world
+            .store
+            .deliveries(world.set, 0, 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let channel = world.store.channel(channel).await.unwrap().unwrap();
+    assert_eq!(
+        (
+            channel.received,
+            channel.applied,
+            channel.duplicate,
+            channel.rejected
+        ),
+        (3, 1, 1, 1)
+    );
+    assert_eq!(channel.last_notification_at, Some(world.now));
+    assert_eq!(
+        world.store.progress(world.set).await.unwrap().0,
+        coverage(rest[0].id)
+    );
+}
+
+#[tokio::test]
+async fn full_inbox_takes_no_more_until_there_is_room() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    let receive = |length: usize| {
+        world
+            .store
+            .receive(world.now, channel, vec![b'x'; length], 10)
+    };
+    assert_eq!(receive(6).await.unwrap(), Receipt::Stored);
+    assert_eq!(receive(5).await.unwrap(), Receipt::Full);
+    assert_eq!(receive(4).await.unwrap(), Receipt::Stored);
+    assert_eq!(receive(1).await.unwrap(), Receipt::Full);
+    let first = world
+        .store
+        .deliveries(world.set, 0, 1)
+        .await
+        .unwrap()
+        .remove(0);
+    for _ in 0..2 {
+        // Concluding it again changes nothing.
+        let delivery = Some((first.id, channel, Outcome::Applied));
+        let application = world.application(world.set, Vec::new(), Some(End { delivery, ..end() }));
+        world.store.apply(application).await.unwrap();
+    }
+    assert_eq!(receive(6).await.unwrap(), Receipt::Stored);
+    assert_eq!(receive(1).await.unwrap(), Receipt::Full);
+    let channel = world.store.channel(channel).await.unwrap().unwrap();
+    assert_eq!((channel.received, channel.applied), (3, 1));
+}
+
+#[tokio::test]
+async fn failing_job_does_not_take_others_of_its_commit_with_it() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    let mut wakes = world.store.wakes();
+    // Keeps the writer busy, so that what follows shares a commit.
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let store = Arc::clone(&world.store);
+    let busy = tokio::spawn(async move {
+        store
+            .write(move |_| {
+                let _ = released.recv();
+                Ok(())
+            })
+            .await
+    });
+    let good = |body: &'static [u8]| world.store.receive(world.now, channel, body.to_vec(), 100);
+    let bad = world.store.write(|tx| {
+        tx.sql.execute(
+            "INSERT INTO source_set (source, capability_list) VALUES ('half', 'done')",
+            [],
+        )?;
+        tx.wake(Wake::Tasks("half".to_owned()));
+        tx.wake(Wake::Feed(7));
+        tx.sql.execute("INSERT INTO no_such_table VALUES (1)", [])?;
+        Ok(())
+    });
+    let unknown = world
+        .store
+        .receive(world.now, ChannelId(99), b"x".to_vec(), 100);
+    let release = async {
+        drop(release);
+    };
+    let (first, bad, unknown, second, ()) =
+        tokio::join!(good(b"1"), bad, unknown, good(b"2"), release);
+    busy.await.unwrap().unwrap();
+    assert_eq!(
+        (first.unwrap(), second.unwrap()),
+        (Receipt::Stored, Receipt::Stored)
+    );
+    assert!(matches!(bad, Err(StoreError::Sqlite(_))));
+    assert!(unknown.is_err());
+    assert!(world.store.sets("half").await.unwrap().is_empty());
+    assert_eq!(
+        world
+            .store
+            .deliveries(world.set, 0, 10)
+            .await
+            .unwrap()
+            .len(),
+        2
+    );
+    assert_eq!(woken(&mut wakes), [Wake::Inbox(world.set)]);
+}
+
+/// When the disk is full, SQLite rolls back the transaction by itself. Nothing of it may stand, and nobody be told so.
+#[tokio::test]
+async fn nothing_stands_of_a_transaction_that_sqlite_has_ended() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let store = Arc::clone(&world.store);
+    let busy = tokio::spawn(async move {
+        store
+            .write(move |_| {
+                let _ = released.recv();
+                Ok(())
+            })
+            .await
+    });
+    let good = |body: &'static [u8]| world.store.receive(world.now, channel, body.to_vec(), 100);
+    let fatal = world.store.write(|tx| {
+        tx.sql.execute_batch("ROLLBACK")?;
+        Ok(())
+    });
+    let release = async { drop(release) };
+    let (first, fatal, second, ()) = tokio::join!(good(b"1"), fatal, good(b"2"), release);
+    let _ = busy.await.unwrap();
+    assert!(fatal.is_err());
+    let kept = world.store.deliveries(world.set, 0, 10).await.unwrap();
+    let told = [first, second].into_iter().filter(Result::is_ok).count();
+    assert_eq!(
+        kept.len(),
+        told,
+        "whoever was told that it is on disk was told the truth, and nobody else"
+    );
+    assert_eq!(
+        good(b"3").await.unwrap(),
+        Receipt::Stored,
+        "the next transaction goes on"
+    );
+}

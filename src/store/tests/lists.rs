@@ -1,0 +1,243 @@
+use super::*;
+
+async fn baseline(world: &World) -> BaselineState {
+    world.store.sets(SOURCE).await.unwrap()[0].baseline
+}
+
+#[tokio::test]
+async fn baseline_is_done_when_its_resources_are_here_or_given_up() {
+    let world = World::new().await;
+    assert_eq!(baseline(&world).await, BaselineState::Missing);
+    world
+        .list(world.set, 10, vec![created("a", -1), created("b", -1)])
+        .await;
+    assert_eq!(baseline(&world).await, BaselineState::Listed);
+    assert_eq!(
+        world.store.sets(SOURCE).await.unwrap()[0].list_at,
+        Some(at(10))
+    );
+    let mut tasks = world.due().await;
+    world.conclude(vec![published(tasks.remove(0), "1")]).await;
+    assert_eq!(baseline(&world).await, BaselineState::Listed);
+    assert!(!world.numbers().await.baseline_done);
+    let failure = TaskFailure {
+        code: "gone",
+        message: String::new(),
+        retry_at: None,
+        counts: true,
+    };
+    world
+        .conclude(vec![Conclusion::Failed {
+            task: tasks.remove(0),
+            failure,
+        }])
+        .await;
+    assert_eq!(baseline(&world).await, BaselineState::Done);
+    world.list(world.set, 20, vec![created("c", -1)]).await;
+    assert_eq!(
+        baseline(&world).await,
+        BaselineState::Done,
+        "once done, it stays so"
+    );
+}
+
+#[tokio::test]
+async fn empty_baseline_is_done_at_once() {
+    let world = World::new().await;
+    world.list(world.set, 10, Vec::new()).await;
+    assert_eq!(baseline(&world).await, BaselineState::Done);
+}
+
+#[tokio::test]
+async fn what_the_list_does_not_name_any_more_is_deleted() {
+    let world = World::new().await;
+    world
+        .list(
+            world.set,
+            10,
+            vec![created("a", -1), created("b", -1), created("c", -1)],
+        )
+        .await;
+    world.work("1").await;
+    world.tell(vec![updated("b", 25)]).await;
+    world.work("2").await;
+    world.tell(vec![created("d", 15), created("e", 25)]).await;
+    let taken = world.list(world.set, 20, vec![created("a", -1)]).await;
+    assert_eq!(
+        world.due_names().await,
+        ["created e", "deleted c", "deleted d"]
+    );
+    assert_eq!(
+        taken.tasks, 2,
+        "what is absent, and is not newer than the list"
+    );
+    world.work("3").await;
+    assert_eq!(world.sums(world.set).await.0, 3);
+    world.list(world.set, 30, vec![created("a", -1)]).await;
+    assert_eq!(world.due_names().await, ["deleted b", "deleted e"]);
+}
+
+#[tokio::test]
+async fn absent_member_of_another_set_only_leaves() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world
+        .list(world.set, 10, vec![created("a", -1), created("b", -1)])
+        .await;
+    world.list(other, 10, vec![created("a", -1)]).await;
+    world.work("12").await;
+    assert_eq!(
+        (world.sums(world.set).await, world.sums(other).await),
+        ((2, 4), (1, 2))
+    );
+    world.list(world.set, 20, vec![created("b", -1)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(
+        (world.sums(world.set).await, world.sums(other).await),
+        ((1, 2), (1, 2))
+    );
+    world.list(other, 20, Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+}
+
+#[tokio::test]
+async fn what_is_listed_is_not_deleted_by_what_was_told_before() {
+    let world = World::new().await;
+    world.list(world.set, 10, vec![created("a", -1)]).await;
+    world.work("1").await;
+    world.tell(vec![deleted("a", 15)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.list(world.set, 20, vec![created("a", -1)]).await;
+    assert!(world.due().await.is_empty());
+    // An absence that a newer list takes back.
+    world.list(world.set, 30, Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.list(world.set, 40, vec![created("a", -1)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.sums(world.set).await.0, 1);
+}
+
+#[tokio::test]
+async fn newer_list_replaces_what_an_older_one_asked_for() {
+    let world = World::new().await;
+    world
+        .list(
+            world.set,
+            10,
+            vec![with_content(created("a", -1), "old"), created("b", -1)],
+        )
+        .await;
+    world
+        .list(world.set, 20, vec![with_content(created("a", -1), "new")])
+        .await;
+    let tasks = world.due().await;
+    let a = tasks.iter().find(|task| told(task) == "created a").unwrap();
+    assert_eq!(a.hashes, sha256("new"));
+    assert_eq!(world.due_names().await, ["created a", "deleted b"]);
+    // The same list again, as after a restart, begins nothing anew.
+    let version = a.version;
+    world
+        .list(world.set, 20, vec![with_content(created("a", -1), "new")])
+        .await;
+    let again = world.due().await;
+    assert_eq!(
+        again
+            .iter()
+            .find(|task| told(task) == "created a")
+            .unwrap()
+            .version,
+        version
+    );
+}
+
+#[tokio::test]
+async fn resource_deleted_after_the_snapshot_stays_deleted() {
+    let world = World::new().await;
+    world.list(world.set, 10, vec![created("a", -1)]).await;
+    world.work("1").await;
+    world.tell(vec![deleted("a", 25)]).await;
+    world.work("").await;
+    world.list(world.set, 20, vec![created("a", -1)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.sums(world.set).await, (0, 0));
+    world.list(world.set, 30, vec![created("a", -1)]).await;
+    assert_eq!(world.due_names().await, ["created a"]);
+}
+
+fn many(count: usize) -> Vec<Change> {
+    (0..count).map(|n| created(&format!("r{n}"), -1)).collect()
+}
+
+#[tokio::test]
+async fn too_many_deletions_wait_for_approval() {
+    let world = World::new().await;
+    world.list(world.set, 10, many(150)).await;
+    world.work("1").await;
+    let taken = world.list(world.set, 20, many(49)).await;
+    assert_eq!(taken.held, 101);
+    let numbers = world.numbers().await;
+    assert_eq!((numbers.pending, numbers.held_deletions), (0, 101));
+    assert_eq!(numbers.synced_until, Some(at(20)));
+    assert!(world.due().await.is_empty());
+    // Told again, they are still held; another one joins them.
+    assert_eq!(world.list(world.set, 21, many(49)).await.tasks, 0);
+    assert_eq!(world.tell(vec![deleted("r0", 30)]).await.held, 1);
+    assert_eq!(world.numbers().await.held_deletions, 102);
+    // What comes back is not.
+    world.tell(vec![updated("r100", 31)]).await;
+    assert_eq!(world.due_names().await, ["updated r100"]);
+
+    let mut wakes = world.store.wakes();
+    assert_eq!(world.store.approve_deletions("another").await.unwrap(), 0);
+    assert!(woken(&mut wakes).is_empty());
+    assert_eq!(world.store.approve_deletions(SOURCE).await.unwrap(), 101);
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    // What was approved stays so, even if it is told again before it is done; but the newer list names r0.
+    let mut listed = many(49);
+    listed.push(created("r100", -1));
+    world.list(world.set, 40, listed).await;
+    assert_eq!(world.numbers().await.held_deletions, 0);
+    world.work("1").await;
+    assert_eq!(world.sums(world.set).await.0, 50);
+    assert_eq!(world.store.approve_deletions(SOURCE).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn hundred_deletions_or_a_tenth_go_on() {
+    let world = World::new().await;
+    world.list(world.set, 10, many(1500)).await;
+    world.work("1").await;
+    let deletions = |from: usize, until: usize| {
+        (from..until)
+            .map(|n| deleted(&format!("r{n}"), 20))
+            .collect()
+    };
+    assert_eq!(world.tell(deletions(0, 150)).await.held, 0);
+    // In small parts it is as many: those that wait to be done count, too.
+    assert_eq!(world.tell(deletions(150, 151)).await.held, 1);
+    world.work("").await;
+    assert_eq!(world.sums(world.set).await.0, 1350);
+}
+
+#[tokio::test]
+async fn deletions_wait_for_the_end_of_their_document() {
+    let world = World::new().await;
+    world.tell(vec![created("a", 10)]).await;
+    world.work("1").await;
+    let part = world.application(world.set, vec![deleted("a", 20)], None);
+    world.store.apply(part).await.unwrap();
+    assert!(world.due().await.is_empty());
+    world.tell(Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+}
+
+/// The absent ones are taken in steps, each of which goes on where the last one ended.
+#[tokio::test]
+async fn absences_of_a_long_list_are_taken_in_steps() {
+    let world = World::new().await;
+    world.list(world.set, 10, many(2500)).await;
+    let taken = world.list(world.set, 20, many(1)).await;
+    assert_eq!(taken.tasks, 2499);
+    let again = world.list(world.set, 30, many(1)).await;
+    assert_eq!(again.tasks, 0);
+}

@@ -1,0 +1,140 @@
+use super::*;
+use crate::store::schema;
+
+#[tokio::test]
+async fn second_process_is_kept_out() {
+    let world = World::new().await;
+    let second = Store::open(world.folder.path());
+    assert!(matches!(second, Err(StoreError::Locked(_))));
+    let World { folder, store, .. } = world;
+    drop(store);
+    assert!(Store::open(folder.path()).is_ok());
+}
+
+#[tokio::test]
+async fn newer_schema_is_refused_and_left_alone() {
+    let World { folder, store, .. } = World::new().await;
+    drop(store);
+    let path = folder.path().join("resyncd.db");
+    let database = Connection::open(&path).unwrap();
+    database.pragma_update(None, "user_version", 99).unwrap();
+    drop(database);
+    let refused = Store::open(folder.path());
+    assert!(matches!(
+        refused,
+        Err(StoreError::NewerSchema { found: 99, .. })
+    ));
+    let files = std::fs::read_dir(folder.path()).unwrap();
+    assert!(
+        files
+            .flatten()
+            .all(|file| !file.file_name().to_string_lossy().contains("damaged"))
+    );
+}
+
+#[tokio::test]
+async fn damaged_database_is_set_aside() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("resyncd.db");
+    for n in 1..=2 {
+        std::fs::write(
+            &path,
+            "This was a database once, but it is none any more. ".repeat(100),
+        )
+        .unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        assert!(store.sets(SOURCE).await.unwrap().is_empty());
+        assert!(
+            folder
+                .path()
+                .join(format!("resyncd.db.damaged-{n}"))
+                .exists()
+        );
+    }
+}
+
+#[tokio::test]
+async fn damaged_schema_is_set_aside() {
+    let World { folder, store, .. } = World::new().await;
+    drop(store);
+    let path = folder.path().join("resyncd.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[100..4096].fill(0xff);
+    std::fs::write(&path, bytes).unwrap();
+    assert!(Store::open(folder.path()).is_ok());
+    assert!(folder.path().join("resyncd.db.damaged-1").exists());
+}
+
+#[tokio::test]
+async fn what_was_kept_is_there_after_a_restart() {
+    let world = World::new().await;
+    let channel = world.channel().await;
+    world
+        .store
+        .receive(world.now, channel, b"one".to_vec(), 100)
+        .await
+        .unwrap();
+    let gap = Gap {
+        interval: Interval::new(at(20), at(30)).unwrap(),
+        reason: GapReason::TooManyHeld,
+        since: world.now,
+    };
+    let known: Coverage = [
+        Interval::before(at(20)),
+        Interval::new(at(30), at(40)).unwrap(),
+    ]
+    .into_iter()
+    .collect();
+    let progress = Some((known.clone(), vec![gap.clone()]));
+    let application = world.application(
+        world.set,
+        vec![created("a", 10)],
+        Some(End { progress, ..end() }),
+    );
+    world.store.apply(application).await.unwrap();
+    let World {
+        folder, store, set, ..
+    } = world;
+    drop(store);
+    let store = Store::open(folder.path()).unwrap();
+    assert_eq!(store.progress(set).await.unwrap(), (known, vec![gap]));
+    assert_eq!(store.deliveries(set, 0, 10).await.unwrap()[0].body, b"one");
+    assert_eq!(begin(&store, "capabilitylist.xml").await, set);
+    assert_eq!(store.set_numbers(set).await.unwrap().pending, 1);
+}
+
+/// The plan of each query that is asked again and again must not go through a whole table.
+#[test]
+fn frequent_queries_go_by_an_index() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = schema::open(&folder.path().join("plan.db")).unwrap();
+    for query in [
+        "SELECT MIN(not_before) FROM task WHERE source = 'a' AND state = 'ready' AND authority = 'b' AND not_before > 3",
+        "SELECT MIN(authority) FROM task WHERE source = 'a' AND state = 'ready' AND authority > 'b'",
+        "SELECT * FROM task JOIN resource ON resource.id = task.resource_id WHERE task.source = 'a' AND task.state = 'ready'
+         AND task.authority = 'b' AND task.not_before <= 3 ORDER BY task.not_before, task.resource_id",
+        "SELECT changed_at FROM task WHERE set_id = 1 ORDER BY changed_at LIMIT 1",
+        "SELECT 1 FROM task WHERE set_id = 1 AND state = 'weighed'",
+        "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id WHERE task.set_id = 1 AND task.kind = 'deleted'
+         AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
+        "SELECT 1 FROM task WHERE set_id = 1 AND state = 'ready' AND origin IN ('resource-list', 'resource-dump')",
+        "UPDATE task SET state = 'ready' WHERE source = 'a' AND state = 'held'",
+        "UPDATE task SET state = 'ready' WHERE set_id = 1 AND state = 'failed'",
+        "SELECT 1 FROM resource WHERE source = 'a' AND path = 'b'",
+        "SELECT member.resource_id FROM member JOIN resource ON resource.id = member.resource_id WHERE member.set_id = 1
+         AND member.generation < 2 AND member.resource_id > (SELECT absent_until FROM source_set WHERE id = 1)
+         ORDER BY member.resource_id LIMIT 1000",
+        "SELECT id, channel_id, body FROM inbox WHERE id IN (1, 2, 3) ORDER BY id",
+        "SELECT * FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > 1 ORDER BY seq LIMIT 3",
+        "SELECT * FROM resource WHERE uri = 'a' AND source IN (SELECT DISTINCT source FROM source_set)",
+        "SELECT 1 FROM member WHERE resource_id = 1 AND set_id <> 2",
+    ] {
+        let mut explain = database.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
+        let steps: Vec<String> =
+            explain.query_map([], |row| row.get(3)).unwrap().collect::<Result<_, _>>().unwrap();
+        let bad = steps.iter().any(|step| step.starts_with("SCAN") && !step.contains("source_set"));
+        assert!(!bad, "{query}: {steps:?}");
+        let sorts = steps.iter().any(|step| step.contains("TEMP B-TREE FOR ORDER BY"));
+        assert!(!sorts, "{query}: {steps:?}");
+    }
+}

@@ -1,0 +1,427 @@
+use super::*;
+
+#[tokio::test]
+async fn latest_change_is_the_task() {
+    let world = World::new().await;
+    world
+        .tell(vec![created("a", 10), updated("a", 12), updated("a", 11)])
+        .await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(world.due().await[0].changed_at, Some(at(12)));
+    assert_eq!(world.numbers().await.pending, 1);
+    world.tell(vec![deleted("a", 13)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.tell(vec![created("a", 13)]).await;
+    assert_eq!(
+        world.due_names().await,
+        ["created a"],
+        "the later entry of the same second"
+    );
+}
+
+#[tokio::test]
+async fn outdated_conclusion_leaves_the_newer_task() {
+    let world = World::new().await;
+    world.tell(vec![created("a", 10)]).await;
+    let old = world.due().await.remove(0);
+    world.tell(vec![updated("a", 11)]).await;
+    world.conclude(vec![published(old.clone(), "old")]).await;
+    let new = world.due().await.remove(0);
+    assert_eq!((new.changed_at, new.live), (Some(at(11)), true));
+    assert_eq!(new.live_hashes, sha256("old"));
+    // A failure of the old one is not the new one's.
+    let failure = TaskFailure {
+        code: "gone",
+        message: String::new(),
+        retry_at: None,
+        counts: true,
+    };
+    world
+        .conclude(vec![Conclusion::Failed { task: old, failure }])
+        .await;
+    assert_eq!(world.due().await[0].attempts, 0);
+    world.conclude(vec![published(new, "new")]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.sums(world.set).await, (1, 3));
+}
+
+#[tokio::test]
+async fn what_is_told_twice_does_not_begin_anew() {
+    let world = World::new().await;
+    let told = || vec![with_content(updated("a", 10), "x"), deleted("b", 10)];
+    assert_eq!(world.tell(told()).await.tasks, 2);
+    let under_way = world.due().await;
+    assert_eq!(
+        world.tell(told()).await,
+        Applied {
+            tasks: 0,
+            known: 2,
+            held: 0
+        }
+    );
+    let failure = TaskFailure {
+        code: "timeout",
+        message: String::new(),
+        retry_at: Some(world.now),
+        counts: true,
+    };
+    let failed = under_way.into_iter().map(|task| Conclusion::Failed {
+        task,
+        failure: failure.clone(),
+    });
+    world.conclude(failed.collect()).await;
+    world.tell(told()).await;
+    assert!(world.due().await.iter().all(|task| task.attempts == 1));
+    world
+        .tell(vec![with_content(updated("a", 10), "y"), deleted("b", 11)])
+        .await;
+    assert!(world.due().await.iter().all(|task| task.attempts == 0));
+    world.work("y").await;
+    assert_eq!(
+        world.tell(told()).await.tasks,
+        1,
+        "content that differs from the mirror's is fetched"
+    );
+}
+
+/// A task that was dropped while it was under way must not be taken for the one that came after it.
+#[tokio::test]
+async fn dropped_task_does_not_end_its_successor() {
+    let world = World::new().await;
+    world.tell(vec![with_content(created("a", 10), "x")]).await;
+    world.work("x").await;
+    world.tell(vec![with_content(updated("a", 20), "y")]).await;
+    let dropped = world.due().await.remove(0);
+    world
+        .list(world.set, 30, vec![with_content(created("a", -1), "x")])
+        .await;
+    assert!(world.due().await.is_empty());
+    world.tell(vec![with_content(updated("a", 40), "z")]).await;
+    world.conclude(vec![published(dropped, "y")]).await;
+    assert_eq!(world.due().await[0].changed_at, Some(at(40)));
+}
+
+#[tokio::test]
+async fn failed_task_waits_and_is_given_up_until_the_poll() {
+    let world = World::new().await;
+    let mut wakes = world.store.wakes();
+    world.tell(vec![created("a", 10)]).await;
+    let later = world.now + chrono::TimeDelta::seconds(30);
+    let task = world.due().await.remove(0);
+    let failure = TaskFailure {
+        code: "timeout",
+        message: "too slow".to_owned(),
+        retry_at: Some(later),
+        counts: true,
+    };
+    world
+        .conclude(vec![Conclusion::Failed { task, failure }])
+        .await;
+    let (due, next) = world
+        .store
+        .due_tasks(SOURCE, world.now, 8, Taken::default())
+        .await
+        .unwrap();
+    assert_eq!((due.len(), next), (0, Some(later)));
+    let (mut due, next) = world
+        .store
+        .due_tasks(SOURCE, later, 8, Taken::default())
+        .await
+        .unwrap();
+    assert_eq!((due.len(), due[0].attempts, next), (1, 1, None));
+
+    let failure = TaskFailure {
+        code: "not-found",
+        message: "404".to_owned(),
+        retry_at: None,
+        counts: true,
+    };
+    world
+        .conclude(vec![Conclusion::Failed {
+            task: due.remove(0),
+            failure,
+        }])
+        .await;
+    let numbers = world.numbers().await;
+    assert_eq!((numbers.pending, numbers.failed), (0, 1));
+    let (code, message, _) = numbers.failure.unwrap();
+    assert_eq!(
+        (code.as_str(), message.as_str()),
+        ("not-found", "https://example.org/a: 404")
+    );
+    woken(&mut wakes);
+    world
+        .store
+        .retry_failed(world.set, SOURCE, world.now)
+        .await
+        .unwrap();
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    let task = world.due().await.remove(0);
+    assert_eq!(task.attempts, 0);
+    world
+        .store
+        .retry_failed(world.set, SOURCE, world.now)
+        .await
+        .unwrap();
+    assert!(woken(&mut wakes).is_empty(), "nothing to wake for");
+}
+
+#[tokio::test]
+async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
+    let world = World::new().await;
+    let mut changes: Vec<Change> = (0..5).map(|n| created(&format!("r{n}"), 10)).collect();
+    let elsewhere = ResourceUri::parse("https://elsewhere.example/x").unwrap();
+    changes.push(Change {
+        uri: elsewhere,
+        plain_path: None,
+        ..created("x", 10)
+    });
+    world.tell(changes).await;
+    let (due, _) = world
+        .store
+        .due_tasks(SOURCE, world.now, 2, Taken::default())
+        .await
+        .unwrap();
+    assert_eq!(due.len(), 3);
+    let under_way = due.iter().map(|task| task.resource).collect();
+    let rest = world.due_without(under_way).await;
+    assert_eq!(rest.len(), 3);
+    let (none, _) = world
+        .store
+        .due_tasks("another", world.now, 2, Taken::default())
+        .await
+        .unwrap();
+    assert!(none.is_empty());
+}
+
+#[tokio::test]
+async fn sums_follow_creation_update_and_deletion_in_every_set() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.tell(vec![created("a", 10), created("b", 10)]).await;
+    world.work("123").await;
+    assert_eq!(
+        (world.sums(world.set).await, world.sums(other).await),
+        ((2, 6), (0, 0))
+    );
+    // It joins another set as it is, and counts in both.
+    world.tell_set(other, vec![created("a", 10)]).await;
+    assert_eq!(
+        (world.sums(world.set).await, world.sums(other).await),
+        ((2, 6), (1, 3))
+    );
+    world.tell_set(other, vec![updated("a", 11)]).await;
+    world.work("12345").await;
+    assert_eq!(
+        (world.sums(world.set).await, world.sums(other).await),
+        ((2, 8), (1, 5))
+    );
+    world.tell(vec![deleted("a", 12)]).await;
+    world.work("").await;
+    assert_eq!(
+        (world.sums(world.set).await, world.sums(other).await),
+        ((1, 3), (0, 0))
+    );
+    world.tell(vec![created("a", 13)]).await;
+    world.work("1").await;
+    assert_eq!(world.sums(world.set).await, (2, 4));
+    world.tell(vec![deleted("never-here", 13)]).await;
+    world.work("").await;
+    assert_eq!(world.sums(world.set).await, (2, 4));
+}
+
+/// Deleted and created again while the deletion was under way: it stays a member.
+#[tokio::test]
+async fn resource_that_comes_back_at_once_is_counted() {
+    let world = World::new().await;
+    world.tell(vec![created("a", 10)]).await;
+    world.work("1").await;
+    world.tell(vec![deleted("a", 11)]).await;
+    let task = world.due().await.remove(0);
+    world.tell(vec![created("a", 12)]).await;
+    world
+        .conclude(vec![Conclusion::Removed { task, kept: false }])
+        .await;
+    assert_eq!(world.sums(world.set).await, (0, 0));
+    world.work("22").await;
+    assert_eq!(world.sums(world.set).await, (1, 2));
+    world.list(world.set, 20, Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+}
+
+#[tokio::test]
+async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
+    let world = World::new().await;
+    let mut wakes = world.store.wakes();
+    world
+        .tell(vec![
+            created("a", 10),
+            created("b", 10),
+            deleted("never-here", 10),
+        ])
+        .await;
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    world.work("1").await;
+    assert_eq!(
+        woken(&mut wakes),
+        [Wake::Tasks(SOURCE.to_owned()), Wake::Feed(2)]
+    );
+    world.tell(vec![updated("b", 11), deleted("a", 11)]).await;
+    let mut tasks = world.due().await;
+    tasks.sort_by_key(|task| task.kind == ChangeKind::Deleted);
+    let same = match published(tasks.remove(0), "1") {
+        Conclusion::Published {
+            task,
+            path,
+            length,
+            media_type,
+            hashes,
+            lastmod,
+            ..
+        } => Conclusion::Published {
+            task,
+            path,
+            length,
+            media_type,
+            hashes,
+            lastmod,
+            news: false,
+        },
+        other => other,
+    };
+    world
+        .conclude(vec![
+            same,
+            Conclusion::Removed {
+                task: tasks.remove(0),
+                kept: false,
+            },
+        ])
+        .await;
+    let entries = world.store.feed(0, 10).await.unwrap();
+    let lines: Vec<_> = entries
+        .iter()
+        .map(|entry| {
+            (
+                entry.seq,
+                entry.change.as_str(),
+                entry.uri.as_str(),
+                entry.path.as_deref(),
+            )
+        })
+        .collect();
+    assert_eq!(
+        lines,
+        [
+            (1, "created", "https://example.org/a", Some("example.org/a")),
+            (2, "created", "https://example.org/b", Some("example.org/b")),
+            (3, "deleted", "https://example.org/a", None),
+        ]
+    );
+    assert_eq!(entries[0].origin, "notification");
+    assert_eq!(entries[0].set, "https://example.org/capabilitylist.xml");
+    assert_eq!(world.store.feed(1, 1).await.unwrap()[0].seq, 2);
+}
+
+#[tokio::test]
+async fn two_resources_that_want_one_path_get_two() {
+    let world = World::new().await;
+    let second = Change {
+        plain_path: Some("example.org/a".to_owned()),
+        ..created("b", 10)
+    };
+    world.tell(vec![created("a", 10), second]).await;
+    let mut paths: Vec<String> = world
+        .due()
+        .await
+        .into_iter()
+        .map(|task| task.path)
+        .collect();
+    paths.sort();
+    assert_eq!(paths, ["example.org/%made/b", "example.org/a"]);
+    let odd = Change {
+        plain_path: None,
+        ..created("c", 10)
+    };
+    world.tell(vec![odd]).await;
+    assert!(
+        world
+            .due()
+            .await
+            .iter()
+            .any(|task| task.path == "example.org/%made/c")
+    );
+}
+
+#[tokio::test]
+async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
+    let world = World::new().await;
+    let tell = async |changes: Vec<Change>, until: i64| {
+        let progress = Some((coverage(until), Vec::new()));
+        let application = world.application(world.set, changes, Some(End { progress, ..end() }));
+        world.store.apply(application).await.unwrap();
+    };
+    let until = async || world.numbers().await.synced_until;
+    tell(Vec::new(), 5).await;
+    assert_eq!(until().await, None, "there is no baseline yet");
+    world.list(world.set, 10, Vec::new()).await;
+    assert_eq!(until().await, Some(at(10)));
+    tell(vec![created("b", 15), created("a", 12)], 20).await;
+    assert_eq!(until().await, Some(at(12)));
+    let tasks = world.due().await;
+    let oldest = tasks
+        .into_iter()
+        .find(|task| told(task) == "created a")
+        .unwrap();
+    world.conclude(vec![published(oldest, "1")]).await;
+    assert_eq!(until().await, Some(at(15)));
+    let failure = TaskFailure {
+        code: "gone",
+        message: String::new(),
+        retry_at: None,
+        counts: true,
+    };
+    let task = world.due().await.remove(0);
+    world
+        .conclude(vec![Conclusion::Failed { task, failure }])
+        .await;
+    assert_eq!(until().await, Some(at(15)), "given up is not applied");
+    world
+        .store
+        .retry_failed(world.set, SOURCE, world.now)
+        .await
+        .unwrap();
+    world.work("1").await;
+    assert_eq!(until().await, Some(at(20)));
+    tell(vec![updated("a", -1)], 25).await;
+    assert_eq!(until().await, None, "nobody knows how old it is");
+    world.work("2").await;
+    assert_eq!(until().await, Some(at(25)));
+    tell(vec![updated("a", 30)], 25).await;
+    assert_eq!(
+        until().await,
+        Some(at(25)),
+        "what comes after does not move it"
+    );
+    let broken: Coverage = [
+        Interval::before(at(25)),
+        Interval::new(at(40), at(50)).unwrap(),
+    ]
+    .into_iter()
+    .collect();
+    let application = world.application(
+        world.set,
+        Vec::new(),
+        Some(End {
+            progress: Some((broken, Vec::new())),
+            ..end()
+        }),
+    );
+    world.store.apply(application).await.unwrap();
+    world.work("3").await;
+    assert_eq!(
+        until().await,
+        Some(at(25)),
+        "beyond a gap nothing is proven"
+    );
+}

@@ -1,0 +1,414 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::protocol::Algorithm;
+
+fn at(seconds: i64) -> Option<SourceTime> {
+    (seconds >= 0).then(|| SourceTime::from_micros(seconds * 1_000_000))
+}
+
+/// A state, told, had or pending: `created@20#a+5~19 `: its kind, time, content (the bytes that are hashed), length and
+/// lastmod. What is left out is not told.
+#[derive(Clone, Debug)]
+struct State {
+    kind: Option<ChangeKind>,
+    changed_at: Option<SourceTime>,
+    lastmod: Option<SourceTime>,
+    length: Option<u64>,
+    hashes: Vec<Digest>,
+}
+
+impl State {
+    fn parse(text: &str) -> Self {
+        let part = |mark: char| {
+            let rest = &text[text.find(mark)? + 1..];
+            Some(&rest[..rest.find(['@', '#', '+', '~']).unwrap_or(rest.len())])
+        };
+        let seconds = |mark: char| part(mark).and_then(|time| at(time.parse().unwrap()));
+        let kind = &text[..text.find(['@', '#', '+', '~']).unwrap_or(text.len())];
+        Self {
+            kind: (kind != "listed").then(|| ChangeKind::parse(kind).unwrap()),
+            changed_at: seconds('@'),
+            lastmod: seconds('~'),
+            length: part('+').map(|length| length.parse().unwrap()),
+            hashes: part('#')
+                .map(|bytes| Digest::of(Algorithm::Sha256, bytes.as_bytes()))
+                .into_iter()
+                .collect(),
+        }
+    }
+
+    fn told(&self) -> Told<'_> {
+        Told {
+            kind: self.kind.unwrap_or(ChangeKind::Created),
+            changed_at: self.changed_at,
+            lastmod: self.lastmod,
+            length: self.length,
+            hashes: &self.hashes,
+        }
+    }
+
+    fn known(&self) -> Known {
+        Known {
+            kind: self.kind,
+            changed_at: self.changed_at,
+            lastmod: self.lastmod,
+            length: self.length,
+            hashes: self.hashes.clone(),
+            deleted: self.kind == Some(ChangeKind::Deleted),
+        }
+    }
+
+    fn pending(&self) -> Pending {
+        Pending {
+            kind: self.kind.unwrap_or(ChangeKind::Created),
+            changed_at: self.changed_at,
+        }
+    }
+}
+
+fn optional(text: &str) -> Option<State> {
+    (text != "-").then(|| State::parse(text))
+}
+
+#[track_caller]
+fn check(rows: &[(&str, &str, &str, Decision)]) {
+    for &(told, known, pending, expected) in rows {
+        let known_state = optional(known).map(|state| state.known());
+        let pending_state = optional(pending).map(|state| state.pending());
+        let decision = plan_change(
+            &State::parse(told).told(),
+            known_state.as_ref(),
+            pending_state.as_ref(),
+        );
+        assert_eq!(
+            decision, expected,
+            "told {told}, known {known}, pending {pending}"
+        );
+    }
+}
+
+/// As [`check`], against a list of the time 100.
+#[track_caller]
+fn check_listed(rows: &[(&str, &str, &str, Decision)]) {
+    for &(told, known, pending, expected) in rows {
+        let known_state = optional(known).map(|state| state.known());
+        let pending_state = optional(pending).map(|state| state.pending());
+        let decision = plan_listed(
+            &State::parse(told).told(),
+            at(100).unwrap(),
+            known_state.as_ref(),
+            pending_state.as_ref(),
+        );
+        assert_eq!(
+            decision, expected,
+            "listed {told}, known {known}, pending {pending}"
+        );
+    }
+}
+
+use Decision::{Done, Older, Task};
+
+#[test]
+fn older_change_is_dropped() {
+    check(&[
+        ("updated@19#b", "created@20#a", "-", Older),
+        ("deleted@19", "created@20#a", "-", Older),
+        ("created@19#b", "deleted@20", "-", Older),
+        ("updated@19#b", "-", "created@20#a", Older),
+        ("deleted@19", "-", "created@20#a", Older),
+        ("created@19#b", "-", "deleted@20", Older),
+        ("updated@25#b", "created@20#a", "updated@30#c", Older),
+        ("updated@20#a", "created@20#a", "updated@30#c", Older),
+    ]);
+}
+
+#[test]
+fn newer_change_is_a_task() {
+    check(&[
+        ("created@20#a", "-", "-", Task),
+        ("updated@20", "-", "-", Task),
+        ("updated@21#b", "created@20#a", "-", Task),
+        ("updated@21", "created@20", "-", Task),
+        ("deleted@21", "created@20#a", "-", Task),
+        ("updated@21#b", "-", "created@20#a", Task),
+        ("deleted@21", "-", "created@20#a", Task),
+        ("created@21#b", "-", "deleted@20", Task),
+    ]);
+}
+
+#[test]
+fn with_equal_times_the_later_entry_wins() {
+    check(&[
+        ("updated@20#b", "updated@20#a", "-", Task),
+        ("updated@20+6", "updated@20+5", "-", Task),
+        ("deleted@20", "updated@20#a", "-", Task),
+        ("created@20#a", "deleted@20", "-", Task),
+        ("updated@20#b", "-", "updated@20#a", Task),
+        ("deleted@20", "-", "created@20#a", Task),
+        ("updated@20", "created@20", "-", Task),
+    ]);
+}
+
+#[test]
+fn what_was_applied_is_not_fetched_again() {
+    check(&[
+        ("updated@20", "updated@20", "-", Done),
+        ("updated@20#a", "updated@20#a", "-", Done),
+        ("updated@20#a", "created@20#a", "-", Done),
+        // The Source tells no digest, but the mirror made one.
+        ("updated@20", "updated@20#a", "-", Done),
+        ("updated@20", "listed@20", "-", Done),
+        ("deleted@20", "deleted@20", "-", Done),
+        ("updated#a", "updated@20#a", "-", Done),
+        ("deleted", "deleted@20", "-", Done),
+        // A task that is not newer is of no use then.
+        ("updated@20#a", "updated@20#a", "updated@19#b", Done),
+        ("updated@20#a", "updated@20#a", "updated@20#b", Done),
+    ]);
+}
+
+#[test]
+fn same_content_at_a_newer_time_moves_the_time() {
+    check(&[
+        ("updated@21#a", "updated@20#a", "-", Task),
+        ("deleted@21", "deleted@20", "-", Task),
+        ("deleted@21", "deleted", "-", Task),
+    ]);
+}
+
+#[test]
+fn deleted_resource_may_be_created_again() {
+    check(&[
+        ("created@21#a", "deleted@20", "-", Task),
+        ("updated@21#a", "deleted@20", "-", Task),
+        ("created#a", "deleted@20", "-", Task),
+        ("created@21#a", "deleted", "-", Task),
+    ]);
+}
+
+#[test]
+fn deletion_of_what_was_never_here_is_kept() {
+    check(&[
+        ("deleted@20", "-", "-", Task),
+        ("deleted", "-", "-", Task),
+        ("created@19", "deleted@20", "-", Older),
+    ]);
+}
+
+#[test]
+fn change_without_a_time_is_taken_but_ends_nothing_that_has_one() {
+    check(&[
+        ("updated", "updated@20", "-", Task),
+        ("updated", "updated@20#a", "-", Task),
+        ("updated#b", "updated@20#a", "-", Task),
+        ("deleted", "updated@20#a", "-", Task),
+        ("updated#b", "updated#a", "-", Task),
+        ("updated", "updated", "-", Task),
+        ("updated@20#b", "updated#a", "-", Task),
+        ("updated@20#a", "updated#a", "-", Task),
+        ("updated#b", "-", "updated@20#a", Task),
+        ("updated@20#b", "-", "updated#a", Task),
+        // Which of both is newer is not known.
+        ("updated#a", "updated@20#a", "updated@30#b", Older),
+        ("deleted", "deleted@20", "created@30#b", Older),
+        ("updated@20#a", "updated@20#a", "updated#b", Older),
+        ("deleted@20", "deleted@20", "created#b", Older),
+        // Both without: the later one to come counts.
+        ("updated#a", "updated@20#a", "updated#b", Done),
+    ]);
+}
+
+#[test]
+fn any_known_digest_that_differs_is_a_difference() {
+    let md5 = Digest::of(Algorithm::Md5, b"a");
+    let known = State::parse("updated@20#a").known();
+    let told = |hashes: &[Digest]| {
+        plan_change(
+            &Told {
+                kind: ChangeKind::Updated,
+                changed_at: at(20),
+                lastmod: None,
+                length: None,
+                hashes,
+            },
+            Some(&known),
+            None,
+        )
+    };
+    let sha256 = |bytes: &[u8]| Digest::of(Algorithm::Sha256, bytes);
+    assert_eq!(
+        told(std::slice::from_ref(&md5)),
+        Done,
+        "cannot be compared: time and kind decide"
+    );
+    assert_eq!(told(&[md5.clone(), sha256(b"a")]), Done);
+    assert_eq!(told(&[md5, sha256(b"b")]), Task);
+}
+
+#[test]
+fn listed_resource_is_fetched_if_the_mirror_has_not_got_it() {
+    check_listed(&[
+        ("listed", "-", "-", Task),
+        ("listed@50#a~50", "-", "-", Task),
+        ("listed#b", "updated@50#a", "-", Task),
+        ("listed#a", "updated@50#a", "-", Done),
+        ("listed#a~60", "updated@50#a", "-", Done),
+        ("listed", "updated@50#a", "-", Done),
+        ("listed", "listed", "-", Done),
+        ("listed+6", "updated@50+5", "-", Task),
+        ("listed~50", "updated@50", "-", Done),
+        ("listed~50", "listed~50", "-", Done),
+        ("listed~51", "updated@50", "-", Task),
+        ("listed~51", "listed", "-", Task),
+    ]);
+}
+
+#[test]
+fn change_after_the_snapshot_stands() {
+    check_listed(&[
+        ("listed#a", "updated@100#b", "-", Older),
+        ("listed#a", "updated@101#b", "-", Older),
+        ("listed#a", "deleted@101", "-", Older),
+        ("listed#a", "deleted@99", "-", Task),
+        ("listed#a", "deleted", "-", Task),
+        ("listed#a", "-", "updated@100#b", Older),
+        ("listed#a", "-", "deleted@101", Older),
+        ("listed#a", "listed#b", "deleted@101", Older),
+    ]);
+}
+
+#[test]
+fn listed_resource_is_not_deleted_by_an_older_deletion() {
+    check_listed(&[
+        ("listed#a", "updated@50#a", "deleted@99", Done),
+        ("listed", "updated@50#a", "deleted@99", Done),
+        ("listed", "updated@50#a", "deleted", Done),
+        ("listed#b", "updated@50#a", "deleted@99", Task),
+        ("listed#a", "-", "deleted@99", Task),
+    ]);
+}
+
+#[test]
+fn pending_update_before_the_snapshot_stands_unless_the_list_knows_better() {
+    check_listed(&[
+        ("listed#a", "updated@50#a", "updated@60#b", Done),
+        ("listed#c", "updated@50#a", "updated@60#b", Task),
+        ("listed~70", "updated@50", "updated@60", Task),
+        ("listed~55", "updated@50", "updated@60", Older),
+        ("listed", "updated@50#a", "updated@60#b", Older),
+        ("listed", "updated@50", "updated@60", Older),
+        ("listed#a", "updated@50#a", "updated#b", Older),
+        ("listed", "updated@50", "updated", Older),
+    ]);
+}
+
+#[test]
+fn absence_deletes_what_is_not_newer_than_the_list() {
+    for (known, pending, deleted) in [
+        ("-", "-", true),
+        ("listed", "-", true),
+        ("updated@99", "-", true),
+        ("updated@100", "-", false),
+        ("updated@101", "-", false),
+        ("updated@50", "updated@99", true),
+        ("updated@50", "updated@100", false),
+        ("-", "created@101", false),
+        ("updated@50", "deleted@99", true),
+        ("updated@50", "deleted", true),
+        ("updated@50", "updated", false),
+        ("-", "created", false),
+    ] {
+        let known_state = optional(known).map(|state| state.known());
+        let pending_state = optional(pending).map(|state| state.pending());
+        let absent = plan_absent(
+            at(100).unwrap(),
+            known_state.as_ref(),
+            pending_state.as_ref(),
+        );
+        assert_eq!(absent, deleted, "known {known}, pending {pending}");
+    }
+}
+
+#[test]
+fn more_than_a_hundred_and_more_than_the_share_are_held_back() {
+    for (deletions, resources, share, held) in [
+        (100, 100, 0.1, false),
+        (101, 101, 0.1, true),
+        (101, 1010, 0.1, false),
+        (102, 1010, 0.1, true),
+        (1_000_000, 10_000_000, 0.1, false),
+        (101, 101, 1.0, false),
+        (101, 1_000_000, 0.0, true),
+        (0, 0, 0.0, false),
+    ] {
+        assert_eq!(
+            holds_back(deletions, resources, share),
+            held,
+            "{deletions} of {resources}, {share}"
+        );
+    }
+}
+
+/// The mirror's side of one resource, as the store keeps it.
+#[derive(Debug, Default)]
+struct Mirror {
+    known: Option<Known>,
+    task: Option<State>,
+}
+
+impl Mirror {
+    fn tell(&mut self, state: &State) {
+        let pending = self.task.as_ref().map(State::pending);
+        match plan_change(&state.told(), self.known.as_ref(), pending.as_ref()) {
+            Task => self.task = Some(state.clone()),
+            Done => self.task = None,
+            Older => {}
+        }
+    }
+
+    fn apply(&mut self) {
+        if let Some(task) = self.task.take() {
+            self.known = Some(task.known());
+        }
+    }
+}
+
+proptest! {
+    /// Whatever order the changes of a resource come in, however often, and whenever they are applied: in the end the
+    /// mirror has what the latest one says.
+    #[test]
+    fn latest_change_wins(
+        changes in proptest::collection::vec((0_u8..3, 0_u8..3, any::<bool>()), 1..6),
+        told in proptest::collection::vec((0_usize..6, any::<bool>()), 0..24),
+        rest in Just((0_usize..6).collect::<Vec<_>>()).prop_shuffle(),
+    ) {
+        let states: Vec<State> = changes.iter().enumerate().map(|(n, &(kind, content, hashed))| {
+            let kind = [ChangeKind::Created, ChangeKind::Updated, ChangeKind::Deleted][usize::from(kind)];
+            let bytes = if hashed { vec![Digest::of(Algorithm::Sha256, &[content])] } else { Vec::new() };
+            State {
+                kind: Some(kind),
+                changed_at: at(10 + i64::try_from(n).unwrap()),
+                lastmod: None,
+                length: None,
+                hashes: if kind == ChangeKind::Deleted { Vec::new() } else { bytes },
+            }
+        }).collect();
+        let mut mirror = Mirror::default();
+        // Each change comes at least once.
+        for (n, applied) in told.into_iter().chain(rest.into_iter().map(|n| (n, false))) {
+            if let Some(state) = states.get(n) {
+                mirror.tell(state);
+            }
+            if applied {
+                mirror.apply();
+            }
+        }
+        mirror.apply();
+        let latest = states.last().unwrap();
+        let known = mirror.known.unwrap();
+        prop_assert_eq!(known.changed_at, latest.changed_at);
+        prop_assert_eq!(known.deleted, latest.kind == Some(ChangeKind::Deleted));
+        prop_assert_eq!(known.hashes, latest.hashes.clone());
+    }
+}

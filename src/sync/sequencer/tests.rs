@@ -1,0 +1,424 @@
+//! The table of what a notification comes to, row by row.
+
+mod delivery;
+mod world;
+
+use super::*;
+use world::World;
+
+#[track_caller]
+fn check(script: &str, log: &str, state: &str) {
+    check_with(1024, script, log, state);
+}
+
+#[track_caller]
+fn check_with(held_notifications: usize, script: &str, log: &str, state: &str) {
+    let mut world = World::new(held_notifications);
+    world.run(script);
+    assert_eq!(world.log.join(" "), log, "verdicts of {script}");
+    assert_eq!(world.state(), state, "what is known after {script}");
+}
+
+#[test]
+fn next_in_order_is_applied() {
+    check(
+        "base:100 1:100-110 2:110-120",
+        "1:apply 2:apply",
+        "front 120",
+    );
+}
+
+#[test]
+fn what_is_covered_is_dropped() {
+    check(
+        "base:100 1:100-110 2:100-110 3:50-100 4:90-105 5:0-10",
+        "1:apply 2:known 3:known 4:known 5:known",
+        "front 110",
+    );
+}
+
+#[test]
+fn what_is_partly_covered_is_applied() {
+    check(
+        "base:100 1:90-105 2:100-110 3:104-112",
+        "1:apply 2:apply 3:apply",
+        "front 112",
+    );
+}
+
+#[test]
+fn early_notification_waits_for_the_one_before_it() {
+    check("base:100 1:110-120", "1:hold", "front 100, held 1");
+    check(
+        "base:100 1:110-120 +4 2:100-110",
+        "1:hold 2:apply 1:apply",
+        "front 120",
+    );
+    check(
+        "base:100 1:110-120 +4 2:100-112",
+        "1:hold 2:apply 1:apply",
+        "front 120",
+    );
+    check(
+        "base:100 1:110-120 +4 2:100-130",
+        "1:hold 2:apply 1:known",
+        "front 130",
+    );
+}
+
+#[test]
+fn twenty_in_reverse_order_are_applied_in_order() {
+    let at = |n: i64| (100 + 10 * n, 110 + 10 * n);
+    let script: Vec<String> = (0..20)
+        .rev()
+        .map(|n| format!("{n}:{}-{}", at(n).0, at(n).1))
+        .collect();
+    let held: Vec<String> = (1..20).rev().map(|n| format!("{n}:hold")).collect();
+    let applied: Vec<String> = (0..20).map(|n| format!("{n}:apply")).collect();
+    check(
+        &format!("base:100 {}", script.join(" ")),
+        &format!("{} {}", held.join(" "), applied.join(" ")),
+        "front 300",
+    );
+}
+
+#[test]
+fn gap_opens_when_the_wait_is_over() {
+    let open = "front 120, gap 100-110 missing-notification";
+    let log = "1:hold gap:100-110:missing-notification 1:apply";
+    check("base:100 1:110-120 +5", log, open);
+    // It is dated from when it was noticed, and does not open twice.
+    check("base:100 1:110-120 +5 +60", log, open);
+    // What is held behind the overdue one goes on waiting for its own turn.
+    check(
+        "base:100 1:110-120 +3 2:130-140 +2",
+        "1:hold 2:hold gap:100-110:missing-notification 1:apply",
+        "front 120, gap 100-110 missing-notification, held 1",
+    );
+    check(
+        "base:100 1:130-140 +3 2:110-120 +2",
+        "1:hold 2:hold gap:100-110:missing-notification 2:apply 1:apply",
+        "front 140, gap 100-110 missing-notification, gap 120-130 missing-notification",
+    );
+}
+
+#[test]
+fn gap_stays_on_record_until_a_change_list_covers_it() {
+    let lost = "base:100 source:100-105 1:110-120 +5";
+    let log = "1:hold gap:100-110:missing-notification 1:apply";
+    check(lost, log, "front 120, gap 105-110 missing-notification");
+    check(
+        &format!("{lost} list:100-108"),
+        log,
+        "front 120, gap 108-110 missing-notification",
+    );
+    check(&format!("{lost} list:100-110"), log, "front 120");
+    check(&format!("{lost} list:100-150"), log, "front 150");
+    // One that reaches far enough at once leaves nothing on record.
+    check("base:100 source:100-110 1:110-120 +5", log, "front 120");
+    check(
+        "base:100 source:100-120 1:110-120 +5",
+        "1:hold gap:100-110:missing-notification 1:known",
+        "front 120",
+    );
+    check(
+        "base:100 source:100-115 1:110-120 +5",
+        "1:hold gap:100-110:missing-notification 1:apply",
+        "front 120",
+    );
+}
+
+#[test]
+fn gap_is_closed_by_a_late_notification() {
+    let lost = "base:100 1:110-120 +5";
+    let log = "1:hold gap:100-110:missing-notification 1:apply 2:apply";
+    check(&format!("{lost} 2:100-110"), log, "front 120");
+    check(
+        &format!("{lost} 2:102-104"),
+        log,
+        "front 120, gap 100-102 missing-notification, gap 104-110 missing-notification",
+    );
+    check(&format!("{lost} 2:90-130"), log, "front 130");
+}
+
+#[test]
+fn gap_is_closed_by_a_resource_list_from_beyond_its_end_and_by_no_older_one() {
+    let lost = "base:100 1:110-120 +5";
+    let log = "1:hold gap:100-110:missing-notification 1:apply";
+    check(
+        &format!("{lost} base:99"),
+        log,
+        "front 120, gap 100-110 missing-notification",
+    );
+    check(
+        &format!("{lost} base:105"),
+        log,
+        "front 120, gap 105-110 missing-notification",
+    );
+    check(&format!("{lost} base:110"), log, "front 120");
+    check(&format!("{lost} base:115"), log, "front 120");
+    check(&format!("{lost} base:130"), log, "front 130");
+}
+
+#[test]
+fn too_many_held_open_a_gap_at_once() {
+    check_with(
+        2,
+        "base:100 1:110-120 2:120-130 3:130-140",
+        "1:hold 2:hold 3:hold gap:100-110:too-many-held 1:apply 2:apply 3:apply",
+        "front 140, gap 100-110 too-many-held",
+    );
+    check_with(
+        2,
+        "base:100 3:150-160 2:130-140 1:110-120",
+        "3:hold 2:hold 1:hold gap:100-110:too-many-held 1:apply 2:apply 3:apply",
+        "front 160, gap 100-110 too-many-held, gap 120-130 too-many-held, gap 140-150 too-many-held",
+    );
+    // Doubles count: they take room, too.
+    check_with(
+        1,
+        "base:100 1:110-120 2:110-120",
+        "1:hold 2:hold gap:100-110:too-many-held 1:apply 2:known",
+        "front 120, gap 100-110 too-many-held",
+    );
+}
+
+#[test]
+fn without_room_a_gap_opens_for_each_early_notification() {
+    check_with(
+        0,
+        "base:100 1:100-110 2:120-130 3:130-140 4:110-120",
+        "1:apply 2:hold gap:110-120:too-many-held 2:apply 3:apply 4:apply",
+        "front 140",
+    );
+}
+
+#[test]
+fn asking_again_before_what_was_held_is_taken_opens_no_second_gap() {
+    let mut world = World::new(0);
+    world.run("base:100");
+    world.event("1:110-120");
+    assert!(world.sequencer.open_gap(world.now).is_some());
+    assert_eq!(world.sequencer.open_gap(world.now), None);
+    assert_eq!(world.sequencer.next_deadline(), None);
+    world.event("2:130-140");
+    let second = world.sequencer.open_gap(world.now).unwrap();
+    assert_eq!(world.told(second.interval), "100-110");
+    assert_eq!(world.sequencer.gaps().len(), 2);
+    assert_eq!(world.sequencer.open_gap(world.now), None);
+    world.settle();
+    assert_eq!(
+        world.state(),
+        "front 140, gap 100-110 too-many-held, gap 120-130 too-many-held"
+    );
+}
+
+#[test]
+fn doubles_of_a_held_notification_are_dropped_when_its_turn_comes() {
+    check(
+        "base:100 1:110-120 2:110-120 3:100-110 4:110-120",
+        "1:hold 2:hold 3:apply 1:apply 2:known 4:known",
+        "front 120",
+    );
+    // A double does not make the first one wait longer.
+    check(
+        "base:100 1:110-120 +4 2:110-120 1:110-120 +1",
+        "1:hold 2:hold 1:hold gap:100-110:missing-notification 1:apply 2:known",
+        "front 120, gap 100-110 missing-notification",
+    );
+}
+
+#[test]
+fn interval_without_length_is_looked_at_and_covers_nothing() {
+    let log = "1:apply";
+    for before_or_at in ["0-0", "99-99", "100-100"] {
+        check(&format!("base:100 1:{before_or_at}"), log, "front 100");
+    }
+    check(
+        "base:100 1:105-105 2:100-110",
+        "1:hold 2:apply 1:apply",
+        "front 110",
+    );
+    check(
+        "base:100 1:110-110 2:100-110",
+        "1:hold 2:apply 1:apply",
+        "front 110",
+    );
+    // It proves that something is missing, but that its own moment is known it does not.
+    check(
+        "base:100 1:110-110 +5",
+        "1:hold gap:100-110:missing-notification 1:apply",
+        "front 100, gap 100-110 missing-notification",
+    );
+    check(
+        "base:100 1:110-110 +5 2:100-105 3:105-120",
+        "1:hold gap:100-110:missing-notification 1:apply 2:apply 3:apply",
+        "front 120",
+    );
+    check(
+        "base:100 1:110-110 +5 2:120-130 +5",
+        "1:hold gap:100-110:missing-notification 1:apply 2:hold gap:100-120:missing-notification 2:apply",
+        "front 130, gap 100-110 missing-notification, gap 110-120 missing-notification",
+    );
+}
+
+#[test]
+fn several_within_one_second_are_all_looked_at_whatever_their_order() {
+    for script in [
+        "1:100-110 2:110-110 3:110-120",
+        "1:100-110 3:110-120 2:110-110",
+    ] {
+        let mut world = World::new(1024);
+        world.run(&format!("base:100 {script}"));
+        assert!(
+            world.log.contains(&"2:apply".to_owned()),
+            "{script}: {:?}",
+            world.log
+        );
+    }
+}
+
+#[test]
+fn hints_cover_nothing() {
+    for (interval, hint) in [
+        ("?-?", "no-interval"),
+        ("100-?", "no-interval"),
+        ("?-110", "no-interval"),
+        ("110-100", "backwards-interval"),
+        ("100-now+601", "future-interval"),
+        ("now+601-now+700", "future-interval"),
+    ] {
+        check(
+            &format!("base:100 1:{interval}"),
+            &format!("1:{hint}"),
+            "front 100",
+        );
+    }
+    check("1:100-110", "1:no-baseline", "front none");
+    check("list:0-110", "", "front none");
+    let mut world = World::new(1024);
+    world.run("base:100 1:100-now+599");
+    assert_eq!(world.log, ["1:apply"], "a clock may be a little ahead");
+}
+
+#[test]
+fn documents_from_the_future_are_not_believed() {
+    check(
+        "base:100 list:100-now+601 1:100-110",
+        "1:apply",
+        "front 110",
+    );
+    let mut world = World::new(1024);
+    world.run("base:now+601 1:now+1-now+2");
+    assert_eq!(
+        world.log,
+        ["1:hold"],
+        "what comes after our own time is still news"
+    );
+}
+
+#[test]
+fn change_list_that_starts_late_leaves_a_gap() {
+    check(
+        "base:100 list:150-160",
+        "",
+        "front 160, gap 100-150 change-list-starts-late",
+    );
+    check("base:100 list:100-100", "", "front 100");
+    check("base:100 list:100-160", "", "front 160");
+    check(
+        "base:100 1:110-120 list:115-118 +5",
+        "1:hold 1:apply",
+        "front 120, gap 100-110 change-list-starts-late",
+    );
+}
+
+#[test]
+fn restart_goes_on_where_it_ended() {
+    check(
+        "base:100 1:100-110 restart 2:110-120 1:100-110",
+        "1:apply 2:apply 1:known",
+        "front 120",
+    );
+    check(
+        "base:100 1:110-120 2:120-130 restart 3:100-110",
+        "1:hold 2:hold 1:hold 2:hold 3:apply 1:apply 2:apply",
+        "front 130",
+    );
+    // The wait begins anew: nobody knows how long the process was gone.
+    check(
+        "base:100 1:110-120 +4 restart +4",
+        "1:hold 1:hold",
+        "front 100, held 1",
+    );
+    check(
+        "base:100 1:110-120 +5 restart 2:130-140 +5 3:120-130 4:100-110",
+        "1:hold gap:100-110:missing-notification 1:apply 2:hold gap:120-130:missing-notification 2:apply 3:apply 4:apply",
+        "front 140",
+    );
+}
+
+/// Ended between the opening of a gap and the application of what was held: the gap is on record, once.
+#[test]
+fn restart_with_an_open_gap_does_not_double_it() {
+    let mut world = World::new(1024);
+    world.run("base:100 1:110-120");
+    world.event("+5");
+    assert!(world.sequencer.open_gap(world.now).is_some());
+    world.event("restart");
+    world.run("2:130-140 +5");
+    assert_eq!(
+        world.state(),
+        "front 140, gap 100-110 missing-notification, gap 120-130 missing-notification"
+    );
+}
+
+#[test]
+fn only_changes_of_unknown_stretches_are_news() {
+    let mut world = World::new(1024);
+    world.run("base:100 1:100-110 2:120-130 +5");
+    let verdict = world.deliver(3, Some(world.moment(105)), Some(world.moment(125)));
+    let Verdict::Apply(unknown) = verdict else {
+        panic!("{verdict:?}");
+    };
+    // Boundaries belong to both sides; what lies outside its own document is looked at.
+    for (second, news) in [
+        (104, true),
+        (105, false),
+        (109, false),
+        (110, true),
+        (115, true),
+        (120, true),
+        (121, false),
+        (125, false),
+        (126, true),
+    ] {
+        assert_eq!(
+            unknown.includes(Some(world.moment(second))),
+            news,
+            "{second}"
+        );
+    }
+    assert!(unknown.includes(None));
+    let known = world.sequencer.change_list(world.now, world.span(90, 130));
+    for (second, news) in [(99, false), (100, true), (130, true)] {
+        assert_eq!(
+            known.includes(Some(world.moment(second))),
+            news,
+            "no document has been read beyond 100 yet: {second}"
+        );
+    }
+    assert!(Unknown::everything().includes(Some(world.moment(1))));
+}
+
+/// With whole seconds, a Change List ends with the first change of a second, and a notification that is taken for known
+/// tells of the second one.
+#[test]
+fn change_list_is_looked_at_again_from_where_the_last_one_ended() {
+    let mut world = World::new(1024);
+    world.run("base:100 list:100-120 1:115-120 2:120-130");
+    assert_eq!(world.log, ["1:known", "2:apply"]);
+    let again = world.sequencer.change_list(world.now, world.span(100, 130));
+    assert!(again.includes(Some(world.moment(120))));
+    assert!(!again.includes(Some(world.moment(119))));
+}
