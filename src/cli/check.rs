@@ -1,8 +1,20 @@
-//! `check`: the configuration was read before a command begins, so that there is nothing left to find here.
+//! `check`: reads the configuration and prints every fault, or `ok`.
 
-use super::OK;
+use std::path::Path;
 
-pub(super) fn check() -> u8 {
-    println!("ok");
-    OK
+use super::{FAULTS, OK};
+use crate::config::Config;
+
+pub(super) fn check(path: &Path) -> u8 {
+    match Config::load(path) {
+        Ok(_) => {
+            println!("ok");
+            OK
+        }
+        // They are what was asked for, so that they go to standard output.
+        Err(faults) => {
+            println!("{faults}");
+            FAULTS
+        }
+    }
 }

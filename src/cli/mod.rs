@@ -93,6 +93,9 @@ async fn command(arguments: &Arguments) -> u8 {
         logging::start(logging::Quiet::Yes);
         return demo::demo(demo).await;
     }
+    if matches!(arguments.command, Command::Check) {
+        return check::check(&arguments.config);
+    }
     let config = match load(&arguments.config) {
         Ok(config) => config,
         Err(status) => return status,
@@ -102,14 +105,13 @@ async fn command(arguments: &Arguments) -> u8 {
             logging::start(logging::Quiet::No);
             run::run(config).await
         }
-        Command::Check => check::check(),
         Command::Status(status) => status::status(&config, status).await,
         Command::Approve(approve) => approve::approve(&config, approve).await,
         Command::Unsubscribe(unsubscribe) => {
             logging::start(logging::Quiet::Yes);
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
-        Command::Demo(_) => OK,
+        Command::Check | Command::Demo(_) => OK,
     }
 }
 

@@ -15,7 +15,7 @@ use super::following::Following;
 use super::publisher::{Finished, publish_all};
 use crate::clock;
 use crate::mirror::Mirror;
-use crate::store::{ResourceId, Task, Wake};
+use crate::store::{ResourceId, Taken, Task, Wake};
 
 /// How many tasks of a host are taken from the database at once.
 const AHEAD: usize = 64;
@@ -84,10 +84,9 @@ impl Applier {
                 Some(ids) = concluded.recv() => {
                     let ids: Vec<ResourceId> = ids;
                     ids.iter().for_each(|id| { self.taken.remove(id); });
-                    look |= self.wants_more();
                 }
                 wake = wakes.recv() => look |= match wake {
-                    Ok(Wake::Tasks(source)) => source == self.following.name() && self.wants_more(),
+                    Ok(Wake::Tasks(source)) => source == self.following.name(),
                     Err(RecvError::Lagged(_)) => true,
                     Ok(_) | Err(RecvError::Closed) => false,
                 },
@@ -102,19 +101,23 @@ impl Applier {
         }
     }
 
-    /// Whether some host could do with more tasks, or may have got its first.
-    fn wants_more(&self) -> bool {
-        self.queues.values().all(|queue| queue.len() < AHEAD / 2)
-    }
-
     /// Takes what is due from the database; `false` if that failed and must be tried again.
     async fn refill(&mut self) -> bool {
         let now = clock::now();
         let name = self.following.name();
+        let waiting = self
+            .queues
+            .iter()
+            .map(|(authority, queue)| (authority.clone(), queue.len()))
+            .collect();
+        let taken = Taken {
+            under_way: self.taken.clone(),
+            waiting,
+        };
         match self
             .following
             .store
-            .due_tasks(name, now.wall, AHEAD, self.taken.clone())
+            .due_tasks(name, now.wall, AHEAD, taken)
             .await
         {
             Ok((due, next)) => {

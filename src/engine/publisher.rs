@@ -97,16 +97,10 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
                     ..
                 } = failure;
                 let (source, uri) = (following.name(), &task.uri);
-                match retry_at {
-                    Some(_) if task.attempts > 0 => {
-                        tracing::debug!(code, source, %uri, error = message, "a resource can't be had yet");
-                    }
-                    Some(_) => {
-                        tracing::info!(code, source, %uri, error = message, "a resource can't be had; it is tried again")
-                    }
-                    None => {
-                        tracing::warn!(code, source, %uri, error = message, "a resource was given up until the next poll")
-                    }
+                if retry_at.is_some() {
+                    tracing::debug!(code, source, %uri, error = message, "a resource can't be had yet");
+                } else {
+                    tracing::warn!(code, source, %uri, error = message, "a resource was given up until the next poll");
                 }
             }
             Conclusion::Published { .. } => {}

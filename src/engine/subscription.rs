@@ -28,11 +28,19 @@ const ENDING_TRIES: u32 = 6;
 /// How long a hub may take to confirm that a subscription has ended.
 const ENDING_TIME: Duration = Duration::from_secs(30);
 
-/// Keeps a subscription for as long as it is wanted.
+/// Keeps a subscription for as long as it is wanted, or until told to stop.
 pub(super) async fn keep(following: Arc<Following>, id: ChannelId) {
+    let stop = following.stop.clone();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = keep_on(&following, id) => {}
+    }
+}
+
+async fn keep_on(following: &Arc<Following>, id: ChannelId) {
     let mut wakes = following.store.wakes();
     loop {
-        match keep_once(&following, id).await {
+        match keep_once(following, id).await {
             Ok(Some(next)) => wait(&mut wakes, id, next).await,
             Ok(None) => return,
             Err(error) => {

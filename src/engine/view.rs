@@ -48,7 +48,7 @@ async fn set(engine: &Engine, record: &SetRecord) -> Result<SetStatus, EngineErr
         // What was ended because it is no longer offered is history.
         if !(channel.left
             && channel.lease.state == ChannelState::Unsubscribed
-            && is_replaced(engine, record, &channel))
+            && is_replaced(record, &channel))
         {
             channels.push(channel_status(engine, channel, facts.held));
         }
@@ -106,7 +106,7 @@ fn gap(gap: &Gap) -> GapStatus {
     }
 }
 
-fn is_replaced(_engine: &Engine, record: &SetRecord, channel: &ChannelRecord) -> bool {
+fn is_replaced(record: &SetRecord, channel: &ChannelRecord) -> bool {
     !record
         .offers
         .iter()

@@ -36,7 +36,7 @@ pub use lists::ListProgress;
 pub use planning::{Application, Applied, Change, DeletionRules, End};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetNumbers, SetRecord};
-pub use tasks::{Conclusion, Task, TaskFailure};
+pub use tasks::{Conclusion, Taken, Task, TaskFailure};
 
 use writer::Writer;
 

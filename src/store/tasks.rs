@@ -1,6 +1,6 @@
 //! Tasks: what is to be fetched or removed, what came of it, and when to try again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -52,6 +52,15 @@ pub struct Task {
     pub live_length: Option<u64>,
     /// The digests of that file.
     pub live_hashes: Vec<Digest>,
+}
+
+/// Tasks that were taken from the database before.
+#[derive(Clone, Debug, Default)]
+pub struct Taken {
+    /// Those that are not concluded yet: they are not taken again.
+    pub under_way: HashSet<ResourceId>,
+    /// How many of them have not been started, for each host.
+    pub waiting: HashMap<String, usize>,
 }
 
 /// What came of a task. The files are as it says already.
@@ -108,7 +117,7 @@ const COLUMNS: &str = "task.resource_id, task.version, task.source, task.set_id,
     resource.applied_at IS NOT NULL AND resource.deleted = 0, resource.length, resource.hashes";
 
 impl Store {
-    /// Tasks of a Source that are due: at most so many for each host, none of those under way. Also answers when the next
+    /// Tasks of a Source that are due: for each host so many that at most `a_host` of them wait, none of those under way. Also answers when the next
     /// one becomes due that is not yet.
     ///
     /// # Errors
@@ -118,7 +127,7 @@ impl Store {
         source: &str,
         now: DateTime<Utc>,
         a_host: usize,
-        under_way: HashSet<ResourceId>,
+        taken: Taken,
     ) -> Result<(Vec<Task>, Option<DateTime<Utc>>), StoreError> {
         let source = source.to_owned();
         self.read(move |sql| {
@@ -130,8 +139,15 @@ impl Store {
                  WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before > ?3",
             )?;
             for authority in authorities(sql, &source)? {
+                let room = a_host
+                    .saturating_sub(taken.waiting.get(&authority).copied().unwrap_or_default());
                 due.extend(due_of_host(
-                    sql, &source, &authority, now, a_host, &under_way,
+                    sql,
+                    &source,
+                    &authority,
+                    now,
+                    room,
+                    &taken.under_way,
                 )?);
                 let next: Option<i64> = next
                     .query_row(params![source, authority, row::micros(now)], |row| {

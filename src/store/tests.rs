@@ -183,7 +183,15 @@ impl World {
     async fn due_without(&self, under_way: HashSet<ResourceId>) -> Vec<Task> {
         let due = self
             .store
-            .due_tasks(SOURCE, self.now, usize::MAX, under_way)
+            .due_tasks(
+                SOURCE,
+                self.now,
+                usize::MAX,
+                Taken {
+                    under_way,
+                    ..Taken::default()
+                },
+            )
             .await;
         due.unwrap().0
     }

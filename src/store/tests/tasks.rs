@@ -119,13 +119,13 @@ async fn failed_task_waits_and_is_given_up_until_the_poll() {
         .await;
     let (due, next) = world
         .store
-        .due_tasks(SOURCE, world.now, 8, HashSet::new())
+        .due_tasks(SOURCE, world.now, 8, Taken::default())
         .await
         .unwrap();
     assert_eq!((due.len(), next), (0, Some(later)));
     let (mut due, next) = world
         .store
-        .due_tasks(SOURCE, later, 8, HashSet::new())
+        .due_tasks(SOURCE, later, 8, Taken::default())
         .await
         .unwrap();
     assert_eq!((due.len(), due[0].attempts, next), (1, 1, None));
@@ -179,7 +179,7 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
     world.tell(changes).await;
     let (due, _) = world
         .store
-        .due_tasks(SOURCE, world.now, 2, HashSet::new())
+        .due_tasks(SOURCE, world.now, 2, Taken::default())
         .await
         .unwrap();
     assert_eq!(due.len(), 3);
@@ -188,7 +188,7 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
     assert_eq!(rest.len(), 3);
     let (none, _) = world
         .store
-        .due_tasks("another", world.now, 2, HashSet::new())
+        .due_tasks("another", world.now, 2, Taken::default())
         .await
         .unwrap();
     assert!(none.is_empty());

@@ -1,0 +1,16 @@
+//! The Destination as a whole, in process: a daemon follows a sample Source on loopback, and each test tells one thing that
+//! it does.
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod baseline;
+mod deletions;
+mod documents;
+mod framework;
+mod gaps;
+mod notifications;
+mod order;
+mod status;
+mod subscriptions;
+mod trouble;
