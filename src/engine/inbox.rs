@@ -277,6 +277,7 @@ fn read(delivery: &Delivery, channel: &ChannelRecord, limit: u64) -> Result<Docu
     };
     match &document.head.md.capability {
         Some(found) if !carried => Err(EngineError::WrongCapability {
+            document: format!("a notification of {base}"),
             wanted: channel.kind.clone(),
             found: found.clone(),
         }),
