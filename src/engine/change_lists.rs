@@ -57,7 +57,7 @@ impl SetWorker {
                 until: None,
             }));
         };
-        fresh.survey.expect(&Capability::ChangeList)?;
+        fresh.expect(&Capability::ChangeList)?;
         let is_closed = fresh.survey.head.md.until.is_some();
         let index = fresh
             .survey
@@ -82,7 +82,7 @@ impl SetWorker {
     async fn read_linked_index(&mut self, index: &Url) -> Result<Option<Span>, EngineError> {
         match self.following.fresh(self.record.id, index, true).await? {
             Some(fresh) if fresh.survey.is_index() => {
-                fresh.survey.expect(&Capability::ChangeList)?;
+                fresh.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(fresh.survey).await?))
             }
             _ => Ok(None),
@@ -183,7 +183,7 @@ impl SetWorker {
                 child.until.or(self.span.and_then(|span| span.until)),
             ));
         };
-        fresh.survey.expect(&Capability::ChangeList)?;
+        fresh.expect(&Capability::ChangeList)?;
         if fresh.survey.is_index() {
             return Ok(Reading::Index(fresh.survey.children));
         }

@@ -10,7 +10,7 @@ use super::following::Following;
 use super::survey::{Survey, survey};
 use crate::clock;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{Capability, ChangeKind, SourceTime};
 use crate::store::{
     Application, Applied, Change, DocumentRecord, End, ListProgress, Offer, Origin, SetId,
 };
@@ -24,6 +24,20 @@ pub(super) struct Fresh {
     pub(super) document: Box<FetchedDocument>,
     pub(super) survey: Survey,
     pub(super) record: DocumentRecord,
+}
+
+impl Fresh {
+    /// Refuses a document that says that it is something else.
+    pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
+        match &self.survey.head.md.capability {
+            Some(stated) if stated != capability => Err(EngineError::WrongCapability {
+                document: self.document.url().to_string(),
+                wanted: capability.clone(),
+                found: stated.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Following {

@@ -74,17 +74,6 @@ impl Survey {
     pub(super) fn is_index(&self) -> bool {
         self.head.root == Root::Sitemapindex || !self.children.is_empty()
     }
-
-    /// Refuses a document that says that it is something else.
-    pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
-        match &self.head.md.capability {
-            Some(stated) if stated != capability => Err(EngineError::WrongCapability {
-                wanted: capability.clone(),
-                found: stated.clone(),
-            }),
-            _ => Ok(()),
-        }
-    }
 }
 
 /// Surveys a document off the asynchronous threads, and tells once what is odd about it.

@@ -1,0 +1,130 @@
+//! The first copy.
+
+use std::time::{Duration, SystemTime};
+
+use resyncd::clock;
+use resyncd::demo::SampleOptions;
+use resyncd::protocol::SourceTime;
+
+use crate::support::{Rig, files, path_of, resources};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousand_resources_are_mirrored_and_proven() {
+    let start = clock::now();
+    let at = SourceTime::from_micros(1_767_398_400_123_456);
+    let options = SampleOptions {
+        start: Some(at),
+        resource_size: 1024,
+        ..resources(1000)
+    };
+    let rig = Rig::start(options).await;
+    let set = rig
+        .until("in step", |set| {
+            set.state == "in-sync" && set.resources == 1000
+        })
+        .await;
+    let took = clock::now().mono - start.mono;
+    println!("baseline of 1,000 resources of 1 KiB: {took:?}");
+    assert!(took < Duration::from_secs(20), "{took:?}");
+    rig.assert_mirrored();
+    assert_eq!(set.bytes, 1000 * 1024);
+    assert_eq!((set.pending, set.failed, set.gaps.len()), (0, 0, 0));
+    assert_eq!(
+        set.synced_until.as_deref(),
+        Some("2026-01-03T00:00:00.123456Z")
+    );
+    let lastmod = SystemTime::from(at.to_datetime());
+    let mirror = &rig.config.sources[0].mirror;
+    for path in files(mirror).keys() {
+        let modified = std::fs::metadata(mirror.join(path))
+            .unwrap()
+            .modified()
+            .unwrap();
+        assert_eq!(modified, lastmod, "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_index_is_read_whole() {
+    let rig = Rig::start(SampleOptions {
+        entries_per_list: 10,
+        ..resources(35)
+    })
+    .await;
+    assert_eq!(rig.settled().await.resources, 35);
+    assert_eq!(rig.source.hits("/set1/resourcelist-0003.xml"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_set_of_a_source_is_followed() {
+    let sets = vec!["set1".to_owned(), "set2".to_owned()];
+    let rig = Rig::start(SampleOptions {
+        sets,
+        ..resources(5)
+    })
+    .await;
+    rig.settled().await;
+    let other = rig
+        .until_named("set2", "in step", |set| set.state == "in-sync")
+        .await;
+    assert_eq!(other.resources, 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_the_sets_and_resources_that_are_wanted_are_mirrored() {
+    let sets = vec!["set1".to_owned(), "set2".to_owned()];
+    let mut rig = Rig::start_with(
+        SampleOptions {
+            sets,
+            ..resources(5)
+        },
+        |config| {
+            let source = &mut config.sources[0];
+            source.sets = vec![source.url.join("/set2/capabilitylist.xml").unwrap()];
+            let exclude = ["*/r0001.txt", "*/r0002.txt"];
+            source.filter = resyncd::config::Filter::matching::<&str>(&[], &exclude).unwrap();
+        },
+    )
+    .await;
+    rig.sets = vec!["set2".to_owned()];
+    let set = rig
+        .until_named("set2", "in step", |set| set.state == "in-sync")
+        .await;
+    assert_eq!(set.resources, 3);
+    assert!(rig.set_named("set1").await.is_none());
+    let found = files(&rig.config.sources[0].mirror);
+    assert_eq!(found.len(), 3);
+    assert!(!found.contains_key(&path_of(&rig.source.resource_uri("set2", "r0001.txt"))));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_without_digests_are_mirrored() {
+    let rig = Rig::start(SampleOptions {
+        digests: false,
+        ..resources(5)
+    })
+    .await;
+    rig.settled().await;
+    rig.source.update("set1", "r0001.txt", "new");
+    rig.source.notify_and_publish("set1").await.unwrap();
+    rig.until_holds("r0001.txt", "new").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_is_found_from_any_entry_point() {
+    for path in [
+        "/",
+        "/.well-known/resourcesync",
+        "/set1/capabilitylist.xml",
+        "/set1/resourcelist.xml",
+        "/set1/changelist.xml",
+    ] {
+        let rig = Rig::start_with(resources(2), |config| {
+            let url = &mut config.sources[0].url;
+            *url = url.join(path).unwrap();
+        })
+        .await;
+        assert_eq!(rig.settled().await.resources, 2, "{path}");
+        rig.assert_mirrored();
+    }
+}

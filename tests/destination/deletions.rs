@@ -1,0 +1,127 @@
+//! Deletion needs proof, and a person's word when it is much at once.
+
+use std::time::Duration;
+
+use resyncd::demo::{ChannelHub, SampleOptions};
+
+use crate::support::{NAME, Rig, SET, resources};
+
+fn polled(resources_per_set: usize) -> SampleOptions {
+    SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..resources(resources_per_set)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_a_newer_resource_list_lacks_is_deleted() {
+    let rig = Rig::start_with(polled(5), |config| {
+        config.sources[0].poll_interval = Duration::from_secs(1);
+    })
+    .await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    rig.source.delete(SET, "r0003.txt");
+    rig.source.refresh_resource_list(SET);
+    let line = rig.until_told(since, "r0003.txt").await;
+    assert_eq!(
+        (line.change.as_str(), line.origin.as_str()),
+        ("deleted", "resource-list")
+    );
+    rig.until_mirrored().await;
+    rig.until("four are left", |set| {
+        set.resources == 4 && set.state == "in-sync"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_deletions_at_once_wait_for_approval() {
+    let rig = Rig::start(resources(300)).await;
+    rig.settled().await;
+    for number in 0..150 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.update(SET, "r0299.txt", "goes on");
+    let notification = rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("r0299.txt", "goes on").await;
+    let set = rig
+        .until("held back", |set| set.held_deletions == 150)
+        .await;
+    assert_eq!((set.state.as_str(), set.resources), ("catching-up", 300));
+    assert!(rig.mirrored("r0000.txt").is_some());
+    let until = crate::support::time(set.synced_until.unwrap());
+    assert!(
+        until < notification.interval.unwrap().until(),
+        "not all is applied"
+    );
+
+    // Approval of somebody else's is nobody's.
+    let (status, _) = rig.operator.post("/sources/nobody/approve").await;
+    assert_eq!(status, 404);
+    let (status, body) = rig.operator.post(&format!("/sources/{NAME}/approve")).await;
+    assert_eq!(status, 202, "{body}");
+    rig.until_mirrored().await;
+    rig.until("let go", |set| {
+        set.held_deletions == 0 && set.resources == 150 && set.state == "in-sync"
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_that_lacks_much_holds_deletions_back_until_the_source_recovers() {
+    let rig = Rig::start_with(polled(300), |config| {
+        config.sources[0].poll_interval = Duration::from_secs(1);
+    })
+    .await;
+    rig.settled().await;
+    let contents = rig.source.state(SET);
+    for number in 0..200 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.refresh_resource_list(SET);
+    rig.until("held back", |set| set.held_deletions == 200)
+        .await;
+    // It was a mishap: they are back in the next list, unchanged, and nothing was lost.
+    for number in 0..200 {
+        let name = format!("r{number:04}.txt");
+        let bytes = contents[&rig.uri(&name)].clone();
+        rig.source.create(SET, &name, bytes);
+    }
+    rig.source.refresh_resource_list(SET);
+    rig.until("nothing is held back", |set| {
+        set.held_deletions == 0 && set.resources == 300 && set.state == "in-sync"
+    })
+    .await;
+    rig.assert_mirrored();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_of_a_deleted_resource_is_kept_if_the_operator_wants_it() {
+    let rig = Rig::start_with(resources(3), |config| config.sources[0].delete = false).await;
+    rig.settled().await;
+    let (since, kept) = (
+        rig.operator.last_change().await,
+        rig.mirrored("r0001.txt").unwrap(),
+    );
+    rig.source.delete(SET, "r0001.txt");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    let line = rig.until_told(since, "r0001.txt").await;
+    assert_eq!(line.change, "deleted");
+    assert_eq!(rig.mirrored("r0001.txt"), Some(kept));
+    let known = rig.operator.resource(&rig.uri("r0001.txt")).await.unwrap();
+    assert_eq!(known["deleted"], true);
+    rig.until("two count", |set| {
+        set.resources == 2 && set.state == "in-sync"
+    })
+    .await;
+    // It is created again, over the file that was kept.
+    rig.source.create(SET, "r0001.txt", "again");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+    rig.until("three count", |set| {
+        set.resources == 3 && set.state == "in-sync"
+    })
+    .await;
+}

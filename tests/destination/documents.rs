@@ -1,0 +1,175 @@
+//! Documents that are not what they should be: nothing is deleted for them, and the trouble is told.
+
+use std::time::Duration;
+
+use resyncd::demo::{ChannelHub, Fault, SampleOptions};
+
+use resyncd::status::SetStatus;
+
+use crate::support::{NAME, Rig, SET, client, files, resources};
+
+const LIST: &str = "/set1/resourcelist.xml";
+const CHANGES: &str = "/set1/changelist.xml";
+const PAGE: &str =
+    "<!DOCTYPE html><html><head><title>Sorry</title></head><body><p>We are<br>down</body></html>";
+
+/// A Source that is polled every second, by its Change List or only by its Resource List.
+async fn polled(change_list: bool) -> Rig {
+    let rig = Rig::start_with(
+        SampleOptions {
+            change_list,
+            hub: ChannelHub::None,
+            ..resources(20)
+        },
+        |config| config.sources[0].poll_interval = Duration::from_secs(1),
+    )
+    .await;
+    rig.settled().await;
+    rig
+}
+
+/// A document is broken just when it would tell of changes: the trouble is told with this code, no file goes, and once it
+/// is healed all that happened meanwhile is applied. `break_it` is given the document as it was before.
+async fn check(change_list: bool, code: &str, break_it: impl FnOnce(&Rig, &str, String)) {
+    let rig = polled(change_list).await;
+    let path = if change_list { CHANGES } else { LIST };
+    let before = files(&rig.config.sources[0].mirror);
+    let whole = whole(&rig, path).await;
+    // It is looked at every second: nobody may see the true one before it is broken.
+    let curtain = format!("{path}*");
+    rig.source.fail(&curtain, Fault::Status(500), usize::MAX);
+    rig.source.delete(SET, "r0000.txt");
+    rig.source.update(SET, "r0001.txt", "after the trouble");
+    if !change_list {
+        rig.source.refresh_resource_list(SET);
+    }
+    break_it(&rig, path, whole);
+    rig.source.heal(&curtain);
+    let told = |set: &SetStatus| set.error.as_ref().is_some_and(|error| error.code == code);
+    let set = rig
+        .until(code, |set| set.state == "failing" && told(set))
+        .await;
+    let error = set.error.unwrap();
+    assert!(
+        error.message.contains(path),
+        "{error:?} tells which document"
+    );
+    let polled = rig.source.hits(path);
+    rig.source.wait_for_hits(path, polled + 2).await;
+    assert_eq!(
+        files(&rig.config.sources[0].mirror),
+        before,
+        "nothing has changed"
+    );
+
+    rig.source.remove_document(path);
+    rig.source.heal(path);
+    rig.until_mirrored().await;
+    let set = rig.until("in step", |set| set.state == "in-sync").await;
+    assert!(set.error.is_none(), "{set:?}");
+    assert_eq!(set.resources, 19);
+}
+
+async fn whole(rig: &Rig, path: &str) -> String {
+    let url = rig.source.base().join(path).unwrap();
+    client()
+        .get(url)
+        .send()
+        .await
+        .unwrap()
+        .text()
+        .await
+        .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn web_page_for_a_resource_list_deletes_nothing() {
+    check(false, "doctype", |rig, path, _| {
+        rig.source.put_document(path, "text/html", PAGE);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn web_page_for_a_change_list_deletes_nothing() {
+    check(true, "doctype", |rig, path, _| {
+        rig.source.put_document(path, "text/html", PAGE);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_that_ends_too_early_deletes_nothing() {
+    check(false, "cut-short", |rig, path, whole| {
+        let half = whole[..whole.len() / 2].to_owned();
+        rig.source.put_document(path, "application/xml", half);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_list_that_ends_too_early_changes_nothing() {
+    check(true, "cut-short", |rig, path, whole| {
+        let gone = rig.uri("r0005.txt");
+        let entry = format!("<url><loc>{gone}</loc><rs:md change=\"deleted\"/></url>");
+        let cut = whole.replace("</urlset>", &entry);
+        rig.source.put_document(path, "application/xml", cut);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_whose_connection_is_cut_deletes_nothing() {
+    check(false, "cut-short", |rig, path, _| {
+        rig.source.fail(path, Fault::Truncated, usize::MAX);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn document_of_another_capability_is_refused() {
+    check(false, "wrong-capability", |rig, path, whole| {
+        let other = whole.replace("\"resourcelist\"", "\"changelist\"");
+        rig.source.put_document(path, "application/xml", other);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn document_that_is_not_there_deletes_nothing() {
+    check(true, "not-found", |rig, path, _| {
+        rig.source.fail(path, Fault::Status(404), usize::MAX);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn document_that_is_too_large_is_refused() {
+    let rig = Rig::start_with(resources(3), |config| config.limits.document = 20_000).await;
+    rig.settled().await;
+    rig.source
+        .put_document(CHANGES, "application/xml", " ".repeat(20_001));
+    rig.operator.poll(NAME).await;
+    let set = rig.until("failing", |set| set.state == "failing").await;
+    assert_eq!(set.error.unwrap().code, "too-large");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baseline_waits_for_a_resource_list_that_can_be_read() {
+    let source = resyncd::demo::SampleSource::start(resources(5))
+        .await
+        .unwrap();
+    source.put_document(LIST, "text/html", PAGE);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig.until("failing", |set| set.state == "failing").await;
+    assert_eq!((set.resources, set.synced_until), (0, None));
+    rig.source
+        .update(SET, "r0001.txt", "told before the baseline");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.source.remove_document(LIST);
+    rig.operator.poll(NAME).await;
+    let set = rig.settled().await;
+    assert_eq!((set.resources, set.error.is_none()), (5, true));
+    rig.until_holds("r0001.txt", "told before the baseline")
+        .await;
+}

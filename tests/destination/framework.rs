@@ -1,0 +1,264 @@
+//! What framework notifications tell: documents that were published anew, channels and sets that come and go.
+
+use std::time::Duration;
+
+use resyncd::demo::HubEvent;
+use resyncd::protocol::websub::Mode;
+use resyncd::protocol::{Capability, ChangeKind};
+
+use crate::support::{Rig, SET, eventually, files, resources, soon};
+
+/// Publishes a framework notification of one document of the set.
+async fn tell(rig: &Rig, file: &str, capability: Capability, change: ChangeKind) {
+    let uri = rig.source.document_uri(SET, file);
+    let entry = rig.source.framework_entry(uri, capability, change);
+    let notification = rig.source.framework(SET, &[entry]);
+    let deliveries = rig.source.publish(&notification).await.unwrap();
+    assert!(deliveries.iter().all(|delivery| delivery.is_taken()));
+    assert_eq!(deliveries.len(), 1);
+}
+
+async fn tell_description(rig: &Rig) {
+    let uri = rig.source.base().join("/.well-known/resourcesync").unwrap();
+    let entry = rig
+        .source
+        .framework_entry(uri, Capability::Description, ChangeKind::Updated);
+    let notification = rig.source.framework(SET, &[entry]);
+    rig.source.publish(&notification).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_list_that_is_told_of_is_read() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    rig.source.update(SET, "r0001.txt", "new");
+    tell(
+        &rig,
+        "changelist.xml",
+        Capability::ChangeList,
+        ChangeKind::Updated,
+    )
+    .await;
+    assert_eq!(
+        rig.until_told(since, "r0001.txt").await.origin,
+        "change-list"
+    );
+    rig.until_mirrored().await;
+    // The notification of the same changes is nothing new.
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.settled().await;
+    assert_eq!(rig.operator.changes(since).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_that_is_no_longer_advertised_is_unsubscribed() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let subscription = rig
+        .hub()
+        .wait_for_subscription(rig.changes().as_str())
+        .await;
+    rig.source
+        .remove_channel(SET, &Capability::ChangeNotification);
+    tell(
+        &rig,
+        "capabilitylist.xml",
+        Capability::CapabilityList,
+        ChangeKind::Updated,
+    )
+    .await;
+    soon(
+        "unsubscribed at the hub",
+        rig.hub().wait_for(|event| {
+            matches!(event, HubEvent::Verified { mode: Mode::Unsubscribe, topic, .. } if *topic == subscription.topic)
+        }),
+    )
+    .await;
+    rig.until("the channel is no longer told of", |set| {
+        set.channels
+            .iter()
+            .all(|channel| channel.kind == "framework-notification")
+    })
+    .await;
+    let client = crate::support::client();
+    let answer = client
+        .post(&subscription.callback)
+        .body("<late/>")
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(
+        answer.status(),
+        410,
+        "what still comes is told that the channel is gone"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_that_is_advertised_anew_is_subscribed_to() {
+    let source = resyncd::demo::SampleSource::start(resources(3))
+        .await
+        .unwrap();
+    source.remove_channel(SET, &Capability::ChangeNotification);
+    let rig = Rig::follow(source, |_| {}).await;
+    assert_eq!(rig.settled().await.channels.len(), 1);
+    rig.source.add_channel(SET, Capability::ChangeNotification);
+    tell(
+        &rig,
+        "capabilitylist.xml",
+        Capability::CapabilityList,
+        ChangeKind::Updated,
+    )
+    .await;
+    soon(
+        "subscribed",
+        rig.hub().wait_for_subscription(rig.changes().as_str()),
+    )
+    .await;
+    rig.until("active", |set| {
+        set.channels.len() == 2 && set.channels.iter().all(|channel| channel.state == "active")
+    })
+    .await;
+    let since = rig.operator.last_change().await;
+    rig.source.update(SET, "r0001.txt", "pushed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_told(since, "r0001.txt").await;
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_that_comes_back_is_subscribed_to_again() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let topic = rig.changes().to_string();
+    let channels = |rig: &Rig| rig.hub().subscriptions().len();
+    rig.source
+        .remove_channel(SET, &Capability::ChangeNotification);
+    tell(
+        &rig,
+        "capabilitylist.xml",
+        Capability::CapabilityList,
+        ChangeKind::Updated,
+    )
+    .await;
+    eventually("one subscription is left", None, async || {
+        match channels(&rig) {
+            1 => Ok(()),
+            other => Err(other.to_string()),
+        }
+    })
+    .await;
+    rig.source.add_channel(SET, Capability::ChangeNotification);
+    tell(
+        &rig,
+        "capabilitylist.xml",
+        Capability::CapabilityList,
+        ChangeKind::Updated,
+    )
+    .await;
+    soon("subscribed", rig.hub().wait_for_subscription(&topic)).await;
+    rig.settled().await;
+    rig.source.update(SET, "r0001.txt", "pushed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_set_is_followed_and_removed_set_is_left_with_its_files() {
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.source.add_set("set2");
+    rig.sets.push("set2".to_owned());
+    tell_description(&rig).await;
+    let set = rig
+        .until_named("set2", "followed", |set| {
+            set.state == "in-sync" && set.channels.iter().all(|c| c.state == "active")
+        })
+        .await;
+    assert_eq!((set.resources, set.channels.len()), (3, 2));
+    rig.until_mirrored().await;
+    assert_eq!(rig.hub().subscriptions().len(), 4);
+
+    let before = files(&rig.config.sources[0].mirror);
+    rig.source.remove_set("set2");
+    tell_description(&rig).await;
+    eventually(
+        "no longer followed",
+        Some(rig.wakes()),
+        async || match rig.set_named("set2").await {
+            None => Ok(()),
+            Some(set) => Err(format!("{set:?}")),
+        },
+    )
+    .await;
+    eventually("unsubscribed", None, async || {
+        match rig.hub().subscriptions().len() {
+            2 => Ok(()),
+            other => Err(format!("{other} subscriptions")),
+        }
+    })
+    .await;
+    assert_eq!(files(&rig.config.sources[0].mirror), before);
+
+    // It comes back: it is followed again.
+    rig.source.add_set("set2");
+    tell_description(&rig).await;
+    rig.until_named("set2", "followed again", |set| {
+        set.state == "in-sync" && set.channels.iter().all(|c| c.state == "active")
+    })
+    .await;
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_resource_list_is_not_fetched_while_in_step() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let lists = rig.source.hits("/set1/resourcelist.xml");
+    rig.source.refresh_resource_list(SET);
+    tell(
+        &rig,
+        "resourcelist.xml",
+        Capability::ResourceList,
+        ChangeKind::Created,
+    )
+    .await;
+    // The notification behind it has been worked off, and so it has been.
+    rig.source.update(SET, "r0001.txt", "new");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+    rig.until("worked off", |set| {
+        set.channels.iter().all(|channel| channel.applied == 1)
+    })
+    .await;
+    assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn new_resource_list_closes_a_gap_that_waits_for_it() {
+    let rig = Rig::start_with(
+        resyncd::demo::SampleOptions {
+            change_list: false,
+            ..resources(3)
+        },
+        |config| config.sources[0].poll_interval = Duration::from_secs(900),
+    )
+    .await;
+    rig.settled().await;
+    rig.source.create(SET, "lost.txt", "lost");
+    rig.source.notify(SET);
+    rig.source.create(SET, "next.txt", "next");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("a gap", |set| set.state == "gap").await;
+    rig.source.refresh_resource_list(SET);
+    tell(
+        &rig,
+        "resourcelist.xml",
+        Capability::ResourceList,
+        ChangeKind::Updated,
+    )
+    .await;
+    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until_mirrored().await;
+}

@@ -1,0 +1,345 @@
+//! Lost notifications, and how what they told is had all the same.
+
+use std::time::Duration;
+
+use resyncd::demo::{ChangeListForm, ChannelHub, SampleOptions};
+use resyncd::protocol::SourceTime;
+
+use crate::support::{NAME, Rig, SET, resources, time};
+
+/// Loses a notification of `lost.txt`, and delivers the next one, of `next.txt`; the moment of the lost change.
+async fn lose_one(rig: &Rig) -> SourceTime {
+    let at = rig.source.create(SET, "lost.txt", "lost");
+    let lost = rig.source.notify(SET);
+    drop(lost);
+    rig.source.create(SET, "next.txt", "next");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    at
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_notification_is_a_gap_until_the_change_list_proves_it_closed() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.source.freeze_change_list(SET, true);
+    let since = rig.operator.last_change().await;
+    let before = time(rig.set().await.synced_until.unwrap());
+    let lost_at = lose_one(&rig).await;
+
+    let set = rig
+        .until("a gap that is told", |set| {
+            set.state == "gap" && set.pending == 0
+        })
+        .await;
+    let gap = &set.gaps[0];
+    assert_eq!(
+        (set.gaps.len(), gap.reason.as_str()),
+        (1, "missing-notification")
+    );
+    assert!(
+        time(&gap.from) <= lost_at && lost_at < time(&gap.until),
+        "{gap:?}"
+    );
+    assert!(
+        time(set.synced_until.as_ref().unwrap()) <= time(&gap.from),
+        "{:?} {gap:?}",
+        set.synced_until
+    );
+    assert_eq!(rig.channel().await.gaps, 1);
+    // What is known is not held back by what is not.
+    rig.until_holds("next.txt", "next").await;
+    assert_eq!(rig.mirrored("lost.txt"), None);
+
+    // A poll that proves nothing closes nothing.
+    let polled = rig.source.hits("/set1/changelist.xml");
+    rig.operator.poll(NAME).await;
+    rig.source
+        .wait_for_hits("/set1/changelist.xml", polled + 1)
+        .await;
+    let set = rig.set().await;
+    assert_eq!((set.state.as_str(), set.gaps.len()), ("gap", 1));
+    assert!(time(set.synced_until.unwrap()) <= time(&set.gaps[0].from));
+
+    rig.source.freeze_change_list(SET, false);
+    rig.operator.poll(NAME).await;
+    let line = rig.until_told(since, "lost.txt").await;
+    assert_eq!(line.origin, "change-list");
+    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    assert!(set.gaps.is_empty());
+    let after = time(set.synced_until.unwrap());
+    assert!(after > before && after > lost_at, "{after}");
+    rig.assert_mirrored();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_list_that_lags_is_read_again_without_being_asked() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.source.freeze_change_list(SET, true);
+    lose_one(&rig).await;
+    rig.until("a gap", |set| set.state == "gap").await;
+    rig.source.freeze_change_list(SET, false);
+    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn late_notification_fills_its_gap() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.source.freeze_change_list(SET, true);
+    rig.source.create(SET, "late.txt", "late");
+    let late = rig.source.notify(SET);
+    rig.source.create(SET, "next.txt", "next");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("a gap", |set| set.state == "gap").await;
+    rig.source.publish(&late).await.unwrap();
+    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    assert!(set.gaps.is_empty());
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_notification_is_had_from_the_change_list() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    let lists = rig.source.hits("/set1/resourcelist.xml");
+    lose_one(&rig).await;
+    let line = rig.until_told(since, "lost.txt").await;
+    assert_eq!(line.origin, "change-list");
+    rig.until("closed", |set| {
+        set.state == "in-sync" && set.channels.iter().map(|c| c.gaps).sum::<u64>() == 1
+    })
+    .await;
+    rig.until_mirrored().await;
+    assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_notification_is_had_from_an_index_of_change_lists() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    let lists = rig.source.hits("/set1/resourcelist.xml");
+    rig.source.create(SET, "lost.txt", "lost");
+    rig.source.notify(SET);
+    rig.source.roll_change_list(SET);
+    rig.source.create(SET, "lost-too.txt", "lost");
+    rig.source.notify(SET);
+    rig.source.roll_change_list(SET);
+    rig.source.create(SET, "next.txt", "next");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    assert_eq!(
+        rig.until_told(since, "lost.txt").await.origin,
+        "change-list"
+    );
+    assert_eq!(
+        rig.until_told(since, "lost-too.txt").await.origin,
+        "change-list"
+    );
+    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until_mirrored().await;
+    assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
+    // A closed list that is known is not fetched again.
+    let hits = rig.source.hits("/set1/changelist-0001.xml");
+    let index = rig.source.hits("/set1/changelist.xml");
+    rig.operator.poll(NAME).await;
+    rig.source
+        .wait_for_hits("/set1/changelist.xml", index + 1)
+        .await;
+    rig.source.create(SET, "after.txt", "after");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+    assert_eq!(rig.source.hits("/set1/changelist-0001.xml"), hits);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_list_that_begins_after_the_gap_makes_the_resource_list_prove_it() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    rig.source.create(SET, "lost.txt", "lost");
+    rig.source.delete(SET, "r0002.txt");
+    rig.source.notify(SET);
+    rig.source.roll_change_list(SET);
+    assert_eq!(rig.source.drop_old_change_lists(SET, 0), 1);
+    rig.source.create(SET, "next.txt", "next");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("a gap", |set| set.state == "gap").await;
+    // The Resource List that is published is older than the gap, and proves nothing.
+    let seen = rig.source.hits("/set1/resourcelist.xml");
+    rig.operator.poll(NAME).await;
+    rig.source
+        .wait_for_hits("/set1/resourcelist.xml", seen + 1)
+        .await;
+    assert_eq!(rig.set().await.state, "gap");
+    assert!(rig.mirrored("r0002.txt").is_some());
+
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until_mirrored().await;
+    assert_eq!(
+        rig.until_told(since, "lost.txt").await.origin,
+        "resource-list"
+    );
+    assert_eq!(
+        rig.until_told(since, "r0002.txt").await.origin,
+        "resource-list"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gap_of_a_set_without_change_list_is_closed_by_the_resource_list() {
+    let rig = Rig::start(SampleOptions {
+        change_list: false,
+        ..resources(3)
+    })
+    .await;
+    rig.settled().await;
+    lose_one(&rig).await;
+    rig.until("a gap", |set| set.state == "gap").await;
+    rig.source.refresh_resource_list(SET);
+    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_without_hub_and_change_list_is_followed_by_its_resource_list() {
+    let rig = Rig::start_with(
+        SampleOptions {
+            change_list: false,
+            hub: ChannelHub::None,
+            ..resources(5)
+        },
+        |config| {
+            config.sources[0].poll_interval = Duration::from_secs(1);
+        },
+    )
+    .await;
+    rig.settled().await;
+    rig.source.create(SET, "new.txt", "new");
+    rig.source.update(SET, "r0001.txt", "updated");
+    rig.source.delete(SET, "r0002.txt");
+    let at = rig.source.refresh_resource_list(SET);
+    rig.until_mirrored().await;
+    let set = rig
+        .until("in step", |set| {
+            set.state == "in-sync" && set.synced_until.as_ref().map(time) >= Some(at)
+        })
+        .await;
+    assert_eq!((set.resources, set.channels.len()), (5, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_without_hub_is_followed_by_its_change_list() {
+    let rig = Rig::start_with(
+        SampleOptions {
+            hub: ChannelHub::None,
+            ..resources(5)
+        },
+        |config| {
+            config.sources[0].poll_interval = Duration::from_secs(1);
+        },
+    )
+    .await;
+    rig.settled().await;
+    let lists = rig.source.hits("/set1/resourcelist.xml");
+    rig.source.create(SET, "new.txt", "new");
+    rig.source.update(SET, "r0001.txt", "updated");
+    rig.source.delete(SET, "r0002.txt");
+    rig.until_mirrored().await;
+    rig.source.roll_change_list(SET);
+    rig.source.create(SET, "newer.txt", "newer");
+    rig.until_mirrored().await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 6
+    })
+    .await;
+    assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
+}
+
+/// Change Lists as they are out in the world: what they tell is applied, whatever they leave out.
+async fn check_form(form: ChangeListForm) {
+    let rig = Rig::start_with(
+        SampleOptions {
+            hub: ChannelHub::None,
+            change_list_form: form,
+            ..resources(5)
+        },
+        |config| {
+            config.sources[0].poll_interval = Duration::from_secs(1);
+        },
+    )
+    .await;
+    rig.settled().await;
+    rig.source.create(SET, "new.txt", "new");
+    rig.source.update(SET, "r0001.txt", "first");
+    rig.source.update(SET, "r0001.txt", "second");
+    rig.source.delete(SET, "r0002.txt");
+    rig.until_mirrored().await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 5
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_without_from_are_followed() {
+    check_form(ChangeListForm {
+        from: false,
+        ..ChangeListForm::default()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_without_datetime_are_followed() {
+    check_form(ChangeListForm {
+        datetime: false,
+        ..ChangeListForm::default()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_without_any_time_are_followed() {
+    check_form(ChangeListForm {
+        from: false,
+        until: false,
+        datetime: false,
+        lastmod: false,
+        newest_first: false,
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_newest_first_are_followed() {
+    check_form(ChangeListForm {
+        newest_first: true,
+        ..ChangeListForm::default()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn whole_seconds_lose_nothing() {
+    let rig = Rig::start(SampleOptions {
+        whole_seconds: true,
+        ..resources(5)
+    })
+    .await;
+    rig.settled().await;
+    for round in 0..3 {
+        rig.source
+            .update(SET, "r0001.txt", format!("round {round}, first"));
+        rig.source
+            .update(SET, "r0001.txt", format!("round {round}, second"));
+        rig.source.create(SET, &format!("n{round}.txt"), "n");
+        rig.source.notify_and_publish(SET).await.unwrap();
+        rig.until_mirrored().await;
+    }
+    rig.settled().await;
+}

@@ -1,0 +1,21 @@
+//! The Destination as a whole, in process: a daemon follows a sample Source on loopback, and each test tells one thing that
+//! it does.
+
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test relies on and does not get, it should panic of"
+)]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+mod baseline;
+mod deletions;
+mod documents;
+mod framework;
+mod gaps;
+mod notifications;
+mod order;
+mod status;
+mod subscriptions;
+mod trouble;

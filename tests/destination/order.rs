@@ -1,0 +1,113 @@
+//! Notifications that come in another order than they were sent.
+
+use std::time::Duration;
+
+use crate::support::{Rig, SET, eventually, resources};
+
+const CHANGE_LIST: &str = "/set1/changelist.xml";
+
+async fn patient() -> Rig {
+    let rig = Rig::start_with(resources(3), |config| {
+        config.sources[0].reorder_window = Duration::from_secs(15);
+    })
+    .await;
+    rig.settled().await;
+    rig
+}
+
+async fn until_held(rig: &Rig, held: u64) {
+    eventually(
+        &format!("{held} are held"),
+        Some(rig.wakes()),
+        async || match rig.channel().await {
+            channel if channel.held == held => Ok(()),
+            channel => Err(format!("{channel:?}")),
+        },
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn swapped_notifications_are_applied_in_order() {
+    let rig = patient().await;
+    let polls = rig.source.hits(CHANGE_LIST);
+    let since = rig.operator.last_change().await;
+    rig.source.update(SET, "r0000.txt", "old");
+    rig.source.create(SET, "a.txt", "a");
+    let first = rig.source.notify(SET);
+    rig.source.update(SET, "r0000.txt", "new");
+    rig.source.create(SET, "b.txt", "b");
+    let second = rig.source.notify(SET);
+
+    rig.source.publish(&second).await.unwrap();
+    until_held(&rig, 1).await;
+    assert_eq!(rig.mirrored("b.txt"), None, "the early one waits");
+    assert_eq!(rig.set().await.state, "in-sync");
+    rig.source.publish(&first).await.unwrap();
+    rig.until_mirrored().await;
+    until_held(&rig, 0).await;
+
+    let set = rig
+        .until("in step", |set| set.channels[0].applied == 2)
+        .await;
+    assert_eq!(set.channels.iter().map(|c| c.gaps).sum::<u64>(), 0);
+    assert_eq!(rig.source.hits(CHANGE_LIST), polls);
+    let lines = rig.operator.changes(since).await;
+    let last = lines
+        .iter()
+        .rfind(|line| line.uri == rig.uri("r0000.txt"))
+        .unwrap();
+    assert_eq!(last.length, Some(3));
+    assert!(lines.iter().all(|line| line.origin == "notification"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn twenty_notifications_in_reverse_order_are_applied_in_order() {
+    let rig = patient().await;
+    let polls = rig.source.hits(CHANGE_LIST);
+    let mut notifications = Vec::new();
+    for number in 0..20 {
+        rig.source
+            .update(SET, "r0000.txt", format!("turn {number}"));
+        rig.source
+            .create(SET, &format!("n{number}.txt"), format!("{number}"));
+        if number % 3 == 0 {
+            rig.source.delete(SET, &format!("n{number}.txt"));
+        }
+        notifications.push(rig.source.notify(SET));
+    }
+    for notification in notifications[1..].iter().rev() {
+        rig.source.publish(notification).await.unwrap();
+    }
+    until_held(&rig, 19).await;
+    rig.source.publish(&notifications[0]).await.unwrap();
+    rig.until_mirrored().await;
+    rig.until_holds("r0000.txt", "turn 19").await;
+    until_held(&rig, 0).await;
+    let channel = rig.channel().await;
+    assert_eq!(
+        (channel.received, channel.applied, channel.gaps),
+        (20, 20, 0)
+    );
+    assert_eq!(rig.source.hits(CHANGE_LIST), polls);
+    rig.until("in step", |set| set.state == "in-sync").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn too_many_early_notifications_are_not_waited_with() {
+    let rig = Rig::start_with(resources(3), |config| {
+        config.sources[0].reorder_window = Duration::from_secs(600);
+        config.limits.held_notifications = 5;
+    })
+    .await;
+    rig.settled().await;
+    rig.source.create(SET, "lost.txt", "lost");
+    rig.source.notify(SET);
+    for number in 0..6 {
+        rig.source.create(SET, &format!("n{number}.txt"), "n");
+        rig.source.notify_and_publish(SET).await.unwrap();
+    }
+    rig.until_mirrored().await;
+    until_held(&rig, 0).await;
+    assert_eq!(rig.channel().await.gaps, 1);
+}

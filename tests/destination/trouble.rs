@@ -1,0 +1,190 @@
+//! Resources that can't be had, or are not what was told: right bytes are never replaced by wrong ones, and one resource's
+//! trouble is its own.
+
+use std::time::Duration;
+
+use resyncd::clock;
+use resyncd::demo::{Fault, SampleOptions, SampleSource};
+
+use crate::support::{NAME, Rig, SET, eventually, resources};
+
+const PATH: &str = "/set1/res/r0001.txt";
+
+/// An update whose bytes come wrong twice is not applied until they come right, and then once.
+async fn check_wrong(fault: Fault) {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let (since, right) = (
+        rig.operator.last_change().await,
+        rig.mirrored("r0001.txt").unwrap(),
+    );
+    let hits = rig.source.hits(PATH);
+    rig.source.fail(PATH, fault.clone(), 2);
+    rig.source.update(SET, "r0001.txt", "the new content");
+    rig.source.update(SET, "r0002.txt", "another");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("r0002.txt", "another").await;
+    rig.source.wait_for_hits(PATH, hits + 2).await;
+    let set = rig.until("pending", |set| set.pending == 1).await;
+    assert_eq!(set.state, "catching-up", "{fault:?}");
+    assert_eq!(rig.mirrored("r0001.txt").unwrap(), right, "{fault:?}");
+    rig.until_holds("r0001.txt", "the new content").await;
+    rig.until("in step", |set| set.state == "in-sync").await;
+    let lines = rig.operator.changes(since).await;
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| line.uri == rig.uri("r0001.txt"))
+            .count(),
+        1
+    );
+    rig.assert_mirrored();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_bytes_never_replace_right_ones() {
+    check_wrong(Fault::WrongBytes).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn truncated_bytes_never_replace_right_ones() {
+    check_wrong(Fault::Truncated).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn error_page_never_replaces_right_bytes() {
+    check_wrong(Fault::Status(500)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_another_length_never_replace_right_ones() {
+    let rig = Rig::start(SampleOptions {
+        digests: false,
+        ..resources(3)
+    })
+    .await;
+    rig.settled().await;
+    let right = rig.mirrored("r0001.txt").unwrap();
+    let hits = rig.source.hits(PATH);
+    rig.source
+        .put_document(PATH, "text/plain", "longer than what was told");
+    rig.source.update(SET, "r0001.txt", "what was told");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.source.wait_for_hits(PATH, hits + 1).await;
+    rig.source.put_document(PATH, "text/plain", "short");
+    rig.source.wait_for_hits(PATH, hits + 2).await;
+    assert_eq!(rig.mirrored("r0001.txt").unwrap(), right);
+    rig.source.remove_document(PATH);
+    rig.until_holds("r0001.txt", "what was told").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_is_not_there_leaves_the_others_alone() {
+    let source = SampleSource::start(resources(10)).await.unwrap();
+    source.fail(PATH, Fault::Status(404), usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig
+        .until("one failed", |set| set.failed == 1 && set.resources == 9)
+        .await;
+    assert_eq!(set.pending, 0);
+    let error = set.error.unwrap();
+    assert!(!error.code.is_empty(), "{error:?}");
+    // The set is followed all the same.
+    rig.source.update(SET, "r0002.txt", "pushed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("r0002.txt", "pushed").await;
+    // It is tried again at the next poll.
+    rig.source.heal(PATH);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn server_that_asks_for_a_pause_gets_it() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let hits = rig.source.hits(PATH);
+    rig.source
+        .fail(PATH, Fault::Unavailable { retry_after: 4 }, 1);
+    rig.source.update(SET, "r0001.txt", "patience");
+    let start = clock::now().mono;
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("r0001.txt", "patience").await;
+    let took = clock::now().mono - start;
+    assert!(took >= Duration::from_secs(4), "{took:?}");
+    assert_eq!(rig.source.hits(PATH), hits + 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stalled_resource_does_not_hold_up_the_others() {
+    let rig = Rig::start_with(resources(3), |config| {
+        config.http.timeout = Duration::from_secs(3);
+        config.http.connections_per_host = 2;
+    })
+    .await;
+    rig.settled().await;
+    rig.source.fail(PATH, Fault::Stalled, 1);
+    rig.source.update(SET, "r0001.txt", "stalled at first");
+    for number in 0..30 {
+        rig.source.create(SET, &format!("n{number}.txt"), "n");
+    }
+    rig.source.notify_and_publish(SET).await.unwrap();
+    eventually(
+        "all others are there",
+        Some(rig.wakes()),
+        async || match rig.set().await {
+            set if set.resources == 33 && set.pending == 1 => Ok(()),
+            set => Err(format!("{set:?}")),
+        },
+    )
+    .await;
+    // The wait for the stalled one ends, and it is tried again.
+    rig.until_mirrored().await;
+    rig.until("in step", |set| set.state == "in-sync").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_was_redirected_is_mirrored_under_its_own_name() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let elsewhere = rig.source.base().join("/elsewhere").unwrap().to_string();
+    rig.source
+        .put_document("/elsewhere", "text/plain", "from elsewhere");
+    rig.source
+        .fail(PATH, Fault::Redirect(elsewhere), usize::MAX);
+    rig.source.update(SET, "r0001.txt", "from elsewhere");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("r0001.txt", "from elsewhere").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hosts_that_are_not_allowed_are_not_fetched_from() {
+    let other = SampleSource::start(resources(1)).await.unwrap();
+    let rig = Rig::start_with(resources(3), |config| {
+        let source = &mut config.sources[0];
+        source.hosts =
+            vec![source.url[url::Position::BeforeHost..url::Position::AfterPort].to_owned()];
+    })
+    .await;
+    rig.settled().await;
+    let elsewhere = other.resource_uri(SET, "r0000.txt").to_string();
+    rig.source
+        .fail(PATH, Fault::Redirect(elsewhere), usize::MAX);
+    rig.source.update(SET, "r0001.txt", "x");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("given up", |set| set.failed == 1).await;
+    assert_eq!(other.hits("/set1/res/r0000.txt"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_somebody_removed_is_fetched_again_when_it_changes() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let path = crate::support::path_of(&rig.source.resource_uri(SET, "r0001.txt"));
+    std::fs::remove_file(rig.config.sources[0].mirror.join(path)).unwrap();
+    // The digest is the one that the file had: the file is looked for all the same.
+    let bytes = rig.source.state(SET)[&rig.uri("r0001.txt")].clone();
+    rig.source.update(SET, "r0001.txt", bytes);
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+}

@@ -1,0 +1,65 @@
+//! The files of a mirror, held against what the Source has.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use resyncd::demo::SampleSource;
+use url::Url;
+
+/// Files by their path, relative to the mirror.
+pub(crate) type Files = BTreeMap<String, Vec<u8>>;
+
+/// Where the mirror keeps a resource whose URI needs no escaping.
+pub(crate) fn path_of(uri: &Url) -> String {
+    uri.as_str().trim_start_matches("http://").to_owned()
+}
+
+/// What a mirror of these sets of the Source holds.
+pub(crate) fn expected_files(source: &SampleSource, sets: &[String]) -> Files {
+    let states = sets.iter().flat_map(|set| source.state(set));
+    states
+        .map(|(uri, bytes)| (uri.trim_start_matches("http://").to_owned(), bytes.to_vec()))
+        .collect()
+}
+
+/// What a mirror holds, but for its working files.
+pub(crate) fn files(mirror: &Path) -> Files {
+    let mut found = Files::new();
+    collect(mirror, mirror, &mut found);
+    found
+}
+
+fn collect(root: &Path, folder: &Path, found: &mut Files) {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        let relative = path.strip_prefix(root).unwrap().display().to_string();
+        if relative == ".resyncd" {
+            continue;
+        }
+        if entry.file_type().unwrap().is_dir() {
+            collect(root, &path, found);
+        } else if let Ok(bytes) = std::fs::read(&path) {
+            // One that was removed this moment is not there.
+            found.insert(relative, bytes);
+        }
+    }
+}
+
+/// In what two of them differ; empty if they don't.
+pub(crate) fn difference(expected: &Files, found: &Files) -> String {
+    let mut lines = String::new();
+    for (path, bytes) in expected {
+        match found.get(path) {
+            None => lines.push_str(&format!("missing: {path}\n")),
+            Some(other) if other != bytes => lines.push_str(&format!("altered: {path}\n")),
+            Some(_) => {}
+        }
+    }
+    for path in found.keys().filter(|path| !expected.contains_key(*path)) {
+        lines.push_str(&format!("too many: {path}\n"));
+    }
+    lines
+}

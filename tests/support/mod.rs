@@ -1,0 +1,311 @@
+//! What the integration tests share: a daemon that follows a sample Source on loopback, and ways to wait for what it does.
+//!
+//! Nothing here sleeps in the hope that something has happened meanwhile: [`eventually`] looks again whenever the daemon
+//! says that something has changed, and at a steady pace besides, for not everything that a test asks for wakes somebody.
+
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its own part of this"
+)]
+
+mod files;
+mod operator;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use resyncd::cli::Daemon;
+use resyncd::clock;
+use resyncd::config::{self, Config};
+use resyncd::demo::{Hub, SampleOptions, SampleSource};
+use resyncd::protocol::{Capability, SourceTime, TopicUri};
+use resyncd::status::{ChannelStatus, SetStatus};
+use resyncd::store::Wake;
+use tempfile::TempDir;
+use tokio::sync::broadcast;
+use url::Url;
+
+pub(crate) use files::{difference, expected_files, files, path_of};
+pub(crate) use operator::{FeedLine, Operator, client};
+
+/// How long something may take that should happen at once.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+/// How often a condition is looked at when nothing wakes.
+const PACE: Duration = Duration::from_millis(40);
+/// The set that most tests are about.
+pub(crate) const SET: &str = "set1";
+/// The name of the Source in the configuration.
+pub(crate) const NAME: &str = "sample";
+
+/// Waits until `look` answers `Ok`, and looks again at every wake; after the deadline the last `Err` tells what was wrong.
+pub(crate) async fn eventually<T, F>(
+    what: &str,
+    mut wakes: Option<broadcast::Receiver<Wake>>,
+    mut look: impl FnMut() -> F,
+) -> T
+where
+    F: Future<Output = Result<T, String>>,
+{
+    let deadline = clock::now().mono + DEADLINE;
+    loop {
+        let found = look().await;
+        let wrong = match found {
+            Ok(found) => return found,
+            Err(wrong) => wrong,
+        };
+        assert!(
+            clock::now().mono < deadline,
+            "{what}: not within {DEADLINE:?}; it is {wrong}"
+        );
+        let woken = async {
+            match &mut wakes {
+                Some(wakes) => drop(wakes.recv().await),
+                None => std::future::pending().await,
+            }
+        };
+        // The answer is what ends the wait; a tick only asks again.
+        let _ = tokio::time::timeout(PACE, woken).await;
+    }
+}
+
+/// Waits for something that another wait would never end of.
+pub(crate) async fn soon<T>(what: &str, awaited: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(DEADLINE, awaited).await {
+        Ok(done) => done,
+        Err(_) => panic!("{what}: not within {DEADLINE:?}"),
+    }
+}
+
+/// A time of the Source, as the status and the feed write it.
+pub(crate) fn time(text: impl AsRef<str>) -> SourceTime {
+    text.as_ref().parse().unwrap()
+}
+
+/// A sample Source with so many resources.
+pub(crate) fn resources(resources_per_set: usize) -> SampleOptions {
+    SampleOptions {
+        resources_per_set,
+        ..SampleOptions::default()
+    }
+}
+
+/// A sample Source, and a daemon that follows it.
+pub(crate) struct Rig {
+    pub(crate) source: SampleSource,
+    pub(crate) config: Config,
+    pub(crate) folder: TempDir,
+    pub(crate) operator: Operator,
+    /// The sets that the mirror should hold.
+    pub(crate) sets: Vec<String>,
+    daemon: Option<Daemon>,
+}
+
+impl Rig {
+    /// A Source of these options, followed with a configuration of defaults but for a short wait for late notifications.
+    pub(crate) async fn start(options: SampleOptions) -> Self {
+        Self::start_with(options, |_| {}).await
+    }
+
+    /// The same; `change` has the last word on the configuration.
+    pub(crate) async fn start_with(
+        options: SampleOptions,
+        change: impl FnOnce(&mut Config),
+    ) -> Self {
+        let sets = options.sets.clone();
+        let source = SampleSource::start(options).await.unwrap();
+        let mut rig = Self::follow(source, change).await;
+        rig.sets = sets;
+        rig
+    }
+
+    /// Follows a Source that is there already.
+    pub(crate) async fn follow(source: SampleSource, change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = configuration(&folder, source.base());
+        change(&mut config);
+        let mut rig = Self {
+            source,
+            config,
+            folder,
+            operator: Operator::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
+            sets: vec![SET.to_owned()],
+            daemon: None,
+        };
+        rig.start_daemon().await;
+        rig
+    }
+
+    /// Starts the daemon; the addresses that it was given the first time it keeps.
+    pub(crate) async fn start_daemon(&mut self) {
+        let daemon = Daemon::start(self.config.clone()).await.unwrap();
+        self.config.status.listen = daemon.status;
+        if let Some(callback) = daemon.callback {
+            self.config.callback.listen = callback;
+            let url = self.config.callback.public_url.as_mut().unwrap();
+            url.set_port(Some(callback.port())).unwrap();
+        }
+        self.operator = Operator::new(daemon.status);
+        self.daemon = Some(daemon);
+    }
+
+    pub(crate) async fn stop_daemon(&mut self) {
+        let daemon = self.daemon.take().unwrap();
+        soon("the daemon stops", daemon.stop()).await;
+    }
+
+    pub(crate) fn daemon(&self) -> &Daemon {
+        self.daemon.as_ref().unwrap()
+    }
+
+    pub(crate) fn hub(&self) -> &Hub {
+        self.source.hub().unwrap()
+    }
+
+    pub(crate) fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.daemon().store.wakes()
+    }
+
+    /// The topic of the change notifications.
+    pub(crate) fn changes(&self) -> TopicUri {
+        self.source.topic(SET, &Capability::ChangeNotification)
+    }
+
+    /// The topic of the framework notifications.
+    pub(crate) fn framework(&self) -> TopicUri {
+        self.source.topic(SET, &Capability::FrameworkNotification)
+    }
+
+    /// The URI of a resource of the set.
+    pub(crate) fn uri(&self, name: &str) -> String {
+        self.source.resource_uri(SET, name).to_string()
+    }
+
+    /// How the set stands.
+    pub(crate) async fn set(&self) -> SetStatus {
+        self.set_named(SET).await.unwrap()
+    }
+
+    pub(crate) async fn set_named(&self, name: &str) -> Option<SetStatus> {
+        let list = format!("{}{name}/capabilitylist.xml", self.source.base());
+        let status = self.operator.status().await;
+        let mut sets = status.sources.into_iter().flat_map(|source| source.sets);
+        sets.find(|set| set.capability_list == list)
+    }
+
+    /// The channel of the change notifications.
+    pub(crate) async fn channel(&self) -> ChannelStatus {
+        let set = self.set().await;
+        let mut channels = set.channels.into_iter();
+        channels
+            .find(|channel| channel.kind == "change-notification")
+            .unwrap()
+    }
+
+    /// Waits until a set stands as it should.
+    pub(crate) async fn until_named(
+        &self,
+        name: &str,
+        what: &str,
+        wanted: impl Fn(&SetStatus) -> bool,
+    ) -> SetStatus {
+        eventually(what, Some(self.wakes()), async || {
+            match self.set_named(name).await {
+                Some(set) if wanted(&set) => Ok(set),
+                set => Err(format!("{set:#?}")),
+            }
+        })
+        .await
+    }
+
+    /// Waits until the set stands as it should.
+    pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
+        self.until_named(SET, what, wanted).await
+    }
+
+    /// Waits until the mirror is what the Source is, the status says so, and every channel is subscribed to.
+    pub(crate) async fn settled(&self) -> SetStatus {
+        let set = self
+            .until("in step, every channel active", |set| {
+                set.state == "in-sync"
+                    && set.channels.iter().all(|channel| channel.state == "active")
+            })
+            .await;
+        self.until_mirrored().await;
+        set
+    }
+
+    /// Waits until the mirror is what the Source is, byte by byte, with no file too many.
+    pub(crate) async fn until_mirrored(&self) {
+        let mirror = &self.config.sources[0].mirror;
+        eventually(
+            "the mirror is what the Source is",
+            Some(self.wakes()),
+            async || {
+                let (expected, found) = (expected_files(&self.source, &self.sets), files(mirror));
+                if expected == found {
+                    Ok(())
+                } else {
+                    Err(difference(&expected, &found))
+                }
+            },
+        )
+        .await;
+        self.assert_mirrored();
+    }
+
+    /// Whether the mirror is what the Source is at this moment.
+    #[track_caller]
+    pub(crate) fn assert_mirrored(&self) {
+        let (expected, found) = (
+            expected_files(&self.source, &self.sets),
+            files(&self.config.sources[0].mirror),
+        );
+        assert_eq!(difference(&expected, &found), "");
+    }
+
+    /// The bytes of a resource in the mirror; `None` if it is not there.
+    pub(crate) fn mirrored(&self, name: &str) -> Option<Vec<u8>> {
+        let path = self.config.sources[0]
+            .mirror
+            .join(path_of(&self.source.resource_uri(SET, name)));
+        std::fs::read(path).ok()
+    }
+
+    /// Waits until a resource in the mirror has these bytes.
+    pub(crate) async fn until_holds(&self, name: &str, bytes: &str) {
+        let what = format!("{name} holds {bytes:?}");
+        eventually(&what, Some(self.wakes()), async || {
+            let found = self.mirrored(name);
+            if found.as_deref() == Some(bytes.as_bytes()) {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        })
+        .await;
+    }
+
+    /// Waits until the feed has a line about a resource after `since`.
+    pub(crate) async fn until_told(&self, since: i64, name: &str) -> FeedLine {
+        let (uri, what) = (self.uri(name), format!("the feed tells of {name}"));
+        eventually(&what, Some(self.wakes()), async || {
+            let lines = self.operator.changes(since).await;
+            let found = lines.iter().find(|line| line.uri == uri).cloned();
+            found.ok_or(format!("{lines:#?}"))
+        })
+        .await
+    }
+}
+
+fn configuration(folder: &TempDir, source: Url) -> Config {
+    let mut followed = config::Source::new(NAME, source, folder.path().join("mirror"));
+    followed.reorder_window = Duration::from_millis(300);
+    let mut config = Config::new(folder.path().join("state"), vec![followed]);
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    config.callback.listen = any_port;
+    config.callback.public_url = Url::parse("http://127.0.0.1:0/hooks/").ok();
+    config.status.listen = any_port;
+    config.http.allow_private_addresses = true;
+    config
+}

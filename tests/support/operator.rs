@@ -1,0 +1,122 @@
+//! An operator: asks the status endpoint over HTTP, as anybody outside would.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use reqwest::StatusCode;
+use resyncd::status::Status;
+use serde::Deserialize;
+use serde_json::Value;
+
+/// A line of the feed.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
+pub(crate) struct FeedLine {
+    pub(crate) seq: i64,
+    pub(crate) applied_at: String,
+    pub(crate) source: String,
+    pub(crate) set: String,
+    pub(crate) uri: String,
+    pub(crate) change: String,
+    pub(crate) path: Option<String>,
+    pub(crate) length: Option<u64>,
+    pub(crate) changed_at: Option<String>,
+    pub(crate) origin: String,
+}
+
+/// Asks one daemon.
+#[derive(Clone)]
+pub(crate) struct Operator {
+    client: reqwest::Client,
+    address: SocketAddr,
+}
+
+impl Operator {
+    pub(crate) fn new(address: SocketAddr) -> Self {
+        Self {
+            client: client(),
+            address,
+        }
+    }
+
+    fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
+        let answer = self.client.get(self.url(path)).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    }
+
+    pub(crate) async fn post(&self, path: &str) -> (StatusCode, String) {
+        let answer = self.client.post(self.url(path)).send().await.unwrap();
+        (answer.status(), answer.text().await.unwrap())
+    }
+
+    /// Begins to listen to the feed as a stream of events.
+    pub(crate) async fn events(&self, since: i64) -> reqwest::Response {
+        let request = self
+            .client
+            .get(self.url(&format!("/changes?since={since}")));
+        let request = request.header("Accept", "text/event-stream");
+        request.send().await.unwrap()
+    }
+
+    /// The status; `None` if the daemon can't be reached.
+    pub(crate) async fn try_status(&self) -> Option<Status> {
+        let answer = self.client.get(self.url("/status")).send().await.ok()?;
+        serde_json::from_str(&answer.text().await.ok()?).ok()
+    }
+
+    pub(crate) async fn status(&self) -> Status {
+        let (status, body) = self.get("/status").await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        serde_json::from_str(&body).unwrap()
+    }
+
+    /// The feed after a number.
+    pub(crate) async fn changes(&self, since: i64) -> Vec<FeedLine> {
+        let (status, body) = self
+            .get(&format!("/changes?since={since}&limit=100000"))
+            .await;
+        assert_eq!(status, StatusCode::OK, "{body}");
+        body.lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// The number of the feed's last line.
+    pub(crate) async fn last_change(&self) -> i64 {
+        self.changes(0).await.last().map_or(0, |line| line.seq)
+    }
+
+    /// What is known of a resource; `None` if nothing is.
+    pub(crate) async fn resource(&self, uri: &str) -> Option<Value> {
+        let query: String = url::form_urlencoded::Serializer::new(String::new())
+            .append_pair("uri", uri)
+            .finish();
+        let (status, body) = self.get(&format!("/resource?{query}")).await;
+        match status {
+            StatusCode::OK => Some(serde_json::from_str(&body).unwrap()),
+            StatusCode::NOT_FOUND => None,
+            other => panic!("{other}: {body}"),
+        }
+    }
+
+    /// Has a Source polled.
+    pub(crate) async fn poll(&self, source: &str) {
+        let (status, body) = self.post(&format!("/sources/{source}/poll")).await;
+        assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    }
+}
+
+/// A plain HTTP client.
+pub(crate) fn client() -> reqwest::Client {
+    // Somebody else in this process may have been first; it is the same one.
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([])
+        .timeout(Duration::from_secs(60))
+        .build()
+        .unwrap()
+}
