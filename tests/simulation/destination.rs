@@ -66,10 +66,11 @@ impl World {
 
     fn look(&mut self, set: SetNo) -> Result<Pacing, Halt> {
         let refreshed = self.request_document();
-        if self.disk.sets[set].baseline == Baseline::Missing {
+        let begins = self.disk.sets[set].baseline == Baseline::Missing;
+        if begins {
             self.read_resource_list(set, true)?;
         }
-        let filled = self.fill_gaps(set);
+        let filled = self.fill_gaps(set, begins);
         if filled == Err(Halt::Crash) {
             return filled;
         }
@@ -77,8 +78,9 @@ impl World {
         filled
     }
 
-    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes.
-    pub(crate) fn fill_gaps(&mut self, set: SetNo) -> Result<Pacing, Halt> {
+    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes;
+    /// unless that was read just now.
+    pub(crate) fn fill_gaps(&mut self, set: SetNo, list_is_fresh: bool) -> Result<Pacing, Halt> {
         let read = match self.source.habits.change_lists {
             ChangeLists::Absent => Ok(None),
             _ => self.read_change_lists(set).map(Some),
@@ -93,7 +95,7 @@ impl World {
             sequencer,
             ..
         } = &mut self.workers[set];
-        if schedule.needs_resource_list(now, span, sequencer.gaps()) {
+        if schedule.needs_resource_list(now, span, sequencer.gaps()) && !list_is_fresh {
             self.read_resource_list(set, false)?;
         }
         let worker = &mut self.workers[set];

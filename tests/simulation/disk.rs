@@ -62,6 +62,7 @@ pub(crate) struct Task {
     pub(crate) set: SetNo,
     pub(crate) kind: ChangeKind,
     pub(crate) changed_at: Option<SourceTime>,
+    /// The time of the oldest change that it stands for.
     pub(crate) since: Option<SourceTime>,
     pub(crate) lastmod: Option<SourceTime>,
     pub(crate) hashes: Vec<Digest>,
@@ -147,14 +148,16 @@ impl Disk {
             };
             let known = self.resources[change.resource].known.as_ref();
             let decision = plan_change(&told, known, self.pending(change.resource).as_ref());
-            if decision != Decision::Older && change.kind != ChangeKind::Deleted {
+            let known_gone = known.is_some_and(|known| known.deleted);
+            let gone = decision == Decision::Older && known_gone;
+            if !gone && change.kind != ChangeKind::Deleted {
                 self.join(set, change.resource);
             }
             match decision {
                 Decision::Task => {
                     self.put_task(now, set, origin, &told, change.resource, change.version)
                 }
-                Decision::Older => {}
+                Decision::Older => self.hold_back(change.resource, change.at),
                 Decision::Done => self.drop_task(change.resource),
             }
         }
@@ -183,7 +186,17 @@ impl Disk {
 
     /// Begins to read a Resource List (`store::lists::begin_list`).
     pub(crate) fn begin_list(&mut self, set: SetNo) {
-        self.sets[set].generation += 1;
+        let row = &mut self.sets[set];
+        row.generation += 1;
+        // What it covers may have happened to a resource before the change that is its task.
+        let Some(unbroken) = row.coverage.unbroken_until() else {
+            return;
+        };
+        for (resource, task) in &mut self.tasks {
+            if task.set == set || row.members.contains_key(resource) {
+                task.since = task.since.min(Some(unbroken));
+            }
+        }
     }
 
     /// Takes the entries of a Resource List (`store::lists::list_entries`).
@@ -314,6 +327,11 @@ impl Disk {
             not_before: now,
             told: version,
         };
+        if origin == Origin::ResourceList
+            && let Some(unbroken) = self.sets[set].coverage.unbroken_until()
+        {
+            task.since = task.since.min(Some(unbroken)).or(Some(unbroken));
+        }
         if let Some(pending) = self.tasks.get_mut(&resource) {
             let same = pending.kind == task.kind
                 && pending.changed_at == task.changed_at
@@ -324,8 +342,20 @@ impl Disk {
                 return;
             }
             task.version = pending.version + 1;
+            task.since = task.since.min(pending.since);
         }
         self.tasks.insert(resource, task);
+    }
+
+    /// A change that is older than the task of its resource is done with it, and not before.
+    fn hold_back(&mut self, resource: ResourceNo, changed_at: SourceTime) {
+        let known = self.resources[resource].known.as_ref();
+        if known.is_some_and(|known| known.changed_at >= Some(changed_at)) {
+            return;
+        }
+        if let Some(task) = self.tasks.get_mut(&resource) {
+            task.since = task.since.min(Some(changed_at));
+        }
     }
 
     fn drop_task(&mut self, resource: ResourceNo) {
@@ -421,12 +451,25 @@ impl Disk {
             return None;
         }
         let unbroken = row.coverage.unbroken_until()?;
-        let tasks = self.tasks.values().filter(|task| task.set == set);
-        let oldest: Vec<Option<SourceTime>> = tasks.map(|task| task.changed_at).collect();
+        let tasks = self
+            .tasks
+            .iter()
+            .filter(|(resource, task)| task.set == set || row.members.contains_key(resource));
+        let oldest: Vec<Option<SourceTime>> = tasks.map(|(_, task)| task.since).collect();
         match oldest.iter().min() {
             None => Some(unbroken),
             Some(&oldest) => oldest.map(|oldest| oldest.min(unbroken)),
         }
+    }
+
+    /// Whether a resource is gone from a set and is kept because it belongs to another.
+    pub(crate) fn is_left_to_others(&self, set: SetNo, resource: ResourceNo) -> bool {
+        let members: Vec<bool> = self
+            .sets
+            .iter()
+            .map(|row| row.members.contains_key(&resource))
+            .collect();
+        !members[set] && members.contains(&true)
     }
 
     /// Whether the mirror is where the Source is.

@@ -44,7 +44,7 @@ impl World {
             };
             self.open(set, &trial, &gap)?;
             self.workers[set].sequencer = trial;
-            let pacing = match self.fill_gaps(set) {
+            let pacing = match self.fill_gaps(set, false) {
                 Err(Halt::Crash) => return Err(Halt::Crash),
                 Err(Halt::Unreachable) => Pacing::Soon,
                 Ok(pacing) => pacing,
@@ -81,19 +81,15 @@ impl World {
                 self.workers[set].sequencer = trial;
                 return Ok(());
             }
-            Verdict::Known => None,
-            Verdict::Apply(unknown) => Some(unknown),
+            Verdict::Known(unknown) | Verdict::Apply(unknown) => unknown,
             Verdict::Hint(_) => {
                 self.requests.hints += 1;
                 let now = self.now();
                 self.workers[set].schedule.soon(now);
-                Some(Unknown::everything())
+                Unknown::everything()
             }
         };
-        let changes = match &unknown {
-            Some(unknown) => self.news(&delivery.entries, unknown),
-            None => Vec::new(),
-        };
+        let changes = self.news(&delivery.entries, &unknown);
         let end = End {
             delivery: Some(id),
             ..end(&trial)

@@ -1,8 +1,10 @@
 //! How a set reads Change Lists and the Resource List: a model of `src/engine/change_lists.rs`, `resource_lists.rs` and
 //! `reading.rs`.
 
+use std::collections::BTreeSet;
+
 use resyncd::protocol::{Interval, SourceTime};
-use resyncd::sync::{Span, Unknown};
+use resyncd::sync::{Direction, Span, Unknown};
 
 use super::disk::{End, Origin};
 use super::inbox::end;
@@ -73,8 +75,19 @@ impl World {
         unknown: &Unknown,
         end: End,
     ) -> Result<(), Halt> {
-        let news = self.news(&list.entries, unknown);
-        let (first, last) = news.split_at(news.len() / 2);
+        let times = list.entries.iter().map(|entry| Some(entry.at));
+        let mut news = self.news(&list.entries, unknown);
+        if times.collect::<Direction>().is_newest_first() {
+            // Of what has one time, that counts which is met first.
+            let mut met = BTreeSet::new();
+            news.retain(|(entry, _)| met.insert((entry.resource, entry.at)));
+        }
+        // What has one time goes into one transaction.
+        let mut half = news.len() / 2;
+        while (1..news.len()).contains(&half) && news[half - 1].0.at == news[half].0.at {
+            half += 1;
+        }
+        let (first, last) = news.split_at(half);
         let moment = self.moment;
         if !first.is_empty() {
             self.transact(|disk| disk.apply(moment, set, Origin::ChangeList, first, None))?;

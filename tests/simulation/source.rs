@@ -248,10 +248,15 @@ impl Source {
         true
     }
 
+    /// The first change of that time or later.
+    fn first_at(&self, time: SourceTime) -> usize {
+        self.changes.partition_point(|change| change.at < time)
+    }
+
     /// Where the changes end that a document may tell which ends at `until`, and where the next one begins.
     fn cut(&mut self, until: SourceTime) -> (usize, usize) {
         let all = self.changes.len();
-        let before = self.changes.partition_point(|change| change.at < until);
+        let before = self.first_at(until);
         match self.habits.boundary {
             Boundary::Exact => (before, before),
             Boundary::Eager => (all, before),
@@ -279,8 +284,7 @@ impl Source {
         let (mut from, mut first) = (published.told_until, published.told);
         if self.habits.overlap > 0 {
             from = SourceTime::from_micros(from.micros() - self.habits.overlap * 1000);
-            let earlier = self.changes.partition_point(|change| change.at < from);
-            first = first.min(earlier);
+            first = first.min(self.first_at(from));
         }
         let (end, next) = self.cut(until);
         let entries = self.entries(set, first..end);
@@ -300,7 +304,9 @@ impl Source {
         for draft in self.sets[set].drafts.clone() {
             let end = draft.until.map_or(self.changes.len(), |_| draft.last);
             let mut entries = self.entries(set, draft.first..end);
-            if self.habits.newest_first {
+            // What bears one time throughout shows no direction, and counts as oldest first.
+            let one_time = entries.windows(2).all(|pair| pair[0].at == pair[1].at);
+            if self.habits.newest_first && !one_time {
                 entries.reverse();
             }
             let known = self.sets[set]
@@ -328,7 +334,10 @@ impl Source {
     /// Closes the open Change List and begins another; where there is no index, the one list begins anew.
     pub(crate) fn roll_over(&mut self, moment: u64, set: SetNo) {
         let until = self.stamp(moment);
-        let (end, next) = self.cut(until);
+        let (end, next) = match self.habits.change_lists {
+            ChangeLists::Index => self.cut(until),
+            _ => (0, self.first_at(until)),
+        };
         self.keys += 1;
         let draft = Draft {
             key: self.keys,
@@ -356,6 +365,11 @@ impl Source {
         let drafts = &mut self.sets[set].drafts;
         let keep = drafts.len().saturating_sub(2);
         drafts.drain(..keep);
+        // What is the first of all tells everything from where it begins: no Destination could know better.
+        let from = drafts[0].from;
+        let first = self.first_at(from);
+        let oldest = &mut self.sets[set].drafts[0];
+        oldest.first = oldest.first.min(first);
         self.write_change_lists(set);
     }
 
