@@ -20,6 +20,14 @@ fn span_of(survey: &Survey) -> Span {
     Span::new(md.from.or(md.at), md.until.or(md.completed), survey.newest)
 }
 
+/// The time of the newest entry, if more may follow it.
+fn newest_if_open(survey: &Survey) -> Option<SourceTime> {
+    let md = &survey.head.md;
+    survey
+        .newest
+        .filter(|_| md.until.or(md.completed).is_none())
+}
+
 impl SetWorker {
     /// Reads the Change Lists; answers what they cover, `None` if there are none. Where a Capability List names several,
     /// the first one that can be read counts: others have been seen to be something else.
@@ -97,6 +105,7 @@ impl SetWorker {
             Some(interval) => trial.change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
+        let unknown = self.sequencer.lagging(unknown, newest_if_open(&fresh.survey));
         let mut end = self.end(&trial, None);
         end.documents.push(fresh.record.clone());
         let applied = self
@@ -164,14 +173,7 @@ impl SetWorker {
             .from
             .zip(child.until)
             .and_then(|(from, until)| Interval::new(from, until));
-        let is_known = |interval: Interval| {
-            let coverage = self.sequencer.coverage();
-            coverage.missing(interval).is_empty()
-                && coverage
-                    .front()
-                    .is_some_and(|front| interval.until() <= front)
-        };
-        if stated.is_some_and(is_known) {
+        if stated.is_some_and(|interval| self.sequencer.is_settled(interval)) {
             return Ok(Reading::Until(child.until));
         }
         let Some(fresh) = self
@@ -197,6 +199,7 @@ impl SetWorker {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
+        let unknown = self.sequencer.lagging(unknown, newest_if_open(&fresh.survey));
         let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following

@@ -171,6 +171,7 @@ fn list_absent(
             length: None,
             media_type: None,
             hashes: Vec::new(),
+            late: false,
         };
         let found = Found::look_up(tx.sql, &context, &deletion)?;
         let is_going = found

@@ -36,6 +36,8 @@ pub struct Change {
     pub media_type: Option<String>,
     /// Its digests.
     pub hashes: Vec<Digest>,
+    /// Whether a later document has told of the same time already.
+    pub late: bool,
 }
 
 impl Change {
@@ -46,6 +48,7 @@ impl Change {
             lastmod: self.lastmod,
             length: self.length,
             hashes: &self.hashes,
+            late: self.late,
         }
     }
 }

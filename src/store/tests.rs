@@ -50,6 +50,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         length: None,
         media_type: None,
         hashes: Vec::new(),
+        late: false,
     }
 }
 

@@ -106,6 +106,8 @@ pub struct Unknown {
     stated: Option<Interval>,
     missing: Vec<Interval>,
     front: Option<SourceTime>,
+    /// From when on later documents have told already what happened.
+    late_from: Option<SourceTime>,
 }
 
 impl Unknown {
@@ -116,7 +118,15 @@ impl Unknown {
             stated: None,
             missing: Vec::new(),
             front: None,
+            late_from: None,
         }
+    }
+
+    /// Whether a change of that time is told too late: a later document has told of the same time. It may have been the
+    /// first to tell it, but it has not the last word.
+    #[must_use]
+    pub fn is_late(&self, changed_at: Option<SourceTime>) -> bool {
+        matches!((self.late_from, changed_at), (Some(from), Some(changed_at)) if from <= changed_at)
     }
 
     /// Whether a change of that time must be looked at. In doubt it is: times are often whole seconds, so that a change at
@@ -168,6 +178,8 @@ pub struct Sequencer {
     /// again, also where notifications have covered it: with times of whole seconds, a notification that was taken for
     /// known may have told more of its last second than the document did.
     read_until: Option<SourceTime>,
+    /// Where nobody remembers that: the time of the Resource List, which a restart leaves.
+    listed_at: Option<SourceTime>,
 }
 
 impl Sequencer {
@@ -180,7 +192,15 @@ impl Sequencer {
             gaps,
             held: BTreeMap::new(),
             read_until: None,
+            listed_at: None,
         }
+    }
+
+    /// As continued by a process that does not remember how far the Source's documents were read, but that the newest
+    /// Resource List was of that time: what Change Lists tell from then on is looked at once more.
+    #[must_use]
+    pub fn having_listed(self, listed_at: Option<SourceTime>) -> Self {
+        Self { listed_at, ..self }
     }
 
     /// What is known.
@@ -242,13 +262,15 @@ impl Sequencer {
             missing.push(interval);
         }
         let is_known = missing.is_empty();
-        if is_known && !self.coverage.contains(interval.until()) {
+        let is_late = self.coverage.contains(interval.until());
+        if is_known && !is_late {
             missing.extend(Interval::new(interval.until(), interval.until()));
         }
         let unknown = Unknown {
             stated: Some(interval),
             missing,
             front: self.coverage.front(),
+            late_from: is_late.then_some(interval.until()),
         };
         if is_known {
             return Verdict::Known(unknown);
@@ -343,7 +365,9 @@ impl Sequencer {
             missing: self.coverage.missing(interval),
             front: self
                 .read_until
+                .or(self.listed_at)
                 .map_or(front, |read| front.map(|front| front.min(read))),
+            late_from: None,
         };
         if let Some(front) = front
             && !is_future(now, interval.until())
@@ -359,6 +383,27 @@ impl Sequencer {
             self.read_until = self.read_until.max(Some(interval.until()));
         }
         known
+    }
+
+    /// Whether a closed Change List of that interval need not be read: all of it is known, and documents have been read
+    /// from beyond its end. A list that is closed within a second may be the only one to tell of the rest of that second.
+    #[must_use]
+    pub fn is_settled(&self, interval: Interval) -> bool {
+        let front = self.coverage.front();
+        self.coverage.missing(interval).is_empty()
+            && self.coverage.contains(interval.until())
+            && self.read_until.or(front).is_some_and(|read| interval.until() < read)
+    }
+
+    /// What an open Change List tells that is news, as [`change_list`](Self::change_list) says, but for the second of its
+    /// newest entry: it may have been written within that second, and where something else has covered it, that has the
+    /// last word. To be asked before the coverage moves.
+    #[must_use]
+    pub fn lagging(&self, unknown: Unknown, newest: Option<SourceTime>) -> Unknown {
+        Unknown {
+            late_from: newest.filter(|&newest| self.coverage.contains(newest)),
+            ..unknown
+        }
     }
 
     /// Takes a Resource List of that time: everything before it is known.

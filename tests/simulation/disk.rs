@@ -145,8 +145,10 @@ impl Disk {
                 lastmod: None,
                 length: None,
                 hashes,
+                late: change.late,
             };
-            let known = self.resources[change.resource].known.as_ref();
+            let known = self.resources[change.resource].known.clone();
+            let known = known.as_ref();
             let decision = plan_change(&told, known, self.pending(change.resource).as_ref());
             let known_gone = known.is_some_and(|known| known.deleted);
             let gone = decision == Decision::Older && known_gone;
@@ -157,7 +159,11 @@ impl Disk {
                 Decision::Task => {
                     self.put_task(now, set, origin, &told, change.resource, change.version)
                 }
-                Decision::Older => self.hold_back(change.resource, change.at),
+                // Older than what is pending, and newer than what is here: it is done with what is pending, not before.
+                Decision::Older if known.is_none_or(|known| known.changed_at < Some(change.at)) => {
+                    self.hold_back(change.resource, change.at);
+                }
+                Decision::Older => {}
                 Decision::Done => self.drop_task(change.resource),
             }
         }
@@ -212,6 +218,7 @@ impl Disk {
                 lastmod: Some(entry.at),
                 length: None,
                 hashes: &hashes,
+                late: false,
             };
             let known = self.resources[entry.resource].known.as_ref();
             let pending = self.pending_but_listed(entry.resource);
@@ -270,6 +277,7 @@ impl Disk {
                         lastmod: None,
                         length: None,
                         hashes: &[],
+                        late: false,
                     };
                     self.put_task(
                         now,
@@ -347,12 +355,8 @@ impl Disk {
         self.tasks.insert(resource, task);
     }
 
-    /// A change that is older than the task of its resource is done with it, and not before.
+    /// The task of a resource stands for a change of that time, too.
     fn hold_back(&mut self, resource: ResourceNo, changed_at: SourceTime) {
-        let known = self.resources[resource].known.as_ref();
-        if known.is_some_and(|known| known.changed_at >= Some(changed_at)) {
-            return;
-        }
         if let Some(task) = self.tasks.get_mut(&resource) {
             task.since = task.since.min(Some(changed_at));
         }

@@ -23,7 +23,8 @@ pub(crate) enum Boundary {
     Exact,
     /// It tells them, and the next one tells them again.
     Eager,
-    /// It tells them, and the next one does not: by the letter, the next one's interval is not true.
+    /// It tells them, and the next one does not: by the letter, the next one's interval is not true. Nobody can notice that
+    /// such a change is lost, so this Source's Change Lists forget nothing.
     Loose,
 }
 
@@ -63,9 +64,11 @@ pub(crate) struct Change {
     pub(crate) at: SourceTime,
     pub(crate) version: u32,
     /// The moment on the simulated clock.
-    moment: u64,
+    pub(crate) moment: u64,
     /// Told of in a document whose interval does not reach it, and left out of the next one's: no time is claimed for it.
     pub(crate) unclaimed: bool,
+    /// The Destination's own note: told by a late document.
+    pub(crate) late: bool,
 }
 
 /// A change notification.
@@ -244,6 +247,7 @@ impl Source {
             version: self.versions[resource],
             moment,
             unclaimed: false,
+            late: false,
         });
         true
     }
@@ -333,6 +337,10 @@ impl Source {
 
     /// Closes the open Change List and begins another; where there is no index, the one list begins anew.
     pub(crate) fn roll_over(&mut self, moment: u64, set: SetNo) {
+        let forgets = self.habits.change_lists != ChangeLists::Index;
+        if forgets && self.habits.boundary == Boundary::Loose {
+            return;
+        }
         let until = self.stamp(moment);
         let (end, next) = match self.habits.change_lists {
             ChangeLists::Index => self.cut(until),
@@ -362,6 +370,9 @@ impl Source {
 
     /// Drops all closed Change Lists but the last.
     pub(crate) fn drop_old_lists(&mut self, set: SetNo) {
+        if self.habits.boundary == Boundary::Loose {
+            return;
+        }
         let drafts = &mut self.sets[set].drafts;
         let keep = drafts.len().saturating_sub(2);
         drafts.drain(..keep);

@@ -422,6 +422,27 @@ fn only_changes_of_unknown_stretches_are_news() {
     assert!(Unknown::everything().includes(Some(world.moment(1))));
 }
 
+/// A list that was closed at 110 may tell of changes of that very second that no other document tells.
+#[test]
+fn closed_change_list_is_settled_once_documents_were_read_beyond_it() {
+    let mut world = World::new(1024);
+    let (closed, inner) = (world.span(100, 110), world.span(100, 109));
+    world.run("base:100 1:100-110");
+    assert!(!world.sequencer.is_settled(closed));
+    world.run("2:110-120 list:100-105");
+    assert!(!world.sequencer.is_settled(closed));
+    world.run("list:100-110");
+    assert!(!world.sequencer.is_settled(closed));
+    assert!(world.sequencer.is_settled(inner));
+    world.run("list:100-111");
+    assert!(world.sequencer.is_settled(closed));
+    world.run("restart");
+    assert!(world.sequencer.is_settled(closed), "what lies behind the front is read no more");
+    world.run("3:130-140 +5");
+    assert!(!world.sequencer.is_settled(world.span(110, 120)), "a gap begins at its end");
+    assert!(!world.sequencer.is_settled(world.span(115, 125)));
+}
+
 /// With whole seconds, a Change List ends with the first change of a second, and a notification that is taken for known
 /// tells of the second one.
 #[test]
@@ -429,6 +450,18 @@ fn change_list_is_looked_at_again_from_where_the_last_one_ended() {
     let mut world = World::new(1024);
     world.run("base:100 list:100-120 1:115-120 2:120-130");
     assert_eq!(world.log, ["1:known", "2:apply"]);
+    let sequencer = Sequencer::new(
+        Limits {
+            reorder_window: Duration::from_secs(5),
+            held_notifications: 1,
+        },
+        world.sequencer.coverage().clone(),
+        Vec::new(),
+    );
+    let mut sequencer = sequencer.having_listed(Some(world.moment(105)));
+    let restarted = sequencer.change_list(world.now, world.span(100, 130));
+    assert!(restarted.includes(Some(world.moment(105))), "a restart has forgotten what was read");
+    assert!(!restarted.includes(Some(world.moment(104))));
     let again = world.sequencer.change_list(world.now, world.span(100, 130));
     assert!(again.includes(Some(world.moment(120))));
     assert!(!again.includes(Some(world.moment(119))));
