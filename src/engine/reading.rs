@@ -134,7 +134,15 @@ impl Following {
             if unknown.is_late(changed_at) {
                 let loc = entry.loc.clone();
                 let change = self.change_of(entry, ChangeKind::Updated, changed_at);
-                last_words.extend(change.map(|change| (loc, Change { late: true, ..change })));
+                last_words.extend(change.map(|change| {
+                    (
+                        loc,
+                        Change {
+                            late: true,
+                            ..change
+                        },
+                    )
+                }));
                 continue;
             }
             // What has one time goes into one transaction: of a resource that is deleted and created within one second, the

@@ -392,7 +392,10 @@ impl Sequencer {
         let front = self.coverage.front();
         self.coverage.missing(interval).is_empty()
             && self.coverage.contains(interval.until())
-            && self.read_until.or(front).is_some_and(|read| interval.until() < read)
+            && self
+                .read_until
+                .or(front)
+                .is_some_and(|read| interval.until() < read)
     }
 
     /// What an open Change List tells that is news, as [`change_list`](Self::change_list) says, but for the second of its

@@ -54,7 +54,7 @@ impl History {
         for act in &self.acts {
             world.act(act);
         }
-        world.heal(self.needs_resource_list());
+        world.heal(self.needs_resource_list(), REST);
         world
     }
 
@@ -115,7 +115,7 @@ impl World {
     }
 
     /// The Source falls silent, and writes its documents a last time; the network heals.
-    pub(crate) fn heal(&mut self, with_resource_list: bool) {
+    pub(crate) fn heal(&mut self, with_resource_list: bool, rest: u64) {
         self.pass(2000);
         (self.documents_down, self.contents_down) = (false, false);
         // Where documents tell of a moment that is not over, its last word is not known as such before there is a later
@@ -134,7 +134,7 @@ impl World {
                 self.source.write_resource_list(set, self.moment);
             }
         }
-        self.pass(REST);
+        self.pass(rest);
         self.converged();
     }
 }

@@ -68,8 +68,10 @@ impl World {
             let Some(change) = self.source.last_before(resource, claim) else {
                 continue;
             };
-            // What has left a set that it shared with another is the other's business.
-            if self.disk.is_left_to_others(set, resource) {
+            // What is gone from a set that it shares with another stays until it is gone from both.
+            let is_shared = self.disk.sets.len() > 1 && self.source.is_in(resource, 1 - set);
+            let may_stay = is_shared && change.kind == ChangeKind::Deleted;
+            if may_stay || self.disk.is_left_to_others(set, resource) {
                 continue;
             }
             // Told after a newer one that is pending, and of the same time as what is here: nobody knows which is which.
@@ -80,8 +82,7 @@ impl World {
             }
             let is_gone = !self.disk.files.contains_key(&resource) && self.was_to_go(change);
             assert!(
-                self.applied(resource) >= change.version
-                    || is_gone,
+                self.applied(resource) >= change.version || is_gone,
                 "set {set} claims to be in sync until {claim}, and {change:?} is not applied: {}",
                 self.told()
             );
@@ -123,7 +124,10 @@ impl World {
             let stated = notification.stated;
             stated.is_some_and(|(_, until)| until <= entry.at && coverage.contains(entry.at))
         };
-        let is_left = |entry: &Change| self.disk.is_left_to_others(notification.set, entry.resource);
+        let is_left = |entry: &Change| {
+            self.disk
+                .is_left_to_others(notification.set, entry.resource)
+        };
         for entry in &notification.entries {
             assert!(
                 is_outside(entry) || is_left(entry) || self.is_kept(entry),
@@ -147,7 +151,8 @@ impl World {
         let told = task.map(|task| task.told).unwrap_or_default();
         let is_coming = task.is_some_and(|task| task.kind != ChangeKind::Deleted);
         let is_gone = !is_coming && !self.disk.files.contains_key(&entry.resource);
-        self.applied(entry.resource).max(told) >= entry.version || (is_gone && self.was_to_go(entry))
+        self.applied(entry.resource).max(told) >= entry.version
+            || (is_gone && self.was_to_go(entry))
     }
 
     /// Whether the resource was deleted by that change or later: then it is no fault that it is not there.
@@ -224,6 +229,11 @@ impl World {
         assert!(
             differing.is_empty(),
             "{differing:?} differ: {}",
+            self.told()
+        );
+        assert!(
+            self.disk.tasks.is_empty(),
+            "tasks can't be done: {}",
             self.told()
         );
         assert!(

@@ -94,7 +94,10 @@ impl World {
         news.retain(|(entry, hashes)| {
             let is_late = unknown.is_late(Some(entry.at));
             if is_late {
-                let entry = Change { late: true, ..entry.clone() };
+                let entry = Change {
+                    late: true,
+                    ..entry.clone()
+                };
                 late.insert(entry.resource, (entry, hashes.clone()));
             }
             !is_late

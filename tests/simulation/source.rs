@@ -204,17 +204,9 @@ impl Source {
         self.habits.sets == 1 || resource % 3 == set || resource % 3 == 2
     }
 
-    pub(crate) fn sets_of(&self, resource: ResourceNo) -> impl Iterator<Item = SetNo> + '_ {
-        (0..self.habits.sets).filter(move |&set| self.is_in(resource, set))
-    }
-
     /// The version of a resource's representation; `None` if there is none.
     pub(crate) fn content(&self, resource: ResourceNo) -> Option<u32> {
         self.exists[resource].then_some(self.versions[resource])
-    }
-
-    pub(crate) fn version(&self, resource: ResourceNo) -> u32 {
-        self.versions[resource]
     }
 
     /// The last change of a resource before a time.

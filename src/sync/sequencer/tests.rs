@@ -437,9 +437,15 @@ fn closed_change_list_is_settled_once_documents_were_read_beyond_it() {
     world.run("list:100-111");
     assert!(world.sequencer.is_settled(closed));
     world.run("restart");
-    assert!(world.sequencer.is_settled(closed), "what lies behind the front is read no more");
+    assert!(
+        world.sequencer.is_settled(closed),
+        "what lies behind the front is read no more"
+    );
     world.run("3:130-140 +5");
-    assert!(!world.sequencer.is_settled(world.span(110, 120)), "a gap begins at its end");
+    assert!(
+        !world.sequencer.is_settled(world.span(110, 120)),
+        "a gap begins at its end"
+    );
     assert!(!world.sequencer.is_settled(world.span(115, 125)));
 }
 
@@ -460,7 +466,10 @@ fn change_list_is_looked_at_again_from_where_the_last_one_ended() {
     );
     let mut sequencer = sequencer.having_listed(Some(world.moment(105)));
     let restarted = sequencer.change_list(world.now, world.span(100, 130));
-    assert!(restarted.includes(Some(world.moment(105))), "a restart has forgotten what was read");
+    assert!(
+        restarted.includes(Some(world.moment(105))),
+        "a restart has forgotten what was read"
+    );
     assert!(!restarted.includes(Some(world.moment(104))));
     let again = world.sequencer.change_list(world.now, world.span(100, 130));
     assert!(again.includes(Some(world.moment(120))));
