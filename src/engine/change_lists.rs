@@ -221,6 +221,7 @@ impl SetWorker {
             delivery: None,
             documents: vec![record],
             listed: None,
+            read_until: None,
         }
     }
 }

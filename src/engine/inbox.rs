@@ -247,6 +247,7 @@ impl SetWorker {
             delivery,
             documents: Vec::new(),
             listed: None,
+            read_until: sequencer.read_until(),
         }
     }
 

@@ -62,7 +62,7 @@ impl SetWorker {
             held_notifications: following.limits.held_notifications,
         };
         Ok(Self {
-            sequencer: Sequencer::new(limits, coverage, gaps).having_listed(record.list_at),
+            sequencer: Sequencer::new(limits, coverage, gaps).having_read(record.read_until),
             schedule: Schedule::new(clock::now(), following.source.poll_interval),
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,

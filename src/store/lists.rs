@@ -11,6 +11,7 @@ use rusqlite::params;
 use super::feed::Origin;
 use super::planning::{Change, Context, Found, put_task};
 use super::resources::{join, leave};
+use super::sets::unbroken_until;
 use super::writer::Tx;
 use super::{Applied, ResourceId, SetId, Store, StoreError, Wake, row};
 use crate::protocol::{ChangeKind, SourceTime};
@@ -40,6 +41,18 @@ impl Store {
                 "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1",
                 [set.0],
             )?;
+            // What the list covers may have happened to a resource before the change that is its task.
+            if let Some(unbroken) = unbroken_until(tx.sql, set)? {
+                for tasks in [
+                    "set_id = ?1",
+                    "resource_id IN (SELECT resource_id FROM member WHERE set_id = ?1)",
+                ] {
+                    tx.sql.execute(
+                        &format!("UPDATE task SET since = ?2 WHERE since > ?2 AND {tasks}"),
+                        params![set.0, unbroken.micros()],
+                    )?;
+                }
+            }
             Ok(())
         })
         .await

@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 use super::channels::Outcome;
 use super::feed::Origin;
 use super::resources::join;
-use super::sets::{DocumentRecord, save_document, save_progress};
+use super::sets::{DocumentRecord, save_document, save_progress, unbroken_until};
 use super::writer::Tx;
 use super::{ChannelId, ResourceId, SetId, Store, StoreError, Wake, inbox, row};
 use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
@@ -90,6 +90,8 @@ pub struct End {
     pub documents: Vec<DocumentRecord>,
     /// The time of the Resource List that was read whole.
     pub listed: Option<SourceTime>,
+    /// Up to where the Source's documents have been read; `None`: as before.
+    pub read_until: Option<SourceTime>,
 }
 
 /// What came of it.
@@ -161,14 +163,21 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
     for change in &application.changes {
         let found = Found::look_up(tx.sql, &context, change)?;
         let decision = plan_change(&change.told(), found.known.as_ref(), found.pending.as_ref());
-        if decision != Decision::Older && change.kind != ChangeKind::Deleted {
+        // What is older than a deletion tells of a member that is one no more.
+        let is_gone = found.known.as_ref().is_some_and(|known| known.deleted);
+        let has_left = decision == Decision::Older && is_gone;
+        if !has_left && change.kind != ChangeKind::Deleted {
             join(tx.sql, context.set, found.resource, context.generation)?;
         }
         match decision {
             Decision::Task if put_task(tx.sql, &context, found.resource, change)? => {
                 applied.tasks += 1;
             }
-            Decision::Task | Decision::Older => applied.known += 1,
+            Decision::Task => applied.known += 1,
+            Decision::Older => {
+                applied.known += 1;
+                found.hold_back(tx.sql, change)?;
+            }
             Decision::Done => {
                 applied.known += 1;
                 found.drop_task(tx.sql)?;
@@ -191,6 +200,8 @@ pub(super) struct Context<'a> {
     pub(super) now: DateTime<Utc>,
     /// How often the set's Resource List has been read.
     pub(super) generation: i64,
+    /// For what a Resource List tells: up to where all was known before it. What it tells that is new happened later.
+    unbroken: Option<SourceTime>,
 }
 
 impl<'a> Context<'a> {
@@ -204,12 +215,17 @@ impl<'a> Context<'a> {
         let generation = sql
             .prepare_cached("SELECT generation FROM source_set WHERE id = ?1")?
             .query_row([set.0], |row| row.get(0))?;
+        let unbroken = match origin {
+            Origin::ResourceList => unbroken_until(sql, set)?,
+            _ => None,
+        };
         Ok(Self {
             set,
             source,
             origin,
             now,
             generation,
+            unbroken,
         })
     }
 }
@@ -281,6 +297,20 @@ impl Found {
         self.pending.as_ref().filter(|_| !self.listed)
     }
 
+    /// Lets what is pending stand for a change, too, that is older than it and newer than what the mirror has: the one is
+    /// applied with the other, and not before.
+    fn hold_back(&self, sql: &Connection, change: &Change) -> Result<(), StoreError> {
+        let known = self.known.as_ref();
+        if self.pending.is_some() && known.is_none_or(|known| known.changed_at < change.changed_at) {
+            sql.prepare_cached("UPDATE task SET since = MIN(since, ?2) WHERE resource_id = ?1")?
+                .execute(params![
+                    self.resource.0,
+                    change.changed_at.map(SourceTime::micros)
+                ])?;
+        }
+        Ok(())
+    }
+
     /// Ends what is pending: it is of no use any more.
     pub(super) fn drop_task(&self, sql: &Connection) -> Result<(), StoreError> {
         if self.pending.is_some() {
@@ -329,14 +359,19 @@ pub(super) fn put_task(
     } else {
         "ready"
     };
+    // From when on the mirror is behind: this change, and those before it that it replaces.
+    let since = match (change.changed_at, context.unbroken) {
+        (Some(changed_at), Some(unbroken)) => Some(changed_at.min(unbroken)),
+        (changed_at, unbroken) => changed_at.or(unbroken),
+    };
     let put = sql.prepare_cached(
         "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                           origin, state, not_before, version)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                           origin, state, not_before, since, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
                  (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
-             state = ?12, not_before = ?13, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
+             state = ?12, not_before = ?13, since = MIN(since, ?14), version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
          WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
             OR (changed_at IS NULL AND NOT (origin = 'resource-list' AND origin = ?11))",
     )?
@@ -354,6 +389,7 @@ pub(super) fn put_task(
         context.origin.code(),
         state,
         row::micros(context.now),
+        since.map(SourceTime::micros),
     ])?;
     Ok(put > 0)
 }
@@ -376,6 +412,11 @@ fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, Stor
              WHERE id = ?1",
             params![context.set.0, at.micros()],
         )?;
+    }
+    if let Some(read_until) = end.read_until {
+        tx.sql
+            .prepare_cached("UPDATE source_set SET read_until = ?2 WHERE id = ?1")?
+            .execute(params![context.set.0, read_until.micros()])?;
     }
     conclude_baseline(tx.sql, context.set)?;
     Ok(held)

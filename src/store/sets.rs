@@ -59,6 +59,8 @@ pub struct SetRecord {
     pub baseline: BaselineState,
     /// The time of the newest Resource List that was read whole.
     pub list_at: Option<SourceTime>,
+    /// Up to where the Source's documents have been read.
+    pub read_until: Option<SourceTime>,
 }
 
 /// What is remembered of a document, so as not to read it again while it stays the same.
@@ -243,7 +245,7 @@ fn sets_where(
     values: &[&String],
 ) -> Result<Vec<SetRecord>, StoreError> {
     let mut query = sql.prepare(&format!(
-        "SELECT id, source, capability_list, offers, baseline, list_at FROM source_set WHERE {condition}"
+        "SELECT id, source, capability_list, offers, baseline, list_at, read_until FROM source_set WHERE {condition}"
     ))?;
     let mut rows = query.query(rusqlite::params_from_iter(values))?;
     let mut sets = Vec::new();
@@ -257,6 +259,7 @@ fn sets_where(
             offers: offers.iter().map(offer).collect::<Result<_, _>>()?,
             baseline: BaselineState::from_code(&found.get::<_, String>(4)?),
             list_at: row::source_time(found.get(5)?),
+            read_until: row::source_time(found.get(6)?),
         });
     }
     Ok(sets)
@@ -273,6 +276,18 @@ fn offer(row: &OfferRow) -> Result<Offer, StoreError> {
             .map(|hub| HubUri::parse(hub).map_err(bad))
             .collect::<Result<_, _>>()?,
     })
+}
+
+/// Up to where nothing is missing of a set's time.
+pub(super) fn unbroken_until(
+    sql: &Connection,
+    set: SetId,
+) -> Result<Option<SourceTime>, StoreError> {
+    let mut query = sql.prepare_cached(
+        "SELECT until_time FROM coverage WHERE set_id = ?1 ORDER BY from_time LIMIT 1",
+    )?;
+    let found: Option<i64> = query.query_row([set.0], |row| row.get(0)).optional()?;
+    Ok(found.map(SourceTime::from_micros))
 }
 
 fn coverage(sql: &Connection, set: SetId) -> Result<Coverage, StoreError> {
@@ -414,19 +429,41 @@ fn failure(
     Ok(None)
 }
 
-/// The end of the first interval, held back to the oldest change in it that is not applied yet.
+/// The end of the first interval, held back to the oldest change in it that is not applied yet; also where another set,
+/// which shares the resource, has told of it.
 fn synced_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>, StoreError> {
-    let Some(unbroken) = coverage(sql, set)?.unbroken_until() else {
+    let Some(unbroken) = unbroken_until(sql, set)? else {
         return Ok(None);
     };
+    let mut synced = Some(unbroken);
     // NULL sorts first: a change whose time nobody knows may be as old as anything.
-    let mut query = sql.prepare_cached(
-        "SELECT changed_at FROM task WHERE set_id = ?1 ORDER BY changed_at LIMIT 1",
+    let mut hold_back = |oldest: Option<Option<i64>>| {
+        if let Some(oldest) = oldest {
+            synced = synced.min(row::source_time(oldest));
+        }
+    };
+    let own = "SELECT since FROM task WHERE set_id = ?1 ORDER BY since LIMIT 1";
+    hold_back(
+        sql.prepare_cached(own)?
+            .query_row([set.0], |row| row.get(0))
+            .optional()?,
+    );
+    let others = "SELECT other.id FROM source_set AS own
+         JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = ?1";
+    let mut others = sql.prepare_cached(others)?;
+    let mut others = others.query([set.0])?;
+    let mut shared = sql.prepare_cached(
+        "SELECT since FROM task WHERE set_id = ?1
+         AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
+         ORDER BY since LIMIT 1",
     )?;
-    let oldest: Option<Option<i64>> = query.query_row([set.0], |row| row.get(0)).optional()?;
-    Ok(match oldest {
-        None => Some(unbroken),
-        Some(None) => None,
-        Some(Some(oldest)) => Some(unbroken.min(SourceTime::from_micros(oldest))),
-    })
+    while let Some(other) = others.next()? {
+        let other: i64 = other.get(0)?;
+        hold_back(
+            shared
+                .query_row([other, set.0], |row| row.get(0))
+                .optional()?,
+        );
+    }
+    Ok(synced)
 }

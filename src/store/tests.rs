@@ -89,6 +89,7 @@ fn end() -> End {
         delivery: None,
         documents: Vec::new(),
         listed: None,
+        read_until: None,
     }
 }
 

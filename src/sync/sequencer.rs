@@ -178,8 +178,6 @@ pub struct Sequencer {
     /// again, also where notifications have covered it: with times of whole seconds, a notification that was taken for
     /// known may have told more of its last second than the document did.
     read_until: Option<SourceTime>,
-    /// Where nobody remembers that: the time of the Resource List, which a restart leaves.
-    listed_at: Option<SourceTime>,
 }
 
 impl Sequencer {
@@ -192,15 +190,19 @@ impl Sequencer {
             gaps,
             held: BTreeMap::new(),
             read_until: None,
-            listed_at: None,
         }
     }
 
-    /// As continued by a process that does not remember how far the Source's documents were read, but that the newest
-    /// Resource List was of that time: what Change Lists tell from then on is looked at once more.
+    /// Continues where the Source's documents have been read up to that time.
     #[must_use]
-    pub fn having_listed(self, listed_at: Option<SourceTime>) -> Self {
-        Self { listed_at, ..self }
+    pub fn having_read(self, read_until: Option<SourceTime>) -> Self {
+        Self { read_until, ..self }
+    }
+
+    /// Up to where the Source's documents have been read.
+    #[must_use]
+    pub fn read_until(&self) -> Option<SourceTime> {
+        self.read_until
     }
 
     /// What is known.
@@ -365,7 +367,6 @@ impl Sequencer {
             missing: self.coverage.missing(interval),
             front: self
                 .read_until
-                .or(self.listed_at)
                 .map_or(front, |read| front.map(|front| front.min(read))),
             late_from: None,
         };

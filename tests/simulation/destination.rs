@@ -26,7 +26,7 @@ impl Worker {
         Self {
             set,
             sequencer: Sequencer::new(settings.limits, row.coverage.clone(), row.gaps.clone())
-                .having_listed(row.list_at),
+                .having_read(row.read_until),
             schedule: Schedule::new(now, settings.poll_interval),
             seen: 0,
             span: None,

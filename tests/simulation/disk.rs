@@ -34,7 +34,7 @@ pub(crate) struct SetRow {
     pub(crate) coverage: Coverage,
     pub(crate) gaps: Vec<Gap>,
     pub(crate) baseline: Baseline,
-    pub(crate) list_at: Option<SourceTime>,
+    pub(crate) read_until: Option<SourceTime>,
     generation: u32,
     members: BTreeMap<ResourceNo, u32>,
     /// The revision of each document that need not be read again while it stays the same.
@@ -81,7 +81,8 @@ pub(crate) struct End {
     pub(crate) progress: Option<(Coverage, Vec<Gap>)>,
     pub(crate) delivery: Option<NotificationId>,
     pub(crate) document: Option<(u32, u32)>,
-    pub(crate) listed: Option<SourceTime>,
+    pub(crate) is_baseline: bool,
+    pub(crate) read_until: Option<SourceTime>,
 }
 
 /// What came of a task.
@@ -109,7 +110,7 @@ impl Disk {
             coverage: Coverage::default(),
             gaps: Vec::new(),
             baseline: Baseline::Missing,
-            list_at: None,
+            read_until: None,
             generation: 0,
             members: BTreeMap::new(),
             documents: BTreeMap::new(),
@@ -178,11 +179,9 @@ impl Disk {
             (row.coverage, row.gaps) = (coverage, gaps);
         }
         row.documents.extend(end.document);
-        if let Some(at) = end.listed {
-            row.list_at = Some(at);
-            if row.baseline == Baseline::Missing {
-                row.baseline = Baseline::Listed;
-            }
+        row.read_until = end.read_until.or(row.read_until);
+        if end.is_baseline && row.baseline == Baseline::Missing {
+            row.baseline = Baseline::Listed;
         }
         if let Some(delivery) = end.delivery {
             self.inbox.remove(&delivery);

@@ -132,6 +132,7 @@ impl World {
 pub(crate) fn end(sequencer: &Sequencer) -> End {
     End {
         progress: Some((sequencer.coverage().clone(), sequencer.gaps().to_vec())),
+        read_until: sequencer.read_until(),
         ..End::default()
     }
 }

@@ -195,7 +195,7 @@ impl World {
         let mut trial = self.workers[set].sequencer.clone();
         trial.resource_list(now, list.at);
         let end = End {
-            listed: Some(list.at),
+            is_baseline: true,
             document: Some((RESOURCE_LIST, list.revision)),
             ..end(&trial)
         };
