@@ -20,12 +20,10 @@ fn span_of(survey: &Survey) -> Span {
     Span::new(md.from.or(md.at), md.until.or(md.completed), survey.newest)
 }
 
-/// The time of the newest entry, if more may follow it.
-fn newest_if_open(survey: &Survey) -> Option<SourceTime> {
+/// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's.
+fn end_of(survey: &Survey) -> Option<SourceTime> {
     let md = &survey.head.md;
-    survey
-        .newest
-        .filter(|_| md.until.or(md.completed).is_none())
+    md.until.or(md.completed).or(survey.newest)
 }
 
 impl SetWorker {
@@ -107,7 +105,7 @@ impl SetWorker {
         };
         let unknown = self
             .sequencer
-            .lagging(unknown, newest_if_open(&fresh.survey));
+            .lagging(unknown, end_of(&fresh.survey));
         let mut end = self.end(&trial, None);
         end.documents.push(fresh.record.clone());
         let applied = self
@@ -203,7 +201,7 @@ impl SetWorker {
         };
         let unknown = self
             .sequencer
-            .lagging(unknown, newest_if_open(&fresh.survey));
+            .lagging(unknown, end_of(&fresh.survey));
         let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following

@@ -235,7 +235,7 @@ pub(super) struct Found {
     pub(super) resource: ResourceId,
     pub(super) known: Option<Known>,
     pub(super) pending: Option<Pending>,
-    /// Whether a Resource List told of what is pending.
+    /// Whether a Resource List of the same set told of what is pending.
     listed: bool,
 }
 
@@ -248,7 +248,8 @@ impl Found {
     ) -> Result<Self, StoreError> {
         let mut query = sql.prepare_cached(
             "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
-                    resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin
+                    resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin,
+                    task.set_id
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2",
         )?;
@@ -288,11 +289,13 @@ impl Found {
             known,
             pending,
             listed: found.get::<_, Option<String>>(10)?.as_deref()
-                == Some(Origin::ResourceList.code()),
+                == Some(Origin::ResourceList.code())
+                && found.get::<_, Option<i64>>(11)? == Some(context.set.0),
         })
     }
 
-    /// What is pending, as a Resource List looks at it: what an earlier list told is no objection to the newer one.
+    /// What is pending, as a Resource List looks at it: what an earlier list of its set told is no objection to the newer
+    /// one.
     pub(super) fn pending_change(&self) -> Option<&Pending> {
         self.pending.as_ref().filter(|_| !self.listed)
     }
@@ -301,7 +304,8 @@ impl Found {
     /// applied with the other, and not before.
     fn hold_back(&self, sql: &Connection, change: &Change) -> Result<(), StoreError> {
         let known = self.known.as_ref();
-        if self.pending.is_some() && known.is_none_or(|known| known.changed_at < change.changed_at) {
+        if self.pending.is_some() && known.is_none_or(|known| known.changed_at < change.changed_at)
+        {
             sql.prepare_cached("UPDATE task SET since = MIN(since, ?2) WHERE resource_id = ?1")?
                 .execute(params![
                     self.resource.0,

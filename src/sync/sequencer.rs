@@ -399,13 +399,13 @@ impl Sequencer {
                 .is_some_and(|read| interval.until() < read)
     }
 
-    /// What an open Change List tells that is news, as [`change_list`](Self::change_list) says, but for the second of its
-    /// newest entry: it may have been written within that second, and where something else has covered it, that has the
-    /// last word. To be asked before the coverage moves.
+    /// What a Change List tells that is news, as [`change_list`](Self::change_list) says, but for its last second: it may
+    /// have been written or closed within that second, and where something else has covered it, that has the last word. To
+    /// be asked before the coverage moves. `end`: where the list ends, or the time of its newest entry.
     #[must_use]
-    pub fn lagging(&self, unknown: Unknown, newest: Option<SourceTime>) -> Unknown {
+    pub fn lagging(&self, unknown: Unknown, end: Option<SourceTime>) -> Unknown {
         Unknown {
-            late_from: newest.filter(|&newest| self.coverage.contains(newest)),
+            late_from: end.filter(|&end| self.coverage.contains(end)),
             ..unknown
         }
     }

@@ -220,7 +220,7 @@ impl Disk {
                 late: false,
             };
             let known = self.resources[entry.resource].known.as_ref();
-            let pending = self.pending_but_listed(entry.resource);
+            let pending = self.pending_but_listed(set, entry.resource);
             let decision = plan_listed(&told, list.at, known, pending.as_ref());
             let gone = known.is_some_and(|known| known.deleted) && decision == Decision::Older;
             if known.is_some_and(|known| !known.deleted) {
@@ -256,7 +256,7 @@ impl Disk {
             .collect();
         for resource in absent {
             let known = self.resources[resource].known.as_ref();
-            let pending = self.pending_but_listed(resource);
+            let pending = self.pending_but_listed(set, resource);
             if plan_absent(list.at, known, pending.as_ref()) {
                 let others = (0..self.sets.len()).filter(|&other| other != set);
                 if others
@@ -300,10 +300,10 @@ impl Disk {
     }
 
     /// What is pending, as a Resource List looks at it.
-    fn pending_but_listed(&self, resource: ResourceNo) -> Option<Pending> {
+    fn pending_but_listed(&self, set: SetNo, resource: ResourceNo) -> Option<Pending> {
         let task = self.tasks.get(&resource)?;
-        (task.origin != Origin::ResourceList).then_some(())?;
-        self.pending(resource)
+        let is_outdone = task.origin == Origin::ResourceList && task.set == set;
+        self.pending(resource).filter(|_| !is_outdone)
     }
 
     fn join(&mut self, set: SetNo, resource: ResourceNo) {

@@ -101,9 +101,12 @@ impl World {
             .tasks
             .values()
             .any(|task| task.origin == Origin::ResourceList);
-        // Where a document tells of a moment that is not over, the rest is found out later. And where sets share a
-        // resource, what one of them learns of it late holds back the claim of the other.
-        let is_exempt = self.source.habits.boundary != Boundary::Exact || self.disk.sets.len() > 1;
+        let habits = &self.source.habits;
+        // Where a document tells of a moment that is not over, the rest is found out later. A list that does not say where
+        // it begins tells of any time. And where sets share a resource, what one of them learns of it late holds back the
+        // claim of the other.
+        let is_exempt =
+            habits.boundary != Boundary::Exact || !habits.lists_say_from || habits.sets > 1;
         if is_listing || is_exempt {
             return;
         }
@@ -149,7 +152,9 @@ impl World {
     fn is_kept(&self, entry: &Change) -> bool {
         let task = self.disk.tasks.get(&entry.resource);
         let told = task.map(|task| task.told).unwrap_or_default();
-        let is_coming = task.is_some_and(|task| task.kind != ChangeKind::Deleted);
+        // What was told of a moment that was not over may bring back what a Resource List has buried, until the next one.
+        let is_exact = self.source.habits.boundary == Boundary::Exact;
+        let is_coming = is_exact && task.is_some_and(|task| task.kind != ChangeKind::Deleted);
         let is_gone = !is_coming && !self.disk.files.contains_key(&entry.resource);
         self.applied(entry.resource).max(told) >= entry.version
             || (is_gone && self.was_to_go(entry))

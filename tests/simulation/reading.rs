@@ -51,8 +51,8 @@ impl World {
 
     fn lagging(&self, set: SetNo, list: &List, unknown: Unknown) -> Unknown {
         let newest = list.entries.iter().map(|entry| entry.at).max();
-        let newest = newest.filter(|_| list.until.is_none());
-        self.workers[set].sequencer.lagging(unknown, newest)
+        let end = list.until.or(newest);
+        self.workers[set].sequencer.lagging(unknown, end)
     }
 
     /// Takes a Change List that stands alone.

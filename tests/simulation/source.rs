@@ -216,12 +216,17 @@ impl Source {
     }
 
     /// Changes a resource: what does not exist is created; what does is deleted or updated. Answers whether it did. Two
-    /// changes that no document could tell apart don't happen: of one resource, within one second, without a digest.
+    /// changes that no document could tell apart don't happen: of one resource, within one second, without a digest; nor
+    /// such of which no document could tell the order: of one resource of two sets, or told loosely, within one second.
     pub(crate) fn change(&mut self, moment: u64, resource: ResourceNo, delete: bool) -> bool {
         let at = self.stamp(moment);
         let last = self.of[resource].last().map(|&n| &self.changes[n]);
         let told_alike = |last: &Change| last.at == at && last.moment != moment;
-        if !self.habits.hashes && last.is_some_and(told_alike) {
+        let is_shared = self.habits.sets > 1 && (0..2).all(|set| self.is_in(resource, set));
+        let is_disordered = is_shared || self.habits.boundary == Boundary::Loose;
+        if !self.habits.hashes && last.is_some_and(told_alike)
+            || is_disordered && last.is_some_and(|last| last.at == at)
+        {
             return false;
         }
         let kind = match (self.exists[resource], delete) {
