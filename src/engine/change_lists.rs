@@ -103,9 +103,7 @@ impl SetWorker {
             Some(interval) => trial.change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
-        let unknown = self
-            .sequencer
-            .lagging(unknown, end_of(&fresh.survey));
+        let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let mut end = self.end(&trial, None);
         end.documents.push(fresh.record.clone());
         let applied = self
@@ -199,9 +197,7 @@ impl SetWorker {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
-        let unknown = self
-            .sequencer
-            .lagging(unknown, end_of(&fresh.survey));
+        let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following

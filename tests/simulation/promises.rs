@@ -14,13 +14,25 @@ use super::world::World;
 pub(crate) struct Witness {
     /// The last claim of each set, while no new baseline is being made.
     claimed: Vec<Option<SourceTime>>,
+    /// What did not arrive.
+    lost: Vec<(SetNo, Interval)>,
 }
 
 impl Witness {
     pub(crate) fn new(sets: usize) -> Self {
         Self {
             claimed: vec![None; sets],
+            lost: Vec::new(),
         }
+    }
+
+    pub(crate) fn lose(&mut self, notification: &Notification) {
+        let (from, until) = notification.stated.unzip();
+        let interval = from
+            .zip(until)
+            .and_then(|(from, until)| Interval::new(from, until));
+        self.lost
+            .extend(interval.map(|interval| (notification.set, interval)));
     }
 
     /// A Resource List is being read: claims begin anew. Where sets share resources, those of all of them.
@@ -33,6 +45,7 @@ impl World {
     pub(crate) fn keep_promises(&mut self) {
         for set in 0..self.disk.sets.len() {
             self.every_hole_is_on_record(set);
+            self.what_is_lost_is_noticed(set);
             let claim = self.disk.synced_until(set);
             if let Some(claim) = claim {
                 self.what_is_claimed_is_applied(set, claim);
@@ -61,6 +74,32 @@ impl World {
                 self.told()
             );
         }
+    }
+
+    /// Once anything later is known, a notification that did not arrive is covered by something else, or on record.
+    fn what_is_lost_is_noticed(&self, set: SetNo) {
+        let row = &self.disk.sets[set];
+        let noticed: Coverage = row.gaps.iter().map(|gap| gap.interval).collect();
+        let lost = self.witness.lost.iter().filter(|lost| lost.0 == set);
+        for &(_, interval) in lost.filter(|lost| row.coverage.front() >= Some(lost.1.until())) {
+            for missing in row.coverage.missing(interval) {
+                assert!(
+                    noticed.missing(missing).is_empty(),
+                    "nobody has noticed that {interval:?} is lost: {}",
+                    self.told()
+                );
+            }
+        }
+    }
+
+    /// A flood of early notifications becomes a gap, and not memory.
+    pub(crate) fn memory_is_bounded(&self, set: SetNo) {
+        let held = self.workers[set].sequencer.held();
+        assert!(
+            held <= self.settings.limits.held_notifications,
+            "{held} are held: {}",
+            self.told()
+        );
     }
 
     fn what_is_claimed_is_applied(&self, set: SetNo, claim: SourceTime) {
