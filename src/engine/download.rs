@@ -84,7 +84,7 @@ impl Failure {
         let tried = task.attempts + 1;
         let (wait, counts) = match &self {
             Self::Mirror(error) if error.is_transient() => (Some(DISK_PAUSE), false),
-            Self::Interrupted => (Some(TimeDelta::zero()), false),
+            Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::Mirror(_) | Self::Panicked => (None, true),
             Self::Length { .. } | Self::Digest { .. } => (wait_for(tried, None, &TRIES), true),
             Self::Fetch(error) if error.is_absent() => {
