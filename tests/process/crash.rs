@@ -1,10 +1,11 @@
 //! What a daemon that is killed has lost: nothing.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use resyncd::demo::{Fault, SampleOptions, SampleSource, Traffic, TrafficOptions};
+use resyncd::demo::{Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions};
 use resyncd::protocol::Capability;
 
 use crate::process::Home;
@@ -233,20 +234,31 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
         },
     );
     let topic = source.topic(SET, &Capability::ChangeNotification);
+    let hub = source.hub().unwrap();
     for round in 0..4 {
         let running = home.run();
-        let hub = source.hub().unwrap();
         soon("subscribed", hub.wait_for_subscription(topic.as_str())).await;
         home.until("it answers", |_| true).await;
-        for _ in 0..15 {
-            traffic.step(4).await;
-        }
+        let mark = hub.mark();
+        let going_on = tokio::spawn(async move {
+            for _ in 0..20 {
+                traffic.step(4).await;
+            }
+            traffic
+        });
+        // Some were delivered, and others are on their way.
+        let seen = Cell::new(0);
+        let fifth = |event: &HubEvent| {
+            seen.set(seen.get() + u32::from(matches!(event, HubEvent::Delivered(_))));
+            seen.get() == 5
+        };
+        soon("five deliveries", hub.wait_after(mark, fifth)).await;
         if round % 2 == 0 {
             running.kill();
         } else {
             assert_eq!(running.stop().await.code(), Some(0));
         }
-        traffic.step(4).await;
+        traffic = soon("the traffic", going_on).await.unwrap();
     }
     let _running = home.run();
     source.refresh_resource_list(SET);
