@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::daemon::{Daemon, StartError};
+use super::stop_signals::StopSignals;
 use super::{FAILED, OK};
 use crate::config::{Config, Source};
 use crate::demo::{
@@ -42,6 +43,8 @@ enum DemoFailure {
     Folder(#[from] io::Error),
     #[error("another demo is running in ./{FOLDER}")]
     Running,
+    #[error("signals can't be listened to: {0}")]
+    Signals(io::Error),
     #[error("the sample Source: {0}")]
     Source(#[from] DemoError),
     #[error("{0}")]
@@ -65,6 +68,7 @@ pub(super) async fn demo(arguments: &Arguments) -> u8 {
 async fn run(arguments: &Arguments) -> Result<(), DemoFailure> {
     let folder = std::path::absolute(FOLDER)?;
     let _lock = begin_afresh(&folder)?;
+    let mut signals = StopSignals::listen().map_err(DemoFailure::Signals)?;
     let options = SampleOptions {
         sets: vec![SET.to_owned()],
         resources_per_set: RESOURCES,
@@ -97,7 +101,7 @@ async fn run(arguments: &Arguments) -> Result<(), DemoFailure> {
     let mut events = Traffic::run(source.clone(), traffic, stop.clone());
     loop {
         tokio::select! {
-            ended = tokio::signal::ctrl_c() => { ended?; break }
+            () = signals.wait() => break,
             Some(event) = events.recv() => print_mishap(&event),
         }
     }

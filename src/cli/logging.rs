@@ -21,11 +21,12 @@ pub(super) fn start(quiet: Quiet) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(false)
         .with_writer(std::io::stderr);
     let started = if leads_to_journal() {
         logs.event_format(JournalLine).try_init()
     } else {
-        logs.with_ansi(false).with_target(false).try_init()
+        logs.with_target(false).try_init()
     };
     if let Err(error) = started {
         eprintln!("resyncd: logging can't be set up: {error}");

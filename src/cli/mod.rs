@@ -17,6 +17,7 @@ mod demo;
 mod logging;
 mod run;
 mod status;
+mod stop_signals;
 mod unsubscribe;
 
 use std::path::{Path, PathBuf};

@@ -1,20 +1,16 @@
 //! `run`: the daemon, in the foreground.
 
 use sd_notify::NotifyState;
-use tokio::signal::unix::{SignalKind, signal};
 
 use super::daemon::Daemon;
+use super::stop_signals::StopSignals;
 use super::{FAILED, OK};
 use crate::config::Config;
 
 pub(super) async fn run(config: Config) -> u8 {
-    // Before anything is started: a signal that comes early must not end the process in the middle.
-    let (mut terminate, mut interrupt) = match (
-        signal(SignalKind::terminate()),
-        signal(SignalKind::interrupt()),
-    ) {
-        (Ok(terminate), Ok(interrupt)) => (terminate, interrupt),
-        (Err(error), _) | (_, Err(error)) => {
+    let mut signals = match StopSignals::listen() {
+        Ok(signals) => signals,
+        Err(error) => {
             tracing::error!(code = "signals", %error, "signals can't be listened to");
             return FAILED;
         }
@@ -33,10 +29,7 @@ pub(super) async fn run(config: Config) -> u8 {
         .unwrap_or_default();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), sources, status = %daemon.status, callback, "resyncd is running");
     tell_systemd(&[NotifyState::Ready]);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    signals.wait().await;
     tracing::info!("stopping");
     tell_systemd(&[NotifyState::Stopping]);
     daemon.stop().await;

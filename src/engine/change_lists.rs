@@ -9,35 +9,15 @@ use super::survey::{Child, Survey};
 use crate::clock;
 use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{DocumentRecord, End, Origin};
-use crate::sync::Unknown;
+use crate::sync::{Span, Unknown};
 
 /// How deep indexes may lie within indexes.
 const DEPTH: u32 = 4;
 
-/// What a Change List, or an index of them, covers. An index covers what its lists cover together: its own `from` holds
-/// for all of them, also where their intervals leave a second between them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Span {
-    /// From where on every change is told; `None`: it does not say, and proves nothing.
-    pub(super) from: Option<SourceTime>,
-    /// Up to where.
-    pub(super) until: Option<SourceTime>,
-}
-
-impl Span {
-    /// A closed list covers what it says. An open one covers up to its last entry, no further: it may lag behind.
-    fn of(survey: &Survey) -> Self {
-        let md = &survey.head.md;
-        Self {
-            from: md.from.or(md.at),
-            until: md.until.or(md.completed).or(survey.newest),
-        }
-    }
-
-    fn interval(self) -> Option<Interval> {
-        let from = self.from?;
-        Interval::new(from, self.until.map_or(from, |until| until.max(from)))
-    }
+/// What a Change List covers by its own word.
+fn span_of(survey: &Survey) -> Span {
+    let md = &survey.head.md;
+    Span::new(md.from.or(md.at), md.until.or(md.completed), survey.newest)
 }
 
 impl SetWorker {
@@ -111,7 +91,7 @@ impl SetWorker {
 
     /// Takes a Change List that stands alone.
     async fn take_list(&mut self, fresh: Fresh) -> Result<Span, EngineError> {
-        let span = Span::of(&fresh.survey);
+        let span = span_of(&fresh.survey);
         let mut trial = self.sequencer.clone();
         let unknown = match span.interval() {
             Some(interval) => trial.change_list(clock::now(), interval),
@@ -133,7 +113,7 @@ impl SetWorker {
     async fn read_index(&mut self, survey: Survey) -> Result<Span, EngineError> {
         let stated = Span {
             until: survey.head.md.until.or(survey.head.md.completed),
-            ..Span::of(&survey)
+            ..span_of(&survey)
         };
         let mut span = Span {
             from: stated
@@ -207,7 +187,7 @@ impl SetWorker {
         if fresh.survey.is_index() {
             return Ok(Reading::Index(fresh.survey.children));
         }
-        let own = Span::of(&fresh.survey);
+        let own = span_of(&fresh.survey);
         let span = Span {
             from: own.from.or(child.from),
             until: own.until.or(child.until),

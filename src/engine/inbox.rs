@@ -52,7 +52,7 @@ impl SetWorker {
             self.open(&trial, &gap).await?;
             self.sequencer = trial;
             // What was held is applied when the Change List has been read, whether that closes the gap or not.
-            match self.fill_gaps().await {
+            match self.fill_gaps(false).await {
                 Err(EngineError::Store(error)) => return Err(error.into()),
                 Err(error) => {
                     self.schedule.polled(clock::now(), Pacing::Soon);

@@ -2,7 +2,6 @@
 //! the Resource List.
 
 use super::EngineError;
-use super::change_lists::Span;
 use super::reading::{offer_of, record_of_list};
 use super::set::SetWorker;
 use crate::clock;
@@ -18,19 +17,22 @@ impl SetWorker {
             refreshed?;
             return Err(EngineError::NoResourceList);
         }
-        if self.record.baseline == BaselineState::Missing {
+        let begins = self.record.baseline == BaselineState::Missing;
+        if begins {
             self.read_resource_list(true).await?;
         }
-        let filled = self.fill_gaps().await;
+        let filled = self.fill_gaps(begins).await;
         refreshed?;
         filled
     }
 
-    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes.
-    pub(super) async fn fill_gaps(&mut self) -> Result<Pacing, EngineError> {
+    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes; unless that
+    /// was read just now.
+    pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
         let read = self.read_change_lists().await;
         let span = read.as_ref().ok().copied().flatten();
-        if self.needs_resource_list(span) {
+        let gaps = self.sequencer.gaps();
+        if self.schedule.needs_resource_list(clock::now(), span, gaps) && !list_is_fresh {
             self.read_resource_list(false).await?;
         }
         let now = clock::now();
@@ -43,19 +45,6 @@ impl SetWorker {
                 Pacing::Regular
             }
         })
-    }
-
-    /// A gap is closed by proof: where the Change Lists prove nothing, begin too late, or have not reached far enough for
-    /// too long, the Resource List must do it.
-    fn needs_resource_list(&mut self, span: Option<Span>) -> bool {
-        let Some(begins) = span.and_then(|span| span.from) else {
-            return true;
-        };
-        let gaps = self.sequencer.gaps();
-        let now = clock::now();
-        self.schedule.gap(now, !gaps.is_empty());
-        let starts_late = gaps.iter().any(|gap| gap.interval.from() < begins);
-        starts_late || self.schedule.out_of_patience(now)
     }
 
     /// Looks whether the Capability List still offers what it did, and follows what it offers now.

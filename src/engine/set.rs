@@ -14,14 +14,13 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::EngineError;
-use super::change_lists::Span;
 use super::channels::Channels;
 use super::following::Following;
 use crate::clock;
 use crate::protocol::Capability;
 use crate::status::Trouble;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer};
+use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Span};
 
 /// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
 /// after its verification does not bring.

@@ -13,6 +13,7 @@ mod lease;
 mod plan;
 mod schedule;
 mod sequencer;
+mod span;
 
 pub use coverage::Coverage;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
@@ -21,3 +22,4 @@ pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Unknown, Verdict, latest_believed,
 };
+pub use span::Span;

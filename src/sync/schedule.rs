@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::{Gap, Span};
 use crate::clock::Now;
 
 /// After a gap has been open for so long, Change Lists are no longer relied on.
@@ -88,9 +89,19 @@ impl Schedule {
         }
     }
 
-    /// Whether a gap has been open for so long that the Resource List must close it.
-    #[must_use]
-    pub fn out_of_patience(&self, now: Now) -> bool {
+    /// Whether the Resource List must be read, too. A gap is closed by proof: the Resource List must give it where the Change
+    /// Lists prove nothing, begin after the gap, or have not reached over it for an hour. `span`: what the Change Lists
+    /// cover, `None` if there are none or they could not be read.
+    pub fn needs_resource_list(&mut self, now: Now, span: Option<Span>, gaps: &[Gap]) -> bool {
+        let Some(begins) = span.and_then(|span| span.from) else {
+            return true;
+        };
+        self.gap(now, !gaps.is_empty());
+        gaps.iter().any(|gap| gap.interval.from() < begins) || self.is_out_of_patience(now)
+    }
+
+    /// Whether a gap has been open for so long that Change Lists are no longer waited for.
+    fn is_out_of_patience(&self, now: Now) -> bool {
         self.gap_since
             .is_some_and(|since| now.mono.saturating_duration_since(since) >= GAP_PATIENCE)
     }
@@ -131,9 +142,9 @@ mod tests {
         schedule.gap(start, true);
         let later = start.plus(Duration::from_secs(3599));
         schedule.gap(later, true);
-        assert!(!schedule.out_of_patience(later));
-        assert!(schedule.out_of_patience(start.plus(Duration::from_secs(3600))));
+        assert!(!schedule.is_out_of_patience(later));
+        assert!(schedule.is_out_of_patience(start.plus(Duration::from_secs(3600))));
         schedule.gap(later, false);
-        assert!(!schedule.out_of_patience(start.plus(Duration::from_secs(9999))));
+        assert!(!schedule.is_out_of_patience(start.plus(Duration::from_secs(9999))));
     }
 }

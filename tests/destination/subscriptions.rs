@@ -472,7 +472,11 @@ async fn subscriptions_are_ended_when_an_operator_retires_them() {
     let endings: Vec<Ending> = serde_json::from_str(&body).unwrap();
     assert_eq!(endings.len(), 2);
     assert!(endings.iter().all(|ending| ending.confirmed), "{endings:?}");
-    assert_eq!(rig.hub().counts().unsubscribed, 2);
+    soon(
+        "the hub has ended them",
+        rig.hub().wait_for_counts(|counts| counts.unsubscribed == 2),
+    )
+    .await;
     assert!(rig.hub().subscriptions().is_empty());
     let set = rig.set().await;
     assert!(

@@ -6,7 +6,13 @@ use std::process::Stdio;
 use crate::process::{ended, program, signal};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn demo_follows_its_own_source_until_it_is_interrupted() {
+async fn demo_follows_its_own_source_until_it_is_told_to_stop() {
+    for name in ["INT", "TERM"] {
+        check_demo(name).await;
+    }
+}
+
+async fn check_demo(stopping: &str) {
     let folder = tempfile::tempdir().unwrap();
     let mut child = program()
         .args(["demo", "--changes-per-second", "20"])
@@ -27,7 +33,7 @@ async fn demo_follows_its_own_source_until_it_is_interrupted() {
         .output()
         .unwrap();
     assert_eq!(second.status.code(), Some(1), "one demo a folder");
-    signal(&child, "INT");
+    signal(&child, stopping);
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(ended(&mut child).await.code(), Some(0));
     assert!(rest.iter().any(|line| line.contains("stopped")), "{rest:?}");

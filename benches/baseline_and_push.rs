@@ -1,0 +1,212 @@
+//! How fast a daemon follows a Source that is next to it: both run in this process and talk over loopback, so that what is
+//! measured is this program and the disk, not a network.
+//!
+//! - **baseline**: from the start of the daemon until the change feed tells of the last of 1,000 resources of 1 KiB;
+//! - **push**: from the moment a notification of one change is handed to the hub until that change is in the feed, which is
+//!   after the file was published and both were committed;
+//! - **batch**: the same for one notification of 1,000 changes.
+//!
+//! The mirror and the database are on the disk that `target` is on. At the end the mirror is compared with the Source.
+//! Run it with `cargo bench`.
+
+#![allow(clippy::print_stdout, reason = "this is where the figures are told")]
+
+use std::error::Error;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+use std::time::Duration;
+
+use resyncd::cli::Daemon;
+use resyncd::clock;
+use resyncd::config::{Config, Source};
+use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd::protocol::Capability;
+use resyncd::store::{FeedEntry, Wake};
+use tokio::sync::broadcast::error::RecvError;
+use url::Url;
+
+const SET: &str = "set1";
+const RESOURCES: usize = 1000;
+const RESOURCE_SIZE: usize = 1024;
+const BASELINES: usize = 5;
+const PUSHES: usize = 500;
+/// Nothing here takes this long unless it is broken.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+type Outcome<T> = Result<T, Box<dyn Error>>;
+
+#[tokio::main]
+async fn main() -> Outcome<()> {
+    let cores = std::thread::available_parallelism()?;
+    println!(
+        "baseline_and_push: {cores} cores, {RESOURCES} resources of {RESOURCE_SIZE} bytes, loopback"
+    );
+    let mut baselines = Vec::new();
+    for _ in 1..BASELINES {
+        let run = Run::start().await?;
+        baselines.push(run.baseline);
+        run.stop().await?;
+    }
+    let mut run = Run::start().await?;
+    baselines.push(run.baseline);
+    tell("baseline", &mut baselines);
+
+    run.wait_for_subscription().await?;
+    let mut pushes = Vec::new();
+    for number in 0..PUSHES {
+        pushes.push(run.push(number, 1).await?);
+    }
+    tell("push, one change each", &mut pushes);
+    let mut batches = Vec::new();
+    for number in 0..5 {
+        batches.push(run.push(PUSHES + number, RESOURCES).await?);
+    }
+    tell("batch of 1,000 changes", &mut batches);
+    run.compare()?;
+    run.stop().await
+}
+
+/// A Source and the daemon that follows it.
+struct Run {
+    source: SampleSource,
+    daemon: Daemon,
+    folder: tempfile::TempDir,
+    /// The last number of the feed that was read.
+    seen: i64,
+    baseline: Duration,
+}
+
+impl Run {
+    /// Starts both, and waits for the baseline.
+    async fn start() -> Outcome<Self> {
+        let source = SampleSource::start(SampleOptions {
+            sets: vec![SET.to_owned()],
+            resources_per_set: RESOURCES,
+            resource_size: RESOURCE_SIZE,
+            ..SampleOptions::default()
+        })
+        .await?;
+        let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
+        let config = configuration(folder.path(), source.base());
+        let begun = clock::now().mono;
+        let daemon = Daemon::start(config).await?;
+        let mut run = Self {
+            source,
+            daemon,
+            folder,
+            seen: 0,
+            baseline: Duration::ZERO,
+        };
+        run.wait_for_changes(RESOURCES).await?;
+        run.baseline = clock::now().mono - begun;
+        Ok(run)
+    }
+
+    async fn wait_for_subscription(&self) -> Outcome<()> {
+        let topic = self.source.topic(SET, &Capability::ChangeNotification);
+        let hub = self.source.hub().ok_or("the Source has no hub")?;
+        tokio::time::timeout(PATIENCE, hub.wait_for_subscription(topic.as_str())).await?;
+        Ok(())
+    }
+
+    /// Changes so many resources, tells of it in one notification, and waits until all are in the feed.
+    async fn push(&mut self, number: usize, changes: usize) -> Outcome<Duration> {
+        for change in 0..changes {
+            let name = format!("r{:04}.txt", (number + change) % RESOURCES);
+            let line = format!("{name} as push {number} has it\n");
+            let bytes: Vec<u8> = line.bytes().cycle().take(RESOURCE_SIZE).collect();
+            self.source.update(SET, &name, bytes);
+        }
+        let notification = self.source.notify(SET);
+        let begun = clock::now().mono;
+        let published = self.source.publish(&notification);
+        let (deliveries, entries) = tokio::join!(published, self.daemon_applies(changes));
+        let taken = clock::now().mono - begun;
+        deliveries?;
+        let entries = entries?;
+        if entries.iter().any(|entry| entry.origin != "notification") {
+            return Err("a change was not learnt from its notification".into());
+        }
+        self.seen += i64::try_from(entries.len())?;
+        Ok(taken)
+    }
+
+    async fn wait_for_changes(&mut self, changes: usize) -> Outcome<()> {
+        let entries = self.daemon_applies(changes).await?;
+        self.seen = entries.last().map_or(self.seen, |entry| entry.seq);
+        Ok(())
+    }
+
+    /// Waits until the feed has so many more entries; it is read when it is told to have grown.
+    async fn daemon_applies(&self, changes: usize) -> Outcome<Vec<FeedEntry>> {
+        let mut wakes = self.daemon.store.wakes();
+        let mut entries = Vec::new();
+        let reading = async {
+            loop {
+                let since = entries
+                    .last()
+                    .map_or(self.seen, |entry: &FeedEntry| entry.seq);
+                entries.extend(self.daemon.store.feed(since, RESOURCES).await?);
+                if entries.len() >= changes {
+                    return Ok(entries);
+                }
+                loop {
+                    match wakes.recv().await {
+                        Ok(Wake::Feed(_)) | Err(RecvError::Lagged(_)) => break,
+                        Ok(_) => {}
+                        Err(RecvError::Closed) => return Err("the daemon stopped".into()),
+                    }
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, reading).await?
+    }
+
+    /// Every resource is in the mirror as the Source has it.
+    fn compare(&self) -> Outcome<()> {
+        let host = self.source.base();
+        let host = host.authority().to_owned();
+        for (uri, bytes) in self.source.state(SET) {
+            let path = Url::parse(&uri)?.path().trim_start_matches('/').to_owned();
+            let file = self.folder.path().join("mirror").join(&host).join(path);
+            if std::fs::read(&file)? != bytes {
+                return Err(format!("{} is not what the Source has", file.display()).into());
+            }
+        }
+        println!("the mirror is the same as the Source");
+        Ok(())
+    }
+
+    async fn stop(self) -> Outcome<()> {
+        self.daemon.stop().await;
+        self.folder.close()?;
+        Ok(())
+    }
+}
+
+fn configuration(folder: &Path, source: Url) -> Config {
+    let followed = Source::new("bench", source, folder.join("mirror"));
+    let mut config = Config::new(folder.join("state"), vec![followed]);
+    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+    config.callback.listen = any_port;
+    config.callback.public_url = Url::parse("http://127.0.0.1:0/").ok();
+    config.status.listen = any_port;
+    config.http.allow_private_addresses = true;
+    config
+}
+
+fn tell(what: &str, taken: &mut [Duration]) {
+    taken.sort_unstable();
+    let at = |percent: usize| {
+        // The nearest rank: the smallest that so many percent are not above.
+        let rank = (taken.len() * percent).div_ceil(100).max(1);
+        taken[rank - 1].as_secs_f64() * 1000.0
+    };
+    println!(
+        "{what:24} n={:<4} median {:8.1} ms   95th percentile {:8.1} ms   slowest {:8.1} ms",
+        taken.len(),
+        at(50),
+        at(95),
+        at(100)
+    );
+}
