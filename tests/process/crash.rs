@@ -93,6 +93,8 @@ async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
     let running = home.run();
     home.settled(&source).await;
     assert!(watch.end() > 0);
+    let callbacks = source.hub().unwrap().subscriptions();
+    assert_eq!(callbacks.len(), 2, "no second subscription was made");
     let fetched: u64 = (0..400)
         .map(|number| source.hits(&format!("/set1/res/r{number}.txt")))
         .sum();
