@@ -98,10 +98,10 @@ impl SetWorker {
             None => Unknown::everything(),
         };
         let mut end = self.end(&trial, None);
-        end.documents.push(fresh.record);
+        end.documents.push(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(self.record.id, fresh.document, unknown, end)
+            .take_changes(self.record.id, fresh, unknown, end)
             .await?;
         self.sequencer = trial;
         self.tell_held(applied.held);
@@ -197,10 +197,10 @@ impl SetWorker {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
-        let end = self.end_of_part(fresh.record);
+        let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(self.record.id, fresh.document, unknown, end)
+            .take_changes(self.record.id, fresh, unknown, end)
             .await?;
         self.tell_held(applied.held);
         Ok(Reading::Until(span.until))

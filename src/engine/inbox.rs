@@ -8,9 +8,9 @@ use flate2::read::GzDecoder;
 use super::EngineError;
 use super::set::SetWorker;
 use crate::clock;
-use crate::protocol::{Capability, ChangeKind, Document, ReadError, Root, read_document};
+use crate::protocol::{Capability, ChangeKind, Document, Entry, ReadError, Root, read_document};
 use crate::store::{ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
-use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict};
+use crate::sync::{Direction, Gap, Pacing, Sequencer, Unknown, Verdict};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -136,27 +136,27 @@ impl SetWorker {
                 self.sequencer = trial;
                 return Ok(());
             }
-            Verdict::Known => (None, Outcome::Duplicate),
-            Verdict::Apply(unknown) => (Some(unknown), Outcome::Applied),
+            Verdict::Known(unknown) => (unknown, Outcome::Duplicate),
+            Verdict::Apply(unknown) => (unknown, Outcome::Applied),
             Verdict::Hint(hint) => {
                 tracing::info!(code = hint.code(), source = self.following.name(), set = %self.record.capability_list,
                     "a notification proves nothing: its changes are applied, and the set is polled");
                 self.schedule.soon(clock::now());
-                (Some(Unknown::everything()), Outcome::Applied)
+                (Unknown::everything(), Outcome::Applied)
             }
         };
-        let entries = document.entries.into_iter().filter(|_| unknown.is_some());
-        let news = entries.filter_map(|entry| {
+        let mut entries = document.entries;
+        let direction: Direction = entries.iter().map(Entry::changed_at).collect();
+        if direction.is_newest_first() {
+            entries.reverse();
+        }
+        let news = entries.into_iter().filter_map(|entry| {
             let changed_at = entry.changed_at();
-            let is_news = unknown
-                .as_ref()
-                .is_some_and(|unknown| unknown.includes(changed_at));
-            is_news
-                .then(|| {
-                    self.following
-                        .change_of(entry, ChangeKind::Updated, changed_at)
-                })
-                .flatten()
+            if !unknown.includes(changed_at) {
+                return None;
+            }
+            self.following
+                .change_of(entry, ChangeKind::Updated, changed_at)
         });
         let changes = news.collect();
         let end = self.end(&trial, Some((delivery.id, delivery.channel, outcome)));
