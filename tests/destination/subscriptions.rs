@@ -455,8 +455,12 @@ async fn hub_that_refuses_is_told_of_and_tried_again() {
     assert!(trouble.message.contains("503"), "{trouble:?}");
     rig.hub()
         .configure(|hub| hub.granting = Granting::Accept(202));
-    let set = rig.settled().await;
-    assert!(set.channels.iter().all(|channel| channel.error.is_none()));
+    rig.until("active, and no longer in trouble", |set| {
+        set.channels
+            .iter()
+            .all(|channel| channel.state == "active" && channel.error.is_none())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
