@@ -4,7 +4,7 @@ use super::EngineError;
 use super::following::Following;
 use crate::protocol::{HubUri, TopicUri};
 use crate::store::ChannelRecord;
-use crate::sync::ChannelState;
+use crate::sync::{ChannelState, Lease};
 
 /// Where to ask for a subscription, and for what.
 #[derive(Debug, PartialEq, Eq)]
@@ -45,21 +45,56 @@ impl Following {
                 }
             }
         }
-        put_in_order(&mut aim.hubs, channel);
+        put_in_order(&mut aim.hubs, channel.hub.as_ref(), &channel.lease);
         Ok(aim)
     }
 }
 
 /// A lease is renewed where it was granted. A hub that was tried and did not help comes after those that may.
-fn put_in_order(hubs: &mut [HubUri], channel: &ChannelRecord) {
-    let current = hubs
-        .iter()
-        .position(|hub| Some(hub) == channel.hub.as_ref());
-    if let Some(current) = current {
-        if channel.lease.failures > 0 {
-            hubs[current..].rotate_left(1);
-        } else if channel.lease.state == ChannelState::Active {
-            hubs[..=current].rotate_right(1);
-        }
+fn put_in_order(hubs: &mut [HubUri], last: Option<&HubUri>, lease: &Lease) {
+    let Some(last) = hubs.iter().position(|hub| Some(hub) == last) else {
+        return;
+    };
+    if lease.failures > 0 {
+        hubs[last..].rotate_left(1);
+    } else if lease.state == ChannelState::Active {
+        hubs[..=last].rotate_right(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    fn check(last: &str, failures: u32, state: ChannelState, expected: [&str; 3]) {
+        let hub = |name: &str| HubUri::parse(&format!("http://{name}.example/")).unwrap();
+        let mut hubs = ["a", "b", "c"].map(hub);
+        let lease = Lease {
+            failures,
+            state,
+            ..Lease::new(clock::now().wall)
+        };
+        put_in_order(&mut hubs, Some(&hub(last)), &lease);
+        assert_eq!(hubs, expected.map(hub), "{last}, {failures}, {state:?}");
+    }
+
+    #[test]
+    fn lease_is_renewed_where_it_was_granted() {
+        use ChannelState::{Active, Expired, Pending};
+        check("b", 0, Active, ["b", "a", "c"]);
+        check("c", 0, Active, ["c", "a", "b"]);
+        check("gone", 0, Active, ["a", "b", "c"]);
+        check("b", 0, Pending, ["a", "b", "c"]);
+        check("b", 0, Expired, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn hub_that_did_not_help_comes_last() {
+        use ChannelState::{Active, Denied, Pending};
+        check("a", 1, Pending, ["b", "c", "a"]);
+        check("b", 2, Denied, ["a", "c", "b"]);
+        check("c", 1, Active, ["a", "b", "c"]);
+        check("gone", 3, Pending, ["a", "b", "c"]);
     }
 }
