@@ -14,6 +14,7 @@ mod lease;
 mod plan;
 mod schedule;
 mod sequencer;
+mod silence;
 mod span;
 
 pub use coverage::Coverage;
@@ -24,4 +25,5 @@ pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Unknown, Verdict, latest_believed,
 };
+pub use silence::Silence;
 pub use span::Span;
