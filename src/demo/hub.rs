@@ -152,6 +152,19 @@ impl Hub {
         self.shared.events.wait_after(mark, wanted).await
     }
 
+    /// Waits until what happened so far is as wanted. A subscriber that has confirmed its intent may be a moment ahead of what
+    /// the hub makes of it.
+    pub async fn wait_for_counts(&self, wanted: impl Fn(&HubCounts) -> bool) -> HubCounts {
+        loop {
+            let mark = self.mark();
+            let counts = self.counts();
+            if wanted(&counts) {
+                return counts;
+            }
+            self.wait_after(mark, |_| true).await;
+        }
+    }
+
     /// Waits until a topic has an active subscription.
     pub async fn wait_for_subscription(&self, topic: &str) -> Subscription {
         loop {

@@ -57,7 +57,7 @@ impl SetWorker {
                 until: None,
             }));
         };
-        fresh.survey.expect(&Capability::ChangeList)?;
+        fresh.expect(&Capability::ChangeList)?;
         let is_closed = fresh.survey.head.md.until.is_some();
         let index = fresh
             .survey
@@ -82,7 +82,7 @@ impl SetWorker {
     async fn read_linked_index(&mut self, index: &Url) -> Result<Option<Span>, EngineError> {
         match self.following.fresh(self.record.id, index, true).await? {
             Some(fresh) if fresh.survey.is_index() => {
-                fresh.survey.expect(&Capability::ChangeList)?;
+                fresh.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(fresh.survey).await?))
             }
             _ => Ok(None),
@@ -98,10 +98,10 @@ impl SetWorker {
             None => Unknown::everything(),
         };
         let mut end = self.end(&trial, None);
-        end.documents.push(fresh.record);
+        end.documents.push(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(self.record.id, fresh.document, unknown, end)
+            .take_changes(self.record.id, fresh, unknown, end)
             .await?;
         self.sequencer = trial;
         self.found += applied.tasks;
@@ -184,7 +184,7 @@ impl SetWorker {
                 child.until.or(self.span.and_then(|span| span.until)),
             ));
         };
-        fresh.survey.expect(&Capability::ChangeList)?;
+        fresh.expect(&Capability::ChangeList)?;
         if fresh.survey.is_index() {
             return Ok(Reading::Index(fresh.survey.children));
         }
@@ -198,10 +198,10 @@ impl SetWorker {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
-        let end = self.end_of_part(fresh.record);
+        let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(self.record.id, fresh.document, unknown, end)
+            .take_changes(self.record.id, fresh, unknown, end)
             .await?;
         self.found += applied.tasks;
         self.tell_held(applied.held);

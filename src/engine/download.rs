@@ -1,10 +1,12 @@
 //! One task, carried out up to the point where it becomes visible: the bytes are in a working file, counted, hashed, held
 //! against what was told, and on disk.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::TimeDelta;
+use futures_util::FutureExt;
 
 use super::following::Following;
 use crate::clock;
@@ -60,6 +62,8 @@ enum Failure {
     Digest { told: Digest, got: Digest },
     #[error("the work was interrupted")]
     Interrupted,
+    #[error("this program failed; the log tells where")]
+    Panicked,
 }
 
 impl Failure {
@@ -70,6 +74,7 @@ impl Failure {
             Self::Length { .. } => "length-mismatch",
             Self::Digest { .. } => "digest-mismatch",
             Self::Interrupted => "interrupted",
+            Self::Panicked => "panicked",
         }
     }
 
@@ -79,8 +84,8 @@ impl Failure {
         let tried = task.attempts + 1;
         let (wait, counts) = match &self {
             Self::Mirror(error) if error.is_transient() => (Some(DISK_PAUSE), false),
-            Self::Interrupted => (Some(TimeDelta::zero()), false),
-            Self::Mirror(_) => (None, true),
+            Self::Interrupted => (Some(TimeDelta::zero()), true),
+            Self::Mirror(_) | Self::Panicked => (None, true),
             Self::Length { .. } | Self::Digest { .. } => (wait_for(tried, None, &TRIES), true),
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
@@ -105,8 +110,19 @@ fn wait_for(tried: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<Time
         .map(|pause| TimeDelta::from_std(pause).unwrap_or(TimeDelta::hours(1)))
 }
 
-/// Carries a task out, up to the point where it becomes visible.
+/// Carries a task out, up to the point where it becomes visible. A fault of this program costs the one resource, no more.
 pub(super) async fn carry_out(
+    following: &Arc<Following>,
+    mirror: &Arc<Mirror>,
+    task: &Task,
+) -> Outcome {
+    let carrying = AssertUnwindSafe(carry_out_unguarded(following, mirror, task)).catch_unwind();
+    carrying
+        .await
+        .unwrap_or_else(|_| Outcome::Failed(Failure::Panicked.of(task)))
+}
+
+async fn carry_out_unguarded(
     following: &Arc<Following>,
     mirror: &Arc<Mirror>,
     task: &Task,

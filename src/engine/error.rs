@@ -19,8 +19,9 @@ pub(super) enum EngineError {
     Read(#[from] ReadError),
     #[error("{uri} is not a document: {error}")]
     BadDocument { uri: String, error: ReadError },
-    #[error("{found} where {wanted} was expected")]
+    #[error("{document} is a {found} where a {wanted} was expected")]
     WrongCapability {
+        document: String,
         wanted: Capability,
         found: Capability,
     },

@@ -1,6 +1,7 @@
 //! What every worker of one Source shares.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -23,6 +24,8 @@ pub(super) struct Following {
     pub(super) board: Arc<Board>,
     /// What callbacks begin with; `None`: no channel can be subscribed to.
     pub(super) public_url: Option<Url>,
+    /// Whether the mirror's disk refused the last file.
+    pub(super) disk_refuses: AtomicBool,
     /// Asks the Source's worker to look for sets anew.
     pub(super) rediscover: Notify,
     /// Ends the workers.

@@ -8,9 +8,9 @@ use flate2::read::GzDecoder;
 use super::EngineError;
 use super::set::SetWorker;
 use crate::clock;
-use crate::protocol::{Capability, ChangeKind, Document, ReadError, Root, read_document};
+use crate::protocol::{Capability, ChangeKind, Document, Entry, ReadError, Root, read_document};
 use crate::store::{ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
-use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict};
+use crate::sync::{Direction, Gap, Pacing, Sequencer, Unknown, Verdict};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -52,7 +52,7 @@ impl SetWorker {
             self.open(&trial, &gap).await?;
             self.sequencer = trial;
             // What was held is applied when the Change List has been read, whether that closes the gap or not.
-            match self.fill_gaps().await {
+            match self.fill_gaps(false).await {
                 Err(EngineError::Store(error)) => return Err(error.into()),
                 Err(error) => {
                     self.schedule.polled(clock::now(), Pacing::Soon);
@@ -136,27 +136,27 @@ impl SetWorker {
                 self.sequencer = trial;
                 return Ok(());
             }
-            Verdict::Known => (None, Outcome::Duplicate),
-            Verdict::Apply(unknown) => (Some(unknown), Outcome::Applied),
+            Verdict::Known(unknown) => (unknown, Outcome::Duplicate),
+            Verdict::Apply(unknown) => (unknown, Outcome::Applied),
             Verdict::Hint(hint) => {
                 tracing::info!(code = hint.code(), source = self.following.name(), set = %self.record.capability_list,
                     "a notification proves nothing: its changes are applied, and the set is polled");
                 self.schedule.soon(clock::now());
-                (Some(Unknown::everything()), Outcome::Applied)
+                (Unknown::everything(), Outcome::Applied)
             }
         };
-        let entries = document.entries.into_iter().filter(|_| unknown.is_some());
-        let news = entries.filter_map(|entry| {
+        let mut entries = document.entries;
+        let direction: Direction = entries.iter().map(Entry::changed_at).collect();
+        if direction.is_newest_first() {
+            entries.reverse();
+        }
+        let news = entries.into_iter().filter_map(|entry| {
             let changed_at = entry.changed_at();
-            let is_news = unknown
-                .as_ref()
-                .is_some_and(|unknown| unknown.includes(changed_at));
-            is_news
-                .then(|| {
-                    self.following
-                        .change_of(entry, ChangeKind::Updated, changed_at)
-                })
-                .flatten()
+            if !unknown.includes(changed_at) {
+                return None;
+            }
+            self.following
+                .change_of(entry, ChangeKind::Updated, changed_at)
         });
         let changes = news.collect();
         let end = self.end(&trial, Some((delivery.id, delivery.channel, outcome)));
@@ -277,6 +277,7 @@ fn read(delivery: &Delivery, channel: &ChannelRecord, limit: u64) -> Result<Docu
     };
     match &document.head.md.capability {
         Some(found) if !carried => Err(EngineError::WrongCapability {
+            document: format!("a notification of {base}"),
             wanted: channel.kind.clone(),
             found: found.clone(),
         }),

@@ -30,6 +30,7 @@ mod survey;
 mod view;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -84,6 +85,7 @@ impl Engine {
                 client: client.clone(),
                 board: Arc::clone(&board),
                 public_url: config.callback.public_url.clone(),
+                disk_refuses: AtomicBool::new(false),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),
                 retired: CancellationToken::new(),

@@ -17,22 +17,22 @@ impl SetWorker {
             refreshed?;
             return Err(EngineError::NoResourceList);
         }
-        if self.record.baseline == BaselineState::Missing {
+        let begins = self.record.baseline == BaselineState::Missing;
+        if begins {
             self.read_resource_list(true).await?;
         }
-        let filled = self.fill_gaps().await;
+        let filled = self.fill_gaps(begins).await;
         refreshed?;
         filled
     }
 
-    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes.
-    pub(super) async fn fill_gaps(&mut self) -> Result<Pacing, EngineError> {
+    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes; unless that
+    /// was read just now.
+    pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
         let read = self.read_change_lists().await;
         let span = read.as_ref().ok().copied().flatten();
-        if self
-            .schedule
-            .needs_resource_list(clock::now(), span, self.sequencer.gaps())
-        {
+        let gaps = self.sequencer.gaps();
+        if self.schedule.needs_resource_list(clock::now(), span, gaps) && !list_is_fresh {
             self.read_resource_list(false).await?;
         }
         let now = clock::now();

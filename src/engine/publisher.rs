@@ -1,6 +1,7 @@
 //! Makes finished tasks visible, many at once: files first, then, in one transaction, what the database says of them.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use chrono::TimeDelta;
@@ -76,35 +77,55 @@ async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
 }
 
 fn tell(following: &Following, conclusions: &[Conclusion]) {
+    let source = following.name();
     for conclusion in conclusions {
         match conclusion {
             Conclusion::Published {
-                task,
-                path,
-                news: true,
-                ..
+                task, path, news, ..
             } => {
-                tracing::debug!(source = following.name(), uri = %task.uri, path, change = task.kind.as_str(), "applied");
+                tell_disk(following, None);
+                if *news {
+                    tracing::debug!(source, uri = %task.uri, path, change = task.kind.as_str(), "applied");
+                }
             }
-            Conclusion::Removed { task, .. } => {
-                tracing::debug!(source = following.name(), uri = %task.uri, "removed")
-            }
+            Conclusion::Removed { task, .. } => tracing::debug!(source, uri = %task.uri, "removed"),
             Conclusion::Failed { task, failure } => {
                 let TaskFailure {
                     code,
                     message,
                     retry_at,
-                    ..
+                    counts,
                 } = failure;
-                let (source, uri) = (following.name(), &task.uri);
-                if retry_at.is_some() {
+                let uri = &task.uri;
+                if !counts {
+                    tell_disk(following, Some(failure));
+                } else if retry_at.is_some() {
                     tracing::debug!(code, source, %uri, error = message, "a resource can't be had yet");
                 } else {
                     tracing::warn!(code, source, %uri, error = message, "a resource was given up until the next poll");
                 }
             }
-            Conclusion::Published { .. } => {}
         }
+    }
+}
+
+/// Tells once when the mirror's disk begins to refuse files, and once when it takes them again.
+fn tell_disk(following: &Following, failure: Option<&TaskFailure>) {
+    let refused = following
+        .disk_refuses
+        .swap(failure.is_some(), Ordering::Relaxed);
+    let source = following.name();
+    match failure {
+        Some(TaskFailure { code, message, .. }) if !refused => {
+            tracing::error!(
+                code,
+                source,
+                error = message,
+                "the mirror can't be written: what is to be applied waits"
+            );
+        }
+        None if refused => tracing::info!(source, "the mirror can be written again"),
+        _ => {}
     }
 }
 

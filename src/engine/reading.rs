@@ -1,6 +1,7 @@
 //! How a set's documents are fetched and taken in: each is surveyed whole first, then its entries go to the store in
 //! batches, the last of them together with what the document proves.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use url::Url;
@@ -10,7 +11,7 @@ use super::following::Following;
 use super::survey::{Survey, survey};
 use crate::clock;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{Capability, ChangeKind, SourceTime};
 use crate::store::{
     Application, Applied, Change, DocumentRecord, End, ListProgress, Offer, Origin, SetId,
 };
@@ -18,12 +19,28 @@ use crate::sync::Unknown;
 
 /// How many entries go into one transaction.
 const BATCH: usize = 1000;
+/// How many it may become, so that entries of one time stay together.
+const LONGEST_BATCH: usize = 16 * BATCH;
 
 /// A document that has changed since it was read last.
 pub(super) struct Fresh {
     pub(super) document: Box<FetchedDocument>,
     pub(super) survey: Survey,
     pub(super) record: DocumentRecord,
+}
+
+impl Fresh {
+    /// Refuses a document that says that it is something else.
+    pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
+        match &self.survey.head.md.capability {
+            Some(stated) if stated != capability => Err(EngineError::WrongCapability {
+                document: self.document.url().to_string(),
+                wanted: capability.clone(),
+                found: stated.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
 }
 
 impl Following {
@@ -76,13 +93,13 @@ impl Following {
     pub(super) async fn take_changes(
         self: &Arc<Self>,
         set: SetId,
-        document: Box<FetchedDocument>,
+        fresh: Fresh,
         unknown: Unknown,
         end: End,
     ) -> Result<Applied, EngineError> {
         let following = Arc::clone(self);
         let taking = tokio::task::spawn_blocking(move || {
-            following.take_changes_now(set, document, &unknown, end)
+            following.take_changes_now(set, fresh, &unknown, end)
         });
         taking.await.map_err(|_| EngineError::Interrupted)?
     }
@@ -90,20 +107,33 @@ impl Following {
     fn take_changes_now(
         &self,
         set: SetId,
-        mut document: Box<FetchedDocument>,
+        mut fresh: Fresh,
         unknown: &Unknown,
         end: End,
     ) -> Result<Applied, EngineError> {
-        let mut reader = document.reader()?;
-        let mut batch = Vec::new();
+        let newest_first = fresh.survey.newest_first;
+        let mut reader = fresh.document.reader()?;
+        // Of what has one time, the later entry counts; where the newest comes first, that is the one that is met first.
+        let (mut moment, mut met) = (None, HashSet::new());
+        let (mut batch, mut last) = (Vec::new(), None);
         let mut sum = Applied::default();
         while let Some(entry) = reader.next_entry()? {
             let changed_at = entry.changed_at();
             if !unknown.includes(changed_at) {
                 continue;
             }
-            batch.extend(self.change_of(entry, ChangeKind::Updated, changed_at));
-            if batch.len() >= BATCH {
+            if newest_first && moment != changed_at {
+                met.clear();
+                moment = changed_at;
+            }
+            if newest_first && changed_at.is_some() && !met.insert(entry.loc.clone()) {
+                continue;
+            }
+            // What has one time goes into one transaction: of a resource that is deleted and created within one second, the
+            // deletion must not be seen alone.
+            let goes_on = changed_at.is_some() && changed_at == last;
+            last = changed_at;
+            if batch.len() >= BATCH && (!goes_on || batch.len() >= LONGEST_BATCH) {
                 let changes = std::mem::take(&mut batch);
                 sum.add(self.store.apply_blocking(self.application(
                     set,
@@ -112,6 +142,7 @@ impl Following {
                     None,
                 ))?);
             }
+            batch.extend(self.change_of(entry, ChangeKind::Updated, changed_at));
         }
         sum.add(self.store.apply_blocking(self.application(
             set,

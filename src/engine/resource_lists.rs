@@ -50,7 +50,7 @@ impl SetWorker {
         let Some(fresh) = self.following.fresh(set, uri, anew).await? else {
             return Ok(());
         };
-        fresh.survey.expect(&Capability::ResourceList)?;
+        fresh.expect(&Capability::ResourceList)?;
         let at = time_of(&fresh);
         if self.record.list_at.is_some_and(|known| at < known) {
             return Err(EngineError::OlderResourceList(uri.to_string()));
@@ -110,7 +110,7 @@ impl SetWorker {
             let Some(fresh) = self.following.fresh(set, &child.uri, true).await? else {
                 continue;
             };
-            fresh.survey.expect(&Capability::ResourceList)?;
+            fresh.expect(&Capability::ResourceList)?;
             bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
             if !fresh.survey.is_index() {
                 self.found += self

@@ -7,7 +7,7 @@ use super::EngineError;
 use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Head, Oddities, Root, SourceTime};
-use crate::sync::latest_believed;
+use crate::sync::{Direction, latest_believed};
 
 /// A list that an index names.
 #[derive(Clone, Debug)]
@@ -23,6 +23,8 @@ pub(super) struct Survey {
     pub(super) head: Head,
     /// The newest time of its entries.
     pub(super) newest: Option<SourceTime>,
+    /// Whether its newest entry comes first.
+    pub(super) newest_first: bool,
     pub(super) oddities: Oddities,
     /// The lists of an index, in its order; empty for any other document.
     pub(super) children: Vec<Child>,
@@ -36,10 +38,12 @@ impl Survey {
     ) -> Result<Self, EngineError> {
         let mut reader = document.reader()?;
         let mut newest = None;
+        let mut direction = Direction::default();
         let mut children = Vec::new();
         let mut is_index = reader.head().root == Root::Sitemapindex;
         let mut entries = 0_u64;
         while let Some(entry) = reader.next_entry()? {
+            direction.note(entry.changed_at());
             newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
             // An index that is served as a urlset: its entries are lists by their own word.
             if entries == 0 && !is_index {
@@ -65,6 +69,7 @@ impl Survey {
         Ok(Self {
             head,
             newest,
+            newest_first: direction.is_newest_first(),
             oddities,
             children,
         })
@@ -73,17 +78,6 @@ impl Survey {
     /// Whether it is an index of other lists.
     pub(super) fn is_index(&self) -> bool {
         self.head.root == Root::Sitemapindex || !self.children.is_empty()
-    }
-
-    /// Refuses a document that says that it is something else.
-    pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
-        match &self.head.md.capability {
-            Some(stated) if stated != capability => Err(EngineError::WrongCapability {
-                wanted: capability.clone(),
-                found: stated.clone(),
-            }),
-            _ => Ok(()),
-        }
     }
 }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
+use http_body_util::BodyExt;
 
 use crate::clock;
 use crate::protocol::TopicUri;
@@ -17,6 +17,8 @@ use crate::store::{ChannelRecord, Receipt, Store, StoreError};
 
 /// How long a hub may take to send a delivery.
 const BODY_TIME: Duration = Duration::from_secs(10);
+/// How many times the longest delivery is read of one that is too large.
+const MOST_DISCARDED: u64 = 4;
 /// The longest challenge that is echoed, in bytes.
 const LONGEST_CHALLENGE: usize = 1024;
 /// When a hub that found the inbox full may try again, in seconds.
@@ -153,12 +155,7 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
     }
     match callback
         .store
-        .receive(
-            clock::now().wall,
-            channel.id,
-            body.into(),
-            callback.inbox_room,
-        )
+        .receive(clock::now().wall, channel.id, body, callback.inbox_room)
         .await
     {
         Ok(Receipt::Stored) => StatusCode::OK.into_response(),
@@ -174,16 +171,34 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
     }
 }
 
-async fn whole_body(body: Body, longest: u64) -> Result<Bytes, (&'static str, StatusCode)> {
-    let limit = usize::try_from(longest).unwrap_or(usize::MAX);
-    match tokio::time::timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
-        Ok(Ok(body)) => Ok(body.to_bytes()),
-        Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            Err(("delivery-too-large", StatusCode::PAYLOAD_TOO_LARGE))
+/// Reads a delivery. What is too much of one is read on for a while and thrown away: a hub that is still sending would not
+/// see the answer.
+async fn whole_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static str, StatusCode)> {
+    let mut whole = Vec::new();
+    let mut received = 0_u64;
+    let reading = async {
+        while let Some(frame) = body.frame().await {
+            let Ok(data) = frame
+                .map_err(|_| ("delivery-cut-short", StatusCode::BAD_REQUEST))?
+                .into_data()
+            else {
+                continue;
+            };
+            received = received.saturating_add(data.len() as u64);
+            if received <= longest {
+                whole.extend_from_slice(&data);
+            } else if received > longest.saturating_mul(MOST_DISCARDED) {
+                break;
+            }
         }
-        Ok(Err(_)) => Err(("delivery-cut-short", StatusCode::BAD_REQUEST)),
-        Err(_) => Err(("delivery-too-slow", StatusCode::REQUEST_TIMEOUT)),
+        Ok(())
+    };
+    let read = tokio::time::timeout(BODY_TIME, reading).await;
+    if received > longest {
+        return Err(("delivery-too-large", StatusCode::PAYLOAD_TOO_LARGE));
     }
+    read.unwrap_or(Err(("delivery-too-slow", StatusCode::REQUEST_TIMEOUT)))?;
+    Ok(whole)
 }
 
 async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str) {

@@ -117,6 +117,15 @@ fn list_entries(
                 found.drop_task(tx.sql)?;
             }
             applied.known += 1;
+            // As a deletion that was held back, when the resource is listed again. One without a time may be newer.
+            let is_outdated = found
+                .pending
+                .is_some_and(|pending| pending.changed_at.is_some());
+            if decision == Decision::Done && is_outdated {
+                tx.sql
+                    .prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
+                    .execute([found.resource.0])?;
+            }
         }
     }
     if applied.tasks > 0 {

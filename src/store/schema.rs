@@ -133,6 +133,7 @@ const STEPS: &[&str] = &[
     CREATE INDEX task_queue ON task (source, state, authority, not_before);
     CREATE INDEX task_of_set ON task (set_id, state, origin);
     CREATE INDEX task_time ON task (set_id, changed_at);
+    CREATE INDEX task_error ON task (set_id, state) WHERE error_code IS NOT NULL;
     CREATE INDEX task_deletion ON task (set_id) WHERE kind = 'deleted';
     CREATE TABLE feed (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -87,7 +87,7 @@ pub struct SetNumbers {
     pub failed: u64,
     /// Deletions that are held back.
     pub held_deletions: u64,
-    /// Why one of the failed ones failed: code, message and when.
+    /// What keeps one of them from being applied: code, message and when.
     pub failure: Option<(String, String, DateTime<Utc>)>,
     /// Whether the baseline is done.
     pub baseline_done: bool,
@@ -383,23 +383,35 @@ fn numbers(sql: &Connection, set: SetId) -> Result<SetNumbers, StoreError> {
             _ => numbers.pending += count,
         }
     }
-    if numbers.failed > 0 {
-        let mut query = sql.prepare_cached(
-            "SELECT task.error_code, resource.uri || ': ' || task.error_message, task.error_at
-             FROM task JOIN resource ON resource.id = task.resource_id
-             WHERE task.set_id = ?1 AND task.state = 'failed' AND task.error_code IS NOT NULL LIMIT 1",
-        )?;
-        numbers.failure = query
-            .query_row([set.0], |found| {
-                Ok((found.get(0)?, found.get(1)?, row::datetime(found.get(2)?)))
-            })
-            .optional()?;
-    }
+    numbers.failure = failure(sql, set)?;
     numbers.baseline_done = BaselineState::from_code(&baseline) == BaselineState::Done;
     if numbers.baseline_done {
         numbers.synced_until = synced_until(sql, set)?;
     }
     Ok(numbers)
+}
+
+/// What keeps a task from being done: one that was given up before one that is tried again.
+fn failure(
+    sql: &Connection,
+    set: SetId,
+) -> Result<Option<(String, String, DateTime<Utc>)>, StoreError> {
+    for condition in ["task.state = 'failed' AND", ""] {
+        let mut query = sql.prepare_cached(&format!(
+            "SELECT task.error_code, resource.uri || ': ' || task.error_message, task.error_at
+             FROM task JOIN resource ON resource.id = task.resource_id
+             WHERE task.set_id = ?1 AND {condition} task.error_code IS NOT NULL LIMIT 1"
+        ))?;
+        let found = query
+            .query_row([set.0], |found| {
+                Ok((found.get(0)?, found.get(1)?, row::datetime(found.get(2)?)))
+            })
+            .optional()?;
+        if found.is_some() {
+            return Ok(found);
+        }
+    }
+    Ok(None)
 }
 
 /// The end of the first interval, held back to the oldest change in it that is not applied yet.

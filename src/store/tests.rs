@@ -6,12 +6,14 @@ mod opening;
 mod tasks;
 
 use std::collections::HashSet;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use chrono::{DateTime, Utc};
 use tempfile::TempDir;
-use tokio::sync::broadcast;
+use tokio::sync::{broadcast, oneshot};
+use tokio::task::JoinHandle;
 
+use super::writer::Tx;
 use super::*;
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, Digest, HubUri, Interval, ResourceUri, SourceTime, TopicUri,
@@ -113,6 +115,23 @@ impl World {
             set,
             now,
         }
+    }
+
+    /// A writer that is busy until it is released, so that what follows shares a commit.
+    async fn busy_writer(&self) -> (mpsc::Sender<()>, JoinHandle<Result<(), StoreError>>) {
+        let (release, released) = mpsc::channel::<()>();
+        let (told, started) = oneshot::channel();
+        let store = Arc::clone(&self.store);
+        let busy = tokio::spawn(async move {
+            let job = move |_: &mut Tx<'_>| {
+                let _ = told.send(());
+                let _ = released.recv();
+                Ok(())
+            };
+            store.write(job).await
+        });
+        started.await.unwrap();
+        (release, busy)
     }
 
     async fn channel(&self) -> ChannelId {

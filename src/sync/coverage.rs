@@ -51,6 +51,13 @@ impl Coverage {
         self.known.first().map(Interval::until)
     }
 
+    /// Whether a moment is known.
+    #[must_use]
+    pub fn contains(&self, moment: SourceTime) -> bool {
+        let after = self.known.partition_point(|known| known.from() <= moment);
+        after > 0 && moment < self.known[after - 1].until()
+    }
+
     /// The stretches within an interval that are not known.
     #[must_use]
     pub fn missing(&self, within: Interval) -> Vec<Interval> {
@@ -138,6 +145,20 @@ mod tests {
         assert_eq!(coverage.missing(span(0, 10)), []);
         assert_eq!(coverage.missing(span(12, 14)), [span(12, 14)]);
         assert_eq!(coverage.holes().collect::<Vec<_>>(), [span(10, 20)]);
+        for (moment, known) in [
+            (0, true),
+            (9, true),
+            (10, false),
+            (19, false),
+            (20, true),
+            (30, false),
+        ] {
+            assert_eq!(
+                coverage.contains(SourceTime::from_micros(moment)),
+                known,
+                "{moment}"
+            );
+        }
         assert_eq!(coverage.front(), Some(SourceTime::from_micros(30)));
         assert_eq!(coverage.unbroken_until(), Some(SourceTime::from_micros(10)));
     }

@@ -9,6 +9,7 @@
 //! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
 
 mod coverage;
+mod direction;
 mod lease;
 mod plan;
 mod schedule;
@@ -17,6 +18,7 @@ mod silence;
 mod span;
 
 pub use coverage::Coverage;
+pub use direction::Direction;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
 pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
 pub use schedule::{Pacing, Schedule};

@@ -142,8 +142,9 @@ pub enum Verdict {
     Apply(Unknown),
     /// It is early: ask again with [`Sequencer::next_ready`].
     Hold,
-    /// All of it is known.
-    Known,
+    /// All of its interval is known. What it tells of the very end of what is known may still be news: times are often
+    /// whole seconds, and a document that covered the same may have been written a moment earlier.
+    Known(Unknown),
     /// Apply its changes, but rely on nothing, and poll.
     Hint(Hint),
 }
@@ -240,14 +241,18 @@ impl Sequencer {
             // begins with the same one. It is looked at whenever it comes.
             missing.push(interval);
         }
-        if missing.is_empty() {
-            return Verdict::Known;
+        let is_known = missing.is_empty();
+        if is_known && !self.coverage.contains(interval.until()) {
+            missing.extend(Interval::new(interval.until(), interval.until()));
         }
         let unknown = Unknown {
             stated: Some(interval),
             missing,
             front: self.coverage.front(),
         };
+        if is_known {
+            return Verdict::Known(unknown);
+        }
         self.cover(now, interval, GapReason::MissingNotification);
         Verdict::Apply(unknown)
     }
@@ -340,8 +345,17 @@ impl Sequencer {
                 .read_until
                 .map_or(front, |read| front.map(|front| front.min(read))),
         };
-        if front.is_some() && !is_future(now, interval.until()) {
+        if let Some(front) = front
+            && !is_future(now, interval.until())
+        {
             self.cover(now, interval, GapReason::ChangeListStartsLate);
+            // One that has no entries yet covers nothing, but tells as well that it does not reach back.
+            let late = Interval::new(front, interval.from()).filter(|late| !late.is_empty());
+            self.record(
+                now,
+                late.into_iter().collect(),
+                GapReason::ChangeListStartsLate,
+            );
             self.read_until = self.read_until.max(Some(interval.until()));
         }
         known

@@ -1,16 +1,24 @@
 //! The Destination as a whole, in process: a daemon follows a sample Source on loopback, and each test tells one thing that
 //! it does.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test relies on and does not get, it should panic of"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
 
 mod baseline;
 mod deletions;
 mod documents;
+mod endurance;
 mod framework;
 mod gaps;
+mod hints;
 mod notifications;
 mod order;
+mod paths;
 mod status;
 mod subscriptions;
 mod trouble;

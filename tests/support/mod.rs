@@ -3,7 +3,11 @@
 //! Nothing here sleeps in the hope that something has happened meanwhile: [`eventually`] looks again whenever the daemon
 //! says that something has changed, and at a steady pace besides, for not everything that a test asks for wakes somebody.
 
-#![allow(dead_code, reason = "each test binary uses its own part of this")]
+#![allow(
+    dead_code,
+    unused_imports,
+    reason = "each test binary uses its own part of this"
+)]
 
 mod files;
 mod operator;
@@ -22,7 +26,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast;
 use url::Url;
 
-pub(crate) use files::{expected_files, files, path_of};
+pub(crate) use files::{difference, expected_files, files, path_of};
 pub(crate) use operator::{FeedLine, Operator, client};
 
 /// How long something may take that should happen at once.
@@ -242,7 +246,7 @@ impl Rig {
                 if expected == found {
                     Ok(())
                 } else {
-                    Err(files::difference(&expected, &found))
+                    Err(difference(&expected, &found))
                 }
             },
         )
@@ -257,7 +261,7 @@ impl Rig {
             expected_files(&self.source, &self.sets),
             files(&self.config.sources[0].mirror),
         );
-        assert_eq!(files::difference(&expected, &found), "");
+        assert_eq!(difference(&expected, &found), "");
     }
 
     /// The bytes of a resource in the mirror; `None` if it is not there.

@@ -105,17 +105,7 @@ async fn failing_job_does_not_take_others_of_its_commit_with_it() {
     let world = World::new().await;
     let channel = world.channel().await;
     let mut wakes = world.store.wakes();
-    // Keeps the writer busy, so that what follows shares a commit.
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let store = Arc::clone(&world.store);
-    let busy = tokio::spawn(async move {
-        store
-            .write(move |_| {
-                let _ = released.recv();
-                Ok(())
-            })
-            .await
-    });
+    let (release, busy) = world.busy_writer().await;
     let good = |body: &'static [u8]| world.store.receive(world.now, channel, body.to_vec(), 100);
     let bad = world.store.write(|tx| {
         tx.sql.execute(
@@ -160,16 +150,7 @@ async fn failing_job_does_not_take_others_of_its_commit_with_it() {
 async fn nothing_stands_of_a_transaction_that_sqlite_has_ended() {
     let world = World::new().await;
     let channel = world.channel().await;
-    let (release, released) = std::sync::mpsc::channel::<()>();
-    let store = Arc::clone(&world.store);
-    let busy = tokio::spawn(async move {
-        store
-            .write(move |_| {
-                let _ = released.recv();
-                Ok(())
-            })
-            .await
-    });
+    let (release, busy) = world.busy_writer().await;
     let good = |body: &'static [u8]| world.store.receive(world.now, channel, body.to_vec(), 100);
     let fatal = world.store.write(|tx| {
         tx.sql.execute_batch("ROLLBACK")?;

@@ -325,6 +325,17 @@ fn change_list_that_starts_late_leaves_a_gap() {
         "front 160, gap 100-150 change-list-starts-late",
     );
     check("base:100 list:100-100", "", "front 100");
+    check(
+        "base:100 list:150-150",
+        "",
+        "front 100, gap 100-150 change-list-starts-late",
+    );
+    check("base:100 list:150-150 1:100-160", "1:apply", "front 160");
+    check(
+        "base:100 list:150-150 1:150-160 +5",
+        "1:hold gap:100-150:missing-notification 1:apply",
+        "front 160, gap 100-150 change-list-starts-late",
+    );
     check("base:100 list:100-160", "", "front 160");
     check(
         "base:100 1:110-120 list:115-118 +5",

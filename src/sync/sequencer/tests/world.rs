@@ -195,7 +195,7 @@ impl World {
         let verdict = match verdict {
             Verdict::Apply(_) => "apply",
             Verdict::Hold => "hold",
-            Verdict::Known => "known",
+            Verdict::Known(_) => "known",
             Verdict::Hint(hint) => hint.code(),
         };
         self.log.push(format!("{id}:{verdict}"));

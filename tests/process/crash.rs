@@ -1,0 +1,272 @@
+//! What a daemon that is killed has lost: nothing.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use resyncd::demo::{Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions};
+use resyncd::protocol::Capability;
+
+use crate::process::Home;
+use crate::support::{SET, resources, soon};
+
+const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
+
+/// Looks at the mirror's files over and over, from a thread of its own: each is whole at every moment.
+struct Watch {
+    stop: Arc<AtomicBool>,
+    watching: std::thread::JoinHandle<u64>,
+}
+
+impl Watch {
+    /// `is_whole`: whether a file has one of the contents that its resource ever had.
+    fn start(home: &Home, is_whole: impl Fn(&[u8]) -> bool + Send + 'static) -> Self {
+        let (mirror, stop) = (home.mirror.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let watching = std::thread::spawn(move || {
+            let mut looked = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                for (path, bytes) in crate::support::files(&mirror) {
+                    looked += 1;
+                    assert!(
+                        is_whole(&bytes),
+                        "{path} is not whole: {} bytes",
+                        bytes.len()
+                    );
+                }
+            }
+            looked
+        });
+        Self { stop, watching }
+    }
+
+    fn end(self) -> u64 {
+        self.stop.store(true, Ordering::Relaxed);
+        self.watching.join().unwrap()
+    }
+}
+
+/// A content that tells its own length in its first line, so that half a file is known for what it is.
+fn content(number: usize) -> String {
+    let length = 2000 + number % 7 * 9000;
+    let line = format!("{length} {number}\n");
+    let mut text = line.repeat(length / line.len());
+    text.push_str(&"x".repeat(length - text.len()));
+    text
+}
+
+fn is_whole(bytes: &[u8]) -> bool {
+    let text = std::str::from_utf8(bytes).unwrap_or_default();
+    let stated = text
+        .split(' ')
+        .next()
+        .and_then(|length| length.parse().ok());
+    let first = text.lines().next().unwrap_or_default();
+    stated == Some(bytes.len()) && text.trim_end_matches('x').lines().all(|line| line == first)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
+    let source = SampleSource::start(resources(0)).await.unwrap();
+    for number in 0..400 {
+        source.create(SET, &format!("r{number}.txt"), content(number));
+    }
+    source.refresh_resource_list(SET);
+    // Slow enough to be caught in the act.
+    source.fail(
+        "/set1/res/*",
+        Fault::Slow(Duration::from_millis(20)),
+        usize::MAX,
+    );
+    let home = Home::new(&source.url(), "");
+    let watch = Watch::start(&home, is_whole);
+    for round in 1..=3_u64 {
+        let running = home.run();
+        let some = 60 * round;
+        home.until("part of the baseline", |set| set.resources >= some)
+            .await;
+        let set = home.set().await.unwrap();
+        assert!(set.resources < 400, "it was to be caught in the act");
+        running.kill();
+    }
+    let running = home.run();
+    home.settled(&source).await;
+    assert!(watch.end() > 0);
+    let callbacks = source.hub().unwrap().subscriptions();
+    assert_eq!(callbacks.len(), 2, "no second subscription was made");
+    let fetched: u64 = (0..400)
+        .map(|number| source.hits(&format!("/set1/res/r{number}.txt")))
+        .sum();
+    assert!(
+        fetched < 400 + 3 * 100,
+        "{fetched} requests for 400 resources: what was done was not done again"
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_midst_of_pushes_it_loses_nothing() {
+    let source = SampleSource::start(resources(0)).await.unwrap();
+    for number in 0..30 {
+        source.create(SET, &format!("r{number}.txt"), content(number));
+    }
+    source.refresh_resource_list(SET);
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    running.kill();
+    let hub = source.hub().unwrap();
+    let callbacks = |hub: &resyncd::demo::Hub| {
+        let mut found: Vec<_> = hub
+            .subscriptions()
+            .into_iter()
+            .map(|s| s.callback)
+            .collect();
+        found.sort();
+        found
+    };
+    let (asked, before) = (hub.counts().requested, callbacks(hub));
+    let lists = source.hits(RESOURCE_LIST);
+    let watch = Watch::start(&home, is_whole);
+    let mut change = 0;
+    for _round in 0..4 {
+        // Changes while it is down.
+        source.update(SET, "r0.txt", content(1000 + change));
+        source.notify_and_publish(SET).await.unwrap();
+        let running = home.run();
+        home.until("it answers", |_| true).await;
+        for _ in 0..40 {
+            change += 1;
+            let name = format!("r{}.txt", change % 30);
+            source.update(SET, &name, content(change));
+            source.notify_and_publish(SET).await.unwrap();
+        }
+        running.kill();
+    }
+    let running = home.run();
+    home.settled(&source).await;
+    assert!(watch.end() > 0);
+    assert_eq!(callbacks(hub), before, "the callbacks stay");
+    assert_eq!(hub.counts().requested, asked, "the hub was not asked again");
+    assert_eq!(
+        source.hits(RESOURCE_LIST),
+        lists,
+        "there was no second baseline"
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_acknowledged_is_applied_after_a_crash() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let mut running = home.run();
+    home.settled(&source).await;
+    // Nothing but the notifications tells of the changes.
+    source.freeze_change_list(SET, true);
+    for round in 0..5 {
+        for number in 0..10 {
+            let name = format!("n{round}-{number}.txt");
+            source.create(SET, &name, format!("pushed in round {round}"));
+        }
+        let notification = source.notify(SET);
+        let deliveries = source.publish(&notification).await.unwrap();
+        assert!(deliveries[0].is_taken());
+        running.kill();
+        running = home.run();
+        home.until("it answers", |_| true).await;
+    }
+    home.until_mirrored(&source).await;
+    let lines = home.operator.changes(0).await;
+    assert_eq!(
+        lines
+            .iter()
+            .filter(|line| line.origin == "notification")
+            .count(),
+        50,
+        "each was applied once, though it was killed in between"
+    );
+    assert!(lines.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    let set = home.until("in step", |set| set.state == "in-sync").await;
+    assert!(set.gaps.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn held_notifications_outlive_a_crash() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    source.freeze_change_list(SET, true);
+    source.create(SET, "first.txt", "first");
+    let first = source.notify(SET);
+    source.create(SET, "second.txt", "second");
+    source.notify_and_publish(SET).await.unwrap();
+    running.kill();
+    let _running = home.run();
+    home.until("a gap, or still held", |set| {
+        !set.channels.is_empty() && set.last_poll_at.is_some()
+    })
+    .await;
+    source.publish(&first).await.unwrap();
+    home.until_mirrored(&source).await;
+    home.until("in step", |set| set.state == "in-sync").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stops_and_kills_under_heavy_traffic_end_in_step() {
+    let source = SampleSource::start(SampleOptions {
+        resources_per_set: 50,
+        ..SampleOptions::default()
+    })
+    .await
+    .unwrap();
+    let home = Home::new(&source.url(), "poll_interval = \"2s\"");
+    let mut traffic = Traffic::new(
+        source.clone(),
+        TrafficOptions {
+            names: 100,
+            changes_per_list: 60,
+            lists_kept: 2,
+            lost: 150,
+            doubled: 150,
+            reordered: 150,
+            ..TrafficOptions::default()
+        },
+    );
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    let hub = source.hub().unwrap();
+    for round in 0..4 {
+        let running = home.run();
+        soon("subscribed", hub.wait_for_subscription(topic.as_str())).await;
+        home.until("it answers", |_| true).await;
+        let mark = hub.mark();
+        let going_on = tokio::spawn(async move {
+            for _ in 0..20 {
+                traffic.step(4).await;
+            }
+            traffic
+        });
+        // Some were delivered, and others are on their way.
+        let seen = Cell::new(0);
+        let fifth = |event: &HubEvent| {
+            seen.set(seen.get() + u32::from(matches!(event, HubEvent::Delivered(_))));
+            seen.get() == 5
+        };
+        soon("five deliveries", hub.wait_after(mark, fifth)).await;
+        if round % 2 == 0 {
+            running.kill();
+        } else {
+            assert_eq!(running.stop().await.code(), Some(0));
+        }
+        traffic = soon("the traffic", going_on).await.unwrap();
+    }
+    let _running = home.run();
+    source.refresh_resource_list(SET);
+    home.settled(&source).await;
+    let set = home.set().await.unwrap();
+    assert_eq!(set.resources as usize, source.state(SET).len());
+    let bytes: usize = source.state(SET).values().map(|bytes| bytes.len()).sum();
+    assert_eq!(set.bytes as usize, bytes);
+}

@@ -1,0 +1,54 @@
+//! `demo`: everything at once, needing nothing else.
+
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
+
+use crate::process::{ended, program, signal};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn demo_follows_its_own_source_until_it_is_told_to_stop() {
+    for name in ["INT", "TERM"] {
+        check_demo(name).await;
+    }
+}
+
+async fn check_demo(stopping: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = program()
+        .args(["demo", "--changes-per-second", "20"])
+        .current_dir(folder.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    // The pipe ends the wait if the process does.
+    let applied = lines.find(|line| line.as_ref().unwrap().contains("(notification)"));
+    assert!(
+        applied.is_some(),
+        "it ended before a pushed change was applied"
+    );
+    let second = program()
+        .arg("demo")
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    assert_eq!(second.status.code(), Some(1), "one demo a folder");
+    signal(&child, stopping);
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    assert_eq!(ended(&mut child).await.code(), Some(0));
+    assert!(rest.iter().any(|line| line.contains("stopped")), "{rest:?}");
+    assert!(folder.path().join("resyncd-demo/mirror").is_dir());
+}
+
+#[test]
+fn pace_that_makes_no_sense_is_a_fault() {
+    let folder = tempfile::tempdir().unwrap();
+    for pace in ["0", "-1", "nonsense"] {
+        let told = program()
+            .args(["demo", &format!("--changes-per-second={pace}")])
+            .current_dir(folder.path())
+            .output()
+            .unwrap();
+        assert_eq!(told.status.code(), Some(2), "{pace}");
+    }
+}

@@ -1,0 +1,179 @@
+//! How the daemon starts and stops, and when it refuses to.
+
+use std::net::TcpListener;
+use std::process::Stdio;
+
+use resyncd::demo::{SampleOptions, SampleSource};
+
+use crate::process::{Home, command, free_address, text};
+use crate::support::{SET, client, resources};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_stops_cleanly_when_it_is_told_to() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    for signal in ["TERM", "INT"] {
+        let mut running = home.run();
+        home.settled(&source).await;
+        running.signal(signal);
+        assert_eq!(running.ended().await.code(), Some(0), "SIG{signal}");
+    }
+    assert_eq!(source.hub().unwrap().subscriptions().len(), 2);
+    let left: Vec<_> = std::fs::read_dir(home.folder().join("state"))
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    assert!(left.contains(&"resyncd.db".to_owned()), "{left:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_daemons_never_share_a_state() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    let second = home.tell(&["run"]);
+    assert_eq!(second.status.code(), Some(1));
+    let said = text(&second.stderr);
+    assert!(
+        said.contains("another resyncd is running") && said.contains("state-locked"),
+        "{said}"
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn port_that_is_taken_is_told() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let _taken = TcpListener::bind(home.status).unwrap();
+    let refused = home.tell(&["run"]);
+    assert_eq!(refused.status.code(), Some(1));
+    let said = text(&refused.stderr);
+    assert!(
+        said.contains("[status]") && said.contains(&home.status.to_string()),
+        "{said}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn faults_of_the_configuration_are_all_told_and_nothing_starts() {
+    let home = Home::new(
+        "https://example.com/",
+        "poll_interval = \"soon\"\ncolour = \"red\"",
+    );
+    for arguments in [&["check"], &["run"]] {
+        let told = home.tell(arguments);
+        assert_eq!(told.status.code(), Some(2), "{arguments:?}");
+        let said = text(&told.stdout) + &text(&told.stderr);
+        for part in [
+            "config.toml:14",
+            "poll_interval",
+            "config.toml:15",
+            "colour",
+        ] {
+            assert!(said.contains(part), "{arguments:?} {part}: {said}");
+        }
+    }
+    let missing = command(&home.folder().join("nothing.toml"))
+        .arg("check")
+        .output()
+        .unwrap();
+    assert_eq!(missing.status.code(), Some(2));
+    assert!(
+        text(&missing.stdout).contains("nothing.toml")
+            || text(&missing.stderr).contains("nothing.toml")
+    );
+    assert!(!home.folder().join("state").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn valid_configuration_is_ok() {
+    let home = Home::new("https://example.com/", "");
+    let told = home.tell(&["check"]);
+    assert_eq!(told.status.code(), Some(0));
+    assert_eq!(text(&told.stdout), "ok\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_that_is_not_there_yet_is_followed_once_it_is() {
+    let address = free_address();
+    let home = Home::new(&format!("http://{address}/"), "");
+    let mut running = home.run();
+    let status = home
+        .until_status("failing", |status| status.sources[0].state == "failing")
+        .await;
+    let error = status.sources[0].error.as_ref().unwrap();
+    assert!(
+        !error.code.is_empty() && error.message.contains(&address.to_string()),
+        "{error:?}"
+    );
+    let told = home.tell(&["status"]);
+    assert_eq!(told.status.code(), Some(1));
+    assert!(text(&told.stdout).contains(&error.code), "{told:?}");
+
+    let source = SampleSource::start(SampleOptions {
+        listen: address,
+        ..resources(3)
+    })
+    .await
+    .unwrap();
+    home.settled(&source).await;
+    let status = home
+        .until_status("ok", |status| status.sources[0].state == "ok")
+        .await;
+    assert!(status.sources[0].error.is_none());
+    running.signal("TERM");
+    assert_eq!(running.ended().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_follows_from_its_own_state_while_the_source_is_away() {
+    let address = free_address();
+    let options = SampleOptions {
+        listen: address,
+        ..resources(3)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    assert_eq!(running.stop().await.code(), Some(0));
+    let uri = source.resource_uri(SET, "r0001.txt").to_string();
+    drop(source);
+
+    let _running = home.run();
+    home.until("it answers", |set| set.resources == 3).await;
+    let known = home.operator.resource(&uri).await.unwrap();
+    assert_eq!(known["deleted"], false);
+    assert_eq!(home.operator.changes(0).await.len(), 3);
+    let page = client().get(format!("http://{}/", home.status));
+    assert_eq!(page.send().await.unwrap().status(), 200);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_logs_to_standard_error_alone() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let mut child = command(&home.config)
+        .env("RUST_LOG", "info")
+        .arg("run")
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    home.settled(&source).await;
+    crate::process::signal(&child, "TERM");
+    assert_eq!(crate::process::ended(&mut child).await.code(), Some(0));
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(text(&output.stdout), "");
+    let log = text(&output.stderr);
+    for line in ["resyncd is running", "a Resource List was read", "stopped"] {
+        assert!(log.contains(line), "{line}: {log}");
+    }
+    let secrets = source.hub().unwrap().subscriptions();
+    for subscription in secrets {
+        assert!(!log.contains(&subscription.secret.unwrap()));
+        assert!(!log.contains(&subscription.callback));
+    }
+}

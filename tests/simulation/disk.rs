@@ -1,0 +1,481 @@
+//! What the Destination has committed: a model of `src/store` (planning, lists, tasks, sets, inbox) and of the mirror's
+//! files. Each method is one transaction.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use resyncd::protocol::{ChangeKind, Digest, SourceTime};
+use resyncd::sync::{
+    Coverage, Decision, Gap, Known, NotificationId, Pending, Told, plan_absent, plan_change,
+    plan_listed,
+};
+
+use super::source::{
+    Change, Notification, RESOURCES, ResourceList, ResourceNo, SetNo, Source, digest,
+};
+
+/// How far the baseline of a set has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Baseline {
+    Missing,
+    Listed,
+    Done,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Origin {
+    Notification,
+    ChangeList,
+    ResourceList,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct SetRow {
+    pub(crate) coverage: Coverage,
+    pub(crate) gaps: Vec<Gap>,
+    pub(crate) baseline: Baseline,
+    pub(crate) list_at: Option<SourceTime>,
+    generation: u32,
+    members: BTreeMap<ResourceNo, u32>,
+    /// The revision of each document that need not be read again while it stays the same.
+    pub(crate) documents: BTreeMap<u32, u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ResourceRow {
+    /// `None`: nothing was applied yet.
+    pub(crate) known: Option<Known>,
+    next_version: u32,
+    /// The version that the applied change told of. Not in the store: what it is judged by.
+    pub(crate) told: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TaskState {
+    Ready,
+    /// Given up until the next poll.
+    Failed,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) set: SetNo,
+    pub(crate) kind: ChangeKind,
+    pub(crate) changed_at: Option<SourceTime>,
+    /// The time of the oldest change that it stands for.
+    pub(crate) since: Option<SourceTime>,
+    pub(crate) lastmod: Option<SourceTime>,
+    pub(crate) hashes: Vec<Digest>,
+    pub(crate) origin: Origin,
+    pub(crate) state: TaskState,
+    pub(crate) version: u32,
+    pub(crate) attempts: u32,
+    pub(crate) not_before: u64,
+    /// The version that it tells of. Not in the store.
+    pub(crate) told: u32,
+}
+
+/// What becomes true when all of a document's changes have become tasks.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct End {
+    pub(crate) progress: Option<(Coverage, Vec<Gap>)>,
+    pub(crate) delivery: Option<NotificationId>,
+    pub(crate) document: Option<(u32, u32)>,
+    pub(crate) listed: Option<SourceTime>,
+}
+
+/// What came of a task.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Conclusion {
+    Published(u32),
+    Removed,
+    Failed { retry_at: Option<u64> },
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Disk {
+    pub(crate) sets: Vec<SetRow>,
+    pub(crate) resources: [ResourceRow; RESOURCES],
+    pub(crate) tasks: BTreeMap<ResourceNo, Task>,
+    pub(crate) inbox: BTreeMap<NotificationId, Arc<Notification>>,
+    received: NotificationId,
+    /// The mirror: the version of each file. It moves before the database does.
+    pub(crate) files: BTreeMap<ResourceNo, u32>,
+}
+
+impl Disk {
+    pub(crate) fn new(sets: usize) -> Self {
+        let set = SetRow {
+            coverage: Coverage::default(),
+            gaps: Vec::new(),
+            baseline: Baseline::Missing,
+            list_at: None,
+            generation: 0,
+            members: BTreeMap::new(),
+            documents: BTreeMap::new(),
+        };
+        Self {
+            sets: vec![set; sets],
+            resources: Default::default(),
+            tasks: BTreeMap::new(),
+            inbox: BTreeMap::new(),
+            received: 0,
+            files: BTreeMap::new(),
+        }
+    }
+
+    pub(crate) fn receive(&mut self, notification: Arc<Notification>) {
+        self.received += 1;
+        self.inbox.insert(self.received, notification);
+    }
+
+    /// Makes tasks of changes; with its end, moves all that moves with them (`store::planning::apply`).
+    pub(crate) fn apply(
+        &mut self,
+        now: u64,
+        set: SetNo,
+        origin: Origin,
+        changes: &[(Change, Vec<Digest>)],
+        end: Option<End>,
+    ) {
+        for (change, hashes) in changes {
+            let told = Told {
+                kind: change.kind,
+                changed_at: Some(change.at),
+                lastmod: None,
+                length: None,
+                hashes,
+            };
+            let known = self.resources[change.resource].known.as_ref();
+            let decision = plan_change(&told, known, self.pending(change.resource).as_ref());
+            let known_gone = known.is_some_and(|known| known.deleted);
+            let gone = decision == Decision::Older && known_gone;
+            if !gone && change.kind != ChangeKind::Deleted {
+                self.join(set, change.resource);
+            }
+            match decision {
+                Decision::Task => {
+                    self.put_task(now, set, origin, &told, change.resource, change.version)
+                }
+                Decision::Older => self.hold_back(change.resource, change.at),
+                Decision::Done => self.drop_task(change.resource),
+            }
+        }
+        if let Some(end) = end {
+            self.finish(set, end);
+        }
+    }
+
+    fn finish(&mut self, set: SetNo, end: End) {
+        let row = &mut self.sets[set];
+        if let Some((coverage, gaps)) = end.progress {
+            (row.coverage, row.gaps) = (coverage, gaps);
+        }
+        row.documents.extend(end.document);
+        if let Some(at) = end.listed {
+            row.list_at = Some(at);
+            if row.baseline == Baseline::Missing {
+                row.baseline = Baseline::Listed;
+            }
+        }
+        if let Some(delivery) = end.delivery {
+            self.inbox.remove(&delivery);
+        }
+        self.conclude_baseline(set);
+    }
+
+    /// Begins to read a Resource List (`store::lists::begin_list`).
+    pub(crate) fn begin_list(&mut self, set: SetNo) {
+        let row = &mut self.sets[set];
+        row.generation += 1;
+        // What it covers may have happened to a resource before the change that is its task.
+        let Some(unbroken) = row.coverage.unbroken_until() else {
+            return;
+        };
+        for (resource, task) in &mut self.tasks {
+            if task.set == set || row.members.contains_key(resource) {
+                task.since = task.since.min(Some(unbroken));
+            }
+        }
+    }
+
+    /// Takes the entries of a Resource List (`store::lists::list_entries`).
+    pub(crate) fn list_entries(&mut self, now: u64, set: SetNo, list: &ResourceList, hashed: bool) {
+        for entry in &list.entries {
+            let hashes: Vec<Digest> = hashed
+                .then(|| digest(entry.resource, entry.version))
+                .into_iter()
+                .collect();
+            let mut told = Told {
+                kind: ChangeKind::Created,
+                changed_at: Some(entry.at),
+                lastmod: Some(entry.at),
+                length: None,
+                hashes: &hashes,
+            };
+            let known = self.resources[entry.resource].known.as_ref();
+            let pending = self.pending_but_listed(entry.resource);
+            let decision = plan_listed(&told, list.at, known, pending.as_ref());
+            let gone = known.is_some_and(|known| known.deleted) && decision == Decision::Older;
+            if known.is_some_and(|known| !known.deleted) {
+                told.kind = ChangeKind::Updated;
+            }
+            if !gone {
+                self.join(set, entry.resource);
+            }
+            match decision {
+                Decision::Task => {
+                    self.put_task(
+                        now,
+                        set,
+                        Origin::ResourceList,
+                        &told,
+                        entry.resource,
+                        entry.version,
+                    );
+                }
+                Decision::Done => self.drop_task(entry.resource),
+                Decision::Older => {}
+            }
+        }
+    }
+
+    /// Deletes what the list, read whole, does not name (`store::lists::list_absent`).
+    pub(crate) fn list_absent(&mut self, now: u64, set: SetNo, list: &ResourceList) {
+        let generation = self.sets[set].generation;
+        let members = self.sets[set].members.iter();
+        let absent: Vec<ResourceNo> = members
+            .filter(|&(_, &seen)| seen < generation)
+            .map(|(&resource, _)| resource)
+            .collect();
+        for resource in absent {
+            let known = self.resources[resource].known.as_ref();
+            let pending = self.pending_but_listed(resource);
+            if plan_absent(list.at, known, pending.as_ref()) {
+                let others = (0..self.sets.len()).filter(|&other| other != set);
+                if others
+                    .into_iter()
+                    .any(|other| self.sets[other].members.contains_key(&resource))
+                {
+                    self.sets[set].members.remove(&resource);
+                    continue;
+                }
+                let going = self
+                    .pending(resource)
+                    .is_some_and(|task| task.kind == ChangeKind::Deleted);
+                if !going {
+                    let told = Told {
+                        kind: ChangeKind::Deleted,
+                        changed_at: Some(list.at),
+                        lastmod: None,
+                        length: None,
+                        hashes: &[],
+                    };
+                    self.put_task(
+                        now,
+                        set,
+                        Origin::ResourceList,
+                        &told,
+                        resource,
+                        list.versions[resource],
+                    );
+                }
+            }
+            self.join(set, resource);
+        }
+    }
+
+    fn pending(&self, resource: ResourceNo) -> Option<Pending> {
+        self.tasks.get(&resource).map(|task| Pending {
+            kind: task.kind,
+            changed_at: task.changed_at,
+        })
+    }
+
+    /// What is pending, as a Resource List looks at it.
+    fn pending_but_listed(&self, resource: ResourceNo) -> Option<Pending> {
+        let task = self.tasks.get(&resource)?;
+        (task.origin != Origin::ResourceList).then_some(())?;
+        self.pending(resource)
+    }
+
+    fn join(&mut self, set: SetNo, resource: ResourceNo) {
+        let row = &mut self.sets[set];
+        row.members.insert(resource, row.generation);
+    }
+
+    fn put_task(
+        &mut self,
+        now: u64,
+        set: SetNo,
+        origin: Origin,
+        told: &Told<'_>,
+        resource: ResourceNo,
+        version: u32,
+    ) {
+        let mut task = Task {
+            set,
+            kind: told.kind,
+            changed_at: told.changed_at,
+            since: told.changed_at,
+            lastmod: told.lastmod,
+            hashes: told.hashes.to_vec(),
+            origin,
+            state: TaskState::Ready,
+            version: self.resources[resource].next_version,
+            attempts: 0,
+            not_before: now,
+            told: version,
+        };
+        if origin == Origin::ResourceList
+            && let Some(unbroken) = self.sets[set].coverage.unbroken_until()
+        {
+            task.since = task.since.min(Some(unbroken)).or(Some(unbroken));
+        }
+        if let Some(pending) = self.tasks.get_mut(&resource) {
+            let same = pending.kind == task.kind
+                && pending.changed_at == task.changed_at
+                && pending.lastmod == task.lastmod
+                && pending.hashes == task.hashes;
+            if same {
+                pending.told = pending.told.max(version);
+                return;
+            }
+            task.version = pending.version + 1;
+            task.since = task.since.min(pending.since);
+        }
+        self.tasks.insert(resource, task);
+    }
+
+    /// A change that is older than the task of its resource is done with it, and not before.
+    fn hold_back(&mut self, resource: ResourceNo, changed_at: SourceTime) {
+        let known = self.resources[resource].known.as_ref();
+        if known.is_some_and(|known| known.changed_at >= Some(changed_at)) {
+            return;
+        }
+        if let Some(task) = self.tasks.get_mut(&resource) {
+            task.since = task.since.min(Some(changed_at));
+        }
+    }
+
+    fn drop_task(&mut self, resource: ResourceNo) {
+        if let Some(task) = self.tasks.remove(&resource) {
+            self.resources[resource].next_version = task.version + 1;
+        }
+    }
+
+    /// Makes the tasks of a set due again that were given up.
+    pub(crate) fn retry_failed(&mut self, now: u64, set: SetNo) {
+        for task in self.tasks.values_mut() {
+            if task.set == set && task.state == TaskState::Failed {
+                (task.state, task.attempts, task.not_before) = (TaskState::Ready, 0, now);
+            }
+        }
+    }
+
+    /// Keeps what came of a task (`store::tasks::conclude`).
+    pub(crate) fn conclude(
+        &mut self,
+        resource: ResourceNo,
+        task: &Task,
+        conclusion: Conclusion,
+        moment: SourceTime,
+    ) {
+        let applied = Known {
+            kind: (task.origin != Origin::ResourceList).then_some(task.kind),
+            ..self.resources[resource].known.clone().unwrap_or_default()
+        };
+        let is_current = self
+            .tasks
+            .get(&resource)
+            .is_some_and(|now| now.version == task.version);
+        let row = &mut self.resources[resource];
+        match conclusion {
+            Conclusion::Published(version) => {
+                row.known = Some(Known {
+                    changed_at: task.changed_at.or(applied.changed_at),
+                    lastmod: task.lastmod.or(task.changed_at).or(Some(moment)),
+                    hashes: vec![digest(resource, version)],
+                    deleted: false,
+                    ..applied
+                });
+                row.told = task.told;
+            }
+            Conclusion::Removed => {
+                row.known = Some(Known {
+                    changed_at: task.changed_at.or(applied.changed_at),
+                    deleted: true,
+                    ..applied
+                });
+                row.told = task.told;
+                let newer = self.tasks.get(&resource).is_some_and(|newer| {
+                    newer.version > task.version && newer.kind != ChangeKind::Deleted
+                });
+                if !newer {
+                    for set in &mut self.sets {
+                        set.members.remove(&resource);
+                    }
+                }
+            }
+            Conclusion::Failed { retry_at } => {
+                if let Some(current) = self.tasks.get_mut(&resource).filter(|_| is_current) {
+                    current.attempts += 1;
+                    match retry_at {
+                        Some(at) => current.not_before = at,
+                        None => current.state = TaskState::Failed,
+                    }
+                }
+            }
+        }
+        if is_current && !matches!(conclusion, Conclusion::Failed { .. }) {
+            self.tasks.remove(&resource);
+        }
+        self.conclude_baseline(task.set);
+    }
+
+    fn conclude_baseline(&mut self, set: SetNo) {
+        let is_busy = self.tasks.values().any(|task| {
+            task.set == set && task.state == TaskState::Ready && task.origin == Origin::ResourceList
+        });
+        let row = &mut self.sets[set];
+        if row.baseline == Baseline::Listed && !is_busy {
+            row.baseline = Baseline::Done;
+        }
+    }
+
+    /// The end of the first interval, held back to the oldest change in it that is not applied yet
+    /// (`store::sets::synced_until`).
+    pub(crate) fn synced_until(&self, set: SetNo) -> Option<SourceTime> {
+        let row = &self.sets[set];
+        if row.baseline != Baseline::Done {
+            return None;
+        }
+        let unbroken = row.coverage.unbroken_until()?;
+        let tasks = self
+            .tasks
+            .iter()
+            .filter(|(resource, task)| task.set == set || row.members.contains_key(resource));
+        let oldest: Vec<Option<SourceTime>> = tasks.map(|(_, task)| task.since).collect();
+        match oldest.iter().min() {
+            None => Some(unbroken),
+            Some(&oldest) => oldest.map(|oldest| oldest.min(unbroken)),
+        }
+    }
+
+    /// Whether a resource is gone from a set and is kept because it belongs to another.
+    pub(crate) fn is_left_to_others(&self, set: SetNo, resource: ResourceNo) -> bool {
+        let members: Vec<bool> = self
+            .sets
+            .iter()
+            .map(|row| row.members.contains_key(&resource))
+            .collect();
+        !members[set] && members.contains(&true)
+    }
+
+    /// Whether the mirror is where the Source is.
+    pub(crate) fn difference(&self, source: &Source) -> BTreeSet<ResourceNo> {
+        (0..RESOURCES)
+            .filter(|&resource| self.files.get(&resource).copied() != source.content(resource))
+            .collect()
+    }
+}

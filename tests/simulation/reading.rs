@@ -1,0 +1,190 @@
+//! How a set reads Change Lists and the Resource List: a model of `src/engine/change_lists.rs`, `resource_lists.rs` and
+//! `reading.rs`.
+
+use std::collections::BTreeSet;
+
+use resyncd::protocol::{Interval, SourceTime};
+use resyncd::sync::{Direction, Span, Unknown};
+
+use super::disk::{End, Origin};
+use super::inbox::end;
+use super::source::{ChangeLists, List, SetNo};
+use super::world::{Halt, World};
+
+/// The Resource List's place among the documents.
+const RESOURCE_LIST: u32 = 0;
+
+impl World {
+    /// Fetches a document; whether it is not the one that was read last. `anew`: read it in any case.
+    fn fresh(&mut self, set: SetNo, key: u32, revision: u32, anew: bool) -> Result<bool, Halt> {
+        self.request_document()?;
+        let read_last = self.disk.sets[set].documents.get(&key);
+        Ok(anew || read_last != Some(&revision))
+    }
+
+    fn span_of(&self, list: &List) -> Span {
+        let from = self.source.habits.lists_say_from.then_some(list.from);
+        let newest = list.entries.iter().map(|entry| entry.at).max();
+        Span::new(from, list.until, newest)
+    }
+
+    pub(crate) fn read_change_lists(&mut self, set: SetNo) -> Result<Span, Halt> {
+        self.requests.change_lists += 1;
+        let span = match self.source.habits.change_lists {
+            ChangeLists::Index => self.read_index(set)?,
+            _ => {
+                let list = self.source.lists(set)[0].clone();
+                let known = self.workers[set].span;
+                if self.fresh(set, list.key, list.revision, known.is_none())? {
+                    self.take_list(set, &list)?
+                } else {
+                    known.unwrap_or(Span {
+                        from: None,
+                        until: None,
+                    })
+                }
+            }
+        };
+        self.workers[set].span = Some(span);
+        Ok(span)
+    }
+
+    /// Takes a Change List that stands alone.
+    fn take_list(&mut self, set: SetNo, list: &List) -> Result<Span, Halt> {
+        let span = self.span_of(list);
+        let now = self.now();
+        let mut trial = self.workers[set].sequencer.clone();
+        let unknown = match span.interval() {
+            Some(interval) => trial.change_list(now, interval),
+            None => Unknown::everything(),
+        };
+        let end = End {
+            document: Some((list.key, list.revision)),
+            ..end(&trial)
+        };
+        self.take_changes(set, list, &unknown, end)?;
+        self.workers[set].sequencer = trial;
+        Ok(span)
+    }
+
+    /// Takes the changes of a list that are news, in two batches.
+    fn take_changes(
+        &mut self,
+        set: SetNo,
+        list: &List,
+        unknown: &Unknown,
+        end: End,
+    ) -> Result<(), Halt> {
+        let times = list.entries.iter().map(|entry| Some(entry.at));
+        let mut news = self.news(&list.entries, unknown);
+        if times.collect::<Direction>().is_newest_first() {
+            // Of what has one time, that counts which is met first.
+            let mut met = BTreeSet::new();
+            news.retain(|(entry, _)| met.insert((entry.resource, entry.at)));
+        }
+        // What has one time goes into one transaction.
+        let mut half = news.len() / 2;
+        while (1..news.len()).contains(&half) && news[half - 1].0.at == news[half].0.at {
+            half += 1;
+        }
+        let (first, last) = news.split_at(half);
+        let moment = self.moment;
+        if !first.is_empty() {
+            self.transact(|disk| disk.apply(moment, set, Origin::ChangeList, first, None))?;
+        }
+        self.transact(|disk| disk.apply(moment, set, Origin::ChangeList, last, Some(end)))
+    }
+
+    fn read_index(&mut self, set: SetNo) -> Result<Span, Halt> {
+        self.request_document()?;
+        let lists = self.source.lists(set).to_vec();
+        let says_from = self.source.habits.lists_say_from;
+        let mut span = Span {
+            from: lists.first().map(|list| list.from).filter(|_| says_from),
+            until: None,
+        };
+        let mut failed = None;
+        for list in &lists {
+            match self.read_child(set, list) {
+                Ok(until) => span.until = span.until.max(until),
+                Err(Halt::Crash) => return Err(Halt::Crash),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if let Some(interval) = span.interval() {
+            let now = self.now();
+            let mut trial = self.workers[set].sequencer.clone();
+            let _ = trial.change_list(now, interval);
+            let end = end(&trial);
+            let moment = self.moment;
+            self.transact(|disk| disk.apply(moment, set, Origin::ChangeList, &[], Some(end)))?;
+            self.workers[set].sequencer = trial;
+        }
+        Ok(span)
+    }
+
+    /// Reads a list of an index, if it can hold news; answers up to where it reaches.
+    fn read_child(&mut self, set: SetNo, list: &List) -> Result<Option<SourceTime>, Halt> {
+        let from = self.source.habits.lists_say_from.then_some(list.from);
+        let stated = from
+            .zip(list.until)
+            .and_then(|(from, until)| Interval::new(from, until));
+        let coverage = self.workers[set].sequencer.coverage();
+        let is_known = |interval: Interval| {
+            coverage.missing(interval).is_empty()
+                && coverage
+                    .front()
+                    .is_some_and(|front| interval.until() <= front)
+        };
+        if stated.is_some_and(is_known) {
+            return Ok(list.until);
+        }
+        let known = self.workers[set].span;
+        if !self.fresh(set, list.key, list.revision, known.is_none())? {
+            return Ok(list.until.or(known.and_then(|span| span.until)));
+        }
+        let span = self.span_of(list);
+        let now = self.now();
+        let unknown = match span.interval() {
+            Some(interval) => self.workers[set]
+                .sequencer
+                .clone()
+                .change_list(now, interval),
+            None => Unknown::everything(),
+        };
+        let end = End {
+            document: Some((list.key, list.revision)),
+            ..End::default()
+        };
+        self.take_changes(set, list, &unknown, end)?;
+        Ok(span.until)
+    }
+
+    /// Reads the Resource List, unless it is the one that was read last.
+    pub(crate) fn read_resource_list(&mut self, set: SetNo, anew: bool) -> Result<(), Halt> {
+        let list = self.source.resource_list(set).clone();
+        if !self.fresh(set, RESOURCE_LIST, list.revision, anew)? {
+            return Ok(());
+        }
+        let moment = self.moment;
+        let hashed = self.source.habits.hashes;
+        self.witness.new_baseline(set);
+        self.transact(|disk| disk.begin_list(set))?;
+        self.transact(|disk| disk.list_entries(moment, set, &list, hashed))?;
+        self.transact(|disk| disk.list_absent(moment, set, &list))?;
+        let now = self.now();
+        let mut trial = self.workers[set].sequencer.clone();
+        trial.resource_list(now, list.at);
+        let end = End {
+            listed: Some(list.at),
+            document: Some((RESOURCE_LIST, list.revision)),
+            ..end(&trial)
+        };
+        self.transact(|disk| disk.apply(moment, set, Origin::ResourceList, &[], Some(end)))?;
+        self.workers[set].sequencer = trial;
+        Ok(())
+    }
+}
