@@ -178,6 +178,8 @@ async fn what_was_acknowledged_is_applied_after_a_crash() {
         home.until("it answers", |_| true).await;
     }
     home.until_mirrored(&source).await;
+    // A file is in its place a moment before the feed tells of it.
+    let set = home.until("in step", |set| set.state == "in-sync").await;
     let lines = home.operator.changes(0).await;
     assert_eq!(
         lines
@@ -188,7 +190,6 @@ async fn what_was_acknowledged_is_applied_after_a_crash() {
         "each was applied once, though it was killed in between"
     );
     assert!(lines.windows(2).all(|pair| pair[0].seq < pair[1].seq));
-    let set = home.until("in step", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
 }
 
