@@ -19,8 +19,17 @@
 //! | ends a subscription and says what came of it | [`endings`] |
 //! | finds hub and topic by itself | [`discovery`] |
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test relies on and does not get, it should panic of"
+)]
+
 #[path = "../support/mod.rs"]
 mod support;
+
+#[path = "../process/process.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
+mod process;
 
 mod asking;
 mod deliveries;

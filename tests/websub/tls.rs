@@ -10,8 +10,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, Stream};
 
-use crate::killing::{Installed, Running};
-use crate::support::{eventually, resources};
+use crate::process::Home;
+use crate::support::resources;
 
 /// A certificate authority of these tests' own. Its key was thrown away.
 const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----
@@ -89,24 +89,14 @@ async fn redirect_from_https_to_http_is_not_followed() {
     let plain = Hub::start(HubOptions::default()).await.unwrap();
     let hub = HubUri::parse(&redirecting_to(plain.uri().as_str())).unwrap();
     let source = SampleSource::start(resources(1)).await.unwrap();
-    let installed = Installed::new(&source, Some(&hub));
-    std::fs::write(installed.path("authority.pem"), AUTHORITY).unwrap();
-    let mut command = installed.command("run");
-    command.env("SSL_CERT_FILE", installed.path("authority.pem"));
-    let _daemon = Running::start(command);
-    eventually("refused", None, async || {
-        let status = installed.operator.try_status().await;
-        let sets = status.iter().flat_map(|status| &status.sources);
-        let channels = sets
-            .flat_map(|source| &source.sets)
-            .flat_map(|set| &set.channels);
-        let errors: Vec<_> = channels
-            .filter_map(|channel| channel.error.as_ref())
-            .collect();
-        match errors.as_slice() {
-            [one, other] if one.code == "redirect-downgrade" && other.code == one.code => Ok(()),
-            _ => Err(format!("{status:#?}")),
-        }
+    let home = Home::new(&source.url(), &format!("hub = \"{hub}\""));
+    let authority = home.folder().join("authority.pem");
+    std::fs::write(&authority, AUTHORITY).unwrap();
+    let _running = home.run_with([("SSL_CERT_FILE", &authority)]);
+    home.until("refused", |set| {
+        let mut errors = set.channels.iter().map(|channel| channel.error.as_ref());
+        set.channels.len() == 2
+            && errors.all(|error| error.is_some_and(|error| error.code == "redirect-downgrade"))
     })
     .await;
     assert_eq!(plain.counts().requested, 0);
