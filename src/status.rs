@@ -85,7 +85,7 @@ pub struct ChannelStatus {
     pub kind: String,
     /// Its topic.
     pub topic: String,
-    /// Its hub.
+    /// Its hub: the one that was asked last; empty while none is known.
     pub hub: String,
     /// `pending`, `active`, `denied`, `expired` or `unsubscribed`.
     pub state: String,

@@ -84,6 +84,8 @@ impl Applier {
                 Some(ids) = concluded.recv() => {
                     let ids: Vec<ResourceId> = ids;
                     ids.iter().for_each(|id| { self.taken.remove(id); });
+                    // A change that came meanwhile was told while its resource still counted as taken.
+                    look = true;
                 }
                 wake = wakes.recv() => look |= match wake {
                     Ok(Wake::Tasks(source)) => source == self.following.name(),

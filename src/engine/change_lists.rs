@@ -111,6 +111,7 @@ impl SetWorker {
             .take_changes(self.record.id, fresh, unknown, end)
             .await?;
         self.sequencer = trial;
+        self.found += applied.tasks;
         self.tell_held(applied.held);
         Ok(span)
     }
@@ -203,6 +204,7 @@ impl SetWorker {
             .following
             .take_changes(self.record.id, fresh, unknown, end)
             .await?;
+        self.found += applied.tasks;
         self.tell_held(applied.held);
         Ok(Reading::Until(span.until))
     }

@@ -41,18 +41,15 @@ impl Channels {
         let known = self.following.store.channels(self.set).await?;
         let mut wanted = Vec::new();
         for offer in offers {
-            if let Some((topic, hub)) = self.subscribable(offer) {
-                let record = self.want(&known, &offer.capability, &topic, &hub).await?;
+            if let Some((topic, hubs)) = self.subscribable(offer) {
+                let record = self.want(&known, &offer.capability, &topic, hubs).await?;
                 wanted.push(record.id);
                 self.keep(&record);
             }
         }
         for record in known.iter().filter(|record| !wanted.contains(&record.id)) {
             if !record.left {
-                self.following
-                    .store
-                    .want_channel(record.id, false, &record.hub)
-                    .await?;
+                self.following.store.want_channel(record.id, false).await?;
                 // Its task ends the subscription; one that runs already hears of it so.
                 self.following
                     .store
@@ -66,8 +63,9 @@ impl Channels {
         Ok(())
     }
 
-    /// The topic and the hub of a channel that is to be subscribed to.
-    fn subscribable(&self, offer: &Offer) -> Option<(TopicUri, HubUri)> {
+    /// The topic of a channel that is to be subscribed to, and the hubs that are advertised with it. There may be none: the
+    /// topic is asked for them then.
+    fn subscribable<'a>(&'a self, offer: &'a Offer) -> Option<(TopicUri, &'a [HubUri])> {
         let is_channel = matches!(
             offer.capability,
             Capability::ChangeNotification | Capability::FrameworkNotification
@@ -77,16 +75,18 @@ impl Channels {
             return None;
         }
         let topic = TopicUri::try_from(offer.uri.clone()).ok()?;
-        let Some(hub) = source.hub.as_ref().or(offer.hubs.first()) else {
-            tracing::warn!(code = "no-hub", source = self.following.name(), %topic, "a channel names no hub");
-            return None;
-        };
         if self.following.public_url.is_none() {
             tracing::warn!(code = "no-public-url", source = self.following.name(), %topic,
                 "a channel can't be subscribed to: [callback] public_url is not set");
             return None;
         }
-        Some((topic, hub.clone()))
+        Some((
+            topic,
+            source
+                .hub
+                .as_ref()
+                .map_or(offer.hubs.as_slice(), std::slice::from_ref),
+        ))
     }
 
     /// The channel's row: the one that it had before, or a new one with a callback and a secret of its own.
@@ -95,7 +95,7 @@ impl Channels {
         known: &[ChannelRecord],
         kind: &Capability,
         topic: &TopicUri,
-        hub: &HubUri,
+        hubs: &[HubUri],
     ) -> Result<ChannelRecord, EngineError> {
         let store = &self.following.store;
         let now = clock::now().wall;
@@ -109,11 +109,20 @@ impl Channels {
         let Some(record) = same.filter(|record| record.secret.is_some() == secret.is_some()) else {
             let token = random_name(TOKEN_BYTES)?;
             return Ok(store
-                .add_channel(now, self.set, kind, topic, hub, token, secret)
+                .add_channel(now, self.set, kind, topic, hubs, token, secret)
                 .await?);
         };
-        if record.left || record.hub != *hub || record.lease.state == ChannelState::Unsubscribed {
-            store.want_channel(record.id, true, hub).await?;
+        if record.advertised_hubs != hubs {
+            store.advertise_hubs(record.id, hubs).await?;
+            let is_elsewhere = |hub: &HubUri| !hubs.is_empty() && !hubs.contains(hub);
+            if record.hub.as_ref().is_none_or(is_elsewhere) {
+                store
+                    .change_lease(record.id, true, move |lease| lease.restart(now))
+                    .await?;
+            }
+        }
+        if record.left || record.lease.state == ChannelState::Unsubscribed {
+            store.want_channel(record.id, true).await?;
             store
                 .change_lease(record.id, true, move |lease| *lease = Lease::new(now))
                 .await?;
@@ -158,6 +167,32 @@ impl Channels {
             .collect()
     }
 
+    /// The active channel that tells of changes, and how many deliveries it has received so far.
+    pub(super) async fn listening(&self) -> Result<Option<(ChannelId, u64)>, EngineError> {
+        let found = self.following.store.channels(self.set).await?;
+        let active = found.into_iter().find(|record| {
+            record.kind == Capability::ChangeNotification
+                && record.lease.state == ChannelState::Active
+                && !record.left
+        });
+        Ok(active.map(|record| (record.id, record.received)))
+    }
+
+    /// Subscribes anew to a channel whose hub keeps silent about what changes.
+    pub(super) async fn fell_silent(&self, id: ChannelId) -> Result<(), EngineError> {
+        let now = clock::now().wall;
+        let store = &self.following.store;
+        if let Some(channel) = store.channel(id).await? {
+            let message = "polls find changes that the hub does not tell of".to_owned();
+            self.following
+                .tell_channel(&channel, "push-silent", message);
+        }
+        store
+            .change_lease(id, true, move |lease| lease.fell_silent(now))
+            .await?;
+        Ok(())
+    }
+
     /// Whether a hub is still to be heard that has not failed yet.
     pub(super) async fn any_pending(&self) -> bool {
         let found = self
@@ -200,7 +235,7 @@ impl Following {
     pub(super) fn tell_channel(&self, channel: &ChannelRecord, code: &str, message: String) {
         let known = self.board.channel(channel.id);
         if !known.is_some_and(|known| known.code == code && known.message == message) {
-            tracing::warn!(code, source = self.name(), topic = %channel.topic, hub = %channel.hub, error = message,
+            tracing::warn!(code, source = self.name(), topic = %channel.topic, hub = channel.hub_name(), error = message,
                 "a subscription does not go through");
         }
         self.board.note_channel(

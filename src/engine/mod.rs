@@ -17,6 +17,7 @@ mod channels;
 mod download;
 mod error;
 mod following;
+mod hubs;
 mod inbox;
 mod polling;
 mod publisher;
@@ -219,10 +220,11 @@ async fn subscribed(store: &Arc<Store>, source: &str) -> Result<Vec<ChannelRecor
     for set in store.sets(source).await? {
         let channels = store.channels(set.id).await?;
         found.extend(channels.into_iter().filter(|channel| {
-            matches!(
-                channel.lease.state,
-                ChannelState::Active | ChannelState::Pending | ChannelState::Expired
-            )
+            channel.hub.is_some()
+                && matches!(
+                    channel.lease.state,
+                    ChannelState::Active | ChannelState::Pending | ChannelState::Expired
+                )
         }));
     }
     Ok(found)

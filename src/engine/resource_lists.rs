@@ -91,7 +91,11 @@ impl SetWorker {
         let set = self.record.id;
         let mut bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
         if !fresh.survey.is_index() {
-            self.following.take_listed(set, fresh.document, at).await?;
+            self.found += self
+                .following
+                .take_listed(set, fresh.document, at)
+                .await?
+                .tasks;
             return Ok(bad_entries);
         }
         let children = |survey: Survey, depth: u32| {
@@ -109,7 +113,11 @@ impl SetWorker {
             fresh.expect(&Capability::ResourceList)?;
             bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
             if !fresh.survey.is_index() {
-                self.following.take_listed(set, fresh.document, at).await?;
+                self.found += self
+                    .following
+                    .take_listed(set, fresh.document, at)
+                    .await?
+                    .tasks;
             } else if depth < DEPTH {
                 lists.extend(children(fresh.survey, depth + 1));
             } else {

@@ -20,7 +20,7 @@ use crate::clock;
 use crate::protocol::Capability;
 use crate::status::Trouble;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Span};
+use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence, Span};
 
 /// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
 /// after its verification does not bring.
@@ -45,6 +45,9 @@ pub(super) struct SetWorker {
     pub(super) seen: i64,
     /// What the Change List covered when it was read last.
     pub(super) span: Option<Span>,
+    /// Changes that the poll under way has found.
+    pub(super) found: u64,
+    silence: Silence,
     leases: HashMap<ChannelId, (ChannelState, Option<DateTime<Utc>>)>,
     commands: mpsc::Receiver<Command>,
 }
@@ -67,6 +70,8 @@ impl SetWorker {
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
             span: None,
+            found: 0,
+            silence: Silence::default(),
             leases: HashMap::new(),
             commands,
             following,
@@ -131,10 +136,19 @@ impl SetWorker {
         self.following
             .board
             .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
+        let listening = self.channels.listening().await?;
+        let had_gaps = !self.sequencer.gaps().is_empty();
+        self.found = 0;
         let looked = self.look().await;
         let now = clock::now();
         match looked {
             Ok(pacing) => {
+                let found = self.found > 0 && !had_gaps && pacing == Pacing::Regular;
+                if let Some((channel, received)) = listening
+                    && self.silence.polled(received, found)
+                {
+                    self.channels.fell_silent(channel).await?;
+                }
                 self.schedule.polled(now, pacing);
                 self.following
                     .board
@@ -207,6 +221,7 @@ impl SetWorker {
                 && self.leases.get(channel) != Some(lease)
         });
         if told {
+            self.silence = Silence::default();
             self.schedule.hurry(clock::now());
         }
         self.leases = leases;

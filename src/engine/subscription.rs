@@ -14,6 +14,7 @@ use super::EngineError;
 use super::following::Following;
 use crate::clock;
 use crate::fetch::{Client, Disposition, HubAnswer};
+use crate::protocol::HubUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
 use crate::status::Ending;
 use crate::store::{ChannelId, ChannelRecord, Store, Wake};
@@ -81,81 +82,190 @@ async fn keep_once(
     if !due {
         return Ok(lease.next_deadline());
     }
-    let intent = if channel.left {
-        Intent::Unsubscribe
-    } else {
-        Intent::Subscribe
-    };
     let Some(public_url) = &following.public_url else {
         return Ok(None);
     };
-    let asked = Asked {
-        intent,
-        lease_seconds: following.source.lease.as_secs(),
+    let asked = if channel.left {
+        ask_to_end(store, &following.client, public_url, &channel).await?
+    } else {
+        ask_for(following, public_url, &channel).await?
     };
-    if let Err((code, message)) = ask(store, &following.client, public_url, &channel, asked).await?
-    {
-        following.tell_channel(&channel, code, message);
+    if let Err(refusal) = asked {
+        let hub = store.channel(id).await?;
+        following.tell_channel(
+            hub.as_ref().unwrap_or(&channel),
+            refusal.code,
+            refusal.message,
+        );
     }
     let lease = store.channel(id).await?.map(|channel| channel.lease);
     Ok(lease.and_then(|lease| lease.next_deadline()))
 }
 
-/// Sends a request to the hub. The request is on disk before it is sent: some hubs verify before they answer.
-async fn ask(
+/// Why a request did not go through.
+struct Refusal {
+    code: &'static str,
+    message: String,
+    /// How long the hub asks to be left alone.
+    wait: Option<Duration>,
+}
+
+/// Asks for a subscription, or for its renewal: of several hubs the first that accepts. The request is on disk before it is
+/// sent, for some hubs verify before they answer.
+async fn ask_for(
+    following: &Arc<Following>,
+    public_url: &Url,
+    channel: &ChannelRecord,
+) -> Result<Result<(), Refusal>, EngineError> {
+    let store = &following.store;
+    let aim = following.aim(channel).await?;
+    // The topic may have taken its time to answer.
+    if store.channel(channel.id).await?.is_none_or(|now| now.left) {
+        return Ok(Ok(()));
+    }
+    if aim.hubs.is_empty() {
+        let now = clock::now().wall;
+        store
+            .change_lease(channel.id, false, move |lease| lease.nobody_to_ask(now))
+            .await?;
+        return Ok(Err(Refusal {
+            code: "no-hub",
+            message: "neither the Capability List nor the topic names a hub".to_owned(),
+            wait: None,
+        }));
+    }
+    let asked = Asked {
+        intent: Intent::Subscribe,
+        lease_seconds: following.source.lease.as_secs(),
+    };
+    note_asked(store, channel, asked).await?;
+    let request = SubscriptionRequest {
+        mode: Mode::Subscribe,
+        callback: format!("{public_url}{}", channel.token),
+        topic: aim.topic.to_string(),
+        lease_seconds: Some(asked.lease_seconds),
+        secret: channel.secret.clone(),
+    };
+    let mut refused: Option<Refusal> = None;
+    for hub in &aim.hubs {
+        if let Some(refusal) = &refused {
+            tracing::info!(code = refusal.code, source = following.name(), topic = %channel.topic, %hub, error = refusal.message,
+                "a hub does not take the subscription: the next one is asked");
+        }
+        store.aim_channel(channel.id, hub, &aim.topic).await?;
+        match send(&following.client, hub, &request).await {
+            Ok(()) => return Ok(Ok(())),
+            Err(refusal) => {
+                let wait = refused.and_then(|other| other.wait).max(refusal.wait);
+                refused = Some(Refusal { wait, ..refusal });
+            }
+        }
+        if is_verified(store, channel, asked).await? {
+            return Ok(Ok(()));
+        }
+    }
+    match refused {
+        Some(refusal) => note_refused(store, channel, asked, refusal).await.map(Err),
+        None => Ok(Ok(())),
+    }
+}
+
+/// Asks the hub to end a subscription.
+async fn ask_to_end(
     store: &Arc<Store>,
     client: &Client,
     public_url: &Url,
     channel: &ChannelRecord,
+) -> Result<Result<(), Refusal>, EngineError> {
+    let Some(hub) = &channel.hub else {
+        // No hub has ever heard of it.
+        store
+            .change_lease(channel.id, true, |lease| {
+                lease.state = ChannelState::Unsubscribed
+            })
+            .await?;
+        return Ok(Ok(()));
+    };
+    let asked = Asked {
+        intent: Intent::Unsubscribe,
+        lease_seconds: 0,
+    };
+    note_asked(store, channel, asked).await?;
+    let request = SubscriptionRequest {
+        mode: Mode::Unsubscribe,
+        callback: format!("{public_url}{}", channel.token),
+        topic: channel.subscribed_topic.to_string(),
+        lease_seconds: None,
+        secret: None,
+    };
+    match send(client, hub, &request).await {
+        Err(refusal) if !is_verified(store, channel, asked).await? => {
+            note_refused(store, channel, asked, refusal).await.map(Err)
+        }
+        _ => Ok(Ok(())),
+    }
+}
+
+async fn note_asked(
+    store: &Arc<Store>,
+    channel: &ChannelRecord,
     asked: Asked,
-) -> Result<Result<(), (&'static str, String)>, EngineError> {
+) -> Result<(), EngineError> {
     let now = clock::now().wall;
     store
         .change_lease(channel.id, false, move |lease| lease.ask(now, asked))
         .await?;
-    let subscribing = asked.intent == Intent::Subscribe;
-    let request = SubscriptionRequest {
-        mode: if subscribing {
-            Mode::Subscribe
-        } else {
-            Mode::Unsubscribe
-        },
-        callback: format!("{public_url}{}", channel.token),
-        topic: channel.topic.to_string(),
-        lease_seconds: subscribing.then_some(asked.lease_seconds),
-        secret: channel.secret.clone().filter(|_| subscribing),
-    };
-    let (wait, refusal) = match client.ask_hub(&channel.hub, &request).await {
-        Ok(HubAnswer::Accepted) => return Ok(Ok(())),
-        Ok(HubAnswer::Refused {
-            status,
-            excerpt,
-            retry_after,
-        }) => (
-            retry_after,
-            (
-                "hub-refused",
-                format!("the hub answers {status}: {excerpt}"),
-            ),
-        ),
-        Err(error) => {
-            let wait = match error.disposition() {
-                Disposition::RetryLater { after } => after,
-                Disposition::GiveUp => None,
-            };
-            (wait, (error.code(), error.to_string()))
-        }
-    };
-    let now = clock::now().wall;
+    Ok(())
+}
+
+/// Whether a hub has verified what was asked: it has the last word then, whatever it answers.
+async fn is_verified(
+    store: &Arc<Store>,
+    channel: &ChannelRecord,
+    asked: Asked,
+) -> Result<bool, EngineError> {
+    let now = store.channel(channel.id).await?;
+    Ok(now.is_none_or(|now| now.lease.asked != Some(asked)))
+}
+
+async fn note_refused(
+    store: &Arc<Store>,
+    channel: &ChannelRecord,
+    asked: Asked,
+    refusal: Refusal,
+) -> Result<Refusal, EngineError> {
+    let (now, wait) = (clock::now().wall, refusal.wait);
     store
         .change_lease(channel.id, false, move |lease| {
-            // A hub that has verified meanwhile has the last word, whatever it answered.
             if lease.asked == Some(asked) {
                 lease.failed(now, wait);
             }
         })
         .await?;
-    Ok(Err(refusal))
+    Ok(refusal)
+}
+
+async fn send(client: &Client, hub: &HubUri, request: &SubscriptionRequest) -> Result<(), Refusal> {
+    match client.ask_hub(hub, request).await {
+        Ok(HubAnswer::Accepted) => Ok(()),
+        Ok(HubAnswer::Refused {
+            status,
+            excerpt,
+            retry_after,
+        }) => Err(Refusal {
+            code: "hub-refused",
+            message: format!("the hub answers {status}: {excerpt}"),
+            wait: retry_after,
+        }),
+        Err(error) => Err(Refusal {
+            code: error.code(),
+            message: error.to_string(),
+            wait: match error.disposition() {
+                Disposition::RetryLater { after } => after,
+                Disposition::GiveUp => None,
+            },
+        }),
+    }
 }
 
 async fn wait(wakes: &mut broadcast::Receiver<Wake>, id: ChannelId, next: DateTime<Utc>) {
@@ -200,11 +310,11 @@ pub(super) async fn end(
             format!("no confirmation within {} s", ENDING_TIME.as_secs()),
         ),
     };
-    tracing::info!(source, topic = %channel.topic, hub = %channel.hub, confirmed, message, "a subscription was ended");
+    tracing::info!(source, topic = %channel.topic, hub = channel.hub_name(), confirmed, message, "a subscription was ended");
     Ending {
         source: source.to_owned(),
         topic: channel.topic.to_string(),
-        hub: channel.hub.to_string(),
+        hub: channel.hub_name().to_owned(),
         confirmed,
         message,
     }
@@ -219,17 +329,13 @@ async fn end_confirmed(
     let mut wakes = store.wakes();
     let told = |error: &dyn std::fmt::Display| error.to_string();
     store
-        .want_channel(channel.id, false, &channel.hub)
+        .want_channel(channel.id, false)
         .await
         .map_err(|error| told(&error))?;
-    let asked = Asked {
-        intent: Intent::Unsubscribe,
-        lease_seconds: 0,
-    };
-    let asking = ask(store, client, public_url, channel, asked)
+    let asking = ask_to_end(store, client, public_url, channel)
         .await
         .map_err(|error| told(&error))?;
-    asking.map_err(|(_, message)| message)?;
+    asking.map_err(|refusal| refusal.message)?;
     loop {
         let now = store
             .channel(channel.id)

@@ -118,7 +118,7 @@ fn channel_status(engine: &Engine, channel: ChannelRecord, held: u64) -> Channel
     ChannelStatus {
         kind: channel.kind.to_string(),
         topic: channel.topic.to_string(),
-        hub: channel.hub.to_string(),
+        hub: channel.hub_name().to_owned(),
         state: channel.lease.state.code().to_owned(),
         lease_expires_at: channel.lease.expires_at.map(rfc3339),
         renew_at: channel.lease.renew_at.map(rfc3339),

@@ -91,21 +91,28 @@ pub(super) async fn look(
     known: Option<&Validators>,
     limit: u64,
 ) -> Result<Found, DiscoveryError> {
-    match client.get_document(uri, known, limit).await? {
+    let fetched = client.get_document(uri, known, limit).await;
+    match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
         Fetched::NotModified => Ok(Found::NotModified),
         Fetched::Document(mut document) => match read(uri, &mut document) {
             Ok(found) => Ok(found),
-            Err(error) => page(*document, error),
+            Err(error) => page(uri, *document, &error),
         },
     }
 }
 
 /// Something that can't be read as a document is a web page, unless it was clearly meant to be a document.
-fn page(mut document: FetchedDocument, error: ReadError) -> Result<Found, DiscoveryError> {
-    let text = document.text(MOST_PAGE)?;
+fn page(
+    uri: &Url,
+    mut document: FetchedDocument,
+    error: &ReadError,
+) -> Result<Found, DiscoveryError> {
+    let text = document
+        .text(MOST_PAGE)
+        .map_err(|error| DiscoveryError::fetching(uri, error))?;
     let mut links = header_links(&document, "resourcesync");
     if links.is_empty() && (text.contains("<urlset") || text.contains("<sitemapindex")) {
-        return Err(error.into());
+        return Err(DiscoveryError::reading(uri, error));
     }
     links.extend(links_of_page(&text, document.url()));
     Ok(Found::Page { links })

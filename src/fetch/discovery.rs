@@ -58,11 +58,18 @@ impl Discovery {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     /// A document could not be fetched.
-    #[error(transparent)]
-    Fetch(#[from] FetchError),
+    #[error("{uri}: {error}")]
+    Fetch {
+        /// The document.
+        uri: String,
+        /// Why.
+        error: FetchError,
+    },
     /// A document could not be read.
-    #[error("{message}")]
+    #[error("{uri} is not a document: {message}")]
     Read {
+        /// The document.
+        uri: String,
         /// The reader's code.
         code: &'static str,
         /// The reader's message.
@@ -87,7 +94,7 @@ impl DiscoveryError {
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
-            Self::Fetch(error) => error.code(),
+            Self::Fetch { error, .. } => error.code(),
             Self::Read { code, .. } => code,
             Self::NoSourceDescription(_) => "no-source-description",
             Self::NoCapabilityList(_) => "no-capability-list",
@@ -96,11 +103,26 @@ impl DiscoveryError {
         }
     }
 
+    pub(super) fn fetching(uri: &Url, error: FetchError) -> Self {
+        Self::Fetch {
+            uri: uri.to_string(),
+            error,
+        }
+    }
+
+    pub(super) fn reading(uri: &Url, error: &ReadError) -> Self {
+        Self::Read {
+            uri: uri.to_string(),
+            code: error.code(),
+            message: error.to_string(),
+        }
+    }
+
     /// Whether it is worth trying again soon.
     #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
-            Self::Fetch(error) => error.disposition(),
+            Self::Fetch { error, .. } => error.disposition(),
             _ => Disposition::GiveUp,
         }
     }
@@ -109,32 +131,24 @@ impl DiscoveryError {
     fn is_unreachable(&self) -> bool {
         matches!(
             self,
-            Self::Fetch(
-                FetchError::ForbiddenAddress(_)
+            Self::Fetch {
+                error: FetchError::ForbiddenAddress(_)
                     | FetchError::Scheme(_)
                     | FetchError::Dns(_)
                     | FetchError::Connect(_)
                     | FetchError::Tls(_)
-                    | FetchError::Timeout
-            )
+                    | FetchError::Timeout,
+                ..
+            }
         )
     }
 
     /// Whether it says no more than that there is nothing.
     fn is_absence(&self) -> bool {
         match self {
-            Self::Fetch(error) => error.is_absent(),
+            Self::Fetch { error, .. } => error.is_absent(),
             Self::NoSourceDescription(_) => true,
             _ => false,
-        }
-    }
-}
-
-impl From<ReadError> for DiscoveryError {
-    fn from(error: ReadError) -> Self {
-        Self::Read {
-            code: error.code(),
-            message: error.to_string(),
         }
     }
 }

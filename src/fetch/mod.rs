@@ -1,4 +1,4 @@
-//! SHELL, outbound HTTP: the guarded client, documents, content, requests to hubs, discovery.
+//! SHELL, outbound HTTP: the guarded client, documents, content, topics and their hubs, discovery.
 //!
 //! What this room promises:
 //! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That
@@ -13,7 +13,7 @@
 //! It knows URLs, documents and hubs. It does not know why something is fetched, where it is kept or what it means for
 //! the state of a set. It imports the protocol, the clock and the configuration, nothing else of this program.
 //!
-//! Specification: ANSI/NISO Z39.99-2014, section 6.3 (discovery); WebSub, section 5.1 (requests to hubs); RFC 9110.
+//! Specification: ANSI/NISO Z39.99-2014, section 6.3 (discovery); WebSub, sections 4 (topics) and 5.1 (requests to hubs); RFC 9110.
 
 mod capability_list;
 mod client;
@@ -24,9 +24,11 @@ mod error;
 mod guard;
 mod http_date;
 mod hub;
+mod link_tags;
 mod permits;
 mod retry;
 mod spool;
+mod topic;
 mod validators;
 mod web_page;
 
@@ -42,4 +44,5 @@ pub use error::{Disposition, FetchError};
 pub use guard::is_public;
 pub use hub::HubAnswer;
 pub use retry::{Bounds, pause, retry};
+pub use topic::TopicLinks;
 pub use validators::Validators;

@@ -2,6 +2,8 @@
 
 use url::Url;
 
+use super::link_tags::LinkTags;
+
 /// More links than this are not looked at.
 const MOST_LINKS: usize = 20;
 
@@ -36,82 +38,9 @@ fn sitemap_lines(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// Pages are seldom well formed, so this looks for `link` tags and nothing else. Comments are passed over.
 fn resourcesync_links(html: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut rest = html;
-    while let Some(start) = rest.find('<') {
-        rest = &rest[start + 1..];
-        if let Some(comment) = rest.strip_prefix("!--") {
-            rest = comment.find("-->").map_or("", |end| &comment[end..]);
-            continue;
-        }
-        let is_link = rest
-            .get(..4)
-            .is_some_and(|tag| tag.eq_ignore_ascii_case("link") && !is_name(&rest[4..]));
-        if !is_link {
-            continue;
-        }
-        let (attributes, behind) = attributes(&rest[4..]);
-        rest = behind;
-        let value = |wanted: &str| {
-            attributes
-                .iter()
-                .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
-                .map(|(_, value)| *value)
-        };
-        let relates = value("rel").is_some_and(|rel| {
-            rel.split_ascii_whitespace()
-                .any(|rel| rel.eq_ignore_ascii_case("resourcesync"))
-        });
-        if let (true, Some(href)) = (relates, value("href")) {
-            found.push(href.trim().replace("&amp;", "&"));
-        }
-    }
-    found
-}
-
-fn is_name(text: &str) -> bool {
-    text.starts_with(|c: char| c.is_ascii_alphanumeric() || c == '-')
-}
-
-/// The attributes of a tag, and what stands behind it.
-fn attributes(tag: &str) -> (Vec<(&str, &str)>, &str) {
-    let mut found = Vec::new();
-    let mut rest = tag;
-    loop {
-        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
-        if rest.is_empty() || rest.starts_with(['>', '<']) {
-            return (found, rest);
-        }
-        // A name may begin with anything but what ends it; `=` first belongs to the name.
-        let end = rest
-            .char_indices()
-            .skip(1)
-            .find(|(_, c)| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/' | '<'))
-            .map_or(rest.len(), |(at, _)| at);
-        let (name, behind) = rest.split_at(end);
-        rest = behind.trim_ascii_start();
-        let Some(assigned) = rest.strip_prefix('=') else {
-            found.push((name, ""));
-            continue;
-        };
-        let assigned = assigned.trim_ascii_start();
-        let (value, behind) = match assigned.chars().next() {
-            Some(quote @ ('"' | '\'')) => {
-                let quoted = &assigned[1..];
-                quoted.split_once(quote).unwrap_or((quoted, ""))
-            }
-            _ => {
-                let end = assigned
-                    .find(|c: char| c.is_ascii_whitespace() || c == '>')
-                    .unwrap_or(assigned.len());
-                assigned.split_at(end)
-            }
-        };
-        found.push((name, value));
-        rest = behind;
-    }
+    let links = LinkTags::of(html).filter(|link| link.relates("resourcesync"));
+    links.map(|link| link.href).collect()
 }
 
 #[cfg(test)]

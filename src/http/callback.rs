@@ -89,12 +89,12 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
     let Some(verification) = Verification::parse_query(query) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    if !TopicUri::parse(&verification.topic).is_ok_and(|topic| topic == channel.topic) {
+    if !TopicUri::parse(&verification.topic).is_ok_and(|topic| topic == channel.subscribed_topic) {
         return StatusCode::NOT_FOUND.into_response();
     }
     if verification.mode == Mode::Denied {
         let reason = verification.reason.unwrap_or_default();
-        tracing::warn!(code = "denied", topic = %channel.topic, hub = %channel.hub, ?reason, "the hub denies the subscription");
+        tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "the hub denies the subscription");
         return match callback
             .store
             .deny_channel(channel.id, clock::now().wall)

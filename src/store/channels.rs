@@ -19,10 +19,16 @@ pub struct ChannelRecord {
     pub set: SetId,
     /// [`Capability::ChangeNotification`] or [`Capability::FrameworkNotification`].
     pub kind: Capability,
-    /// Its topic.
+    /// Its topic, as it is advertised: what tells the channels of a set apart.
     pub topic: TopicUri,
-    /// Its hub.
-    pub hub: HubUri,
+    /// The topic that the hub was asked for: what the topic calls itself. Verifications and denials must name it.
+    pub subscribed_topic: TopicUri,
+    /// The hub that was asked last; `None`: none is known.
+    pub hub: Option<HubUri>,
+    /// The hubs that are advertised with the channel, or that the configuration names instead.
+    pub advertised_hubs: Vec<HubUri>,
+    /// The hubs that may be asked: the advertised ones, until the topic itself named others.
+    pub known_hubs: Vec<HubUri>,
     /// The unguessable last segment of its callback.
     pub token: String,
     /// What the hub signs deliveries with; `None`: it was told to sign nothing.
@@ -43,6 +49,14 @@ pub struct ChannelRecord {
     pub rejected: u64,
     /// Gaps that opened.
     pub gaps: u64,
+}
+
+impl ChannelRecord {
+    /// Its hub, for people; empty while none is known.
+    #[must_use]
+    pub fn hub_name(&self) -> &str {
+        self.hub.as_ref().map_or("", HubUri::as_str)
+    }
 }
 
 /// What became of a delivery.
@@ -67,7 +81,8 @@ impl Outcome {
 }
 
 const COLUMNS: &str = "id, set_id, kind, topic, hub, token, secret, state, asked, asked_lease, expires_at, renew_at,
-    next_try_at, failures, left_for_good, last_notification_at, received, applied, duplicate, rejected, gaps";
+    next_try_at, failures, left_for_good, last_notification_at, received, applied, duplicate, rejected, gaps,
+    subscribed_topic, advertised_hubs, known_hubs, asked_at";
 
 impl Store {
     /// Keeps a new channel. Its row is what the callback goes by, so it is on disk before a hub hears of it.
@@ -84,17 +99,19 @@ impl Store {
         set: SetId,
         kind: &Capability,
         topic: &TopicUri,
-        hub: &HubUri,
+        hubs: &[HubUri],
         token: String,
         secret: Option<String>,
     ) -> Result<ChannelRecord, StoreError> {
-        let (kind, topic, hub) = (kind.as_str().to_owned(), topic.to_string(), hub.to_string());
+        let (kind, topic) = (kind.as_str().to_owned(), topic.to_string());
+        let (hub, hubs) = (hubs.first().map(HubUri::to_string), hubs_text(hubs));
         self.write(move |tx| {
             let lease = Lease::new(now);
             tx.sql.execute(
-                "INSERT INTO channel (set_id, kind, topic, hub, token, secret, state, next_try_at, failures)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, 0)",
-                params![set.0, kind, topic, hub, token, secret, lease.state.code(), row::micros(now)],
+                "INSERT INTO channel (set_id, kind, topic, subscribed_topic, hub, advertised_hubs, known_hubs, token, secret,
+                                      state, next_try_at, failures)
+                 VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9, 0)",
+                params![set.0, kind, topic, hub, hubs, token, secret, lease.state.code(), row::micros(now)],
             )?;
             let id = ChannelId(tx.sql.last_insert_rowid());
             channel(tx.sql, id)?.ok_or(StoreError::BadRow("a channel"))
@@ -218,7 +235,7 @@ impl Store {
         Ok(())
     }
 
-    /// Notes whether a channel is wanted, and by which hub.
+    /// Notes whether a channel is wanted.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -226,13 +243,73 @@ impl Store {
         self: &Arc<Self>,
         id: ChannelId,
         wanted: bool,
-        hub: &HubUri,
     ) -> Result<(), StoreError> {
-        let hub = hub.to_string();
         self.write(move |tx| {
             tx.sql.execute(
-                "UPDATE channel SET left_for_good = ?2, hub = ?3 WHERE id = ?1",
-                params![id.0, !wanted, hub],
+                "UPDATE channel SET left_for_good = ?2 WHERE id = ?1",
+                params![id.0, !wanted],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Notes the hubs that are advertised with a channel. If there are any, they are the ones to ask from now on.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn advertise_hubs(
+        self: &Arc<Self>,
+        id: ChannelId,
+        hubs: &[HubUri],
+    ) -> Result<(), StoreError> {
+        let (any, hubs) = (!hubs.is_empty(), hubs_text(hubs));
+        self.write(move |tx| {
+            tx.sql.execute(
+                "UPDATE channel SET advertised_hubs = ?2, known_hubs = CASE WHEN ?3 THEN ?2 ELSE known_hubs END
+                 WHERE id = ?1",
+                params![id.0, hubs, any],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Notes the hubs that a channel's topic names itself.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn know_hubs(
+        self: &Arc<Self>,
+        id: ChannelId,
+        hubs: &[HubUri],
+    ) -> Result<(), StoreError> {
+        let hubs = hubs_text(hubs);
+        self.write(move |tx| {
+            tx.sql.execute(
+                "UPDATE channel SET known_hubs = ?2 WHERE id = ?1",
+                params![id.0, hubs],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Notes the hub that is about to be asked, and the topic that it is asked for.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn aim_channel(
+        self: &Arc<Self>,
+        id: ChannelId,
+        hub: &HubUri,
+        topic: &TopicUri,
+    ) -> Result<(), StoreError> {
+        let (hub, topic) = (hub.to_string(), topic.to_string());
+        self.write(move |tx| {
+            tx.sql.execute(
+                "UPDATE channel SET hub = ?2, subscribed_topic = ?3 WHERE id = ?1",
+                params![id.0, hub, topic],
             )?;
             Ok(())
         })
@@ -294,7 +371,13 @@ fn record(found: &Row<'_>) -> Result<ChannelRecord, StoreError> {
         set: SetId(found.get(1)?),
         kind: row::capability(&found.get::<_, String>(2)?)?,
         topic: TopicUri::parse(&found.get::<_, String>(3)?).map_err(bad)?,
-        hub: HubUri::parse(&found.get::<_, String>(4)?).map_err(bad)?,
+        subscribed_topic: TopicUri::parse(&found.get::<_, String>(21)?).map_err(bad)?,
+        hub: found
+            .get::<_, Option<String>>(4)?
+            .map(|hub| HubUri::parse(&hub).map_err(bad))
+            .transpose()?,
+        advertised_hubs: hubs_of(&found.get::<_, String>(22)?)?,
+        known_hubs: hubs_of(&found.get::<_, String>(23)?)?,
         token: found.get(5)?,
         secret: found.get(6)?,
         lease: Lease {
@@ -308,6 +391,7 @@ fn record(found: &Row<'_>) -> Result<ChannelRecord, StoreError> {
             renew_at: time(11)?,
             next_try_at: time(12)?,
             failures: found.get(13)?,
+            asked_at: time(24)?,
         },
         left: found.get(14)?,
         last_notification_at: time(15)?,
@@ -326,7 +410,7 @@ fn save_lease(sql: &Connection, id: ChannelId, lease: &Lease) -> Result<(), Stor
     });
     sql.prepare_cached(
         "UPDATE channel SET state = ?2, asked = ?3, asked_lease = ?4, expires_at = ?5, renew_at = ?6, next_try_at = ?7,
-         failures = ?8 WHERE id = ?1",
+         failures = ?8, asked_at = ?9 WHERE id = ?1",
     )?
     .execute(params![
         id.0,
@@ -337,8 +421,22 @@ fn save_lease(sql: &Connection, id: ChannelId, lease: &Lease) -> Result<(), Stor
         lease.renew_at.map(row::micros),
         lease.next_try_at.map(row::micros),
         lease.failures,
+        lease.asked_at.map(row::micros),
     ])?;
     Ok(())
+}
+
+/// Hubs, as a column keeps them: URIs with white space between them, which none of them can have.
+fn hubs_text(hubs: &[HubUri]) -> String {
+    let hubs: Vec<&str> = hubs.iter().map(HubUri::as_str).collect();
+    hubs.join(" ")
+}
+
+fn hubs_of(text: &str) -> Result<Vec<HubUri>, StoreError> {
+    text.split(' ')
+        .filter(|hub| !hub.is_empty())
+        .map(|hub| HubUri::parse(hub).map_err(|_| StoreError::BadRow("a hub's URI")))
+        .collect()
 }
 
 /// The set that a channel belongs to.

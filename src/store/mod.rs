@@ -199,6 +199,17 @@ impl Store {
     }
 }
 
+/// Runs a query that may be several statements: all of them see the database as it is at one moment.
+fn at_one_moment<T>(
+    connection: &Connection,
+    query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let moment = connection.unchecked_transaction()?;
+    let answer = query(&moment)?;
+    moment.commit()?;
+    Ok(answer)
+}
+
 /// Connections that only read.
 struct Readers {
     path: PathBuf,
@@ -226,7 +237,7 @@ impl Readers {
                 connection
             }
         };
-        let answer = query(&connection);
+        let answer = at_one_moment(&connection, query);
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < Self::KEPT {
             idle.push(connection);

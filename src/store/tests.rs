@@ -138,12 +138,12 @@ impl World {
 
     async fn channel(&self) -> ChannelId {
         let topic = TopicUri::parse("https://example.org/notifications").unwrap();
-        let hub = HubUri::parse("https://hub.example.org/").unwrap();
+        let hubs = [HubUri::parse("https://hub.example.org/").unwrap()];
         let kind = Capability::ChangeNotification;
         let token = "token".to_owned();
         let adding = self
             .store
-            .add_channel(self.now, self.set, &kind, &topic, &hub, token, None);
+            .add_channel(self.now, self.set, &kind, &topic, &hubs, token, None);
         adding.await.unwrap().id
     }
 

@@ -102,6 +102,8 @@ pub struct Lease {
     pub next_try_at: Option<DateTime<Utc>>,
     /// How often in a row the hub was asked without success.
     pub failures: u32,
+    /// When the hub was asked last.
+    pub asked_at: Option<DateTime<Utc>>,
 }
 
 impl Lease {
@@ -115,6 +117,7 @@ impl Lease {
             renew_at: None,
             next_try_at: Some(now),
             failures: 0,
+            asked_at: None,
         }
     }
 
@@ -124,8 +127,16 @@ impl Lease {
         let expiry = self
             .expires_at
             .filter(|_| self.state == ChannelState::Active);
-        let ask = self.next_try_at.or(self.renew_at);
-        [expiry, ask].into_iter().flatten().min()
+        [expiry, self.ask_at()].into_iter().flatten().min()
+    }
+
+    /// When the hub is to be asked: never sooner than two seconds after it was asked last.
+    fn ask_at(&self) -> Option<DateTime<Utc>> {
+        let at = self.next_try_at.or(self.renew_at)?;
+        Some(
+            self.asked_at
+                .map_or(at, |last| at.max(last + SHORTEST_PAUSE)),
+        )
     }
 
     /// Moves on with time; tells whether the hub is to be asked now.
@@ -136,15 +147,14 @@ impl Lease {
             self.renew_at = None;
             self.next_try_at = Some(self.next_try_at.map_or(now, |at| at.min(now)));
         }
-        self.next_try_at
-            .or(self.renew_at)
-            .is_some_and(|at| at <= now)
+        self.ask_at().is_some_and(|at| at <= now)
     }
 
     /// Notes a request that is about to be sent, so that its verification is recognised even if it comes first. Until the
     /// hub has verified it, the request counts as failed.
     pub fn ask(&mut self, now: DateTime<Utc>, asked: Asked) {
         self.asked = Some(asked);
+        self.asked_at = Some(now);
         self.failures = self.failures.saturating_add(1);
         self.next_try_at = Some(now + VERIFICATION_TIME.max(pause(self.failures)));
     }
@@ -155,6 +165,12 @@ impl Lease {
             .and_then(|wait| TimeDelta::from_std(wait).ok())
             .unwrap_or_default();
         self.next_try_at = Some(now + pause(self.failures).max(wait).min(LONGEST_PAUSE));
+    }
+
+    /// Notes that there was no hub to ask.
+    pub fn nobody_to_ask(&mut self, now: DateTime<Utc>) {
+        self.failures = self.failures.saturating_add(1);
+        self.failed(now, None);
     }
 
     /// Takes a hub's verification of intent for the channel's own topic. `spread`, from 0 to 1, chooses the moment of the
@@ -177,11 +193,7 @@ impl Lease {
                         granted.filter(|&s| s > 0).unwrap_or(asked.lease_seconds),
                         spread,
                     ),
-                    Intent::Unsubscribe => {
-                        self.state = ChannelState::Unsubscribed;
-                        self.expires_at = None;
-                        self.renew_at = None;
-                    }
+                    Intent::Unsubscribe => self.end(),
                 }
                 Ruling::Confirm
             }
@@ -204,8 +216,23 @@ impl Lease {
         self.renew_at = Some(later(renewal).max(now + SHORTEST_PAUSE));
     }
 
-    /// Takes a hub's word that it refuses or ends the subscription.
+    fn end(&mut self) {
+        self.state = ChannelState::Unsubscribed;
+        self.asked = None;
+        self.expires_at = None;
+        self.renew_at = None;
+        self.next_try_at = None;
+    }
+
+    /// Takes a hub's word that it refuses or ends the subscription. If that is what was wanted, all is well.
     pub fn denied(&mut self, now: DateTime<Utc>) {
+        let was_to_end = self
+            .asked
+            .is_some_and(|asked| asked.intent == Intent::Unsubscribe);
+        if was_to_end || self.state == ChannelState::Unsubscribed {
+            self.end();
+            return;
+        }
         self.state = ChannelState::Denied;
         self.asked = None;
         self.expires_at = None;
@@ -214,11 +241,23 @@ impl Lease {
         self.next_try_at = Some(now + pause(self.failures));
     }
 
-    /// Asks anew at once, whatever was: after a start, or when push has silently stopped.
+    /// Takes it that the hub has forgotten the subscription, whatever its lease says: it is told as expired, and asked for
+    /// anew at once.
+    pub fn fell_silent(&mut self, now: DateTime<Utc>) {
+        if self.state == ChannelState::Active {
+            self.state = ChannelState::Expired;
+            self.expires_at = None;
+            self.renew_at = None;
+            self.next_try_at = Some(now);
+        }
+    }
+
+    /// Asks anew at once, whatever was: there is another hub to ask, or something else to ask for. A lease that runs goes on.
     pub fn restart(&mut self, now: DateTime<Utc>) {
         if self.state == ChannelState::Unsubscribed {
             *self = Self::new(now);
         }
+        self.failures = 0;
         self.next_try_at = Some(now);
     }
 }
@@ -230,182 +269,4 @@ fn pause(failures: u32) -> TimeDelta {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::*;
-
-    fn at(seconds: i64) -> DateTime<Utc> {
-        DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap()
-    }
-
-    fn asked(lease: u64) -> Asked {
-        Asked {
-            intent: Intent::Subscribe,
-            lease_seconds: lease,
-        }
-    }
-
-    fn active(granted: Option<u64>) -> Lease {
-        let mut lease = Lease::new(at(0));
-        assert!(lease.handle_timeout(at(0)));
-        lease.ask(at(0), asked(600));
-        assert_eq!(
-            lease.verify(at(0), Intent::Subscribe, granted, 0.0),
-            Ruling::Confirm
-        );
-        lease
-    }
-
-    #[test]
-    fn granted_lease_counts_whatever_was_asked() {
-        for (granted, expires) in [
-            (Some(60), 60),
-            (Some(6000), 6000),
-            (None, 600),
-            (Some(0), 600),
-            (Some(1), 1),
-        ] {
-            assert_eq!(
-                active(granted).expires_at,
-                Some(at(expires)),
-                "granted {granted:?}"
-            );
-        }
-        for absurd in [u64::MAX, 1 << 63] {
-            assert_eq!(active(Some(absurd)).expires_at, Some(at(366 * 24 * 3600)));
-        }
-    }
-
-    #[test]
-    fn renewal_lies_between_half_and_two_thirds_of_the_lease() {
-        for (spread, renew) in [(0.0, 300), (1.0, 400), (7.0, 400)] {
-            let mut lease = Lease::new(at(0));
-            lease.ask(at(0), asked(600));
-            lease.verify(at(0), Intent::Subscribe, None, spread);
-            assert_eq!(lease.renew_at, Some(at(renew)), "spread {spread}");
-        }
-        assert_eq!(
-            active(Some(1)).renew_at,
-            Some(at(2)),
-            "never more often than every two seconds"
-        );
-    }
-
-    #[test]
-    fn unasked_verification_changes_nothing() {
-        let mut lease = active(None);
-        let before = lease.clone();
-        assert_eq!(
-            lease.verify(at(1), Intent::Subscribe, Some(1), 0.5),
-            Ruling::ConfirmAgain
-        );
-        assert_eq!(
-            lease.verify(at(1), Intent::Unsubscribe, None, 0.5),
-            Ruling::Refuse
-        );
-        assert_eq!(lease, before);
-        assert_eq!(
-            Lease::new(at(0)).verify(at(0), Intent::Subscribe, None, 0.5),
-            Ruling::Refuse
-        );
-    }
-
-    #[test]
-    fn old_lease_goes_on_while_the_renewal_fails() {
-        let mut lease = active(None);
-        assert!(!lease.handle_timeout(at(299)));
-        assert!(lease.handle_timeout(at(300)));
-        let mut tries = Vec::new();
-        let mut now = 300;
-        while now < 600 {
-            lease.ask(at(now), asked(600));
-            lease.failed(at(now), None);
-            tries.push(now);
-            now = (lease.next_try_at.unwrap() - at(0)).num_seconds();
-            assert_eq!(lease.state, ChannelState::Active);
-        }
-        assert_eq!(tries, [300, 302, 306, 314, 330, 362, 426, 554]);
-        assert_eq!(lease.next_deadline(), Some(at(600)));
-        assert!(lease.handle_timeout(at(600)), "expired: ask at once");
-        assert_eq!(lease.state, ChannelState::Expired);
-    }
-
-    #[test]
-    fn hub_that_never_verifies_is_asked_again() {
-        let mut lease = Lease::new(at(0));
-        lease.ask(at(0), asked(600));
-        assert!(!lease.handle_timeout(at(59)));
-        assert!(lease.handle_timeout(at(60)));
-        assert_eq!(
-            lease.verify(at(61), Intent::Subscribe, None, 0.0),
-            Ruling::Confirm,
-            "late is not never"
-        );
-    }
-
-    #[test]
-    fn denied_channel_is_asked_again_after_a_growing_pause() {
-        let mut lease = active(None);
-        let mut pauses = Vec::new();
-        for now in [0, 100, 200, 300] {
-            lease.denied(at(now));
-            assert_eq!(lease.state, ChannelState::Denied);
-            pauses.push((lease.next_try_at.unwrap() - at(now)).num_seconds());
-        }
-        assert_eq!(pauses, [4, 8, 16, 32]);
-    }
-
-    #[test]
-    fn ended_channel_confirms_its_end_and_asks_no_more() {
-        let mut lease = active(None);
-        lease.ask(
-            at(5),
-            Asked {
-                intent: Intent::Unsubscribe,
-                lease_seconds: 0,
-            },
-        );
-        assert_eq!(
-            lease.verify(at(6), Intent::Subscribe, None, 0.0),
-            Ruling::ConfirmAgain
-        );
-        assert_eq!(
-            lease.verify(at(6), Intent::Unsubscribe, None, 0.0),
-            Ruling::Confirm
-        );
-        assert_eq!(lease.state, ChannelState::Unsubscribed);
-        assert_eq!(lease.next_deadline(), None);
-        assert_eq!(
-            lease.verify(at(7), Intent::Unsubscribe, None, 0.0),
-            Ruling::ConfirmAgain
-        );
-    }
-
-    proptest! {
-        /// Whatever a hub does, there is always a next step while the channel is wanted, and no two requests are closer
-        /// than two seconds unless one was confirmed between them.
-        #[test]
-        fn channel_never_stalls_and_never_hurries(events in proptest::collection::vec((0_u8..5, 0_i64..200, any::<u64>()), 1..60)) {
-            let mut lease = Lease::new(at(0));
-            let mut now = 0;
-            let mut last_request: Option<i64> = None;
-            for (event, step, number) in events {
-                now += step;
-                match event {
-                    0 | 1 => if lease.handle_timeout(at(now)) {
-                        prop_assert!(last_request.is_none_or(|last| now - last >= 2), "asked at {last_request:?} and {now}");
-                        last_request = Some(now);
-                        lease.ask(at(now), asked(600));
-                        if event == 1 { lease.failed(at(now), None); }
-                    },
-                    2 => { lease.verify(at(now), Intent::Subscribe, Some(number), 0.5); }
-                    3 => { lease.verify(at(now), Intent::Unsubscribe, None, 0.5); }
-                    _ => lease.denied(at(now)),
-                }
-                prop_assert!(lease.next_deadline().is_some());
-                prop_assert_ne!(lease.state, ChannelState::Unsubscribed);
-            }
-        }
-    }
-}
+mod tests;

@@ -14,6 +14,7 @@ mod lease;
 mod plan;
 mod schedule;
 mod sequencer;
+mod silence;
 mod span;
 mod unknown;
 
@@ -25,5 +26,6 @@ pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, latest_believed,
 };
+pub use silence::Silence;
 pub use span::Span;
 pub use unknown::Unknown;

@@ -55,7 +55,7 @@ async fn check(change_list: bool, code: &str, break_it: impl FnOnce(&Rig, &str, 
         "{error:?} tells which document"
     );
     let polled = rig.source.hits(path);
-    rig.source.wait_for_hits(path, polled + 2).await;
+    rig.source.wait_for_hits(path, polled + 1).await;
     assert_eq!(
         files(&rig.config.sources[0].mirror),
         before,

@@ -48,7 +48,9 @@ async fn swapped_notifications_are_applied_in_order() {
     until_held(&rig, 0).await;
 
     let set = rig
-        .until("in step", |set| set.channels[0].applied == 2)
+        .until("in step", |set| {
+            set.state == "in-sync" && set.channels.iter().any(|channel| channel.applied == 2)
+        })
         .await;
     assert_eq!(set.channels.iter().map(|c| c.gaps).sum::<u64>(), 0);
     assert_eq!(rig.source.hits(CHANGE_LIST), polls);

@@ -1,10 +1,11 @@
 //! What a daemon that is killed has lost: nothing.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use resyncd::demo::{Fault, SampleOptions, SampleSource, Traffic, TrafficOptions};
+use resyncd::demo::{Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions};
 use resyncd::protocol::Capability;
 
 use crate::process::Home;
@@ -92,6 +93,8 @@ async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
     let running = home.run();
     home.settled(&source).await;
     assert!(watch.end() > 0);
+    let callbacks = source.hub().unwrap().subscriptions();
+    assert_eq!(callbacks.len(), 2, "no second subscription was made");
     let fetched: u64 = (0..400)
         .map(|number| source.hits(&format!("/set1/res/r{number}.txt")))
         .sum();
@@ -175,6 +178,8 @@ async fn what_was_acknowledged_is_applied_after_a_crash() {
         home.until("it answers", |_| true).await;
     }
     home.until_mirrored(&source).await;
+    // A file is in its place a moment before the feed tells of it.
+    let set = home.until("in step", |set| set.state == "in-sync").await;
     let lines = home.operator.changes(0).await;
     assert_eq!(
         lines
@@ -185,7 +190,6 @@ async fn what_was_acknowledged_is_applied_after_a_crash() {
         "each was applied once, though it was killed in between"
     );
     assert!(lines.windows(2).all(|pair| pair[0].seq < pair[1].seq));
-    let set = home.until("in step", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
 }
 
@@ -233,20 +237,31 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
         },
     );
     let topic = source.topic(SET, &Capability::ChangeNotification);
+    let hub = source.hub().unwrap();
     for round in 0..4 {
         let running = home.run();
-        let hub = source.hub().unwrap();
         soon("subscribed", hub.wait_for_subscription(topic.as_str())).await;
         home.until("it answers", |_| true).await;
-        for _ in 0..15 {
-            traffic.step(4).await;
-        }
+        let mark = hub.mark();
+        let going_on = tokio::spawn(async move {
+            for _ in 0..20 {
+                traffic.step(4).await;
+            }
+            traffic
+        });
+        // Some were delivered, and others are on their way.
+        let seen = Cell::new(0);
+        let fifth = |event: &HubEvent| {
+            seen.set(seen.get() + u32::from(matches!(event, HubEvent::Delivered(_))));
+            seen.get() == 5
+        };
+        soon("five deliveries", hub.wait_after(mark, fifth)).await;
         if round % 2 == 0 {
             running.kill();
         } else {
             assert_eq!(running.stop().await.code(), Some(0));
         }
-        traffic.step(4).await;
+        traffic = soon("the traffic", going_on).await.unwrap();
     }
     let _running = home.run();
     source.refresh_resource_list(SET);

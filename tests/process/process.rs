@@ -55,9 +55,14 @@ impl Home {
 
     /// Starts the daemon.
     pub(crate) fn run(&self) -> Running {
+        self.run_with([])
+    }
+
+    /// Starts the daemon with more in its environment.
+    pub(crate) fn run_with<const N: usize>(&self, more: [(&str, &Path); N]) -> Running {
         let mut command = command(&self.config);
         Running {
-            child: command.arg("run").spawn().unwrap(),
+            child: command.arg("run").envs(more).spawn().unwrap(),
         }
     }
 

@@ -138,7 +138,15 @@ impl Rig {
 
     /// Starts the daemon; the addresses that it was given the first time it keeps.
     pub(crate) async fn start_daemon(&mut self) {
-        let daemon = Daemon::start(self.config.clone()).await.unwrap();
+        // A query that was under way when the last one stopped lets go of the database a moment later.
+        let daemon = eventually("the state is free", None, async || {
+            match Daemon::start(self.config.clone()).await {
+                Ok(daemon) => Ok(daemon),
+                Err(error) if error.code() == "state-locked" => Err(error.to_string()),
+                Err(error) => panic!("{error}"),
+            }
+        })
+        .await;
         self.config.status.listen = daemon.status;
         if let Some(callback) = daemon.callback {
             self.config.callback.listen = callback;

@@ -22,6 +22,8 @@ pub struct HubOptions {
     pub default_lease: Duration,
     /// Whether its verification tells `hub.lease_seconds`.
     pub tells_lease: bool,
+    /// What its verification tells for `hub.lease_seconds` instead of what it grants.
+    pub false_lease: Option<u64>,
     /// Whether a renewal leaves the old secret in force.
     pub keeps_old_secret: bool,
     /// How it signs deliveries to subscribers that sent a secret.
@@ -44,6 +46,7 @@ impl Default for HubOptions {
             max_lease: Duration::from_secs(31 * 86_400),
             default_lease: Duration::from_secs(10 * 86_400),
             tells_lease: true,
+            false_lease: None,
             keeps_old_secret: false,
             signing: Signing::Signed(SignatureMethod::Sha256),
             attempts: 3,
@@ -62,8 +65,8 @@ pub enum Granting {
     Refuse(u16),
     /// With this status while a lease is asked for, else with 202: some hubs take no `hub.lease_seconds`.
     RefuseLease(u16),
-    /// With 307 to another hub.
-    Redirect(String),
+    /// With this status, 307 as a rule, to another hub.
+    Redirect(u16, String),
 }
 
 /// When a hub verifies intent.

@@ -62,14 +62,14 @@ async fn subscribe_or_unsubscribe(shared: Arc<Shared>, request: SubscriptionRequ
         Granting::Refuse(status) => (*status, false),
         Granting::RefuseLease(status) if request.lease_seconds.is_some() => (*status, false),
         Granting::RefuseLease(_) => (202, true),
-        Granting::Redirect(_) => (307, false),
+        Granting::Redirect(status, _) => (*status, false),
     };
     shared.events.add(HubEvent::Requested {
         request: request.clone(),
         status,
     });
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
-    if let Granting::Redirect(to) = options.granting {
+    if let Granting::Redirect(_, to) = options.granting {
         return (status, [(LOCATION, to)]).into_response();
     }
     if accepted {

@@ -39,7 +39,7 @@ pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
     }
     let lease = granted_lease(&options, request.lease_seconds);
     if options.verifying != super::Verifying::Never
-        && let Err(status) = verify(shared, request, options.tells_lease.then_some(lease)).await
+        && let Err(status) = verify(shared, request, told_lease(&options, lease)).await
     {
         shared.events.add(HubEvent::NotVerified {
             mode: request.mode,
@@ -106,18 +106,23 @@ fn granted_lease(options: &HubOptions, asked: Option<u64>) -> Duration {
         .min(LONGEST_LEASE)
 }
 
+fn told_lease(options: &HubOptions, granted: Duration) -> Option<u64> {
+    let told = options.false_lease.unwrap_or(granted.as_secs());
+    options.tells_lease.then_some(told)
+}
+
 /// Asks the subscriber whether it meant it; without a confirmation, the status it answered with.
 async fn verify(
     shared: &Shared,
     request: &SubscriptionRequest,
-    lease: Option<Duration>,
+    lease_seconds: Option<u64>,
 ) -> Result<(), Option<u16>> {
     let challenge = challenge();
     let question = Verification {
         mode: request.mode,
         topic: request.topic.clone(),
         challenge: Some(challenge.clone()),
-        lease_seconds: lease.map(|lease| lease.as_secs()),
+        lease_seconds,
         reason: None,
     };
     let asked = shared.client.get(with_query(&request.callback, &question));

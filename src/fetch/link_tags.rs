@@ -1,0 +1,195 @@
+//! The `link` tags of a text that may be HTML, XML or neither.
+//!
+//! Pages are seldom well formed, so this looks for tags that are called `link`, with whatever prefix, and nothing else.
+//! Comments, CDATA sections and scripts are passed over.
+
+/// A `link` tag that has a target.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct LinkTag {
+    rel: String,
+    /// Its target, as it is written.
+    pub(super) href: String,
+}
+
+impl LinkTag {
+    /// Whether it is of that relation, among others.
+    pub(super) fn relates(&self, wanted: &str) -> bool {
+        let mut rels = self.rel.split_ascii_whitespace();
+        rels.any(|rel| rel.eq_ignore_ascii_case(wanted))
+    }
+}
+
+/// The `link` tags of a text, one after the other.
+pub(super) struct LinkTags<'a> {
+    rest: &'a str,
+    /// Tags, as `/head`, behind which no more are looked for.
+    ends: &'static [&'static str],
+}
+
+impl<'a> LinkTags<'a> {
+    /// All of them.
+    pub(super) fn of(text: &'a str) -> Self {
+        Self {
+            rest: text,
+            ends: &[],
+        }
+    }
+
+    /// Those that speak of the document as a whole: what a page has in its head, and a feed before its first entry. What
+    /// comes after that may have been written by anybody.
+    pub(super) fn of_head(text: &'a str) -> Self {
+        Self {
+            rest: text,
+            ends: &["/head", "body", "entry", "item", "url", "sitemap"],
+        }
+    }
+
+    fn skip(&mut self, until: &str) {
+        self.rest = match self.rest.find(until) {
+            Some(end) => &self.rest[end..],
+            None => "",
+        };
+    }
+}
+
+impl Iterator for LinkTags<'_> {
+    type Item = LinkTag;
+
+    fn next(&mut self) -> Option<LinkTag> {
+        loop {
+            let start = self.rest.find('<')?;
+            self.rest = &self.rest[start + 1..];
+            if self.rest.starts_with("!--") {
+                self.skip("-->");
+                continue;
+            }
+            if self.rest.starts_with("![CDATA[") {
+                self.skip("]]>");
+                continue;
+            }
+            let (name, behind) = tag_name(self.rest);
+            self.rest = behind;
+            if self.ends.iter().any(|end| name.eq_ignore_ascii_case(end)) {
+                self.rest = "";
+                return None;
+            }
+            if name.eq_ignore_ascii_case("script") {
+                self.skip("</script");
+                continue;
+            }
+            let local = name.rsplit(':').next().unwrap_or_default();
+            if !local.eq_ignore_ascii_case("link") {
+                continue;
+            }
+            let (attributes, behind) = attributes(self.rest);
+            self.rest = behind;
+            let value = |wanted: &str| {
+                attributes
+                    .iter()
+                    .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
+                    .map(|(_, value)| *value)
+            };
+            if let (Some(rel), Some(href)) = (value("rel"), value("href")) {
+                return Some(LinkTag {
+                    rel: rel.to_owned(),
+                    href: href.trim().replace("&amp;", "&"),
+                });
+            }
+        }
+    }
+}
+
+/// The name of a tag, and what stands behind it.
+fn tag_name(tag: &str) -> (&str, &str) {
+    let end = tag
+        .char_indices()
+        .find(|&(at, c)| c.is_ascii_whitespace() || matches!(c, '>' | '<') || (c == '/' && at > 0))
+        .map_or(tag.len(), |(at, _)| at);
+    tag.split_at(end)
+}
+
+/// The attributes of a tag, and what stands behind it.
+fn attributes(tag: &str) -> (Vec<(&str, &str)>, &str) {
+    let mut found = Vec::new();
+    let mut rest = tag;
+    loop {
+        rest = rest.trim_start_matches(|c: char| c.is_ascii_whitespace() || c == '/');
+        if rest.is_empty() || rest.starts_with(['>', '<']) {
+            return (found, rest);
+        }
+        // A name may begin with anything but what ends it; `=` first belongs to the name.
+        let end = rest
+            .char_indices()
+            .skip(1)
+            .find(|(_, c)| c.is_ascii_whitespace() || matches!(c, '=' | '>' | '/' | '<'))
+            .map_or(rest.len(), |(at, _)| at);
+        let (name, behind) = rest.split_at(end);
+        rest = behind.trim_ascii_start();
+        let Some(assigned) = rest.strip_prefix('=') else {
+            found.push((name, ""));
+            continue;
+        };
+        let assigned = assigned.trim_ascii_start();
+        let (value, behind) = match assigned.chars().next() {
+            Some(quote @ ('"' | '\'')) => {
+                let quoted = &assigned[1..];
+                quoted.split_once(quote).unwrap_or((quoted, ""))
+            }
+            _ => {
+                let end = assigned
+                    .find(|c: char| c.is_ascii_whitespace() || c == '>')
+                    .unwrap_or(assigned.len());
+                assigned.split_at(end)
+            }
+        };
+        found.push((name, value));
+        rest = behind;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hubs(text: &str) -> Vec<String> {
+        let links = LinkTags::of_head(text).filter(|link| link.relates("hub"));
+        links.map(|link| link.href).collect()
+    }
+
+    #[test]
+    fn links_of_feeds_and_pages_are_found() {
+        for text in [
+            "<feed xmlns='http://www.w3.org/2005/Atom'><link rel='hub' href='/h'/><entry>",
+            "<rss><channel><link>http://x/</link><atom:link rel=\"hub\" href=\"/h\"/><item>",
+            "<!DOCTYPE html><HTML><HEAD><LINK REL=hub HREF=/h></HEAD>",
+            "<a:link href='/h' rel='self hub'/>",
+            "<head><script>if (a<b) '<link rel=hub href=/no>'</script><link rel=hub href=/h>",
+        ] {
+            assert_eq!(hubs(text), ["/h"], "{text}");
+        }
+    }
+
+    #[test]
+    fn links_that_anybody_may_have_written_are_not() {
+        for text in [
+            "<head></head><body><link rel=hub href=/no>",
+            "<html><body><link rel=hub href=/no>",
+            "<feed><entry><link rel='hub' href='/no'/></entry></feed>",
+            "<rss><channel><item><atom:link rel='hub' href='/no'/></item>",
+            "<urlset><url><link rel='hub' href='/no'/></url></urlset>",
+            "<!-- <link rel=hub href=/no> --><![CDATA[<link rel=hub href=/no>]]>",
+            "<blink rel=hub href=/no><link:x rel=hub href=/no><linked rel=hub href=/no>",
+        ] {
+            assert_eq!(hubs(text), [""; 0], "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_survived(text in "(<link|<a:|<!--|<!\\[CDATA\\[|<script|rel=|href|[<>/='\" \\-é]|.){0,40}") {
+            let _ = LinkTags::of_head(&text).count();
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Topics: what a channel's URI tells of its hubs and of its own name (WebSub, section 4).
+
+use std::io::Read;
+use std::time::Duration;
+
+use flate2::read::GzDecoder;
+use reqwest::Method;
+use reqwest::header::LINK;
+use url::Url;
+
+use super::FetchError;
+use super::client::{Answer, Client, Follow};
+use super::link_tags::LinkTags;
+use super::permits::Pool;
+use crate::protocol::{HubUri, TopicUri, parse_link_header};
+
+/// How much of a body is searched for links, in bytes.
+const MOST_BODY: usize = 256 << 10;
+
+/// More hubs than this are not taken.
+const MOST_HUBS: usize = 10;
+
+/// How long it may all take. A subscription waits for it, and can do without.
+const LONGEST: Duration = Duration::from_secs(20);
+
+/// What a topic tells of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TopicLinks {
+    /// What it calls itself (`rel="self"`): the topic to subscribe to.
+    pub topic: Option<TopicUri>,
+    /// Its hubs (`rel="hub"`), in its order.
+    pub hubs: Vec<HubUri>,
+}
+
+impl TopicLinks {
+    fn is_whole(&self) -> bool {
+        self.topic.is_some() && !self.hubs.is_empty()
+    }
+
+    /// Takes what is not known yet from a source of less weight.
+    fn complete(&mut self, other: Self) {
+        self.topic = self.topic.take().or(other.topic);
+        if self.hubs.is_empty() {
+            self.hubs = other.hubs;
+        }
+    }
+
+    fn add(&mut self, is_hub: bool, href: Url) {
+        if !is_hub {
+            self.topic = self.topic.take().or(TopicUri::try_from(href).ok());
+        } else if let Ok(hub) = HubUri::try_from(href)
+            && self.hubs.len() < MOST_HUBS
+            && !self.hubs.contains(&hub)
+        {
+            self.hubs.push(hub);
+        }
+    }
+
+    fn of_headers(answer: &Answer) -> Self {
+        let mut found = Self::default();
+        let values = answer.response.headers().get_all(LINK).iter();
+        for link in values
+            .filter_map(|value| value.to_str().ok())
+            .flat_map(|value| parse_link_header(value, &answer.url))
+            .filter(|link| matches!(link.rel.as_str(), "hub" | "self"))
+        {
+            found.add(link.rel == "hub", link.href);
+        }
+        found
+    }
+
+    fn of_body(text: &str, base: &Url) -> Self {
+        let mut found = Self::default();
+        for link in LinkTags::of_head(text) {
+            for rel in ["hub", "self"] {
+                if link.relates(rel)
+                    && let Ok(href) = base.join(&link.href)
+                {
+                    found.add(rel == "hub", href);
+                }
+            }
+        }
+        found
+    }
+}
+
+impl Client {
+    /// Asks a topic for its hubs and its own name: by HEAD, and where that does not tell both, by GET. Link headers count for
+    /// more than links in the body, be it XML or HTML. Redirects are followed. At most 256 KiB are read.
+    ///
+    /// # Errors
+    /// [`FetchError`], when it could not be asked. That it names nothing is an answer.
+    pub async fn ask_topic(&self, topic: &TopicUri) -> Result<TopicLinks, FetchError> {
+        let asking = async {
+            let by_head = match self.head_or_get(topic, Method::HEAD).await {
+                Ok(answer) => TopicLinks::of_headers(&answer),
+                // Some servers know GET only.
+                Err(FetchError::Status { .. }) => TopicLinks::default(),
+                Err(error) => return Err(error),
+            };
+            if by_head.is_whole() {
+                return Ok(by_head);
+            }
+            match self.get_links(topic).await {
+                Ok(mut links) => {
+                    links.complete(by_head);
+                    Ok(links)
+                }
+                Err(_) if !by_head.hubs.is_empty() => Ok(by_head),
+                Err(error) => Err(error),
+            }
+        };
+        tokio::time::timeout(LONGEST.min(self.timeout()), asking)
+            .await
+            .unwrap_or(Err(FetchError::Timeout))
+    }
+
+    async fn get_links(&self, topic: &TopicUri) -> Result<TopicLinks, FetchError> {
+        let mut answer = self.head_or_get(topic, Method::GET).await?;
+        let mut links = TopicLinks::of_headers(&answer);
+        if !links.is_whole() {
+            let mut body = Vec::new();
+            while body.len() < MOST_BODY
+                && let Some(chunk) = answer.chunk().await?
+            {
+                body.extend_from_slice(&chunk);
+            }
+            links.complete(TopicLinks::of_body(&text(&body), &answer.url));
+        }
+        Ok(links)
+    }
+
+    async fn head_or_get(&self, topic: &TopicUri, method: Method) -> Result<Answer, FetchError> {
+        let answer = self
+            .ask(
+                Pool::Documents,
+                topic.url(),
+                Follow::All,
+                |_| Ok(()),
+                |http, url| http.request(method.clone(), url),
+            )
+            .await?;
+        if answer.response.status().is_success() {
+            Ok(answer)
+        } else {
+            Err(answer.into_error().await)
+        }
+    }
+}
+
+/// The beginning of a body, as text. Some servers compress without being asked to: the bytes tell.
+fn text(body: &[u8]) -> String {
+    let mut plain = Vec::new();
+    if body.starts_with(&[0x1f, 0x8b]) {
+        // It may be cut off: what was read until then counts.
+        let _ = GzDecoder::new(body)
+            .take(MOST_BODY as u64)
+            .read_to_end(&mut plain);
+    } else {
+        plain.extend_from_slice(&body[..body.len().min(MOST_BODY)]);
+    }
+    String::from_utf8_lossy(&plain).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+    use crate::fetch::test_site::{self, Received, Site};
+
+    const LINKS: (&str, &str) = ("link", "</hub>; rel=hub, </own>; rel=self");
+
+    async fn ask(site: &Site, path: &str) -> Result<TopicLinks, FetchError> {
+        let topic = TopicUri::parse(&site.url(path)).unwrap();
+        test_site::client().ask_topic(&topic).await
+    }
+
+    /// What a topic that answers so is found to tell, as paths; and the methods that it was asked by.
+    async fn check(
+        answer: impl Fn(&Received) -> axum::response::Response + Send + Sync + 'static,
+        topic: Option<&str>,
+        hubs: &[&str],
+        methods: &[&str],
+    ) {
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let log = asked.clone();
+        let site = Site::start(move |received| {
+            log.lock().unwrap().push(received.method.to_string());
+            answer(&received)
+        })
+        .await;
+        let found = ask(&site, "/topic").await.unwrap();
+        let base = site.url("");
+        let path = |uri: &str| uri.strip_prefix(&base).unwrap_or(uri).to_owned();
+        assert_eq!(
+            found.topic.map(|topic| path(topic.as_str())).as_deref(),
+            topic
+        );
+        let found: Vec<String> = found.hubs.iter().map(|hub| path(hub.as_str())).collect();
+        assert_eq!(found, hubs);
+        assert_eq!(*asked.lock().unwrap(), methods);
+    }
+
+    #[tokio::test]
+    async fn head_is_enough_where_its_links_tell_everything() {
+        let links = |_: &Received| test_site::ok_with(&[LINKS], "");
+        check(links, Some("/own"), &["/hub"], &["HEAD"]).await;
+        let several = |_: &Received| {
+            let links = "</1>; rel=hub, </2>; rel=\"hub\", </1>; rel=hub, <ftp://x/>; rel=hub";
+            test_site::ok_with(&[("link", links), ("link", "</own>; rel=self")], "")
+        };
+        check(several, Some("/own"), &["/1", "/2"], &["HEAD"]).await;
+    }
+
+    #[tokio::test]
+    async fn get_is_asked_where_head_does_not_tell() {
+        check(
+            |received| match received.method {
+                Method::HEAD => test_site::status(405),
+                _ => test_site::ok_with(&[LINKS], ""),
+            },
+            Some("/own"),
+            &["/hub"],
+            &["HEAD", "GET"],
+        )
+        .await;
+        check(
+            |received| match received.method {
+                Method::HEAD => test_site::ok_with(&[("link", "</hub>; rel=hub")], ""),
+                _ => test_site::status(500),
+            },
+            None,
+            &["/hub"],
+            &["HEAD", "GET"],
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn body_tells_what_headers_do_not() {
+        for body in [
+            "<feed><link rel='hub' href='/hub'/><link rel='self' href='/own'/><entry>",
+            "<rss><channel><atom:link rel='hub' href='hub'/><atom:link rel='self' href='own'/>",
+            "<html><head><link rel=hub href=/hub><link rel=self href=/own></head>",
+        ] {
+            let both = &["HEAD", "GET"];
+            check(move |_| test_site::ok(body), Some("/own"), &["/hub"], both).await;
+            // Headers count for more.
+            check(
+                move |_| test_site::ok_with(&[("link", "</better>; rel=hub")], body),
+                Some("/own"),
+                &["/better"],
+                both,
+            )
+            .await;
+        }
+        check(|_| test_site::ok("text"), None, &[], &["HEAD", "GET"]).await;
+    }
+
+    #[tokio::test]
+    async fn redirects_are_followed_and_targets_relative_to_their_end() {
+        check(
+            |received| match received.path() {
+                "/topic" => test_site::redirect(301, "/deep/topic"),
+                _ => test_site::ok_with(&[("link", "<hub>; rel=hub, <own>; rel=self")], ""),
+            },
+            Some("/deep/own"),
+            &["/deep/hub"],
+            &["HEAD", "HEAD"],
+        )
+        .await;
+    }
+
+    #[tokio::test]
+    async fn endless_and_missing_topics_are_survived() {
+        let endless = "<head>".to_owned() + &" ".repeat(MOST_BODY) + "<link rel=hub href=/late>";
+        let answer = move |_: &Received| test_site::ok(endless.clone());
+        check(answer, None, &[], &["HEAD", "GET"]).await;
+        let site = Site::start(|_| test_site::status(404)).await;
+        assert_eq!(ask(&site, "/").await.unwrap_err().code(), "not-found");
+    }
+}

@@ -1,0 +1,246 @@
+//! The life of one subscription, told on a clock that only the tests move.
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(seconds: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp(1_800_000_000 + seconds, 0).unwrap()
+}
+
+fn asked(lease: u64) -> Asked {
+    Asked {
+        intent: Intent::Subscribe,
+        lease_seconds: lease,
+    }
+}
+
+fn active(granted: Option<u64>) -> Lease {
+    let mut lease = Lease::new(at(0));
+    assert!(lease.handle_timeout(at(0)));
+    lease.ask(at(0), asked(600));
+    assert_eq!(
+        lease.verify(at(0), Intent::Subscribe, granted, 0.0),
+        Ruling::Confirm
+    );
+    lease
+}
+
+#[test]
+fn granted_lease_counts_whatever_was_asked() {
+    for (granted, expires) in [
+        (Some(60), 60),
+        (Some(6000), 6000),
+        (None, 600),
+        (Some(0), 600),
+        (Some(1), 1),
+    ] {
+        assert_eq!(
+            active(granted).expires_at,
+            Some(at(expires)),
+            "granted {granted:?}"
+        );
+    }
+    for absurd in [u64::MAX, 1 << 63] {
+        assert_eq!(active(Some(absurd)).expires_at, Some(at(366 * 24 * 3600)));
+    }
+}
+
+#[test]
+fn renewal_lies_between_half_and_two_thirds_of_the_lease() {
+    for (spread, renew) in [(0.0, 300), (1.0, 400), (7.0, 400)] {
+        let mut lease = Lease::new(at(0));
+        lease.ask(at(0), asked(600));
+        lease.verify(at(0), Intent::Subscribe, None, spread);
+        assert_eq!(lease.renew_at, Some(at(renew)), "spread {spread}");
+    }
+    assert_eq!(
+        active(Some(1)).renew_at,
+        Some(at(2)),
+        "never more often than every two seconds"
+    );
+}
+
+#[test]
+fn unasked_verification_changes_nothing() {
+    let mut lease = active(None);
+    let before = lease.clone();
+    assert_eq!(
+        lease.verify(at(1), Intent::Subscribe, Some(1), 0.5),
+        Ruling::ConfirmAgain
+    );
+    assert_eq!(
+        lease.verify(at(1), Intent::Unsubscribe, None, 0.5),
+        Ruling::Refuse
+    );
+    assert_eq!(lease, before);
+    assert_eq!(
+        Lease::new(at(0)).verify(at(0), Intent::Subscribe, None, 0.5),
+        Ruling::Refuse
+    );
+}
+
+#[test]
+fn old_lease_goes_on_while_the_renewal_fails() {
+    let mut lease = active(None);
+    assert!(!lease.handle_timeout(at(299)));
+    assert!(lease.handle_timeout(at(300)));
+    let mut tries = Vec::new();
+    let mut now = 300;
+    while now < 600 {
+        lease.ask(at(now), asked(600));
+        lease.failed(at(now), None);
+        tries.push(now);
+        now = (lease.next_try_at.unwrap() - at(0)).num_seconds();
+        assert_eq!(lease.state, ChannelState::Active);
+    }
+    assert_eq!(tries, [300, 302, 306, 314, 330, 362, 426, 554]);
+    assert_eq!(lease.next_deadline(), Some(at(600)));
+    assert!(lease.handle_timeout(at(600)), "expired: ask at once");
+    assert_eq!(lease.state, ChannelState::Expired);
+}
+
+#[test]
+fn hub_that_never_verifies_is_asked_again() {
+    let mut lease = Lease::new(at(0));
+    lease.ask(at(0), asked(600));
+    assert!(!lease.handle_timeout(at(59)));
+    assert!(lease.handle_timeout(at(60)));
+    assert_eq!(
+        lease.verify(at(61), Intent::Subscribe, None, 0.0),
+        Ruling::Confirm,
+        "late is not never"
+    );
+}
+
+#[test]
+fn denied_channel_is_asked_again_after_a_growing_pause() {
+    let mut lease = active(None);
+    let mut pauses = Vec::new();
+    for now in [0, 100, 200, 300] {
+        lease.denied(at(now));
+        assert_eq!(lease.state, ChannelState::Denied);
+        pauses.push((lease.next_try_at.unwrap() - at(now)).num_seconds());
+    }
+    assert_eq!(pauses, [4, 8, 16, 32]);
+}
+
+#[test]
+fn ended_channel_confirms_its_end_and_asks_no_more() {
+    let mut lease = active(None);
+    lease.ask(
+        at(5),
+        Asked {
+            intent: Intent::Unsubscribe,
+            lease_seconds: 0,
+        },
+    );
+    assert_eq!(
+        lease.verify(at(6), Intent::Subscribe, None, 0.0),
+        Ruling::ConfirmAgain
+    );
+    assert_eq!(
+        lease.verify(at(6), Intent::Unsubscribe, None, 0.0),
+        Ruling::Confirm
+    );
+    assert_eq!(lease.state, ChannelState::Unsubscribed);
+    assert_eq!(lease.next_deadline(), None);
+    assert_eq!(
+        lease.verify(at(7), Intent::Unsubscribe, None, 0.0),
+        Ruling::ConfirmAgain
+    );
+}
+
+#[test]
+fn shortest_lease_is_not_asked_for_more_often_than_every_two_seconds() {
+    let mut lease = active(Some(1));
+    assert!(!lease.handle_timeout(at(1)));
+    assert_eq!(lease.state, ChannelState::Expired);
+    assert_eq!(lease.next_deadline(), Some(at(2)));
+    assert!(lease.handle_timeout(at(2)));
+}
+
+#[test]
+fn denial_of_what_was_to_end_ends_it() {
+    let mut lease = active(None);
+    let unsubscribe = Asked {
+        intent: Intent::Unsubscribe,
+        lease_seconds: 0,
+    };
+    lease.ask(at(5), unsubscribe);
+    lease.denied(at(6));
+    assert_eq!(lease.state, ChannelState::Unsubscribed);
+    lease.denied(at(7));
+    assert_eq!(lease.state, ChannelState::Unsubscribed, "and stays so");
+    assert_eq!(lease.next_deadline(), None);
+}
+
+#[test]
+fn silent_channel_is_expired_and_asked_for_at_once() {
+    let mut lease = active(None);
+    lease.fell_silent(at(100));
+    assert_eq!(
+        (lease.state, lease.expires_at),
+        (ChannelState::Expired, None)
+    );
+    assert!(lease.handle_timeout(at(100)));
+    lease.ask(at(100), asked(600));
+    lease.verify(at(101), Intent::Subscribe, None, 0.0);
+    assert_eq!(lease.state, ChannelState::Active);
+    // One that is not active has nothing to be silent about.
+    lease.denied(at(200));
+    let denied = lease.clone();
+    lease.fell_silent(at(300));
+    assert_eq!(lease, denied);
+}
+
+#[test]
+fn channel_without_a_hub_is_tried_again_after_growing_pauses() {
+    let mut lease = Lease::new(at(0));
+    let mut tries = Vec::new();
+    let mut now = 0;
+    while tries.len() < 4 {
+        assert!(lease.handle_timeout(at(now)));
+        tries.push(now);
+        lease.nobody_to_ask(at(now));
+        now = (lease.next_deadline().unwrap() - at(0)).num_seconds();
+    }
+    assert_eq!(tries, [0, 2, 6, 14]);
+    assert_eq!(
+        lease.verify(at(20), Intent::Subscribe, None, 0.0),
+        Ruling::Refuse,
+        "nobody was asked"
+    );
+}
+
+proptest! {
+    /// Whatever a hub does, there is always a next step while the channel is wanted, and no two requests are closer
+    /// than two seconds.
+    #[test]
+    fn channel_never_stalls_and_never_hurries(
+        events in proptest::collection::vec(
+            (0_u8..6, prop_oneof![0_i64..4, 0_i64..200], prop_oneof![0_u64..4, any::<u64>()]), 1..60,
+        )
+    ) {
+        let mut lease = Lease::new(at(0));
+        let mut now = 0;
+        let mut last_request: Option<i64> = None;
+        for (event, step, number) in events {
+            now += step;
+            match event {
+                0 | 1 => if lease.handle_timeout(at(now)) {
+                    prop_assert!(last_request.is_none_or(|last| now - last >= 2), "asked at {last_request:?} and {now}");
+                    last_request = Some(now);
+                    lease.ask(at(now), asked(600));
+                    if event == 1 { lease.failed(at(now), None); }
+                },
+                2 => { lease.verify(at(now), Intent::Subscribe, Some(number), 0.5); }
+                3 => { lease.verify(at(now), Intent::Unsubscribe, None, 0.5); }
+                4 => lease.fell_silent(at(now)),
+                _ => lease.denied(at(now)),
+            }
+            prop_assert!(lease.next_deadline().is_some());
+            prop_assert_ne!(lease.state, ChannelState::Unsubscribed);
+        }
+    }
+}

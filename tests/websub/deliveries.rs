@@ -1,0 +1,201 @@
+//! Deliveries: whose they are, who signed them, and what is forgiven (WebSub, section 7).
+
+use std::io::Write;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use resyncd::config::Signatures;
+use resyncd::demo::{HubOptions, Signing, Subscription};
+use resyncd::protocol::websub::{Signature, SignatureMethod};
+
+use crate::support::{Rig, SET, client, eventually, resources};
+use crate::{check_push, delivery, requests, status_of, subscribed, with_hub};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_signature_method_is_taken() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    for method in [
+        SignatureMethod::Sha1,
+        SignatureMethod::Sha256,
+        SignatureMethod::Sha384,
+        SignatureMethod::Sha512,
+    ] {
+        rig.hub()
+            .configure(|hub| hub.signing = Signing::Signed(method));
+        check_push(&rig, &format!("{method:?}")).await;
+    }
+    assert_eq!(rig.channel().await.rejected, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deliveries_of_no_use_are_refused_and_counted() {
+    let rig = Rig::start_with(resources(3), |config| config.limits.notification = 10_000).await;
+    let subscription = subscribed(&rig).await;
+    let secret = subscription.secret.clone().unwrap();
+    let forged = rig.source.notify(SET).body;
+
+    let unsigned = delivery(&subscription, &forged, None);
+    assert_eq!(status_of(unsigned).await, 403);
+    // Whoever signs wrongly is not told so.
+    let good = Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), &forged).to_string();
+    let other = Signature::sign(SignatureMethod::Sha256, b"another secret", &forged).to_string();
+    let wrong = [
+        ("another secret", other),
+        ("another length", good[..good.len() - 2].to_owned()),
+        ("another method", good.replace("sha256", "sha1")),
+        ("unknown method", good.replace("sha256", "md5")),
+        ("no method", good.replace("sha256=", "")),
+        ("nothing", String::new()),
+    ];
+    for (what, signature) in &wrong {
+        let request = delivery(&subscription, &forged, None).header("X-Hub-Signature", signature);
+        assert_eq!(status_of(request).await, 200, "{what}");
+    }
+    let large = vec![b'x'; 10_001];
+    let large = delivery(&subscription, &large, Some(&secret));
+    assert_eq!(status_of(large).await, 413, "too large");
+    let refused = 2 + wrong.len() as u64;
+    assert_eq!(rig.channel().await.rejected, refused);
+    let odd = client().put(&subscription.callback).send().await.unwrap();
+    assert_eq!(odd.status(), 405);
+
+    // Well signed, but nothing that can be read: acknowledged, for the hub can't help it.
+    let unreadable = delivery(&subscription, b"<html>", Some(&secret));
+    assert_eq!(status_of(unreadable).await, 200);
+    eventually("counted", Some(rig.wakes()), async || {
+        match rig.channel().await {
+            channel if channel.rejected == refused + 1 => Ok(()),
+            channel => Err(format!("{channel:?}")),
+        }
+    })
+    .await;
+    let channel = rig.channel().await;
+    assert_eq!((channel.applied, channel.duplicate), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn forged_notification_changes_nothing() {
+    let rig = Rig::start(with_hub(HubOptions {
+        signing: Signing::Wrong,
+        ..HubOptions::default()
+    }))
+    .await;
+    rig.settled().await;
+    rig.source.freeze_change_list(SET, true);
+    rig.source.update(SET, "r0001.txt", "forged");
+    let notification = rig.source.notify(SET);
+    let deliveries = rig.source.publish(&notification).await.unwrap();
+    assert_eq!(deliveries[0].status, Some(200), "the forger learns nothing");
+    assert_eq!(rig.channel().await.rejected, 1);
+    // The same by a hub that signs well is applied: until then, nothing was.
+    rig.hub()
+        .configure(|hub| hub.signing = Signing::Signed(SignatureMethod::Sha512));
+    assert!(rig.mirrored("r0001.txt").unwrap() != b"forged");
+    rig.source.publish(&notification).await.unwrap();
+    rig.until_mirrored().await;
+    let channel = rig.channel().await;
+    assert_eq!((channel.received, channel.rejected), (1, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_that_cannot_sign_is_taken_where_signatures_are_off() {
+    let rig = Rig::start_with(
+        with_hub(HubOptions {
+            signing: Signing::Unsigned,
+            ..HubOptions::default()
+        }),
+        |config| config.sources[0].signatures = Signatures::Off,
+    )
+    .await;
+    let subscription = subscribed(&rig).await;
+    for request in requests(rig.hub()).await {
+        assert_eq!(request.secret, None);
+    }
+    check_push(&rig, "pushed").await;
+    // A signature that nobody asked for is not looked at.
+    rig.source.update(SET, "r0002.txt", "signed by somebody");
+    let signed = rig.source.notify(SET).body;
+    let signed = delivery(&subscription, &signed, Some("any"));
+    assert_eq!(status_of(signed).await, 200);
+    rig.until_mirrored().await;
+}
+
+/// Delivers what has changed, in an odd way.
+async fn check_delivery(
+    rig: &Rig,
+    to: &Subscription,
+    bytes: &str,
+    make: impl FnOnce(Vec<u8>) -> (Vec<u8>, Vec<(&'static str, String)>),
+) {
+    let since = rig.operator.last_change().await;
+    rig.source.update(SET, "r0001.txt", bytes.to_owned());
+    let (body, headers) = make(rig.source.notify(SET).body.to_vec());
+    let mut request = delivery(to, &body, to.secret.as_deref());
+    for (name, value) in headers {
+        request = request.header(name, value);
+    }
+    assert_eq!(status_of(request).await, 200, "{bytes}");
+    let line = rig.until_told(since, "r0001.txt").await;
+    assert_eq!(line.origin, "notification", "{bytes}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn misleading_link_header_is_passed_over() {
+    let rig = Rig::start(resources(3)).await;
+    let subscription = subscribed(&rig).await;
+    let framework = rig.framework();
+    for (what, links) in [
+        ("another topic", format!("<{framework}>; rel=\"self\"")),
+        ("nobody's", "<http://127.0.0.1:1/>; rel=\"self hub\"".into()),
+        ("nonsense", "<<>>;;rel=\",".into()),
+    ] {
+        check_delivery(&rig, &subscription, what, |body| {
+            (body, vec![("Link", links)])
+        })
+        .await;
+    }
+    let set = rig.set().await;
+    for channel in set.channels {
+        let expected = if channel.topic == subscription.topic {
+            3
+        } else {
+            0
+        };
+        assert_eq!(channel.received, expected, "{}", channel.topic);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn odd_headers_are_tolerated() {
+    let rig = Rig::start(resources(3)).await;
+    let subscription = subscribed(&rig).await;
+    for media_type in [
+        "application/xml; charset=utf-8",
+        "text/xml",
+        "text/xml;charset=\"iso-8859-1\"",
+        "application/x-www-form-urlencoded",
+        "nonsense",
+    ] {
+        check_delivery(&rig, &subscription, media_type, |body| {
+            (body, vec![("Content-Type", media_type.to_owned())])
+        })
+        .await;
+    }
+    for encoding in ["gzip", "br", "identity"] {
+        check_delivery(&rig, &subscription, encoding, |body| {
+            (body, vec![("Content-Encoding", encoding.to_owned())])
+        })
+        .await;
+    }
+    for headers in [vec![], vec![("Content-Encoding", "gzip".to_owned())]] {
+        let what = format!("compressed, with {headers:?}");
+        check_delivery(&rig, &subscription, &what, |body| {
+            let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+            encoder.write_all(&body).unwrap();
+            (encoder.finish().unwrap(), headers)
+        })
+        .await;
+    }
+    assert_eq!(rig.channel().await.rejected, 0);
+}

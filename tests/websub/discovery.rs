@@ -1,0 +1,187 @@
+//! How hub and topic are found (WebSub, section 4): by the Capability List, or by asking the topic itself.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+use resyncd::demo::{Fault, Hub, HubOptions, SampleSource};
+use resyncd::protocol::Capability;
+use resyncd::protocol::websub::Mode;
+
+use crate::support::{Rig, SET, client, eventually, soon};
+use crate::{BareHub, asked_after, check_push, requests, verify, with_hub};
+
+/// A Source whose Capability List names these hubs for every channel.
+async fn advertising(hub: HubOptions, hubs: &[&str]) -> SampleSource {
+    let source = SampleSource::start(with_hub(hub)).await.unwrap();
+    let list = source.capability_list(SET);
+    let answer = client().get(list.clone()).send().await.unwrap();
+    let text = answer.text().await.unwrap();
+    let own = source.hub().unwrap().uri().to_string();
+    let link = |hub: &str| format!("<rs:ln rel=\"hub\" href=\"{hub}\"/>");
+    assert_eq!(text.matches(&link(&own)).count(), 2, "{text}");
+    let links: String = hubs.iter().map(|hub| link(hub)).collect();
+    source.put_document(
+        list.path(),
+        "application/xml",
+        text.replace(&link(&own), &links),
+    );
+    source
+}
+
+fn topic_path(source: &SampleSource) -> String {
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    topic.url().path().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_is_asked_where_the_capability_list_names_no_hub() {
+    let source = advertising(HubOptions::default(), &[]).await;
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    assert_eq!(rig.hub().subscriptions().len(), 2);
+    assert_eq!(rig.channel().await.hub, rig.hub().uri().to_string());
+    check_push(&rig, "pushed").await;
+    assert_eq!(rig.source.hits(&topic_path(&rig.source)), 1, "by HEAD");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_is_subscribed_to_by_the_name_it_calls_itself() {
+    let source = advertising(HubOptions::default(), &[]).await;
+    let hub = source.hub().unwrap().clone();
+    let own = format!("{}own-name", source.base());
+    let page = format!(
+        "<html><head><link rel=hub href='{}'><link rel=\"self\" href=\"/own-name\"></head>
+         <body><link rel=hub href='http://127.0.0.1:1/'></body></html>",
+        hub.uri()
+    );
+    source.put_document(&topic_path(&source), "text/html", page);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    let subscription = soon("subscribed", hub.wait_for_subscription(&own)).await;
+    let channel = rig.channel().await;
+    assert_eq!(channel.topic, rig.changes().to_string(), "as advertised");
+    let (callback, advertised) = (&subscription.callback, channel.topic.as_str());
+    let denied = verify(callback, Mode::Denied, advertised, None, None);
+    assert_eq!(denied.await.0, 404, "not the topic that was asked for");
+    rig.source.update(SET, "r0001.txt", "pushed");
+    let notification = rig.source.notify(SET).body;
+    let deliveries = hub.deliver(&own, notification).await;
+    assert!(deliveries[0].is_taken());
+    rig.until_mirrored().await;
+    assert_eq!(hub.end(&own, "over").await, 1);
+    assert_eq!(rig.channel().await.state, "denied");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_hubs_the_first_that_accepts_is_taken() {
+    let refusing = BareHub::start(Some(StatusCode::FORBIDDEN)).await;
+    let last = Hub::start(HubOptions::default()).await.unwrap();
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let unreachable = format!("http://{}/hub", closed.local_addr().unwrap());
+    drop(closed);
+    let accepting = Hub::start(HubOptions::default()).await.unwrap();
+    let hubs = [
+        refusing.uri.as_str(),
+        &unreachable,
+        accepting.uri().as_str(),
+        last.uri().as_str(),
+    ];
+    let rig = Rig::follow(advertising(HubOptions::default(), &hubs).await, |_| {}).await;
+    let set = rig.settled().await;
+    for channel in set.channels {
+        assert_eq!(channel.hub, hubs[2]);
+        assert!(channel.error.is_none(), "{:?}", channel.error);
+    }
+    assert_eq!(refusing.wait_for_forms(2).await.len(), 2, "once a channel");
+    assert_eq!(accepting.subscriptions().len(), 2);
+    assert_eq!(last.counts().requested, 0);
+    assert_eq!(rig.source.hits(&topic_path(&rig.source)), 0, "no need to");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn topic_is_asked_before_each_renewal_and_its_hubs_win() {
+    let short = HubOptions {
+        max_lease: Duration::from_secs(3),
+        ..HubOptions::default()
+    };
+    let rig = Rig::start(with_hub(short)).await;
+    rig.settled().await;
+    let other = Hub::start(HubOptions::default()).await.unwrap();
+    let topic = rig.changes();
+    let feed = format!(
+        "<feed xmlns='http://www.w3.org/2005/Atom'><link rel='hub' href='{}'/><link rel='self' href='{topic}'/></feed>",
+        other.uri()
+    );
+    rig.source
+        .put_document(&topic_path(&rig.source), "application/atom+xml", feed);
+    let request = asked_after(&other, 0, topic.as_str()).await;
+    let first = requests(rig.hub()).await;
+    let first = first.iter().find(|first| first.topic == request.topic);
+    assert_eq!(first, Some(&request), "the same request");
+    soon("moved", other.wait_for_subscription(topic.as_str())).await;
+    eventually("told", Some(rig.wakes()), async || {
+        match rig.channel().await {
+            channel if channel.hub == other.uri().as_str() => Ok(()),
+            channel => Err(channel.hub),
+        }
+    })
+    .await;
+}
+
+/// A topic that can't be asked does not cost the subscription.
+#[tokio::test(flavor = "multi_thread")]
+async fn known_hubs_go_on_when_the_topic_cannot_be_asked() {
+    let rig = Rig::start(with_hub(HubOptions {
+        max_lease: Duration::from_secs(3),
+        ..HubOptions::default()
+    }))
+    .await;
+    rig.settled().await;
+    let path = topic_path(&rig.source);
+    rig.source.fail(&path, Fault::Status(404), 1000);
+    let mark = rig.hub().mark();
+    asked_after(rig.hub(), mark, rig.changes().as_str()).await;
+    assert!(rig.source.hits(&path) > 0);
+    assert_eq!(rig.channel().await.state, "active");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_without_any_hub_is_told_of_and_tried_again() {
+    let source = advertising(HubOptions::default(), &[]).await;
+    let path = topic_path(&source);
+    source.put_document(&path, "text/plain", "no links here");
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig
+        .until("told", |set| {
+            set.state == "in-sync" && set.channels.iter().any(|c| c.error.is_some())
+        })
+        .await;
+    let channel = set.channels.iter().find(|c| c.error.is_some()).unwrap();
+    assert_eq!(channel.error.as_ref().unwrap().code, "no-hub");
+    assert_eq!(
+        (channel.state.as_str(), channel.hub.as_str()),
+        ("pending", "")
+    );
+    rig.source.remove_document(&path);
+    rig.settled().await;
+    check_push(&rig, "pushed").await;
+}
+
+/// A hub that accepts and then denies is as good as one that refuses.
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_that_denies_is_followed_by_the_next() {
+    let (denying, accepting) = (
+        Hub::start(HubOptions::default()).await.unwrap(),
+        Hub::start(HubOptions::default()).await.unwrap(),
+    );
+    let hubs = [denying.uri().as_str(), accepting.uri().as_str()];
+    let source = advertising(HubOptions::default(), &hubs).await;
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    denying.deny(topic.as_str(), "not for you");
+    // The topic names no others.
+    source.put_document(&topic_path(&source), "text/plain", "no links here");
+    let rig = Rig::follow(source, |_| {}).await;
+    soon("the next", accepting.wait_for_subscription(topic.as_str())).await;
+    rig.settled().await;
+    assert_eq!(rig.channel().await.hub, hubs[1]);
+}

@@ -1,0 +1,90 @@
+//! How a subscription ends, and what a hub is told that does not know it yet.
+
+use resyncd::demo::{Granting, HubEvent, Verifying};
+use resyncd::protocol::Capability;
+use resyncd::protocol::websub::Mode;
+use resyncd::status::Ending;
+
+use crate::support::{NAME, Rig, SET, client, resources, soon};
+use crate::{check_push, delivery, status_of, subscribed, verify};
+
+async fn unsubscribe(rig: &Rig) -> Vec<Ending> {
+    let path = format!("/sources/{NAME}/unsubscribe");
+    let (status, body) = soon("unsubscribed", rig.operator.post(&path)).await;
+    assert_eq!(status, 200, "{body}");
+    serde_json::from_str(&body).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsubscribe_waits_until_the_hub_has_confirmed() {
+    for verifying in [Verifying::AfterAnswer, Verifying::BeforeAnswer] {
+        let rig = Rig::start(resources(3)).await;
+        let subscription = subscribed(&rig).await;
+        rig.hub().configure(|hub| hub.verifying = verifying);
+        let endings = unsubscribe(&rig).await;
+        assert_eq!(endings.len(), 2);
+        assert!(endings.iter().all(|ending| ending.confirmed), "{endings:?}");
+        soon(
+            "the hub has ended them",
+            rig.hub().wait_for_counts(|counts| counts.unsubscribed == 2),
+        )
+        .await;
+        assert!(rig.hub().subscriptions().is_empty());
+        let set = rig.set().await;
+        let ended = |state: &str| state == "unsubscribed";
+        assert!(set.channels.iter().all(|c| ended(&c.state)), "{set:?}");
+        let late = delivery(&subscription, b"late", subscription.secret.as_deref());
+        assert_eq!(status_of(late).await, 410);
+        let (callback, topic) = (&subscription.callback, &subscription.topic);
+        let again = verify(callback, Mode::Subscribe, topic, Some("c"), Some(600)).await;
+        assert_eq!(again.0, 404, "nobody asked for it");
+    }
+    let rig = Rig::start(resources(1)).await;
+    let (status, _) = rig.operator.post("/sources/nobody/unsubscribe").await;
+    assert_eq!(status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsubscribe_says_what_it_got_from_each_hub() {
+    let rig = Rig::start(resources(3)).await;
+    subscribed(&rig).await;
+    rig.hub()
+        .configure(|hub| hub.granting = Granting::Refuse(501));
+    let endings = unsubscribe(&rig).await;
+    assert_eq!(endings.len(), 2);
+    for ending in endings {
+        assert!(!ending.confirmed);
+        assert_eq!(ending.hub, rig.hub().uri().to_string());
+        assert!(ending.message.contains("501"), "{ending:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_that_was_left_is_gone_and_what_never_was_is_not_found() {
+    let rig = Rig::start(resources(3)).await;
+    let subscription = subscribed(&rig).await;
+    let secret = subscription.secret.as_deref();
+    check_push(&rig, "pushed").await;
+    let mut unknown = subscription.clone();
+    unknown.callback.push('0');
+    assert_eq!(status_of(delivery(&unknown, b"", secret)).await, 404);
+    let root = rig.config.callback.public_url.clone().unwrap();
+    assert_eq!(client().get(root).send().await.unwrap().status(), 404);
+    let (callback, topic) = (&unknown.callback, &unknown.topic);
+    let asked = verify(callback, Mode::Subscribe, topic, Some("c"), None).await;
+    assert_eq!(asked.0, 404);
+
+    rig.source
+        .remove_channel(SET, &Capability::ChangeNotification);
+    let mark = rig.hub().mark();
+    rig.operator.poll(NAME).await;
+    let ended = rig.hub().wait_after(mark, |event| {
+        matches!(event, HubEvent::Verified { mode: Mode::Unsubscribe, topic, .. } if *topic == subscription.topic)
+    });
+    soon("ended at the hub", ended).await;
+    assert_eq!(status_of(delivery(&subscription, b"", secret)).await, 410);
+    let set = rig
+        .until("one is left", |set| set.channels.len() == 1)
+        .await;
+    assert_eq!(set.channels[0].kind, "framework-notification");
+}

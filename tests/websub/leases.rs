@@ -1,0 +1,191 @@
+//! How a subscription is kept: renewed, denied, forgotten (WebSub, sections 5.2 and 6). The pauses in detail are tested where
+//! they are decided, on a clock that the tests move.
+
+use std::time::Duration;
+
+use resyncd::clock;
+use resyncd::demo::{Granting, HubEvent, HubOptions, SampleSource};
+use resyncd::protocol::Capability;
+
+use crate::support::{NAME, Rig, SET, resources, soon};
+use crate::{asked_after, check_push, subscribed, with_hub};
+
+/// What a clock that is set by milliseconds may be off.
+const SLACK: Duration = Duration::from_millis(50);
+
+fn granting_seconds(seconds: u64) -> HubOptions {
+    HubOptions {
+        max_lease: Duration::from_secs(seconds),
+        ..HubOptions::default()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lease_is_renewed_before_it_ends_with_the_same_callback_and_secret() {
+    let rig = Rig::start(with_hub(granting_seconds(3))).await;
+    let first = subscribed(&rig).await;
+    let topic = rig.changes().to_string();
+    let mut mark = rig.hub().mark();
+    let mut last = None;
+    for round in 0..2 {
+        let request = asked_after(rig.hub(), mark, &topic).await;
+        let now = clock::now().mono;
+        mark = rig.hub().mark();
+        assert_eq!(request.callback, first.callback, "round {round}");
+        assert_eq!(request.secret, first.secret);
+        assert_eq!(rig.channel().await.state, "active");
+        if let Some(last) = last.replace(now) {
+            let pause: Duration = now - last;
+            assert!(pause + SLACK >= Duration::from_secs(2), "{pause:?}");
+        }
+    }
+    assert_eq!(rig.hub().subscriptions().len(), 2);
+    assert_eq!(rig.hub().counts().not_verified, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn old_lease_goes_on_while_the_renewal_fails() {
+    let rig = Rig::start(with_hub(granting_seconds(4))).await;
+    subscribed(&rig).await;
+    let topic = rig.changes().to_string();
+    rig.hub()
+        .configure(|hub| hub.granting = Granting::Refuse(503));
+    let mark = rig.hub().mark();
+    asked_after(rig.hub(), mark, &topic).await;
+    rig.until("told", |set| set.channels.iter().all(|c| c.error.is_some()))
+        .await;
+    let channel = rig.channel().await;
+    assert_eq!(channel.state, "active");
+    assert_eq!(channel.error.unwrap().code, "hub-refused");
+    check_push(&rig, "pushed meanwhile").await;
+    let mark = rig.hub().mark();
+    rig.hub().configure(|hub| {
+        hub.granting = Granting::Accept(202);
+        hub.max_lease = Duration::from_secs(600);
+    });
+    asked_after(rig.hub(), mark, &topic).await;
+    rig.until("renewed", |set| {
+        set.channels
+            .iter()
+            .all(|c| c.state == "active" && c.error.is_none())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_that_refuses_is_told_of_and_tried_again_after_growing_pauses() {
+    let rig = Rig::start(with_hub(HubOptions {
+        granting: Granting::Refuse(503),
+        ..HubOptions::default()
+    }))
+    .await;
+    let topic = rig.changes().to_string();
+    let (mut mark, mut asked) = (0, Vec::new());
+    for round in 0..3 {
+        asked_after(rig.hub(), mark, &topic).await;
+        asked.push(clock::now().mono);
+        mark = rig.hub().mark();
+        if round == 1 {
+            let set = rig
+                .until("refused", |set| {
+                    set.state == "in-sync" && set.channels.iter().all(|c| c.error.is_some())
+                })
+                .await;
+            let trouble = set.channels[0].error.clone().unwrap();
+            assert_eq!(trouble.code, "hub-refused");
+            assert!(trouble.message.contains("503"), "{trouble:?}");
+            rig.hub()
+                .configure(|hub| hub.granting = Granting::Accept(202));
+        }
+    }
+    assert!(asked[1] - asked[0] + SLACK >= Duration::from_secs(2));
+    assert!(asked[2] - asked[1] + SLACK >= Duration::from_secs(4));
+    let set = rig.settled().await;
+    assert!(set.channels.iter().all(|channel| channel.error.is_none()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn denied_channel_is_told_polled_and_asked_for_again() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    let hub = source.hub().unwrap().clone();
+    hub.deny(topic.as_str(), "not for you");
+    let rig = Rig::follow(source, |config| {
+        config.sources[0].poll_interval = Duration::from_secs(1)
+    })
+    .await;
+    soon(
+        "denied",
+        hub.wait_for(|event| matches!(event, HubEvent::Denied { .. })),
+    )
+    .await;
+    rig.until("denied, and in step", |set| {
+        set.state == "in-sync" && set.channels.iter().any(|c| c.state == "denied")
+    })
+    .await;
+    rig.source.update(SET, "r0001.txt", "polled");
+    rig.until_mirrored().await;
+
+    hub.allow(topic.as_str());
+    soon("asked again", hub.wait_for_subscription(topic.as_str())).await;
+    rig.until("active", |set| {
+        set.channels.iter().all(|c| c.state == "active")
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn subscription_that_the_hub_ends_is_polled_and_asked_for_again() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let topic = rig.changes().to_string();
+    rig.hub().deny(&topic, "maintenance");
+    assert_eq!(rig.hub().end(&topic, "maintenance").await, 1);
+    assert_eq!(rig.channel().await.state, "denied");
+    rig.source.update(SET, "r0001.txt", "missed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    // After a denial there is a poll, and then a new subscription.
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
+    rig.hub().allow(&topic);
+    soon("asked again", rig.hub().wait_for_subscription(&topic)).await;
+    rig.until("active", |set| {
+        set.channels.iter().all(|c| c.state == "active")
+    })
+    .await;
+    check_push(&rig, "pushed again").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hub_that_forgets_is_noticed_and_subscribed_to_anew() {
+    let rig = Rig::start(resources(3)).await;
+    let first = subscribed(&rig).await;
+    check_push(&rig, "pushed").await;
+    let topic = rig.changes().to_string();
+    assert_eq!(rig.hub().forget(&topic), 1);
+    rig.hub()
+        .configure(|hub| hub.granting = Granting::Refuse(503));
+    // Nobody is told of these. The first poll after what was pushed only takes the measure.
+    for round in 0..3 {
+        if round < 2 {
+            assert_eq!(rig.channel().await.state, "active", "before round {round}");
+        }
+        rig.source.update(SET, "r0001.txt", format!("{round}"));
+        rig.source.notify_and_publish(SET).await.unwrap();
+        rig.operator.poll(NAME).await;
+        rig.until_holds("r0001.txt", &round.to_string()).await;
+    }
+    rig.until("expired", |set| {
+        set.channels.iter().any(|c| c.state == "expired")
+    })
+    .await;
+    rig.hub()
+        .configure(|hub| hub.granting = Granting::Accept(202));
+    let again = soon("subscribed anew", rig.hub().wait_for_subscription(&topic)).await;
+    assert_eq!(
+        (again.callback, again.secret),
+        (first.callback, first.secret)
+    );
+    rig.settled().await;
+    check_push(&rig, "pushed again").await;
+}
