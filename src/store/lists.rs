@@ -8,8 +8,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::params;
 
+use super::application::Change;
 use super::feed::Origin;
-use super::planning::{Change, Context, Found, put_task};
+use super::planning::{Context, Found, put_task};
 use super::resources::{join, leave};
 use super::sets::unbroken_until;
 use super::writer::Tx;

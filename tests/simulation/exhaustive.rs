@@ -110,7 +110,11 @@ fn check(lists_lag: bool) {
         histories: 0,
     };
     exhaustion.notify(&world, 0, false);
-    println!("{} histories", exhaustion.histories);
+    let all: u64 = 4_u64.pow(5);
+    assert!(
+        exhaustion.histories > 40 * all,
+        "the process ends too seldom"
+    );
 }
 
 #[test]
