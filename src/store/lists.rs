@@ -128,18 +128,13 @@ fn list_entries(
             }
         } else {
             if decision == Decision::Done {
+                // Also a deletion that was held back, when the resource is listed again.
                 found.drop_task(tx.sql)?;
+            } else if let Some(unbroken) = context.unbroken {
+                // What the list covers may have happened before what is pending.
+                found.stand_for(tx.sql, Some(unbroken))?;
             }
             applied.known += 1;
-            // As a deletion that was held back, when the resource is listed again. One without a time may be newer.
-            let is_outdated = found
-                .pending
-                .is_some_and(|pending| pending.changed_at.is_some());
-            if decision == Decision::Done && is_outdated {
-                tx.sql
-                    .prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
-                    .execute([found.resource.0])?;
-            }
         }
     }
     if applied.tasks > 0 {

@@ -102,7 +102,7 @@ pub(super) struct Context<'a> {
     /// How often the set's Resource List has been read.
     pub(super) generation: i64,
     /// For what a Resource List tells: up to where all was known before it. What it tells that is new happened later.
-    unbroken: Option<SourceTime>,
+    pub(super) unbroken: Option<SourceTime>,
 }
 
 impl<'a> Context<'a> {
@@ -205,13 +205,22 @@ impl Found {
     /// applied with the other, and not before.
     fn hold_back(&self, sql: &Connection, change: &Change) -> Result<(), StoreError> {
         let known = self.known.as_ref();
-        if self.pending.is_some() && known.is_none_or(|known| known.changed_at < change.changed_at)
-        {
+        if known.is_none_or(|known| known.changed_at < change.changed_at) {
+            self.stand_for(sql, change.changed_at)?;
+        }
+        Ok(())
+    }
+
+    /// Lets what is pending stand for a change of that time, too.
+    pub(super) fn stand_for(
+        &self,
+        sql: &Connection,
+        changed_at: Option<SourceTime>,
+    ) -> Result<(), StoreError> {
+        if self.pending.is_some() {
+            let changed_at = changed_at.map(SourceTime::micros);
             sql.prepare_cached("UPDATE task SET since = MIN(since, ?2) WHERE resource_id = ?1")?
-                .execute(params![
-                    self.resource.0,
-                    change.changed_at.map(SourceTime::micros)
-                ])?;
+                .execute(params![self.resource.0, changed_at])?;
         }
         Ok(())
     }

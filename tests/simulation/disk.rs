@@ -209,7 +209,11 @@ impl Disk {
                     );
                 }
                 Decision::Done => self.drop_task(entry.resource),
-                Decision::Older => {}
+                Decision::Older => {
+                    if let Some(unbroken) = self.sets[set].coverage.unbroken_until() {
+                        self.hold_back(entry.resource, unbroken);
+                    }
+                }
             }
         }
     }
