@@ -103,20 +103,22 @@ impl World {
     }
 
     fn what_is_claimed_is_applied(&self, set: SetNo, claim: SourceTime) {
+        let habits = &self.source.habits;
         for resource in (0..RESOURCES).filter(|&resource| self.source.is_in(resource, set)) {
             let Some(change) = self.source.last_before(resource, claim) else {
                 continue;
             };
             // What is gone from a set that it shares with another stays until it is gone from both.
             let is_shared = self.disk.sets.len() > 1 && self.source.is_in(resource, 1 - set);
-            let may_stay = is_shared && change.kind == ChangeKind::Deleted;
+            let may_stay = is_shared && self.was_to_go(change);
             if may_stay || self.disk.is_left_to_others(set, resource) {
                 continue;
             }
             // Told after a newer one that is pending, and of the same time as what is here: nobody knows which is which.
             let known = self.disk.resources[resource].known.as_ref();
             let is_tied = known.is_some_and(|known| known.changed_at == Some(change.at));
-            if self.source.habits.newest_first && is_tied {
+            let may_be_tied = habits.newest_first || habits.boundary != Boundary::Exact;
+            if may_be_tied && is_tied {
                 continue;
             }
             let is_gone = !self.disk.files.contains_key(&resource) && self.was_to_go(change);
@@ -141,11 +143,13 @@ impl World {
             .values()
             .any(|task| task.origin == Origin::ResourceList);
         let habits = &self.source.habits;
-        // Where a document tells of a moment that is not over, the rest is found out later. A list that does not say where
-        // it begins tells of any time. And where sets share a resource, what one of them learns of it late holds back the
-        // claim of the other.
-        let is_exempt =
-            habits.boundary != Boundary::Exact || !habits.lists_say_from || habits.sets > 1;
+        // Where a document tells of a moment that is not over, the rest is found out later. A document that does not say
+        // where it begins tells of any time. And where sets share a resource, what one of them learns of it late holds back
+        // the claim of the other.
+        let is_exempt = habits.boundary != Boundary::Exact
+            || !habits.lists_say_from
+            || self.requests.hints > 0
+            || habits.sets > 1;
         if is_listing || is_exempt {
             return;
         }

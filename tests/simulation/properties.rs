@@ -1,7 +1,9 @@
-//! Random histories. `RESYNCD_SIMULATIONS` says how many; what fails is kept beside this file and tried first ever after.
+//! Random histories. `RESYNCD_SIMULATIONS` says how many, and `RESYNCD_SIMULATION_SEED` which: without it, they are the same
+//! ones each time, so that a check that has nothing to do with them does not fail of them. What fails is kept beside this
+//! file and tried first ever after.
 
 use proptest::prelude::*;
-use proptest::test_runner::FileFailurePersistence;
+use proptest::test_runner::{FileFailurePersistence, RngSeed};
 
 use super::history::{Act, History, change, habits, history, pass, settings};
 use super::network::Fate;
@@ -12,9 +14,12 @@ use super::world::{Requests, World};
 const HISTORIES: u32 = 256;
 
 fn config() -> ProptestConfig {
-    let asked = std::env::var("RESYNCD_SIMULATIONS").ok();
+    let asked = |name| std::env::var(name).ok();
+    let cases = asked("RESYNCD_SIMULATIONS").map_or(HISTORIES, |cases| cases.parse().unwrap());
+    let seed = asked("RESYNCD_SIMULATION_SEED").map_or(0, |seed| seed.parse().unwrap());
     ProptestConfig {
-        cases: asked.map_or(HISTORIES, |asked| asked.parse().unwrap()),
+        cases,
+        rng_seed: RngSeed::Fixed(seed),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource(
             "proptest-regressions",
         ))),
@@ -63,7 +68,8 @@ fn most_documents(history: &History, world: &World) -> u64 {
     (polls + causes * LOOKS) * sets * (4 + u64::try_from(lists).unwrap())
 }
 
-/// The most downloads: some for each change, and for each time that something may be told once more.
+/// The most downloads: some for each change, and for each time that something may be told once more; and after each poll, six
+/// tries for each that can't be had.
 fn most_contents(history: &History, world: &World) -> u64 {
     let changes = u64::try_from(world.source.changes.len()).unwrap();
     let lists = history
@@ -72,7 +78,8 @@ fn most_contents(history: &History, world: &World) -> u64 {
         .filter(|act| matches!(act, Act::WriteResourceList(_)))
         .count();
     let again = u64::try_from(lists * RESOURCES).unwrap() + 1;
-    6 * (changes + again) * (1 + world.requests.crashes) + world.requests.polls * 6
+    6 * (changes + again) * (1 + world.requests.crashes)
+        + world.requests.polls * 6 * u64::try_from(RESOURCES).unwrap()
 }
 
 proptest! {
