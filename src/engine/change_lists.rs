@@ -20,6 +20,12 @@ fn span_of(survey: &Survey) -> Span {
     Span::new(md.from.or(md.at), md.until.or(md.completed), survey.newest)
 }
 
+/// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's.
+fn end_of(survey: &Survey) -> Option<SourceTime> {
+    let md = &survey.head.md;
+    md.until.or(md.completed).or(survey.newest)
+}
+
 impl SetWorker {
     /// Reads the Change Lists; answers what they cover, `None` if there are none. Where a Capability List names several,
     /// the first one that can be read counts: others have been seen to be something else.
@@ -97,6 +103,7 @@ impl SetWorker {
             Some(interval) => trial.change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
+        let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let mut end = self.end(&trial, None);
         end.documents.push(fresh.record.clone());
         let applied = self
@@ -165,14 +172,7 @@ impl SetWorker {
             .from
             .zip(child.until)
             .and_then(|(from, until)| Interval::new(from, until));
-        let is_known = |interval: Interval| {
-            let coverage = self.sequencer.coverage();
-            coverage.missing(interval).is_empty()
-                && coverage
-                    .front()
-                    .is_some_and(|front| interval.until() <= front)
-        };
-        if stated.is_some_and(is_known) {
+        if stated.is_some_and(|interval| self.sequencer.is_settled(interval)) {
             return Ok(Reading::Until(child.until));
         }
         let Some(fresh) = self
@@ -198,6 +198,7 @@ impl SetWorker {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => Unknown::everything(),
         };
+        let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following
@@ -216,6 +217,7 @@ impl SetWorker {
             delivery: None,
             documents: vec![record],
             listed: None,
+            read_until: None,
         }
     }
 }

@@ -68,6 +68,7 @@ impl Following {
             length: entry.md.length,
             media_type: entry.md.media_type,
             hashes: entry.md.hashes,
+            late: false,
         })
     }
 }

@@ -1,5 +1,6 @@
 //! How a set works through its inbox: parse, put in order, plan, and keep it all in one transaction.
 
+use std::collections::HashSet;
 use std::io::Read;
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use super::EngineError;
 use super::set::SetWorker;
 use crate::clock;
 use crate::protocol::{Capability, ChangeKind, Document, Entry, ReadError, Root, read_document};
-use crate::store::{ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
+use crate::store::{Change, ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
 use crate::sync::{Direction, Gap, Pacing, Sequencer, Unknown, Verdict};
 
 /// How many deliveries are read from the inbox at once.
@@ -147,18 +148,24 @@ impl SetWorker {
         };
         let mut entries = document.entries;
         let direction: Direction = entries.iter().map(Entry::changed_at).collect();
-        if direction.is_newest_first() {
+        if !direction.is_newest_first() {
             entries.reverse();
         }
+        // From the newest to the oldest: of what is told late, only the last word of the document counts.
+        let mut met = HashSet::new();
         let news = entries.into_iter().filter_map(|entry| {
             let changed_at = entry.changed_at();
-            if !unknown.includes(changed_at) {
+            let late = unknown.is_late(changed_at);
+            if !unknown.includes(changed_at) || (late && !met.insert(entry.loc.clone())) {
                 return None;
             }
-            self.following
-                .change_of(entry, ChangeKind::Updated, changed_at)
+            let change = self
+                .following
+                .change_of(entry, ChangeKind::Updated, changed_at)?;
+            Some(Change { late, ..change })
         });
-        let changes = news.collect();
+        let mut changes: Vec<Change> = news.collect();
+        changes.reverse();
         let end = self.end(&trial, Some((delivery.id, delivery.channel, outcome)));
         let application =
             self.following
@@ -240,6 +247,7 @@ impl SetWorker {
             delivery,
             documents: Vec::new(),
             listed: None,
+            read_until: sequencer.read_until(),
         }
     }
 

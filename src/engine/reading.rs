@@ -1,7 +1,7 @@
 //! How a set's documents are fetched and taken in: each is surveyed whole first, then its entries go to the store in
 //! batches, the last of them together with what the document proves.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use url::Url;
@@ -115,6 +115,8 @@ impl Following {
         let mut reader = fresh.document.reader()?;
         // Of what has one time, the later entry counts; where the newest comes first, that is the one that is met first.
         let (mut moment, mut met) = (None, HashSet::new());
+        // Of what is told late, only the last word of the document counts.
+        let mut last_words = HashMap::new();
         let (mut batch, mut last) = (Vec::new(), None);
         let mut sum = Applied::default();
         while let Some(entry) = reader.next_entry()? {
@@ -127,6 +129,20 @@ impl Following {
                 moment = changed_at;
             }
             if newest_first && changed_at.is_some() && !met.insert(entry.loc.clone()) {
+                continue;
+            }
+            if unknown.is_late(changed_at) {
+                let loc = entry.loc.clone();
+                let change = self.change_of(entry, ChangeKind::Updated, changed_at);
+                last_words.extend(change.map(|change| {
+                    (
+                        loc,
+                        Change {
+                            late: true,
+                            ..change
+                        },
+                    )
+                }));
                 continue;
             }
             // What has one time goes into one transaction: of a resource that is deleted and created within one second, the
@@ -144,6 +160,7 @@ impl Following {
             }
             batch.extend(self.change_of(entry, ChangeKind::Updated, changed_at));
         }
+        batch.extend(last_words.into_values());
         sum.add(self.store.apply_blocking(self.application(
             set,
             Origin::ChangeList,

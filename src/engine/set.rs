@@ -65,7 +65,7 @@ impl SetWorker {
             held_notifications: following.limits.held_notifications,
         };
         Ok(Self {
-            sequencer: Sequencer::new(limits, coverage, gaps),
+            sequencer: Sequencer::new(limits, coverage, gaps).having_read(record.read_until),
             schedule: Schedule::new(clock::now(), following.source.poll_interval),
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,

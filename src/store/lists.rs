@@ -8,9 +8,11 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::params;
 
+use super::application::Change;
 use super::feed::Origin;
-use super::planning::{Change, Context, Found, put_task};
+use super::planning::{Context, Found, put_task};
 use super::resources::{join, leave};
+use super::sets::unbroken_until;
 use super::writer::Tx;
 use super::{Applied, ResourceId, SetId, Store, StoreError, Wake, row};
 use crate::protocol::{ChangeKind, SourceTime};
@@ -40,6 +42,18 @@ impl Store {
                 "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1",
                 [set.0],
             )?;
+            // What the list covers may have happened to a resource before the change that is its task.
+            if let Some(unbroken) = unbroken_until(tx.sql, set)? {
+                for tasks in [
+                    "set_id = ?1",
+                    "resource_id IN (SELECT resource_id FROM member WHERE set_id = ?1)",
+                ] {
+                    tx.sql.execute(
+                        &format!("UPDATE task SET since = ?2 WHERE since > ?2 AND {tasks}"),
+                        params![set.0, unbroken.micros()],
+                    )?;
+                }
+            }
             Ok(())
         })
         .await
@@ -114,18 +128,13 @@ fn list_entries(
             }
         } else {
             if decision == Decision::Done {
+                // Also a deletion that was held back, when the resource is listed again.
                 found.drop_task(tx.sql)?;
+            } else if let Some(unbroken) = context.unbroken {
+                // What the list covers may have happened before what is pending.
+                found.stand_for(tx.sql, Some(unbroken))?;
             }
             applied.known += 1;
-            // As a deletion that was held back, when the resource is listed again. One without a time may be newer.
-            let is_outdated = found
-                .pending
-                .is_some_and(|pending| pending.changed_at.is_some());
-            if decision == Decision::Done && is_outdated {
-                tx.sql
-                    .prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
-                    .execute([found.resource.0])?;
-            }
         }
     }
     if applied.tasks > 0 {
@@ -171,6 +180,7 @@ fn list_absent(
             length: None,
             media_type: None,
             hashes: Vec::new(),
+            late: false,
         };
         let found = Found::look_up(tx.sql, &context, &deletion)?;
         let is_going = found

@@ -10,10 +10,12 @@
 //!
 //! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync); no network, no file tree, no clock.
 
+mod application;
 mod channels;
 mod feed;
 mod inbox;
 mod lists;
+mod numbers;
 mod planning;
 mod resources;
 mod row;
@@ -29,13 +31,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
+pub use application::{Application, Applied, Change, DeletionRules, End};
 pub use channels::{ChannelRecord, Outcome};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
 pub use lists::ListProgress;
-pub use planning::{Application, Applied, Change, DeletionRules, End};
+pub use numbers::SetNumbers;
 pub use resources::ResourceView;
-pub use sets::{BaselineState, DocumentRecord, Offer, SetNumbers, SetRecord};
+pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Conclusion, Taken, Task, TaskFailure};
 
 use writer::Writer;

@@ -6,108 +6,14 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
-use super::channels::Outcome;
+use super::application::{Application, Applied, Change, DeletionRules, End};
 use super::feed::Origin;
 use super::resources::join;
-use super::sets::{DocumentRecord, save_document, save_progress};
+use super::sets::{save_document, save_progress, unbroken_until};
 use super::writer::Tx;
-use super::{ChannelId, ResourceId, SetId, Store, StoreError, Wake, inbox, row};
-use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
-use crate::sync::{Coverage, Decision, Gap, Known, Pending, Told, holds_back, plan_change};
-
-/// A change as a document tells it, or an entry of a Resource List.
-#[derive(Clone, Debug)]
-pub struct Change {
-    /// The resource.
-    pub uri: ResourceUri,
-    /// Where its file would be called by its plain name; `None` where that can't be had.
-    pub plain_path: Option<String>,
-    /// Where its file is if the plain name can't be had, or belongs to another resource.
-    pub made_path: String,
-    /// What happened.
-    pub kind: ChangeKind,
-    /// When it happened.
-    pub changed_at: Option<SourceTime>,
-    /// When the representation was last modified.
-    pub lastmod: Option<SourceTime>,
-    /// The length of the representation, in bytes.
-    pub length: Option<u64>,
-    /// Its media type.
-    pub media_type: Option<String>,
-    /// Its digests.
-    pub hashes: Vec<Digest>,
-}
-
-impl Change {
-    pub(super) fn told(&self) -> Told<'_> {
-        Told {
-            kind: self.kind,
-            changed_at: self.changed_at,
-            lastmod: self.lastmod,
-            length: self.length,
-            hashes: &self.hashes,
-        }
-    }
-}
-
-/// When deletions wait for a person.
-#[derive(Clone, Copy, Debug)]
-pub struct DeletionRules {
-    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once is held back.
-    pub max_share: f64,
-}
-
-/// What goes into one transaction: the changes of a document, or a part of them, and what they move.
-#[derive(Debug)]
-pub struct Application {
-    /// The set.
-    pub set: SetId,
-    /// The label of its Source.
-    pub source: String,
-    /// What kind of document tells it.
-    pub origin: Origin,
-    /// The time on our clock.
-    pub now: DateTime<Utc>,
-    /// The changes, in the order of the document.
-    pub changes: Vec<Change>,
-    /// What ends the document; `None` while parts of it are still to come.
-    pub end: Option<End>,
-}
-
-/// What becomes true when all of a document's changes have become tasks.
-#[derive(Debug)]
-pub struct End {
-    /// Decides whether the document's deletions go on.
-    pub rules: DeletionRules,
-    /// What is known of the set's time; `None`: the document proves nothing.
-    pub progress: Option<(Coverage, Vec<Gap>)>,
-    /// The notification that was worked on.
-    pub delivery: Option<(i64, ChannelId, Outcome)>,
-    /// Documents that need not be read again while they stay the same.
-    pub documents: Vec<DocumentRecord>,
-    /// The time of the Resource List that was read whole.
-    pub listed: Option<SourceTime>,
-}
-
-/// What came of it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
-    /// Changes that became tasks.
-    pub tasks: u64,
-    /// Changes that were known, or older than what is known.
-    pub known: u64,
-    /// Deletions that are held back by now.
-    pub held: u64,
-}
-
-impl Applied {
-    /// Adds what came of another part of the same document.
-    pub fn add(&mut self, other: Self) {
-        self.tasks += other.tasks;
-        self.known += other.known;
-        self.held += other.held;
-    }
-}
+use super::{ResourceId, SetId, Store, StoreError, Wake, inbox, row};
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::sync::{Decision, Known, Pending, holds_back, plan_change};
 
 impl Store {
     /// Makes tasks of changes; with its end, moves all that moves with them. For the asynchronous side.
@@ -158,14 +64,21 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
     for change in &application.changes {
         let found = Found::look_up(tx.sql, &context, change)?;
         let decision = plan_change(&change.told(), found.known.as_ref(), found.pending.as_ref());
-        if decision != Decision::Older && change.kind != ChangeKind::Deleted {
+        // What is older than a deletion tells of a member that is one no more.
+        let is_gone = found.known.as_ref().is_some_and(|known| known.deleted);
+        let has_left = decision == Decision::Older && is_gone;
+        if !has_left && change.kind != ChangeKind::Deleted {
             join(tx.sql, context.set, found.resource, context.generation)?;
         }
         match decision {
             Decision::Task if put_task(tx.sql, &context, found.resource, change)? => {
                 applied.tasks += 1;
             }
-            Decision::Task | Decision::Older => applied.known += 1,
+            Decision::Task => applied.known += 1,
+            Decision::Older => {
+                applied.known += 1;
+                found.hold_back(tx.sql, change)?;
+            }
             Decision::Done => {
                 applied.known += 1;
                 found.drop_task(tx.sql)?;
@@ -188,6 +101,8 @@ pub(super) struct Context<'a> {
     pub(super) now: DateTime<Utc>,
     /// How often the set's Resource List has been read.
     pub(super) generation: i64,
+    /// For what a Resource List tells: up to where all was known before it. What it tells that is new happened later.
+    pub(super) unbroken: Option<SourceTime>,
 }
 
 impl<'a> Context<'a> {
@@ -201,12 +116,17 @@ impl<'a> Context<'a> {
         let generation = sql
             .prepare_cached("SELECT generation FROM source_set WHERE id = ?1")?
             .query_row([set.0], |row| row.get(0))?;
+        let unbroken = match origin {
+            Origin::ResourceList => unbroken_until(sql, set)?,
+            _ => None,
+        };
         Ok(Self {
             set,
             source,
             origin,
             now,
             generation,
+            unbroken,
         })
     }
 }
@@ -216,7 +136,7 @@ pub(super) struct Found {
     pub(super) resource: ResourceId,
     pub(super) known: Option<Known>,
     pub(super) pending: Option<Pending>,
-    /// Whether a Resource List told of what is pending.
+    /// Whether a Resource List of the same set told of what is pending.
     listed: bool,
 }
 
@@ -229,7 +149,8 @@ impl Found {
     ) -> Result<Self, StoreError> {
         let mut query = sql.prepare_cached(
             "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
-                    resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin
+                    resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin,
+                    task.set_id
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2",
         )?;
@@ -269,13 +190,39 @@ impl Found {
             known,
             pending,
             listed: found.get::<_, Option<String>>(10)?.as_deref()
-                == Some(Origin::ResourceList.code()),
+                == Some(Origin::ResourceList.code())
+                && found.get::<_, Option<i64>>(11)? == Some(context.set.0),
         })
     }
 
-    /// What is pending, as a Resource List looks at it: what an earlier list told is no objection to the newer one.
+    /// What is pending, as a Resource List looks at it: what an earlier list of its set told is no objection to the newer
+    /// one.
     pub(super) fn pending_change(&self) -> Option<&Pending> {
         self.pending.as_ref().filter(|_| !self.listed)
+    }
+
+    /// Lets what is pending stand for a change, too, that is older than it and newer than what the mirror has: the one is
+    /// applied with the other, and not before.
+    fn hold_back(&self, sql: &Connection, change: &Change) -> Result<(), StoreError> {
+        let known = self.known.as_ref();
+        if known.is_none_or(|known| known.changed_at < change.changed_at) {
+            self.stand_for(sql, change.changed_at)?;
+        }
+        Ok(())
+    }
+
+    /// Lets what is pending stand for a change of that time, too.
+    pub(super) fn stand_for(
+        &self,
+        sql: &Connection,
+        changed_at: Option<SourceTime>,
+    ) -> Result<(), StoreError> {
+        if self.pending.is_some() {
+            let changed_at = changed_at.map(SourceTime::micros);
+            sql.prepare_cached("UPDATE task SET since = MIN(since, ?2) WHERE resource_id = ?1")?
+                .execute(params![self.resource.0, changed_at])?;
+        }
+        Ok(())
     }
 
     /// Ends what is pending: it is of no use any more.
@@ -326,14 +273,19 @@ pub(super) fn put_task(
     } else {
         "ready"
     };
+    // From when on the mirror is behind: this change, and those before it that it replaces.
+    let since = match (change.changed_at, context.unbroken) {
+        (Some(changed_at), Some(unbroken)) => Some(changed_at.min(unbroken)),
+        (changed_at, unbroken) => changed_at.or(unbroken),
+    };
     let put = sql.prepare_cached(
         "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                           origin, state, not_before, version)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13,
+                           origin, state, not_before, since, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
                  (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
-             state = ?12, not_before = ?13, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
+             state = ?12, not_before = ?13, since = MIN(since, ?14), version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
          WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
             OR (changed_at IS NULL AND NOT (origin = 'resource-list' AND origin = ?11))",
     )?
@@ -351,6 +303,7 @@ pub(super) fn put_task(
         context.origin.code(),
         state,
         row::micros(context.now),
+        since.map(SourceTime::micros),
     ])?;
     Ok(put > 0)
 }
@@ -373,6 +326,11 @@ fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, Stor
              WHERE id = ?1",
             params![context.set.0, at.micros()],
         )?;
+    }
+    if let Some(read_until) = end.read_until {
+        tx.sql
+            .prepare_cached("UPDATE source_set SET read_until = ?2 WHERE id = ?1")?
+            .execute(params![context.set.0, read_until.micros()])?;
     }
     conclude_baseline(tx.sql, context.set)?;
     Ok(held)

@@ -20,6 +20,7 @@ const STEPS: &[&str] = &[
         offers TEXT NOT NULL DEFAULT '[]',
         baseline TEXT NOT NULL DEFAULT 'missing',
         list_at INTEGER,
+        read_until INTEGER,
         generation INTEGER NOT NULL DEFAULT 0,
         absent_until INTEGER NOT NULL DEFAULT 0,
         ended INTEGER NOT NULL DEFAULT 0,
@@ -117,6 +118,7 @@ const STEPS: &[&str] = &[
         authority TEXT NOT NULL,
         kind TEXT NOT NULL,
         changed_at INTEGER,
+        since INTEGER,
         lastmod INTEGER,
         length INTEGER,
         media_type TEXT,
@@ -132,7 +134,7 @@ const STEPS: &[&str] = &[
     );
     CREATE INDEX task_queue ON task (source, state, authority, not_before);
     CREATE INDEX task_of_set ON task (set_id, state, origin);
-    CREATE INDEX task_time ON task (set_id, changed_at);
+    CREATE INDEX task_time ON task (set_id, since);
     CREATE INDEX task_error ON task (set_id, state) WHERE error_code IS NOT NULL;
     CREATE INDEX task_deletion ON task (set_id) WHERE kind = 'deleted';
     CREATE TABLE feed (

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
@@ -24,7 +23,7 @@ pub enum BaselineState {
 }
 
 impl BaselineState {
-    fn from_code(code: &str) -> Self {
+    pub(super) fn from_code(code: &str) -> Self {
         match code {
             "done" => Self::Done,
             "listed" => Self::Listed,
@@ -59,6 +58,8 @@ pub struct SetRecord {
     pub baseline: BaselineState,
     /// The time of the newest Resource List that was read whole.
     pub list_at: Option<SourceTime>,
+    /// Up to where the Source's documents have been read.
+    pub read_until: Option<SourceTime>,
 }
 
 /// What is remembered of a document, so as not to read it again while it stays the same.
@@ -72,29 +73,6 @@ pub struct DocumentRecord {
     pub last_modified: Option<String>,
     /// The SHA-256 of its bytes.
     pub digest: [u8; 32],
-}
-
-/// How a set stands, in numbers.
-#[derive(Clone, Debug, Default)]
-pub struct SetNumbers {
-    /// Resources that the mirror has.
-    pub resources: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Changes that are known and not applied yet.
-    pub pending: u64,
-    /// Changes that were given up for now.
-    pub failed: u64,
-    /// Deletions that are held back.
-    pub held_deletions: u64,
-    /// What keeps one of them from being applied: code, message and when.
-    pub failure: Option<(String, String, DateTime<Utc>)>,
-    /// Whether the baseline is done.
-    pub baseline_done: bool,
-    /// Up to where every change is known to have been applied.
-    pub synced_until: Option<SourceTime>,
-    /// The gaps, oldest first.
-    pub gaps: Vec<Gap>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -217,14 +195,6 @@ impl Store {
         })
         .await
     }
-
-    /// How a set stands.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn set_numbers(self: &Arc<Self>, set: SetId) -> Result<SetNumbers, StoreError> {
-        self.read(move |sql| numbers(sql, set)).await
-    }
 }
 
 impl From<&Offer> for OfferRow {
@@ -243,7 +213,7 @@ fn sets_where(
     values: &[&String],
 ) -> Result<Vec<SetRecord>, StoreError> {
     let mut query = sql.prepare(&format!(
-        "SELECT id, source, capability_list, offers, baseline, list_at FROM source_set WHERE {condition}"
+        "SELECT id, source, capability_list, offers, baseline, list_at, read_until FROM source_set WHERE {condition}"
     ))?;
     let mut rows = query.query(rusqlite::params_from_iter(values))?;
     let mut sets = Vec::new();
@@ -257,6 +227,7 @@ fn sets_where(
             offers: offers.iter().map(offer).collect::<Result<_, _>>()?,
             baseline: BaselineState::from_code(&found.get::<_, String>(4)?),
             list_at: row::source_time(found.get(5)?),
+            read_until: row::source_time(found.get(6)?),
         });
     }
     Ok(sets)
@@ -275,6 +246,18 @@ fn offer(row: &OfferRow) -> Result<Offer, StoreError> {
     })
 }
 
+/// Up to where nothing is missing of a set's time.
+pub(super) fn unbroken_until(
+    sql: &Connection,
+    set: SetId,
+) -> Result<Option<SourceTime>, StoreError> {
+    let mut query = sql.prepare_cached(
+        "SELECT until_time FROM coverage WHERE set_id = ?1 ORDER BY from_time LIMIT 1",
+    )?;
+    let found: Option<i64> = query.query_row([set.0], |row| row.get(0)).optional()?;
+    Ok(found.map(SourceTime::from_micros))
+}
+
 fn coverage(sql: &Connection, set: SetId) -> Result<Coverage, StoreError> {
     let mut query =
         sql.prepare_cached("SELECT from_time, until_time FROM coverage WHERE set_id = ?1")?;
@@ -290,7 +273,7 @@ fn interval((from, until): (i64, i64)) -> Result<Interval, StoreError> {
     Interval::new(ends.0, ends.1).ok_or(StoreError::BadRow("an interval"))
 }
 
-fn gaps(sql: &Connection, set: SetId) -> Result<Vec<Gap>, StoreError> {
+pub(super) fn gaps(sql: &Connection, set: SetId) -> Result<Vec<Gap>, StoreError> {
     let mut query = sql.prepare_cached(
         "SELECT from_time, until_time, reason, since FROM gap WHERE set_id = ?1 ORDER BY from_time",
     )?;
@@ -358,75 +341,4 @@ pub(super) fn save_document(
         )?
         .execute(params![set.0, document.uri, document.etag, document.last_modified, document.digest])?;
     Ok(())
-}
-
-fn numbers(sql: &Connection, set: SetId) -> Result<SetNumbers, StoreError> {
-    let mut numbers = SetNumbers {
-        gaps: gaps(sql, set)?,
-        ..SetNumbers::default()
-    };
-    let baseline: String = sql
-        .prepare_cached("SELECT resources, bytes, baseline FROM source_set WHERE id = ?1")?
-        .query_row([set.0], |row| {
-            numbers.resources = row::unsigned(row.get(0)?);
-            numbers.bytes = row::unsigned(row.get(1)?);
-            row.get(2)
-        })?;
-    let mut counts =
-        sql.prepare_cached("SELECT state, COUNT(*) FROM task WHERE set_id = ?1 GROUP BY state")?;
-    let mut rows = counts.query([set.0])?;
-    while let Some(found) = rows.next()? {
-        let count = row::unsigned(found.get(1)?);
-        match found.get::<_, String>(0)?.as_str() {
-            "failed" => numbers.failed = count,
-            "held" => numbers.held_deletions = count,
-            _ => numbers.pending += count,
-        }
-    }
-    numbers.failure = failure(sql, set)?;
-    numbers.baseline_done = BaselineState::from_code(&baseline) == BaselineState::Done;
-    if numbers.baseline_done {
-        numbers.synced_until = synced_until(sql, set)?;
-    }
-    Ok(numbers)
-}
-
-/// What keeps a task from being done: one that was given up before one that is tried again.
-fn failure(
-    sql: &Connection,
-    set: SetId,
-) -> Result<Option<(String, String, DateTime<Utc>)>, StoreError> {
-    for condition in ["task.state = 'failed' AND", ""] {
-        let mut query = sql.prepare_cached(&format!(
-            "SELECT task.error_code, resource.uri || ': ' || task.error_message, task.error_at
-             FROM task JOIN resource ON resource.id = task.resource_id
-             WHERE task.set_id = ?1 AND {condition} task.error_code IS NOT NULL LIMIT 1"
-        ))?;
-        let found = query
-            .query_row([set.0], |found| {
-                Ok((found.get(0)?, found.get(1)?, row::datetime(found.get(2)?)))
-            })
-            .optional()?;
-        if found.is_some() {
-            return Ok(found);
-        }
-    }
-    Ok(None)
-}
-
-/// The end of the first interval, held back to the oldest change in it that is not applied yet.
-fn synced_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>, StoreError> {
-    let Some(unbroken) = coverage(sql, set)?.unbroken_until() else {
-        return Ok(None);
-    };
-    // NULL sorts first: a change whose time nobody knows may be as old as anything.
-    let mut query = sql.prepare_cached(
-        "SELECT changed_at FROM task WHERE set_id = ?1 ORDER BY changed_at LIMIT 1",
-    )?;
-    let oldest: Option<Option<i64>> = query.query_row([set.0], |row| row.get(0)).optional()?;
-    Ok(match oldest {
-        None => Some(unbroken),
-        Some(None) => None,
-        Some(Some(oldest)) => Some(unbroken.min(SourceTime::from_micros(oldest))),
-    })
 }

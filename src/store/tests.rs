@@ -50,6 +50,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         length: None,
         media_type: None,
         hashes: Vec::new(),
+        late: false,
     }
 }
 
@@ -88,6 +89,7 @@ fn end() -> End {
         delivery: None,
         documents: Vec::new(),
         listed: None,
+        read_until: None,
     }
 }
 

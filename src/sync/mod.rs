@@ -16,6 +16,7 @@ mod schedule;
 mod sequencer;
 mod silence;
 mod span;
+mod unknown;
 
 pub use coverage::Coverage;
 pub use direction::Direction;
@@ -23,7 +24,8 @@ pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
 pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
-    Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Unknown, Verdict, latest_believed,
+    Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, latest_believed,
 };
 pub use silence::Silence;
 pub use span::Span;
+pub use unknown::Unknown;

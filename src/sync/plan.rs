@@ -2,7 +2,7 @@
 //! transaction that keeps the answer.
 //!
 //! Order within one resource is kept by the time of change. What is older than what the resource already has is dropped;
-//! with equal times the later entry of the document wins. Looking twice costs nothing: what was applied already is not
+//! with equal times the later entry of the document wins, and the later one of two documents. Looking twice costs nothing: what was applied already is not
 //! fetched again.
 
 use crate::protocol::{ChangeKind, Digest, SourceTime};
@@ -20,6 +20,8 @@ pub struct Told<'a> {
     pub length: Option<u64>,
     /// The digests of its representation.
     pub hashes: &'a [Digest],
+    /// Whether what happened at that time has been told by a later document already: then, with equal times, that counts.
+    pub late: bool,
 }
 
 /// What the mirror has of a resource.
@@ -62,16 +64,18 @@ pub enum Decision {
 /// Decides what a change from a notification or a Change List means.
 #[must_use]
 pub fn plan_change(told: &Told<'_>, known: Option<&Known>, pending: Option<&Pending>) -> Decision {
-    if let Some(pending) = pending
-        && is_before(told.changed_at, pending.changed_at)
-    {
+    let is_older = |than: Option<SourceTime>| {
+        let is_outdone = told.late && told.changed_at.is_some() && told.changed_at == than;
+        is_outdone || is_before(told.changed_at, than)
+    };
+    if pending.is_some_and(|pending| is_older(pending.changed_at)) {
         return Decision::Older;
     }
     // A deletion of what was never here is kept, too: a late creation that is older must not bring it back.
     let Some(known) = known else {
         return Decision::Task;
     };
-    if is_before(told.changed_at, known.changed_at) {
+    if is_older(known.changed_at) {
         return Decision::Older;
     }
     let done = match (told.kind, known.deleted) {

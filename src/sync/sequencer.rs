@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::Coverage;
+use super::{Coverage, Unknown};
 use crate::clock::Now;
 use crate::protocol::{Interval, SourceTime};
 
@@ -100,41 +100,6 @@ impl Hint {
     }
 }
 
-/// Which changes of a document are news: those of the stretches that were not known before.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown {
-    stated: Option<Interval>,
-    missing: Vec<Interval>,
-    front: Option<SourceTime>,
-}
-
-impl Unknown {
-    /// Everything is to be looked at.
-    #[must_use]
-    pub fn everything() -> Self {
-        Self {
-            stated: None,
-            missing: Vec::new(),
-            front: None,
-        }
-    }
-
-    /// Whether a change of that time must be looked at. In doubt it is: times are often whole seconds, so that a change at
-    /// a boundary may belong to either side, and a change dated outside its own document is looked at, too.
-    #[must_use]
-    pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
-        let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
-            return true;
-        };
-        !stated.touches(changed_at)
-            || self.front.is_none_or(|front| changed_at >= front)
-            || self
-                .missing
-                .iter()
-                .any(|missing| missing.touches(changed_at))
-    }
-}
-
 /// What to do with a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
@@ -181,6 +146,18 @@ impl Sequencer {
             held: BTreeMap::new(),
             read_until: None,
         }
+    }
+
+    /// Continues where the Source's documents have been read up to that time.
+    #[must_use]
+    pub fn having_read(self, read_until: Option<SourceTime>) -> Self {
+        Self { read_until, ..self }
+    }
+
+    /// Up to where the Source's documents have been read.
+    #[must_use]
+    pub fn read_until(&self) -> Option<SourceTime> {
+        self.read_until
     }
 
     /// What is known.
@@ -242,13 +219,15 @@ impl Sequencer {
             missing.push(interval);
         }
         let is_known = missing.is_empty();
-        if is_known && !self.coverage.contains(interval.until()) {
+        let is_late = self.coverage.contains(interval.until());
+        if is_known && !is_late {
             missing.extend(Interval::new(interval.until(), interval.until()));
         }
         let unknown = Unknown {
             stated: Some(interval),
             missing,
             front: self.coverage.front(),
+            late_from: is_late.then_some(interval.until()),
         };
         if is_known {
             return Verdict::Known(unknown);
@@ -344,6 +323,7 @@ impl Sequencer {
             front: self
                 .read_until
                 .map_or(front, |read| front.map(|front| front.min(read))),
+            late_from: None,
         };
         if let Some(front) = front
             && !is_future(now, interval.until())
@@ -359,6 +339,30 @@ impl Sequencer {
             self.read_until = self.read_until.max(Some(interval.until()));
         }
         known
+    }
+
+    /// Whether a closed Change List of that interval need not be read: all of it is known, and documents have been read
+    /// from beyond its end. A list that is closed within a second may be the only one to tell of the rest of that second.
+    #[must_use]
+    pub fn is_settled(&self, interval: Interval) -> bool {
+        let front = self.coverage.front();
+        self.coverage.missing(interval).is_empty()
+            && self.coverage.contains(interval.until())
+            && self
+                .read_until
+                .or(front)
+                .is_some_and(|read| interval.until() < read)
+    }
+
+    /// What a Change List tells that is news, as [`change_list`](Self::change_list) says, but for its last second: it may
+    /// have been written or closed within that second, and where something else has covered it, that has the last word. To
+    /// be asked before the coverage moves. `end`: where the list ends, or the time of its newest entry.
+    #[must_use]
+    pub fn lagging(&self, unknown: Unknown, end: Option<SourceTime>) -> Unknown {
+        Unknown {
+            late_from: end.filter(|&end| self.coverage.contains(end)),
+            ..unknown
+        }
     }
 
     /// Takes a Resource List of that time: everything before it is known.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use resyncd::protocol::ChangeKind;
 
-use super::disk::{Conclusion, Task, TaskState};
 use super::source::{ResourceNo, digest};
+use super::tasks::{Conclusion, Task, TaskState};
 use super::world::{Halt, World};
 
 /// The tasks under way, with what will come of each, and when.

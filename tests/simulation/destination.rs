@@ -25,7 +25,8 @@ impl Worker {
         let row = &disk.sets[set];
         Self {
             set,
-            sequencer: Sequencer::new(settings.limits, row.coverage.clone(), row.gaps.clone()),
+            sequencer: Sequencer::new(settings.limits, row.coverage.clone(), row.gaps.clone())
+                .having_read(row.read_until),
             schedule: Schedule::new(now, settings.poll_interval),
             seen: 0,
             span: None,

@@ -13,6 +13,7 @@ use resyncd::sync::{
 use super::source::{
     Change, Notification, RESOURCES, ResourceList, ResourceNo, SetNo, Source, digest,
 };
+use super::tasks::Task;
 
 /// How far the baseline of a set has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,9 +35,9 @@ pub(crate) struct SetRow {
     pub(crate) coverage: Coverage,
     pub(crate) gaps: Vec<Gap>,
     pub(crate) baseline: Baseline,
-    pub(crate) list_at: Option<SourceTime>,
+    pub(crate) read_until: Option<SourceTime>,
     generation: u32,
-    members: BTreeMap<ResourceNo, u32>,
+    pub(crate) members: BTreeMap<ResourceNo, u32>,
     /// The revision of each document that need not be read again while it stays the same.
     pub(crate) documents: BTreeMap<u32, u32>,
 }
@@ -45,33 +46,8 @@ pub(crate) struct SetRow {
 pub(crate) struct ResourceRow {
     /// `None`: nothing was applied yet.
     pub(crate) known: Option<Known>,
-    next_version: u32,
+    pub(crate) next_version: u32,
     /// The version that the applied change told of. Not in the store: what it is judged by.
-    pub(crate) told: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum TaskState {
-    Ready,
-    /// Given up until the next poll.
-    Failed,
-}
-
-#[derive(Clone, Debug)]
-pub(crate) struct Task {
-    pub(crate) set: SetNo,
-    pub(crate) kind: ChangeKind,
-    pub(crate) changed_at: Option<SourceTime>,
-    /// The time of the oldest change that it stands for.
-    pub(crate) since: Option<SourceTime>,
-    pub(crate) lastmod: Option<SourceTime>,
-    pub(crate) hashes: Vec<Digest>,
-    pub(crate) origin: Origin,
-    pub(crate) state: TaskState,
-    pub(crate) version: u32,
-    pub(crate) attempts: u32,
-    pub(crate) not_before: u64,
-    /// The version that it tells of. Not in the store.
     pub(crate) told: u32,
 }
 
@@ -81,15 +57,8 @@ pub(crate) struct End {
     pub(crate) progress: Option<(Coverage, Vec<Gap>)>,
     pub(crate) delivery: Option<NotificationId>,
     pub(crate) document: Option<(u32, u32)>,
-    pub(crate) listed: Option<SourceTime>,
-}
-
-/// What came of a task.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Conclusion {
-    Published(u32),
-    Removed,
-    Failed { retry_at: Option<u64> },
+    pub(crate) is_baseline: bool,
+    pub(crate) read_until: Option<SourceTime>,
 }
 
 #[derive(Clone, Debug)]
@@ -109,7 +78,7 @@ impl Disk {
             coverage: Coverage::default(),
             gaps: Vec::new(),
             baseline: Baseline::Missing,
-            list_at: None,
+            read_until: None,
             generation: 0,
             members: BTreeMap::new(),
             documents: BTreeMap::new(),
@@ -145,8 +114,10 @@ impl Disk {
                 lastmod: None,
                 length: None,
                 hashes,
+                late: change.late,
             };
-            let known = self.resources[change.resource].known.as_ref();
+            let known = self.resources[change.resource].known.clone();
+            let known = known.as_ref();
             let decision = plan_change(&told, known, self.pending(change.resource).as_ref());
             let known_gone = known.is_some_and(|known| known.deleted);
             let gone = decision == Decision::Older && known_gone;
@@ -157,7 +128,11 @@ impl Disk {
                 Decision::Task => {
                     self.put_task(now, set, origin, &told, change.resource, change.version)
                 }
-                Decision::Older => self.hold_back(change.resource, change.at),
+                // Older than what is pending, and newer than what is here: it is done with what is pending, not before.
+                Decision::Older if known.is_none_or(|known| known.changed_at < Some(change.at)) => {
+                    self.hold_back(change.resource, change.at);
+                }
+                Decision::Older => {}
                 Decision::Done => self.drop_task(change.resource),
             }
         }
@@ -172,11 +147,9 @@ impl Disk {
             (row.coverage, row.gaps) = (coverage, gaps);
         }
         row.documents.extend(end.document);
-        if let Some(at) = end.listed {
-            row.list_at = Some(at);
-            if row.baseline == Baseline::Missing {
-                row.baseline = Baseline::Listed;
-            }
+        row.read_until = end.read_until.or(row.read_until);
+        if end.is_baseline && row.baseline == Baseline::Missing {
+            row.baseline = Baseline::Listed;
         }
         if let Some(delivery) = end.delivery {
             self.inbox.remove(&delivery);
@@ -212,9 +185,10 @@ impl Disk {
                 lastmod: Some(entry.at),
                 length: None,
                 hashes: &hashes,
+                late: false,
             };
             let known = self.resources[entry.resource].known.as_ref();
-            let pending = self.pending_but_listed(entry.resource);
+            let pending = self.pending_but_listed(set, entry.resource);
             let decision = plan_listed(&told, list.at, known, pending.as_ref());
             let gone = known.is_some_and(|known| known.deleted) && decision == Decision::Older;
             if known.is_some_and(|known| !known.deleted) {
@@ -235,7 +209,11 @@ impl Disk {
                     );
                 }
                 Decision::Done => self.drop_task(entry.resource),
-                Decision::Older => {}
+                Decision::Older => {
+                    if let Some(unbroken) = self.sets[set].coverage.unbroken_until() {
+                        self.hold_back(entry.resource, unbroken);
+                    }
+                }
             }
         }
     }
@@ -250,7 +228,7 @@ impl Disk {
             .collect();
         for resource in absent {
             let known = self.resources[resource].known.as_ref();
-            let pending = self.pending_but_listed(resource);
+            let pending = self.pending_but_listed(set, resource);
             if plan_absent(list.at, known, pending.as_ref()) {
                 let others = (0..self.sets.len()).filter(|&other| other != set);
                 if others
@@ -270,6 +248,7 @@ impl Disk {
                         lastmod: None,
                         length: None,
                         hashes: &[],
+                        late: false,
                     };
                     self.put_task(
                         now,
@@ -293,154 +272,15 @@ impl Disk {
     }
 
     /// What is pending, as a Resource List looks at it.
-    fn pending_but_listed(&self, resource: ResourceNo) -> Option<Pending> {
+    fn pending_but_listed(&self, set: SetNo, resource: ResourceNo) -> Option<Pending> {
         let task = self.tasks.get(&resource)?;
-        (task.origin != Origin::ResourceList).then_some(())?;
-        self.pending(resource)
+        let is_outdone = task.origin == Origin::ResourceList && task.set == set;
+        self.pending(resource).filter(|_| !is_outdone)
     }
 
     fn join(&mut self, set: SetNo, resource: ResourceNo) {
         let row = &mut self.sets[set];
         row.members.insert(resource, row.generation);
-    }
-
-    fn put_task(
-        &mut self,
-        now: u64,
-        set: SetNo,
-        origin: Origin,
-        told: &Told<'_>,
-        resource: ResourceNo,
-        version: u32,
-    ) {
-        let mut task = Task {
-            set,
-            kind: told.kind,
-            changed_at: told.changed_at,
-            since: told.changed_at,
-            lastmod: told.lastmod,
-            hashes: told.hashes.to_vec(),
-            origin,
-            state: TaskState::Ready,
-            version: self.resources[resource].next_version,
-            attempts: 0,
-            not_before: now,
-            told: version,
-        };
-        if origin == Origin::ResourceList
-            && let Some(unbroken) = self.sets[set].coverage.unbroken_until()
-        {
-            task.since = task.since.min(Some(unbroken)).or(Some(unbroken));
-        }
-        if let Some(pending) = self.tasks.get_mut(&resource) {
-            let same = pending.kind == task.kind
-                && pending.changed_at == task.changed_at
-                && pending.lastmod == task.lastmod
-                && pending.hashes == task.hashes;
-            if same {
-                pending.told = pending.told.max(version);
-                return;
-            }
-            task.version = pending.version + 1;
-            task.since = task.since.min(pending.since);
-        }
-        self.tasks.insert(resource, task);
-    }
-
-    /// A change that is older than the task of its resource is done with it, and not before.
-    fn hold_back(&mut self, resource: ResourceNo, changed_at: SourceTime) {
-        let known = self.resources[resource].known.as_ref();
-        if known.is_some_and(|known| known.changed_at >= Some(changed_at)) {
-            return;
-        }
-        if let Some(task) = self.tasks.get_mut(&resource) {
-            task.since = task.since.min(Some(changed_at));
-        }
-    }
-
-    fn drop_task(&mut self, resource: ResourceNo) {
-        if let Some(task) = self.tasks.remove(&resource) {
-            self.resources[resource].next_version = task.version + 1;
-        }
-    }
-
-    /// Makes the tasks of a set due again that were given up.
-    pub(crate) fn retry_failed(&mut self, now: u64, set: SetNo) {
-        for task in self.tasks.values_mut() {
-            if task.set == set && task.state == TaskState::Failed {
-                (task.state, task.attempts, task.not_before) = (TaskState::Ready, 0, now);
-            }
-        }
-    }
-
-    /// Keeps what came of a task (`store::tasks::conclude`).
-    pub(crate) fn conclude(
-        &mut self,
-        resource: ResourceNo,
-        task: &Task,
-        conclusion: Conclusion,
-        moment: SourceTime,
-    ) {
-        let applied = Known {
-            kind: (task.origin != Origin::ResourceList).then_some(task.kind),
-            ..self.resources[resource].known.clone().unwrap_or_default()
-        };
-        let is_current = self
-            .tasks
-            .get(&resource)
-            .is_some_and(|now| now.version == task.version);
-        let row = &mut self.resources[resource];
-        match conclusion {
-            Conclusion::Published(version) => {
-                row.known = Some(Known {
-                    changed_at: task.changed_at.or(applied.changed_at),
-                    lastmod: task.lastmod.or(task.changed_at).or(Some(moment)),
-                    hashes: vec![digest(resource, version)],
-                    deleted: false,
-                    ..applied
-                });
-                row.told = task.told;
-            }
-            Conclusion::Removed => {
-                row.known = Some(Known {
-                    changed_at: task.changed_at.or(applied.changed_at),
-                    deleted: true,
-                    ..applied
-                });
-                row.told = task.told;
-                let newer = self.tasks.get(&resource).is_some_and(|newer| {
-                    newer.version > task.version && newer.kind != ChangeKind::Deleted
-                });
-                if !newer {
-                    for set in &mut self.sets {
-                        set.members.remove(&resource);
-                    }
-                }
-            }
-            Conclusion::Failed { retry_at } => {
-                if let Some(current) = self.tasks.get_mut(&resource).filter(|_| is_current) {
-                    current.attempts += 1;
-                    match retry_at {
-                        Some(at) => current.not_before = at,
-                        None => current.state = TaskState::Failed,
-                    }
-                }
-            }
-        }
-        if is_current && !matches!(conclusion, Conclusion::Failed { .. }) {
-            self.tasks.remove(&resource);
-        }
-        self.conclude_baseline(task.set);
-    }
-
-    fn conclude_baseline(&mut self, set: SetNo) {
-        let is_busy = self.tasks.values().any(|task| {
-            task.set == set && task.state == TaskState::Ready && task.origin == Origin::ResourceList
-        });
-        let row = &mut self.sets[set];
-        if row.baseline == Baseline::Listed && !is_busy {
-            row.baseline = Baseline::Done;
-        }
     }
 
     /// The end of the first interval, held back to the oldest change in it that is not applied yet

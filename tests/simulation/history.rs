@@ -54,7 +54,7 @@ impl History {
         for act in &self.acts {
             world.act(act);
         }
-        world.heal(self.needs_resource_list());
+        world.heal(self.needs_resource_list(), REST);
         world
     }
 
@@ -115,16 +115,26 @@ impl World {
     }
 
     /// The Source falls silent, and writes its documents a last time; the network heals.
-    pub(crate) fn heal(&mut self, with_resource_list: bool) {
+    pub(crate) fn heal(&mut self, with_resource_list: bool, rest: u64) {
         self.pass(2000);
         (self.documents_down, self.contents_down) = (false, false);
+        // Where documents tell of a moment that is not over, its last word is not known as such before there is a later
+        // one: a notification of it that comes again, and very late, may be newer. So the last change has a moment of its
+        // own.
+        if self.source.habits.boundary != Boundary::Exact {
+            self.pass(60_000);
+            for resource in [0, 1, 2] {
+                self.source.change(self.moment, resource, false);
+            }
+            self.pass(2000);
+        }
         for set in 0..self.source.habits.sets {
             self.source.write_change_lists(set);
             if with_resource_list {
                 self.source.write_resource_list(set, self.moment);
             }
         }
-        self.pass(REST);
+        self.pass(rest);
         self.converged();
     }
 }

@@ -1,5 +1,6 @@
 //! How a set works through its inbox: a model of `src/engine/inbox.rs`.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use resyncd::protocol::Digest;
@@ -89,7 +90,14 @@ impl World {
                 Unknown::everything()
             }
         };
-        let changes = self.news(&delivery.entries, &unknown);
+        let mut met = BTreeSet::new();
+        let mut changes = self.news(&delivery.entries, &unknown);
+        changes.reverse();
+        changes.retain(|(entry, _)| !unknown.is_late(Some(entry.at)) || met.insert(entry.resource));
+        changes.reverse();
+        for (entry, _) in &mut changes {
+            entry.late = unknown.is_late(Some(entry.at));
+        }
         let end = End {
             delivery: Some(id),
             ..end(&trial)
@@ -124,6 +132,7 @@ impl World {
 pub(crate) fn end(sequencer: &Sequencer) -> End {
     End {
         progress: Some((sequencer.coverage().clone(), sequencer.gaps().to_vec())),
+        read_until: sequencer.read_until(),
         ..End::default()
     }
 }

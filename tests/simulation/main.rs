@@ -8,6 +8,8 @@
 //! What is held to be true of every history stands in `promises`; the histories come from `properties` (random ones) and
 //! `exhaustive` (all short ones).
 
+#![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]
+
 mod applier;
 mod destination;
 mod disk;
@@ -20,4 +22,5 @@ mod properties;
 mod reading;
 mod scenarios;
 mod source;
+mod tasks;
 mod world;

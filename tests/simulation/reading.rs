@@ -1,14 +1,14 @@
 //! How a set reads Change Lists and the Resource List: a model of `src/engine/change_lists.rs`, `resource_lists.rs` and
 //! `reading.rs`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-use resyncd::protocol::{Interval, SourceTime};
+use resyncd::protocol::{Digest, Interval, SourceTime};
 use resyncd::sync::{Direction, Span, Unknown};
 
 use super::disk::{End, Origin};
 use super::inbox::end;
-use super::source::{ChangeLists, List, SetNo};
+use super::source::{Change, ChangeLists, List, ResourceNo, SetNo};
 use super::world::{Halt, World};
 
 /// The Resource List's place among the documents.
@@ -49,6 +49,12 @@ impl World {
         Ok(span)
     }
 
+    fn lagging(&self, set: SetNo, list: &List, unknown: Unknown) -> Unknown {
+        let newest = list.entries.iter().map(|entry| entry.at).max();
+        let end = list.until.or(newest);
+        self.workers[set].sequencer.lagging(unknown, end)
+    }
+
     /// Takes a Change List that stands alone.
     fn take_list(&mut self, set: SetNo, list: &List) -> Result<Span, Halt> {
         let span = self.span_of(list);
@@ -58,6 +64,7 @@ impl World {
             Some(interval) => trial.change_list(now, interval),
             None => Unknown::everything(),
         };
+        let unknown = self.lagging(set, list, unknown);
         let end = End {
             document: Some((list.key, list.revision)),
             ..end(&trial)
@@ -82,6 +89,20 @@ impl World {
             let mut met = BTreeSet::new();
             news.retain(|(entry, _)| met.insert((entry.resource, entry.at)));
         }
+        // Of what is told late, only the last word counts.
+        let mut late: BTreeMap<ResourceNo, (Change, Vec<Digest>)> = BTreeMap::new();
+        news.retain(|(entry, hashes)| {
+            let is_late = unknown.is_late(Some(entry.at));
+            if is_late {
+                let entry = Change {
+                    late: true,
+                    ..entry.clone()
+                };
+                late.insert(entry.resource, (entry, hashes.clone()));
+            }
+            !is_late
+        });
+        news.extend(late.into_values());
         // What has one time goes into one transaction.
         let mut half = news.len() / 2;
         while (1..news.len()).contains(&half) && news[half - 1].0.at == news[half].0.at {
@@ -132,14 +153,8 @@ impl World {
         let stated = from
             .zip(list.until)
             .and_then(|(from, until)| Interval::new(from, until));
-        let coverage = self.workers[set].sequencer.coverage();
-        let is_known = |interval: Interval| {
-            coverage.missing(interval).is_empty()
-                && coverage
-                    .front()
-                    .is_some_and(|front| interval.until() <= front)
-        };
-        if stated.is_some_and(is_known) {
+        let sequencer = &self.workers[set].sequencer;
+        if stated.is_some_and(|interval| sequencer.is_settled(interval)) {
             return Ok(list.until);
         }
         let known = self.workers[set].span;
@@ -155,6 +170,7 @@ impl World {
                 .change_list(now, interval),
             None => Unknown::everything(),
         };
+        let unknown = self.lagging(set, list, unknown);
         let end = End {
             document: Some((list.key, list.revision)),
             ..End::default()
@@ -179,7 +195,7 @@ impl World {
         let mut trial = self.workers[set].sequencer.clone();
         trial.resource_list(now, list.at);
         let end = End {
-            listed: Some(list.at),
+            is_baseline: true,
             document: Some((RESOURCE_LIST, list.revision)),
             ..end(&trial)
         };

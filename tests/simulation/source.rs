@@ -23,7 +23,8 @@ pub(crate) enum Boundary {
     Exact,
     /// It tells them, and the next one tells them again.
     Eager,
-    /// It tells them, and the next one does not: by the letter, the next one's interval is not true.
+    /// It tells them, and the next one does not: by the letter, the next one's interval is not true. Nobody can notice that
+    /// such a change is lost, so this Source's Change Lists forget nothing.
     Loose,
 }
 
@@ -63,9 +64,11 @@ pub(crate) struct Change {
     pub(crate) at: SourceTime,
     pub(crate) version: u32,
     /// The moment on the simulated clock.
-    moment: u64,
+    pub(crate) moment: u64,
     /// Told of in a document whose interval does not reach it, and left out of the next one's: no time is claimed for it.
     pub(crate) unclaimed: bool,
+    /// The Destination's own note: told by a late document.
+    pub(crate) late: bool,
 }
 
 /// A change notification.
@@ -201,17 +204,9 @@ impl Source {
         self.habits.sets == 1 || resource % 3 == set || resource % 3 == 2
     }
 
-    pub(crate) fn sets_of(&self, resource: ResourceNo) -> impl Iterator<Item = SetNo> + '_ {
-        (0..self.habits.sets).filter(move |&set| self.is_in(resource, set))
-    }
-
     /// The version of a resource's representation; `None` if there is none.
     pub(crate) fn content(&self, resource: ResourceNo) -> Option<u32> {
         self.exists[resource].then_some(self.versions[resource])
-    }
-
-    pub(crate) fn version(&self, resource: ResourceNo) -> u32 {
-        self.versions[resource]
     }
 
     /// The last change of a resource before a time.
@@ -221,12 +216,17 @@ impl Source {
     }
 
     /// Changes a resource: what does not exist is created; what does is deleted or updated. Answers whether it did. Two
-    /// changes that no document could tell apart don't happen: of one resource, within one second, without a digest.
+    /// changes that no document could tell apart don't happen: of one resource, within one second, without a digest; nor
+    /// such of which no document could tell the order: of one resource of two sets, or told loosely, within one second.
     pub(crate) fn change(&mut self, moment: u64, resource: ResourceNo, delete: bool) -> bool {
         let at = self.stamp(moment);
         let last = self.of[resource].last().map(|&n| &self.changes[n]);
         let told_alike = |last: &Change| last.at == at && last.moment != moment;
-        if !self.habits.hashes && last.is_some_and(told_alike) {
+        let is_shared = self.habits.sets > 1 && (0..2).all(|set| self.is_in(resource, set));
+        let is_disordered = is_shared || self.habits.boundary == Boundary::Loose;
+        if !self.habits.hashes && last.is_some_and(told_alike)
+            || is_disordered && last.is_some_and(|last| last.at == at)
+        {
             return false;
         }
         let kind = match (self.exists[resource], delete) {
@@ -244,6 +244,7 @@ impl Source {
             version: self.versions[resource],
             moment,
             unclaimed: false,
+            late: false,
         });
         true
     }
@@ -333,6 +334,10 @@ impl Source {
 
     /// Closes the open Change List and begins another; where there is no index, the one list begins anew.
     pub(crate) fn roll_over(&mut self, moment: u64, set: SetNo) {
+        let forgets = self.habits.change_lists != ChangeLists::Index;
+        if forgets && self.habits.boundary == Boundary::Loose {
+            return;
+        }
         let until = self.stamp(moment);
         let (end, next) = match self.habits.change_lists {
             ChangeLists::Index => self.cut(until),
@@ -362,6 +367,9 @@ impl Source {
 
     /// Drops all closed Change Lists but the last.
     pub(crate) fn drop_old_lists(&mut self, set: SetNo) {
+        if self.habits.boundary == Boundary::Loose {
+            return;
+        }
         let drafts = &mut self.sets[set].drafts;
         let keep = drafts.len().saturating_sub(2);
         drafts.drain(..keep);

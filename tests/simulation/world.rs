@@ -139,6 +139,9 @@ impl World {
     /// The Source publishes a notification.
     pub(crate) fn publish(&mut self, set: SetNo, bare: bool, fate: Fate) {
         let notification = Arc::new(self.source.notification(self.moment, set, bare));
+        if matches!(fate, Fate::Lost | Fate::Coalesced(_)) {
+            self.witness.lose(&notification);
+        }
         self.network.send(self.moment, &notification, fate);
     }
 
@@ -182,6 +185,8 @@ impl World {
         for set in 0..self.workers.len() {
             if self.work_on(set) == Err(Halt::Crash) {
                 self.crash();
+            } else {
+                self.memory_is_bounded(set);
             }
         }
         if self.work_downloads() == Err(Halt::Crash) {

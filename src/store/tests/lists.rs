@@ -177,7 +177,8 @@ async fn too_many_deletions_wait_for_approval() {
     assert_eq!(taken.held, 101);
     let numbers = world.numbers().await;
     assert_eq!((numbers.pending, numbers.held_deletions), (0, 101));
-    assert_eq!(numbers.synced_until, Some(at(20)));
+    // They may have been deleted at once after the first list.
+    assert_eq!(numbers.synced_until, Some(at(10)));
     assert!(world.due().await.is_empty());
     // Told again, they are still held; another one joins them.
     assert_eq!(world.list(world.set, 21, many(49)).await.tasks, 0);

@@ -113,7 +113,15 @@ fn frequent_queries_go_by_an_index() {
         "SELECT MIN(authority) FROM task WHERE source = 'a' AND state = 'ready' AND authority > 'b'",
         "SELECT * FROM task JOIN resource ON resource.id = task.resource_id WHERE task.source = 'a' AND task.state = 'ready'
          AND task.authority = 'b' AND task.not_before <= 3 ORDER BY task.not_before, task.resource_id",
-        "SELECT changed_at FROM task WHERE set_id = 1 ORDER BY changed_at LIMIT 1",
+        "SELECT since FROM task WHERE set_id = 1 ORDER BY since LIMIT 1",
+        "SELECT since FROM task WHERE set_id = 1
+         AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 2 AND member.resource_id = task.resource_id)
+         ORDER BY since LIMIT 1",
+        "SELECT other.id FROM source_set AS own
+         JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1",
+        "SELECT until_time FROM coverage WHERE set_id = 1 ORDER BY from_time LIMIT 1",
+        "UPDATE task SET since = 1 WHERE set_id = 1 AND since > 1",
+        "UPDATE task SET since = 1 WHERE since > 1 AND resource_id IN (SELECT resource_id FROM member WHERE set_id = 1)",
         "SELECT 1 FROM task WHERE set_id = 1 AND state = 'weighed'",
         "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id WHERE task.set_id = 1 AND task.kind = 'deleted'
          AND resource.applied_at IS NOT NULL AND resource.deleted = 0",

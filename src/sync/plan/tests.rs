@@ -45,6 +45,7 @@ impl State {
             lastmod: self.lastmod,
             length: self.length,
             hashes: &self.hashes,
+            late: false,
         }
     }
 
@@ -219,6 +220,28 @@ fn change_without_a_time_is_taken_but_ends_nothing_that_has_one() {
     ]);
 }
 
+/// With equal times the later word counts, and a late document has not the last one.
+#[test]
+fn late_word_does_not_outdo_one_of_the_same_time() {
+    let check = |told: &str, known: &str, pending: &str, expected: Decision| {
+        let told = State::parse(told);
+        let told = Told {
+            late: true,
+            ..told.told()
+        };
+        let known_state = optional(known).map(|state| state.known());
+        let pending_state = optional(pending).map(|state| state.pending());
+        let decision = plan_change(&told, known_state.as_ref(), pending_state.as_ref());
+        assert_eq!(decision, expected, "{known}, {pending}");
+    };
+    check("deleted@20", "created@20#a", "-", Older);
+    check("updated@20#a", "updated@10#b", "updated@20#c", Older);
+    check("updated@20#a", "updated@10#b", "updated@15#c", Task);
+    check("updated@20#a", "updated@10#b", "-", Task);
+    check("updated@20#a", "-", "-", Task);
+    check("updated#a", "updated#b", "-", Task);
+}
+
 #[test]
 fn any_known_digest_that_differs_is_a_difference() {
     let md5 = Digest::of(Algorithm::Md5, b"a");
@@ -231,6 +254,7 @@ fn any_known_digest_that_differs_is_a_difference() {
                 lastmod: None,
                 length: None,
                 hashes,
+                late: false,
             },
             Some(&known),
             None,

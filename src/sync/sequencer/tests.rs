@@ -422,6 +422,33 @@ fn only_changes_of_unknown_stretches_are_news() {
     assert!(Unknown::everything().includes(Some(world.moment(1))));
 }
 
+/// A list that was closed at 110 may tell of changes of that very second that no other document tells.
+#[test]
+fn closed_change_list_is_settled_once_documents_were_read_beyond_it() {
+    let mut world = World::new(1024);
+    let (closed, inner) = (world.span(100, 110), world.span(100, 109));
+    world.run("base:100 1:100-110");
+    assert!(!world.sequencer.is_settled(closed));
+    world.run("2:110-120 list:100-105");
+    assert!(!world.sequencer.is_settled(closed));
+    world.run("list:100-110");
+    assert!(!world.sequencer.is_settled(closed));
+    assert!(world.sequencer.is_settled(inner));
+    world.run("list:100-111");
+    assert!(world.sequencer.is_settled(closed));
+    world.run("restart");
+    assert!(
+        world.sequencer.is_settled(closed),
+        "a restart forgets nothing"
+    );
+    world.run("3:130-140 +5");
+    assert!(
+        !world.sequencer.is_settled(world.span(110, 120)),
+        "a gap begins at its end"
+    );
+    assert!(!world.sequencer.is_settled(world.span(115, 125)));
+}
+
 /// With whole seconds, a Change List ends with the first change of a second, and a notification that is taken for known
 /// tells of the second one.
 #[test]

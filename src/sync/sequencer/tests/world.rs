@@ -124,7 +124,8 @@ impl World {
                     .copied()
                     .collect();
                 let gaps = self.sequencer.gaps().to_vec();
-                self.sequencer = Sequencer::new(self.limits, coverage, gaps);
+                self.sequencer = Sequencer::new(self.limits, coverage, gaps)
+                    .having_read(self.sequencer.read_until());
                 for (id, interval) in std::mem::take(&mut self.inbox) {
                     self.deliver(id, Some(interval.from()), Some(interval.until()));
                 }
