@@ -116,8 +116,10 @@ fn synced_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>, Stor
             .query_row([set.0], |row| row.get(0))
             .optional()?,
     );
+    // Few sets share resources with others, and only those are looked at.
     let others = "SELECT other.id FROM source_set AS own
-         JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = ?1";
+         JOIN source_set AS other ON other.source = own.source AND other.id <> own.id
+         WHERE own.id = ?1 AND own.shares = 1 AND other.shares = 1";
     let mut others = sql.prepare_cached(others)?;
     let mut others = others.query([set.0])?;
     let mut shared = sql.prepare_cached(

@@ -150,7 +150,7 @@ impl Found {
         let mut query = sql.prepare_cached(
             "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
                     resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin,
-                    task.set_id
+                    task.set_id, resource.set_id
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2",
         )?;
@@ -163,6 +163,10 @@ impl Found {
                 listed: false,
             });
         };
+        let told_by = SetId(found.get(12)?);
+        if told_by != context.set {
+            note_shared(sql, context.set, told_by)?;
+        }
         let known = if found.get::<_, Option<i64>>(6)?.is_some() {
             Some(Known {
                 length: found.get::<_, Option<i64>>(1)?.map(row::unsigned),
@@ -238,6 +242,13 @@ impl Found {
         }
         Ok(())
     }
+}
+
+/// Two sets have told of one resource: what one of them tells may hold back what the other claims.
+fn note_shared(sql: &Connection, one: SetId, other: SetId) -> Result<(), StoreError> {
+    sql.prepare_cached("UPDATE source_set SET shares = 1 WHERE id IN (?1, ?2) AND shares = 0")?
+        .execute(params![one.0, other.0])?;
+    Ok(())
 }
 
 fn add_resource(

@@ -26,6 +26,7 @@ const STEPS: &[&str] = &[
         ended INTEGER NOT NULL DEFAULT 0,
         resources INTEGER NOT NULL DEFAULT 0,
         bytes INTEGER NOT NULL DEFAULT 0,
+        shares INTEGER NOT NULL DEFAULT 0,
         UNIQUE (source, capability_list)
     );
     CREATE TABLE coverage (

@@ -1,9 +1,10 @@
 //! The daemon as a process of its own, with a configuration file and fixed ports.
 
 use std::fmt::Write as _;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use resyncd::clock;
 use resyncd::demo::SampleSource;
@@ -195,10 +196,17 @@ pub(crate) async fn ended(child: &mut Child) -> ExitStatus {
     }
 }
 
-/// An address that nobody listens on at this moment.
+/// An address that nobody listens on, and that no other test is given: below the ports that the system gives away by itself,
+/// so that it stays free until a daemon binds it.
 pub(crate) fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    // Test programs that run at the same time begin at different places.
+    let first = u16::try_from(std::process::id() % 1000).unwrap() * 12;
+    let ports = || 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
+    let mut addresses = std::iter::repeat_with(|| SocketAddr::from((Ipv4Addr::LOCALHOST, ports())));
+    addresses
+        .find(|address| TcpListener::bind(address).is_ok())
+        .unwrap()
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

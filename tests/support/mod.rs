@@ -12,6 +12,7 @@
 mod files;
 mod operator;
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -138,15 +139,7 @@ impl Rig {
 
     /// Starts the daemon; the addresses that it was given the first time it keeps.
     pub(crate) async fn start_daemon(&mut self) {
-        // A query that was under way when the last one stopped lets go of the database a moment later.
-        let daemon = eventually("the state is free", None, async || {
-            match Daemon::start(self.config.clone()).await {
-                Ok(daemon) => Ok(daemon),
-                Err(error) if error.code() == "state-locked" => Err(error.to_string()),
-                Err(error) => panic!("{error}"),
-            }
-        })
-        .await;
+        let daemon = Daemon::start(self.config.clone()).await.unwrap();
         self.config.status.listen = daemon.status;
         if let Some(callback) = daemon.callback {
             self.config.callback.listen = callback;
@@ -160,6 +153,12 @@ impl Rig {
     pub(crate) async fn stop_daemon(&mut self) {
         let daemon = self.daemon.take().unwrap();
         soon("the daemon stops", daemon.stop()).await;
+        // A query that was under way lets go of the database a moment later.
+        let lock = File::open(self.config.state_dir.join("resyncd.lock")).unwrap();
+        eventually("the state is free", None, async || {
+            lock.try_lock().map_err(|error| error.to_string())
+        })
+        .await;
     }
 
     pub(crate) fn daemon(&self) -> &Daemon {

@@ -100,8 +100,12 @@ async fn hub_that_refuses_is_told_of_and_tried_again_after_growing_pauses() {
     }
     assert!(asked[1] - asked[0] + SLACK >= Duration::from_secs(2));
     assert!(asked[2] - asked[1] + SLACK >= Duration::from_secs(4));
-    let set = rig.settled().await;
-    assert!(set.channels.iter().all(|channel| channel.error.is_none()));
+    rig.until("active, and no longer in trouble", |set| {
+        set.channels
+            .iter()
+            .all(|channel| channel.state == "active" && channel.error.is_none())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
