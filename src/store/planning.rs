@@ -77,7 +77,7 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
             Decision::Task => applied.known += 1,
             Decision::Older => {
                 applied.known += 1;
-                found.hold_back(tx.sql, change)?;
+                found.hold_back(tx.sql, context.set, change)?;
             }
             Decision::Done => {
                 applied.known += 1;
@@ -205,12 +205,19 @@ impl Found {
         self.pending.as_ref().filter(|_| !self.listed)
     }
 
-    /// Lets what is pending stand for a change, too, that is older than it and newer than what the mirror has: the one is
+    /// Lets what is pending stand for a change, too, that is older than it and that the mirror does not have: the one is
     /// applied with the other, and not before.
-    fn hold_back(&self, sql: &Connection, change: &Change) -> Result<(), StoreError> {
+    fn hold_back(&self, sql: &Connection, set: SetId, change: &Change) -> Result<(), StoreError> {
         let known = self.known.as_ref();
         if known.is_none_or(|known| known.changed_at < change.changed_at) {
-            self.stand_for(sql, change.changed_at)?;
+            return self.stand_for(sql, change.changed_at);
+        }
+        // One of the same second as what the mirror has may come before that, or after it. What was claimed is not taken
+        // back for its sake; but nothing more is claimed.
+        let may_be_missing = plan_change(&change.told(), known, None) == Decision::Task;
+        if may_be_missing && change.changed_at.is_some() {
+            let claimed = unbroken_until(sql, set)?;
+            return self.stand_for(sql, change.changed_at.max(claimed));
         }
         Ok(())
     }

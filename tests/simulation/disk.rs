@@ -132,6 +132,12 @@ impl Disk {
                 Decision::Older if known.is_none_or(|known| known.changed_at < Some(change.at)) => {
                     self.hold_back(change.resource, change.at);
                 }
+                // One of the same second as what is here may come before that, or after it: nothing more is claimed.
+                Decision::Older if plan_change(&told, known, None) == Decision::Task => {
+                    let claimed = self.sets[set].coverage.unbroken_until();
+                    let at = claimed.map_or(change.at, |claimed| claimed.max(change.at));
+                    self.hold_back(change.resource, at);
+                }
                 Decision::Older => {}
                 Decision::Done => self.drop_task(change.resource),
             }

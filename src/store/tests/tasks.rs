@@ -446,3 +446,25 @@ async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
         "beyond a gap nothing is proven"
     );
 }
+
+/// With times of whole seconds a resource may change again within the second of what the mirror has.
+#[tokio::test]
+async fn nothing_is_claimed_beyond_a_second_that_may_not_be_whole() {
+    let world = World::new().await;
+    let tell = async |changes: Vec<Change>, until: i64| {
+        let progress = Some((coverage(until), Vec::new()));
+        let application = world.application(world.set, changes, Some(End { progress, ..end() }));
+        world.store.apply(application).await.unwrap();
+    };
+    let until = async || world.numbers().await.synced_until;
+    world.list(world.set, 10, Vec::new()).await;
+    tell(vec![with_content(created("a", 11), "first")], 11).await;
+    world.work("first").await;
+    assert_eq!(until().await, Some(at(11)));
+    // A hint tells of the next second; its download is still to come when the rest of this second is told.
+    tell(vec![with_content(updated("a", 12), "third")], 11).await;
+    tell(vec![with_content(updated("a", 11), "second")], 12).await;
+    assert_eq!(until().await, Some(at(11)));
+    world.work("third").await;
+    assert_eq!(until().await, Some(at(12)));
+}
