@@ -1,5 +1,6 @@
 //! The store on a folder of its own.
 
+mod claims;
 mod inbox;
 mod lists;
 mod opening;
@@ -165,6 +166,14 @@ impl World {
     async fn tell_set(&self, set: SetId, changes: Vec<Change>) -> Applied {
         let application = self.application(set, changes, Some(end()));
         self.store.apply(application).await.unwrap()
+    }
+
+    /// Takes a document that covers everything before `until`, in seconds.
+    async fn tell_until(&self, changes: Vec<Change>, until: i64) {
+        let progress = Some((coverage(until), Vec::new()));
+        let end = End { progress, ..end() };
+        let application = self.application(self.set, changes, Some(end));
+        self.store.apply(application).await.unwrap();
     }
 
     /// Takes a whole Resource List.
