@@ -151,6 +151,13 @@ const STEPS: &[&str] = &[
         origin TEXT NOT NULL
     );
     ",
+    "
+    -- What the server told of the version that the mirror has, and what else the Source tells of a resource.
+
+    -- The lists of an index, so that those that are unchanged need not be read again.
+
+    -- How far a baseline from a Resource Dump has come.
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
