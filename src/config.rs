@@ -59,6 +59,8 @@ pub struct Callback {
 pub struct Status {
     /// The address to listen on.
     pub listen: SocketAddr,
+    /// The names that it may be called by, besides addresses and `localhost`: lower case.
+    pub hosts: Vec<String>,
 }
 
 /// How the daemon behaves as a client.

@@ -7,8 +7,10 @@
 //! Specification: WebSub, sections 5.3 (verification of intent), 7 (content distribution) and 7.1 (signatures).
 
 mod callback;
+mod gate;
 mod listener;
 mod operator;
+mod places;
 
 pub use callback::{Callback, callback_router};
 pub use listener::{Bound, bind, serve};

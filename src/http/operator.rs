@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -17,6 +18,7 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
+use super::gate::{Gate, keep_out};
 use crate::protocol::ResourceUri;
 use crate::status::{Operations, Trouble, rfc3339};
 use crate::store::{FeedEntry, ResourceView, Store, StoreError, Wake};
@@ -35,10 +37,11 @@ struct Desk {
     stop: CancellationToken,
 }
 
-/// The routes of the status listener. Streams end when `stop` is given.
+/// The routes of the status listener. `hosts`: the names that it may be called by. Streams end when `stop` is given.
 pub fn operator_router(
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
+    hosts: &[String],
     stop: CancellationToken,
 ) -> Router {
     Router::new()
@@ -57,6 +60,7 @@ pub fn operator_router(
             store,
             stop,
         })
+        .layer(from_fn_with_state(Gate::new(hosts), keep_out))
 }
 
 async fn front_page(State(desk): State<Desk>) -> Response {
@@ -299,7 +303,7 @@ fn broken(trouble: &Trouble) -> Response {
         .into_response()
 }
 
-fn told(status: StatusCode, code: &str, message: &str) -> Response {
+pub(super) fn told(status: StatusCode, code: &str, message: &str) -> Response {
     (
         status,
         Json(json!({ "error": { "code": code, "message": message } })),
