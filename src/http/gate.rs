@@ -13,6 +13,8 @@ use axum::middleware::Next;
 use axum::response::Response;
 
 use super::operator::told;
+use super::refusals::Refusals;
+use crate::clock;
 
 /// What browsers say of where a request comes from (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
@@ -21,6 +23,7 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 #[derive(Clone, Debug)]
 pub(super) struct Gate {
     names: Arc<[String]>,
+    refusals: Refusals<&'static str>,
 }
 
 impl Gate {
@@ -28,6 +31,7 @@ impl Gate {
     pub(super) fn new(names: &[String]) -> Self {
         Self {
             names: names.iter().map(|name| host_of(name)).collect(),
+            refusals: Refusals::default(),
         }
     }
 
@@ -86,7 +90,13 @@ pub(super) async fn keep_out(State(gate): State<Gate>, request: Request, next: N
     match gate.refuses(request.method(), request.headers()) {
         None => next.run(request).await,
         Some((code, message)) => {
-            tracing::warn!(code, path = request.uri().path(), "a request was refused");
+            if gate.refusals.is_news(code, clock::now().mono) {
+                tracing::warn!(
+                    code,
+                    message,
+                    "a request to the status endpoint was refused"
+                );
+            }
             told(StatusCode::FORBIDDEN, code, &message)
         }
     }

@@ -21,6 +21,8 @@ const CONNECTIONS: usize = 256;
 const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// The pause after the system refused to accept, as it does when it is out of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// The pause after a connection was ended to make room.
+const ROOM_PAUSE: Duration = Duration::from_millis(2);
 
 /// An address that is being listened on.
 #[derive(Debug)]
@@ -56,9 +58,9 @@ pub async fn serve(bound: Bound, router: Router, stop: CancellationToken) {
                 if !std::mem::replace(&mut refused, true) {
                     tracing::warn!(code = "accept", %error, address = %bound.address, "connections can't be accepted for now");
                 }
-                // Whoever asks for nothing gives back a file descriptor.
-                places.make_room();
-                tokio::time::sleep(ACCEPT_PAUSE).await;
+                // Whoever asks for nothing gives back a file descriptor, as soon as its task has ended.
+                let made_room = places.make_room();
+                tokio::time::sleep(if made_room { ROOM_PAUSE } else { ACCEPT_PAUSE }).await;
                 continue;
             }
         };

@@ -11,6 +11,8 @@ mod gate;
 mod listener;
 mod operator;
 mod places;
+mod refusals;
+mod turns;
 
 pub use callback::{Callback, callback_router};
 pub use listener::{Bound, bind, serve};
