@@ -8,6 +8,11 @@ use tracing_subscriber::fmt::format::{FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent};
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::status::one_line;
+
+/// How long a line may be, in bytes.
+const LONGEST_LINE: usize = 4096;
+
 /// Whether only warnings are logged unless `RUST_LOG` says otherwise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Quiet {
@@ -24,9 +29,10 @@ pub(super) fn start(quiet: Quiet) {
         .with_ansi(false)
         .with_writer(std::io::stderr);
     let started = if leads_to_journal() {
-        logs.event_format(JournalLine).try_init()
+        logs.event_format(OneLine(JournalLine)).try_init()
     } else {
-        logs.with_target(false).try_init()
+        let line = tracing_subscriber::fmt::format().with_target(false);
+        logs.event_format(OneLine(line.with_ansi(false))).try_init()
     };
     if let Err(error) = started {
         eprintln!("resyncd: logging can't be set up: {error}");
@@ -42,6 +48,32 @@ fn leads_to_journal() -> bool {
         return false;
     };
     stream == format!("{}:{}", found.st_dev, found.st_ino)
+}
+
+/// One line an event, whatever strangers have put into it: control characters are escaped, and what is too long is cut.
+struct OneLine<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut whole = String::new();
+        self.0
+            .format_event(context, Writer::new(&mut whole), event)?;
+        writeln!(
+            line,
+            "{}",
+            one_line(whole.trim_end_matches('\n'), LONGEST_LINE)
+        )
+    }
 }
 
 /// A line with the priority in front that the journal reads (sd-daemon(3)), and without the time, which it knows.
