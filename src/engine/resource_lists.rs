@@ -3,18 +3,15 @@
 use url::Url;
 
 use super::EngineError;
+use super::index::IndexWalk;
 use super::reading::Fresh;
 use super::set::SetWorker;
-use super::survey::{Child, Survey};
 use crate::clock;
 use crate::config::Baseline;
 use crate::protocol::{Capability, Oddity, SourceTime};
 use crate::status::Trouble;
 use crate::store::{BaselineState, ListProgress, Origin};
 use crate::sync::latest_believed;
-
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
 
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
@@ -98,30 +95,21 @@ impl SetWorker {
                 .tasks;
             return Ok(bad_entries);
         }
-        let children = |survey: Survey, depth: u32| {
-            survey
-                .children
-                .into_iter()
-                .rev()
-                .map(move |child| (child, depth))
-        };
-        let mut lists: Vec<(Child, u32)> = children(fresh.survey, 1).collect();
-        while let Some((child, depth)) = lists.pop() {
-            let Some(fresh) = self.following.fresh(set, &child.uri, true).await? else {
+        let mut walk = IndexWalk::of(fresh.document);
+        while let Some(list) = walk.next().await? {
+            let Some(fresh) = self.following.fresh(set, &list.loc, true).await? else {
                 continue;
             };
             fresh.expect(&Capability::ResourceList)?;
             bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
-            if !fresh.survey.is_index() {
+            if fresh.survey.is_index() {
+                walk.descend(fresh.document)?;
+            } else {
                 self.found += self
                     .following
                     .take_listed(set, fresh.document, at)
                     .await?
                     .tasks;
-            } else if depth < DEPTH {
-                lists.extend(children(fresh.survey, depth + 1));
-            } else {
-                return Err(EngineError::NestedIndex);
             }
         }
         Ok(bad_entries)
@@ -150,10 +138,9 @@ fn time_of(fresh: &Fresh) -> SourceTime {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;
-    let of_lists = survey.children.iter().filter_map(|child| child.from).min();
     let told = [
         survey.head.md.at,
-        of_lists,
+        survey.lists_from,
         survey.newest,
         fresh.document.last_modified(),
     ];
