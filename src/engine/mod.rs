@@ -20,6 +20,7 @@ mod following;
 mod hubs;
 mod inbox;
 mod index;
+mod list_parts;
 mod polling;
 mod publisher;
 mod reading;
