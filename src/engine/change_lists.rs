@@ -3,16 +3,18 @@
 use url::Url;
 
 use super::EngineError;
+use super::index::{Child, DEPTH, Entries};
 use super::reading::Fresh;
 use super::set::SetWorker;
-use super::survey::{Child, Survey};
+use super::survey::Survey;
 use crate::clock;
+use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{DocumentRecord, End, Origin};
 use crate::sync::{Span, Unknown};
 
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
+/// How much memory the lists may take that are known of and not read yet, in bytes: enough for the 50,000 of one index.
+const MOST_WAITING: usize = 16 << 20;
 
 /// What a Change List covers by its own word.
 fn span_of(survey: &Survey) -> Span {
@@ -72,7 +74,7 @@ impl SetWorker {
             .filter(|index| is_closed && *index != uri)
             .cloned();
         let span = if fresh.survey.is_index() {
-            self.read_index(fresh.survey).await?
+            self.read_index(fresh).await?
         } else {
             self.take_list(fresh).await?
         };
@@ -89,7 +91,7 @@ impl SetWorker {
         match self.following.fresh(self.record.id, index, true).await? {
             Some(fresh) if fresh.survey.is_index() => {
                 fresh.expect(&Capability::ChangeList)?;
-                Ok(Some(self.read_index(fresh.survey).await?))
+                Ok(Some(self.read_index(fresh).await?))
             }
             _ => Ok(None),
         }
@@ -118,29 +120,24 @@ impl SetWorker {
 
     /// Reads those lists of an index that can hold news, oldest first. One that can't be read does not keep the later ones
     /// from being read; but then the index proves nothing.
-    async fn read_index(&mut self, survey: Survey) -> Result<Span, EngineError> {
+    async fn read_index(&mut self, fresh: Fresh) -> Result<Span, EngineError> {
+        let survey = &fresh.survey;
         let stated = Span {
             until: survey.head.md.until.or(survey.head.md.completed),
-            ..span_of(&survey)
+            ..span_of(survey)
         };
         let mut span = Span {
-            from: stated
-                .from
-                .or(survey.children.first().and_then(|child| child.from)),
+            from: stated.from.or(survey.lists_from),
             until: None,
         };
         let mut failed = None;
-        let mut lists: Vec<(Child, u32)> = survey
-            .children
-            .into_iter()
-            .rev()
-            .map(|child| (child, 1))
-            .collect();
-        while let Some((child, depth)) = lists.pop() {
+        let mut waiting = Waiting::default();
+        waiting.add(fresh.document, 1, self, &mut span).await?;
+        while let Some((child, depth)) = waiting.next() {
             match self.read_child(&child).await {
                 Ok(Reading::Until(until)) => span.until = span.until.max(until),
-                Ok(Reading::Index(children)) if depth < DEPTH => {
-                    lists.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
+                Ok(Reading::Index(index)) if depth < DEPTH => {
+                    waiting.add(index, depth + 1, self, &mut span).await?;
                 }
                 Ok(Reading::Index(_)) => failed = failed.or(Some(EngineError::NestedIndex)),
                 Err(EngineError::Store(error)) => return Err(error.into()),
@@ -167,14 +164,16 @@ impl SetWorker {
         Ok(span)
     }
 
-    async fn read_child(&mut self, child: &Child) -> Result<Reading, EngineError> {
+    /// Whether a list can hold no news.
+    fn is_settled(&self, child: &Child) -> bool {
         let stated = child
             .from
             .zip(child.until)
             .and_then(|(from, until)| Interval::new(from, until));
-        if stated.is_some_and(|interval| self.sequencer.is_settled(interval)) {
-            return Ok(Reading::Until(child.until));
-        }
+        stated.is_some_and(|interval| self.sequencer.is_settled(interval))
+    }
+
+    async fn read_child(&mut self, child: &Child) -> Result<Reading, EngineError> {
         let Some(fresh) = self
             .following
             .fresh(self.record.id, &child.uri, self.span.is_none())
@@ -186,7 +185,7 @@ impl SetWorker {
         };
         fresh.expect(&Capability::ChangeList)?;
         if fresh.survey.is_index() {
-            return Ok(Reading::Index(fresh.survey.children));
+            return Ok(Reading::Index(fresh.document));
         }
         let own = span_of(&fresh.survey);
         let span = Span {
@@ -227,5 +226,53 @@ enum Reading {
     /// It was read, or need not be, and reaches up to there.
     Until(Option<SourceTime>),
     /// It is an index itself.
-    Index(Vec<Child>),
+    Index(Box<FetchedDocument>),
+}
+
+/// The lists that may hold news and are not read yet, the oldest last. What an index within an index names comes before
+/// what the outer one names next.
+#[derive(Default)]
+struct Waiting {
+    lists: Vec<(Child, usize)>,
+    bytes: usize,
+}
+
+impl Waiting {
+    /// Takes those lists of an index that can hold news. The others only say up to where they reach.
+    async fn add(
+        &mut self,
+        index: Box<FetchedDocument>,
+        depth: usize,
+        set: &SetWorker,
+        span: &mut Span,
+    ) -> Result<(), EngineError> {
+        let begin = self.lists.len();
+        let mut entries = Entries::of(index);
+        while let Some(entry) = entries.next().await? {
+            let child = Child::from(entry);
+            if set.is_settled(&child) {
+                span.until = span.until.max(child.until);
+                continue;
+            }
+            self.bytes += Self::bytes_of(&child);
+            if self.bytes > MOST_WAITING {
+                return Err(EngineError::TooManyLists);
+            }
+            self.lists.push((child, depth));
+        }
+        // Not every index has the oldest first. One that tells no times is taken as it is.
+        self.lists[begin..].sort_by_key(|(child, _)| child.from.or(child.until).or(child.told));
+        self.lists[begin..].reverse();
+        Ok(())
+    }
+
+    fn next(&mut self) -> Option<(Child, usize)> {
+        let next = self.lists.pop()?;
+        self.bytes -= Self::bytes_of(&next.0);
+        Some(next)
+    }
+
+    fn bytes_of(child: &Child) -> usize {
+        size_of::<(Child, usize)>() + child.uri.as_str().len()
+    }
 }

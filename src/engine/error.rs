@@ -31,6 +31,8 @@ pub(super) enum EngineError {
     OlderResourceList(String),
     #[error("an index of indexes goes too deep")]
     NestedIndex,
+    #[error("an index names too many lists")]
+    TooManyLists,
     #[error("no random numbers can be had: {0}")]
     Random(String),
     #[error("the work was interrupted")]
@@ -49,6 +51,7 @@ impl EngineError {
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
             Self::NestedIndex => "nested-index",
+            Self::TooManyLists => "too-many-lists",
             Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",
         }

@@ -12,7 +12,7 @@ use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
-use crate::store::{Change, DeletionRules, Store};
+use crate::store::{Change, DeletionRules, Paths, Store};
 
 /// One Source that is followed.
 pub(super) struct Following {
@@ -59,8 +59,7 @@ impl Following {
             return None;
         }
         Some(Change {
-            plain_path: plain_path(&uri).map(|path| path.to_string()),
-            made_path: made_path(&uri).to_string(),
+            paths: paths_of,
             uri,
             kind: entry.md.change.unwrap_or(kind),
             changed_at,
@@ -70,5 +69,13 @@ impl Following {
             hashes: entry.md.hashes,
             late: false,
         })
+    }
+}
+
+/// Where a resource's file may be.
+fn paths_of(uri: &ResourceUri) -> Paths {
+    Paths {
+        plain: plain_path(uri).map(|path| path.to_string()),
+        made: made_path(uri).to_string(),
     }
 }

@@ -19,6 +19,8 @@ mod error;
 mod following;
 mod hubs;
 mod inbox;
+mod index;
+mod list_parts;
 mod polling;
 mod publisher;
 mod reading;

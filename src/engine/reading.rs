@@ -11,7 +11,7 @@ use super::following::Following;
 use super::survey::{Survey, survey};
 use crate::clock;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
-use crate::protocol::{Capability, ChangeKind, SourceTime};
+use crate::protocol::{Capability, ChangeKind};
 use crate::store::{
     Application, Applied, Change, DocumentRecord, End, ListProgress, Offer, Origin, SetId,
 };
@@ -187,52 +187,49 @@ impl Following {
         }
     }
 
-    /// Takes the entries of a Resource List. `at`: the time that it is of.
+    /// Takes the entries of a Resource List.
     pub(super) async fn take_listed(
         self: &Arc<Self>,
-        set: SetId,
+        list: ListProgress,
         document: Box<FetchedDocument>,
-        at: SourceTime,
     ) -> Result<Applied, EngineError> {
         let following = Arc::clone(self);
         let taking =
-            tokio::task::spawn_blocking(move || following.take_listed_now(set, document, at));
+            tokio::task::spawn_blocking(move || following.take_listed_now(&list, document));
         taking.await.map_err(|_| EngineError::Interrupted)?
     }
 
     fn take_listed_now(
         &self,
-        set: SetId,
+        list: &ListProgress,
         mut document: Box<FetchedDocument>,
-        at: SourceTime,
     ) -> Result<Applied, EngineError> {
-        let list = ListProgress {
-            set,
-            source: self.name().to_owned(),
-            at,
-        };
         let mut reader = document.reader()?;
-        let mut batch = Vec::new();
         let mut sum = Applied::default();
+        // While one batch is written, the next one is read.
+        let mut written = None;
         loop {
-            let entry = reader.next_entry()?;
-            let is_last = entry.is_none();
-            if let Some(mut entry) = entry {
+            let mut batch = Vec::with_capacity(BATCH);
+            while batch.len() < BATCH
+                && let Some(mut entry) = reader.next_entry()?
+            {
                 entry.md.change = None;
                 let lastmod = entry.lastmod;
                 batch.extend(self.change_of(entry, ChangeKind::Created, lastmod));
             }
-            if batch.len() >= BATCH || (is_last && !batch.is_empty()) {
-                let entries = std::mem::take(&mut batch);
-                sum.add(
-                    self.store
-                        .list_entries_blocking(&list, clock::now().wall, entries)?,
-                );
+            let is_last = batch.len() < BATCH;
+            let writing = self.store.list_entries(list, clock::now().wall, batch);
+            if let Some(before) = written.replace(writing) {
+                sum.add(before.wait()?);
             }
             if is_last {
-                return Ok(sum);
+                break;
             }
         }
+        if let Some(last) = written {
+            sum.add(last.wait()?);
+        }
+        Ok(sum)
     }
 }
 

@@ -5,16 +5,12 @@ use url::Url;
 use super::EngineError;
 use super::reading::Fresh;
 use super::set::SetWorker;
-use super::survey::{Child, Survey};
 use crate::clock;
 use crate::config::Baseline;
-use crate::protocol::{Capability, Oddity, SourceTime};
+use crate::protocol::{Capability, SourceTime};
 use crate::status::Trouble;
 use crate::store::{BaselineState, ListProgress, Origin};
-use crate::sync::latest_believed;
-
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
+use crate::sync::{believed_since, latest_believed};
 
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
@@ -47,9 +43,32 @@ impl SetWorker {
 
     async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
         let set = self.record.id;
-        let Some(fresh) = self.following.fresh(set, uri, anew).await? else {
+        let filter = self.following.source.filter.fingerprint();
+        let since = believed_since(clock::now().wall);
+        let must_look = self
+            .following
+            .store
+            .must_look_at_parts(set, filter, since)
+            .await?;
+        let Some(fresh) = self.following.fresh(set, uri, anew || must_look).await? else {
             return Ok(());
         };
+        if self.take_resource_list(uri, fresh, !anew).await? == Outcome::Doubtful
+            && let Some(fresh) = self.following.fresh(set, uri, true).await?
+        {
+            self.take_resource_list(uri, fresh, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a Resource List, and what it proves. `trusts`: parts that are unchanged may be passed over.
+    async fn take_resource_list(
+        &mut self,
+        uri: &Url,
+        fresh: Fresh,
+        trusts: bool,
+    ) -> Result<Outcome, EngineError> {
+        let set = self.record.id;
         fresh.expect(&Capability::ResourceList)?;
         let at = time_of(&fresh);
         if self.record.list_at.is_some_and(|known| at < known) {
@@ -58,19 +77,28 @@ impl SetWorker {
         // Without the word that it is a Resource List, absence from it proves nothing.
         let is_stated = fresh.survey.head.md.capability.is_some();
         let record = fresh.record.clone();
-        let remembers = !fresh.survey.is_index() || fresh.survey.head.md.at.is_some();
-        self.following.store.begin_list(set).await?;
-        let bad_entries = self.take_lists(fresh, at).await?;
-        if is_stated && bad_entries == 0 {
+        let filter = self.following.source.filter.fingerprint();
+        let store = &self.following.store;
+        store
+            .begin_parts(set, uri, trusts.then_some(filter))
+            .await?;
+        store.begin_list(set).await?;
+        let parts = self.take_parts(uri, fresh, at).await?;
+        if is_stated && parts.bad_entries == 0 {
+            if self.following.store.list_has_doubts(set).await? {
+                return Ok(Outcome::Doubtful);
+            }
             self.take_absences(at).await?;
         }
-        self.notice(notice_of(is_stated, bad_entries));
+        self.notice(notice_of(is_stated, parts.bad_entries));
+        self.following.store.drop_parts(set).await?;
 
         let mut trial = self.sequencer.clone();
         trial.resource_list(clock::now(), at);
         let mut end = self.end(&trial, None);
         end.listed = Some(at);
-        end.documents.extend(remembers.then_some(record));
+        end.documents
+            .extend((!parts.may_change_unseen).then_some(record));
         let application =
             self.following
                 .application(set, Origin::ResourceList, Vec::new(), Some(end));
@@ -82,49 +110,7 @@ impl SetWorker {
         }
         tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
         self.tell_held(applied.held);
-        Ok(())
-    }
-
-    /// Takes a list, or all lists of an index; answers how many entries could not be read. A list that can't be had ends it:
-    /// what is not known to be complete proves nothing.
-    async fn take_lists(&mut self, fresh: Fresh, at: SourceTime) -> Result<u64, EngineError> {
-        let set = self.record.id;
-        let mut bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
-        if !fresh.survey.is_index() {
-            self.found += self
-                .following
-                .take_listed(set, fresh.document, at)
-                .await?
-                .tasks;
-            return Ok(bad_entries);
-        }
-        let children = |survey: Survey, depth: u32| {
-            survey
-                .children
-                .into_iter()
-                .rev()
-                .map(move |child| (child, depth))
-        };
-        let mut lists: Vec<(Child, u32)> = children(fresh.survey, 1).collect();
-        while let Some((child, depth)) = lists.pop() {
-            let Some(fresh) = self.following.fresh(set, &child.uri, true).await? else {
-                continue;
-            };
-            fresh.expect(&Capability::ResourceList)?;
-            bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
-            if !fresh.survey.is_index() {
-                self.found += self
-                    .following
-                    .take_listed(set, fresh.document, at)
-                    .await?
-                    .tasks;
-            } else if depth < DEPTH {
-                lists.extend(children(fresh.survey, depth + 1));
-            } else {
-                return Err(EngineError::NestedIndex);
-            }
-        }
-        Ok(bad_entries)
+        Ok(Outcome::Taken)
     }
 
     /// Deletes what the list, read whole, does not name.
@@ -133,6 +119,7 @@ impl SetWorker {
             set: self.record.id,
             source: self.following.name().to_owned(),
             at,
+            part: None,
         };
         while self
             .following
@@ -145,15 +132,23 @@ impl SetWorker {
     }
 }
 
+/// What came of a Resource List.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It was taken.
+    Taken,
+    /// Members may be gone from it that parts named which were passed over: nothing is proven until all are read.
+    Doubtful,
+}
+
 /// The time that a Resource List is of: its `at`; without one, that of its newest entry.
 fn time_of(fresh: &Fresh) -> SourceTime {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;
-    let of_lists = survey.children.iter().filter_map(|child| child.from).min();
     let told = [
         survey.head.md.at,
-        of_lists,
+        survey.lists_from,
         survey.newest,
         fresh.document.last_modified(),
     ];

@@ -1,21 +1,11 @@
 //! The first look at a document: it is read to its end before anything is done with it, so that one that is cut short, or
 //! is not what it should be, changes nothing.
 
-use url::Url;
-
 use super::EngineError;
 use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Head, Oddities, Root, SourceTime};
 use crate::sync::{Direction, latest_believed};
-
-/// A list that an index names.
-#[derive(Clone, Debug)]
-pub(super) struct Child {
-    pub(super) uri: Url,
-    pub(super) from: Option<SourceTime>,
-    pub(super) until: Option<SourceTime>,
-}
 
 /// What a document is, and what it spans.
 #[derive(Clone, Debug)]
@@ -26,8 +16,10 @@ pub(super) struct Survey {
     /// Whether its newest entry comes first.
     pub(super) newest_first: bool,
     pub(super) oddities: Oddities,
-    /// The lists of an index, in its order; empty for any other document.
-    pub(super) children: Vec<Child>,
+    /// How many lists it names, if it is an index.
+    pub(super) lists: u64,
+    /// From when on the first of them tells.
+    pub(super) lists_from: Option<SourceTime>,
 }
 
 impl Survey {
@@ -39,7 +31,7 @@ impl Survey {
         let mut reader = document.reader()?;
         let mut newest = None;
         let mut direction = Direction::default();
-        let mut children = Vec::new();
+        let (mut lists, mut lists_from) = (0, None);
         let mut is_index = reader.head().root == Root::Sitemapindex;
         let mut entries = 0_u64;
         while let Some(entry) = reader.next_entry()? {
@@ -54,15 +46,9 @@ impl Survey {
             }
             entries += 1;
             if is_index {
-                let (from, until) = (
-                    entry.md.from.or(entry.md.at),
-                    entry.md.until.or(entry.md.completed),
-                );
-                children.push(Child {
-                    uri: entry.loc,
-                    from,
-                    until,
-                });
+                lists += 1;
+                let from = entry.md.from.or(entry.md.at);
+                lists_from = lists_from.into_iter().chain(from).min();
             }
         }
         let (head, oddities) = (reader.head().clone(), reader.oddities().clone());
@@ -71,13 +57,14 @@ impl Survey {
             newest,
             newest_first: direction.is_newest_first(),
             oddities,
-            children,
+            lists,
+            lists_from,
         })
     }
 
     /// Whether it is an index of other lists.
     pub(super) fn is_index(&self) -> bool {
-        self.head.root == Root::Sitemapindex || !self.children.is_empty()
+        self.head.root == Root::Sitemapindex || self.lists > 0
     }
 }
 

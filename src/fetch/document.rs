@@ -30,6 +30,9 @@ pub enum Fetched {
     Document(Box<FetchedDocument>),
 }
 
+/// The reader of a document that it has to itself.
+pub type OwnedReader = DocumentReader<Box<dyn BufRead + Send>>;
+
 /// A document that was fetched whole.
 #[derive(Debug)]
 pub struct FetchedDocument {
@@ -86,6 +89,17 @@ impl FetchedDocument {
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
         let url = self.url.clone();
         DocumentReader::open(self.bytes()?, &url)
+    }
+
+    /// As [`reader`](Self::reader), but the reader has the document to itself: it can be put away between two entries.
+    ///
+    /// # Errors
+    /// [`ReadError`], when it is not a ResourceSync document, or can't be read from disk.
+    pub fn into_reader(mut self) -> Result<OwnedReader, ReadError> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let bytes: Box<dyn BufRead + Send> =
+            Box::new(BufReader::with_capacity(64 << 10, self.file));
+        DocumentReader::open(bytes, &self.url)
     }
 
     /// Its first bytes, as text, for what is not a document.

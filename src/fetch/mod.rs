@@ -39,7 +39,7 @@ pub use capability_list::{Advertised, CapabilityList};
 pub use client::Client;
 pub use content::{AllowedHosts, Content};
 pub use discovery::{Discovery, DiscoveryError};
-pub use document::{Fetched, FetchedDocument};
+pub use document::{Fetched, FetchedDocument, OwnedReader};
 pub use error::{Disposition, FetchError};
 pub use guard::is_public;
 pub use hub::HubAnswer;

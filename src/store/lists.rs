@@ -8,13 +8,14 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::params;
 
-use super::application::Change;
+use super::application::{Change, Paths};
 use super::feed::Origin;
+use super::parts::{IS_KEPT, PartOf};
 use super::planning::{Context, Found, put_task};
-use super::resources::{join, leave};
+use super::resources::{Membership, join, leave};
 use super::sets::unbroken_until;
-use super::writer::Tx;
-use super::{Applied, ResourceId, SetId, Store, StoreError, Wake, row};
+use super::writer::{Tx, Writing};
+use super::{Applied, PartId, ResourceId, SetId, Store, StoreError, Wake, row};
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::sync::{Decision, plan_absent, plan_listed};
 
@@ -27,8 +28,12 @@ pub struct ListProgress {
     pub source: String,
     /// The time of the snapshot.
     pub at: SourceTime,
+    /// The part of the list that is being read, if it has parts.
+    pub part: Option<PartId>,
 }
 
+/// How many members one step looks at, and how many of them may be absent: nobody shall wait for the writer for long.
+const MEMBERS_A_STEP: i64 = 20_000;
 const ABSENT_A_STEP: i64 = 1000;
 
 impl Store {
@@ -59,22 +64,19 @@ impl Store {
         .await
     }
 
-    /// Takes some entries of a list. For a caller on a blocking thread.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then none was taken.
-    pub fn list_entries_blocking(
+    /// Takes some entries of a list. For a caller on a blocking thread, which may wait for them later.
+    pub fn list_entries(
         &self,
         list: &ListProgress,
         now: DateTime<Utc>,
         entries: Vec<Change>,
-    ) -> Result<Applied, StoreError> {
+    ) -> Writing<Applied> {
         let list = list.clone();
-        self.write_blocking(move |tx| list_entries(tx, &list, now, &entries))
+        self.begin_write(move |tx| list_entries(tx, &list, now, &entries))
     }
 
-    /// Takes some of the members that the list, now read whole, did not name; answers `None` when there are no more. Their
-    /// deletions wait for the end of the document.
+    /// Looks at some of the members, and takes those that the list, now read whole, did not name; answers `None` when there
+    /// are no more members. Their deletions wait for the end of the document.
     ///
     /// # Errors
     /// [`StoreError`]; then none was taken.
@@ -95,6 +97,9 @@ fn list_entries(
     entries: &[Change],
 ) -> Result<Applied, StoreError> {
     let context = Context::of(tx.sql, list.set, &list.source, Origin::ResourceList, now)?;
+    let mut part_of = list
+        .part
+        .map(|part| PartOf::new(tx.sql, list.set, context.generation, part));
     let mut applied = Applied::default();
     for entry in entries {
         let found = Found::look_up(tx.sql, &context, entry)?;
@@ -108,7 +113,10 @@ fn list_entries(
         let gone =
             found.known.as_ref().is_some_and(|known| known.deleted) && decision == Decision::Older;
         if !gone {
-            join(tx.sql, context.set, found.resource, context.generation)?;
+            match &mut part_of {
+                Some(part_of) => found.join_named(tx.sql, &context, part_of)?,
+                None => found.join_told(tx.sql, &context)?,
+            }
         }
         if decision == Decision::Task {
             let existed = found.known.as_ref().is_some_and(|known| !known.deleted);
@@ -149,31 +157,50 @@ fn list_absent(
     now: DateTime<Utc>,
 ) -> Result<Option<Applied>, StoreError> {
     let context = Context::of(tx.sql, list.set, &list.source, Origin::ResourceList, now)?;
-    let absent: Vec<(i64, String)> = tx
+    let begin: i64 = tx
+        .sql
+        .prepare_cached("SELECT absent_until FROM source_set WHERE id = ?1")?
+        .query_row([list.set.0], |row| row.get(0))?;
+    let end: Option<i64> = tx
         .sql
         .prepare_cached(
-            "SELECT member.resource_id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
-             WHERE member.set_id = ?1 AND member.generation < ?2
-               AND member.resource_id > (SELECT absent_until FROM source_set WHERE id = ?1)
-             ORDER BY member.resource_id LIMIT ?3",
+            "SELECT MAX(resource_id) FROM (SELECT resource_id FROM member WHERE set_id = ?1 AND resource_id > ?2
+                                           ORDER BY resource_id LIMIT ?3)",
         )?
-        .query_map(params![list.set.0, context.generation, ABSENT_A_STEP], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
-    let Some(&(last, _)) = absent.last() else {
+        .query_row([list.set.0, begin, MEMBERS_A_STEP], |row| row.get(0))?;
+    let Some(mut end) = end else {
         return Ok(None);
     };
+    let absent: Vec<(i64, String)> = tx
+        .sql
+        .prepare_cached(&format!(
+            "SELECT member.resource_id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
+             WHERE member.set_id = ?1 AND member.generation < ?2 AND member.resource_id > ?3 AND member.resource_id <= ?4
+               AND NOT {IS_KEPT}
+             ORDER BY member.resource_id LIMIT ?5"
+        ))?
+        .query_map(
+            params![list.set.0, context.generation, begin, end, ABSENT_A_STEP],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?
+        .collect::<Result<_, _>>()?;
+    if let Some(&(last, _)) = absent.get(ABSENT_A_STEP as usize - 1) {
+        end = last;
+    }
     // The next step goes on from here, so that the whole set is walked through once and not once a step.
     tx.sql
         .prepare_cached("UPDATE source_set SET absent_until = ?2 WHERE id = ?1")?
-        .execute([list.set.0, last])?;
+        .execute([list.set.0, end])?;
     let mut applied = Applied::default();
     for (id, uri) in absent {
         let resource = ResourceId(id);
         // Its paths were given when the resource was first told of.
         let deletion = Change {
             uri: row::resource_uri(&uri)?,
-            plain_path: None,
-            made_path: String::new(),
+            paths: |_| Paths {
+                plain: None,
+                made: String::new(),
+            },
             kind: ChangeKind::Deleted,
             changed_at: Some(list.at),
             lastmod: None,
@@ -198,7 +225,12 @@ fn list_absent(
             put_task(tx.sql, &context, resource, &deletion)?;
             applied.tasks += 1;
         }
-        join(tx.sql, list.set, resource, context.generation)?;
+        // No part names it.
+        let now = Membership {
+            generation: context.generation,
+            part: None,
+        };
+        join(tx.sql, list.set, resource, found.member, now)?;
     }
     Ok(Some(applied))
 }

@@ -16,6 +16,7 @@ mod feed;
 mod inbox;
 mod lists;
 mod numbers;
+mod parts;
 mod planning;
 mod resources;
 mod row;
@@ -31,17 +32,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
-pub use application::{Application, Applied, Change, DeletionRules, End};
+pub use application::{Application, Applied, Change, DeletionRules, End, Paths};
 pub use channels::{ChannelRecord, Outcome};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
 pub use lists::ListProgress;
 pub use numbers::SetNumbers;
+pub use parts::{KeptPart, Part, PartEnd, PartWord};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Conclusion, Taken, Task, TaskFailure};
 
 use writer::Writer;
+pub use writer::Writing;
 
 macro_rules! row_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -58,6 +61,10 @@ row_id! {
 row_id! {
     /// A channel that is, or was, subscribed to.
     ChannelId
+}
+row_id! {
+    /// A part of a Resource List: a list that its index names, or the only one.
+    PartId
 }
 row_id! {
     /// A resource that was told of.

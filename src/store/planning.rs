@@ -8,7 +8,8 @@ use rusqlite::{Connection, params};
 
 use super::application::{Application, Applied, Change, DeletionRules, End};
 use super::feed::Origin;
-use super::resources::join;
+use super::parts::{PartOf, doubt_parts_of, part_if_named};
+use super::resources::{Membership, join};
 use super::sets::{save_document, save_progress, unbroken_until};
 use super::writer::Tx;
 use super::{ResourceId, SetId, Store, StoreError, Wake, inbox, row};
@@ -68,7 +69,10 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
         let is_gone = found.known.as_ref().is_some_and(|known| known.deleted);
         let has_left = decision == Decision::Older && is_gone;
         if !has_left && change.kind != ChangeKind::Deleted {
-            join(tx.sql, context.set, found.resource, context.generation)?;
+            found.join_told(tx.sql, &context)?;
+        }
+        if decision == Decision::Task && change.kind == ChangeKind::Deleted {
+            doubt_parts_of(tx.sql, found.resource)?;
         }
         match decision {
             Decision::Task if put_task(tx.sql, &context, found.resource, change)? => {
@@ -136,6 +140,8 @@ pub(super) struct Found {
     pub(super) resource: ResourceId,
     pub(super) known: Option<Known>,
     pub(super) pending: Option<Pending>,
+    /// How it is a member of the set.
+    pub(super) member: Option<Membership>,
     /// Whether a Resource List of the same set told of what is pending.
     listed: bool,
 }
@@ -150,16 +156,18 @@ impl Found {
         let mut query = sql.prepare_cached(
             "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
                     resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin,
-                    task.set_id, resource.set_id
+                    task.set_id, resource.set_id, member.generation, member.part
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
+                  LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2",
         )?;
-        let mut rows = query.query(params![context.source, change.uri.as_str()])?;
+        let mut rows = query.query(params![context.source, change.uri.as_str(), context.set.0])?;
         let Some(found) = rows.next()? else {
             return Ok(Self {
                 resource: add_resource(sql, context, change)?,
                 known: None,
                 pending: None,
+                member: None,
                 listed: false,
             });
         };
@@ -189,14 +197,53 @@ impl Found {
             }),
             None => None,
         };
+        let member = match found.get(13)? {
+            Some(generation) => Some(Membership {
+                generation,
+                part: found.get(14)?,
+            }),
+            None => None,
+        };
         Ok(Self {
             resource: ResourceId(found.get(0)?),
             known,
             pending,
+            member,
             listed: found.get::<_, Option<String>>(10)?.as_deref()
                 == Some(Origin::ResourceList.code())
                 && found.get::<_, Option<i64>>(11)? == Some(context.set.0),
         })
+    }
+
+    /// Makes it a member of the set that something else than a part of its Resource List tells of.
+    pub(super) fn join_told(
+        &self,
+        sql: &Connection,
+        context: &Context<'_>,
+    ) -> Result<(), StoreError> {
+        let part = match self.member {
+            Some(member) if member.generation < context.generation => part_if_named(sql, member)?,
+            member => member.and_then(|member| member.part),
+        };
+        let now = Membership {
+            generation: context.generation,
+            part,
+        };
+        join(sql, context.set, self.resource, self.member, now)
+    }
+
+    /// Makes it a member of the set that a part of its Resource List names.
+    pub(super) fn join_named(
+        &self,
+        sql: &Connection,
+        context: &Context<'_>,
+        part_of: &mut PartOf<'_>,
+    ) -> Result<(), StoreError> {
+        let now = Membership {
+            generation: context.generation,
+            part: Some(part_of.member(self.member)?),
+        };
+        join(sql, context.set, self.resource, self.member, now)
     }
 
     /// What is pending, as a Resource List looks at it: what an earlier list of its set told is no objection to the newer
@@ -264,9 +311,10 @@ fn add_resource(
     change: &Change,
 ) -> Result<ResourceId, StoreError> {
     let mut taken = sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2")?;
-    let path = match &change.plain_path {
+    let paths = (change.paths)(&change.uri);
+    let path = match paths.plain {
         Some(plain) if !taken.exists(params![context.source, plain])? => plain,
-        _ => &change.made_path,
+        _ => paths.made,
     };
     sql.prepare_cached("INSERT INTO resource (source, uri, set_id, path) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![

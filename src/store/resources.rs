@@ -84,23 +84,36 @@ pub(super) fn live_length(
     Ok(query.query_row([resource.0], |row| row.get(0)).optional()?)
 }
 
-/// Makes a resource a member of a set, seen in that generation of its Resource List.
+/// How a resource is a member of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Membership {
+    /// The generation of its Resource List that it was seen in last.
+    pub(super) generation: i64,
+    /// The part of the list that named it.
+    pub(super) part: Option<i64>,
+}
+
+/// Makes a resource a member of a set, or notes how it is one now. `before`: how it was one.
 pub(super) fn join(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
-    generation: i64,
+    before: Option<Membership>,
+    now: Membership,
 ) -> Result<(), StoreError> {
-    let seen = sql
-        .prepare_cached("UPDATE member SET generation = ?3 WHERE set_id = ?1 AND resource_id = ?2")?
-        .execute(params![set.0, resource.0, generation])?;
-    if seen == 0 {
-        sql.prepare_cached(
-            "INSERT INTO member (set_id, resource_id, generation) VALUES (?1, ?2, ?3)",
-        )?
-        .execute(params![set.0, resource.0, generation])?;
-        if let Some(length) = live_length(sql, resource)? {
-            sum_up(sql, set, 1, length)?;
+    let values = params![set.0, resource.0, now.generation, now.part];
+    match before {
+        Some(before) if before == now => {}
+        Some(_) => {
+            sql.prepare_cached("UPDATE member SET generation = ?3, part = ?4 WHERE set_id = ?1 AND resource_id = ?2")?
+                .execute(values)?;
+        }
+        None => {
+            sql.prepare_cached("INSERT INTO member (set_id, resource_id, generation, part) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(values)?;
+            if let Some(length) = live_length(sql, resource)? {
+                sum_up(sql, set, 1, length)?;
+            }
         }
     }
     Ok(())

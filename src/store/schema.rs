@@ -155,6 +155,21 @@ const STEPS: &[&str] = &[
     -- What the server told of the version that the mirror has, and what else the Source tells of a resource.
 
     -- The lists of an index, so that those that are unchanged need not be read again.
+    CREATE TABLE part (
+        -- Numbers never come again: members may name a part that is gone.
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        uri TEXT NOT NULL,
+        filter TEXT,
+        doubted INTEGER NOT NULL DEFAULT 0,
+        told INTEGER,
+        asked_at INTEGER,
+        read INTEGER NOT NULL DEFAULT 0,
+        kept INTEGER NOT NULL DEFAULT 0,
+        bad_entries INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (set_id, uri)
+    );
+    ALTER TABLE member ADD COLUMN part INTEGER;
 
     -- How far a baseline from a Resource Dump has come.
     ",

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Row, params};
 
 use super::feed::{self, NewEntry, Origin};
+use super::parts::doubt_parts_of;
 use super::planning::conclude_baseline;
 use super::resources::{live_length, sum_up_members};
 use super::writer::Tx;
@@ -322,6 +323,7 @@ fn conclude<'a>(
             if let Some(length) = before {
                 sum_up_members(tx.sql, task.resource, -1, -length)?;
             }
+            doubt_parts_of(tx.sql, task.resource)?;
             // What has been created again meanwhile stays a member: its task is on its way.
             tx.sql
                 .prepare_cached(

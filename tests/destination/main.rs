@@ -16,6 +16,7 @@ mod endurance;
 mod framework;
 mod gaps;
 mod hints;
+mod indexes;
 mod notifications;
 mod order;
 mod paths;

@@ -173,7 +173,10 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
     let elsewhere = ResourceUri::parse("https://elsewhere.example/x").unwrap();
     changes.push(Change {
         uri: elsewhere,
-        plain_path: None,
+        paths: |uri| Paths {
+            plain: None,
+            ..paths_of(uri)
+        },
         ..created("x", 10)
     });
     world.tell(changes).await;
@@ -327,7 +330,10 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
 async fn two_resources_that_want_one_path_get_two() {
     let world = World::new().await;
     let second = Change {
-        plain_path: Some("example.org/a".to_owned()),
+        paths: |uri| Paths {
+            plain: Some("example.org/a".to_owned()),
+            ..paths_of(uri)
+        },
         ..created("b", 10)
     };
     world.tell(vec![created("a", 10), second]).await;
@@ -340,7 +346,10 @@ async fn two_resources_that_want_one_path_get_two() {
     paths.sort();
     assert_eq!(paths, ["example.org/%made/b", "example.org/a"]);
     let odd = Change {
-        plain_path: None,
+        paths: |uri| Paths {
+            plain: None,
+            ..paths_of(uri)
+        },
         ..created("c", 10)
     };
     world.tell(vec![odd]).await;
