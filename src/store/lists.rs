@@ -10,6 +10,7 @@ use rusqlite::params;
 
 use super::application::Change;
 use super::feed::Origin;
+use super::links::save_links;
 use super::planning::{Context, Found, put_task};
 use super::resources::{join, leave};
 use super::sets::unbroken_until;
@@ -130,6 +131,7 @@ fn list_entries(
             if decision == Decision::Done {
                 // Also a deletion that was held back, when the resource is listed again.
                 found.drop_task(tx.sql)?;
+                save_links(tx.sql, found.resource, &entry.links)?;
             } else if let Some(unbroken) = context.unbroken {
                 // What the list covers may have happened before what is pending.
                 found.stand_for(tx.sql, Some(unbroken))?;
@@ -170,8 +172,10 @@ fn list_absent(
     for (id, uri) in absent {
         let resource = ResourceId(id);
         // Its paths were given when the resource was first told of.
+        let uri = row::resource_uri(&uri)?;
         let deletion = Change {
-            uri: row::resource_uri(&uri)?,
+            authority: uri.authority(),
+            uri,
             plain_path: None,
             made_path: String::new(),
             kind: ChangeKind::Deleted,
@@ -180,6 +184,7 @@ fn list_absent(
             length: None,
             media_type: None,
             hashes: Vec::new(),
+            links: Vec::new(),
             late: false,
         };
         let found = Found::look_up(tx.sql, &context, &deletion)?;

@@ -14,6 +14,7 @@ mod application;
 mod channels;
 mod feed;
 mod inbox;
+mod links;
 mod lists;
 mod numbers;
 mod planning;
@@ -22,6 +23,7 @@ mod row;
 mod schema;
 mod sets;
 mod tasks;
+mod versions;
 mod writer;
 
 use std::fs::{File, TryLockError};
@@ -40,6 +42,7 @@ pub use numbers::SetNumbers;
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Conclusion, Taken, Task, TaskFailure};
+pub use versions::ServedVersion;
 
 use writer::Writer;
 

@@ -51,6 +51,8 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         length: None,
         media_type: None,
         hashes: Vec::new(),
+        links: Vec::new(),
+        authority: uri(name).authority(),
         late: false,
     }
 }
@@ -101,6 +103,7 @@ fn published(task: Task, content: &str) -> Conclusion {
         media_type: None,
         hashes: sha256(content),
         lastmod: task.lastmod,
+        version: None,
         news: true,
         task,
     }

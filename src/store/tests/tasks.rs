@@ -285,6 +285,7 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
             media_type,
             hashes,
             lastmod,
+            version: None,
             news: false,
         },
         other => other,
