@@ -305,6 +305,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn whether_it_has_changed_is_asked_where_it_was_served() {
+        let site = Site::start(|request| match request.path() {
+            "/r" => {
+                assert_eq!(request.header("if-none-match"), "", "that is another place");
+                test_site::redirect(302, "/there")
+            }
+            _ if request.header("if-none-match") == "\"1\"" => test_site::status(304),
+            _ => test_site::ok_with(&[("etag", "\"1\"")], "12345"),
+        })
+        .await;
+        let client = test_site::client();
+        let uri = ResourceUri::parse(&site.url("/r")).unwrap();
+        let any = AllowedHosts::any();
+        let first = client.get_content(&uri, &any, None, None).await.unwrap();
+        let known = first.unwrap().version().unwrap();
+        assert_eq!(known.url.as_str(), site.url("/there"));
+        let again = client.get_content(&uri, &any, None, Some(&known)).await;
+        assert!(again.unwrap().is_none());
+    }
+
+    #[tokio::test]
     async fn content_over_the_limit_is_refused_announced_or_not() {
         let announced = Site::start(|_| test_site::ok("123456")).await;
         assert_eq!(get(&announced, "/", Some(6)).await.unwrap().len(), 6);

@@ -10,7 +10,7 @@ use super::StoreError;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One step a version; `PRAGMA user_version` says how many have been taken. A step, once released, never changes.
-const STEPS: &[&str] = &[
+pub(super) const STEPS: &[&str] = &[
     // Times of the Source and of this machine are microseconds since 1970.
     "
     CREATE TABLE source_set (

@@ -4,6 +4,7 @@ mod claims;
 mod inbox;
 mod lists;
 mod opening;
+mod related;
 mod tasks;
 
 use std::collections::HashSet;
