@@ -1,7 +1,7 @@
 //! What every worker of one Source shares.
 
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -11,8 +11,9 @@ use super::board::Board;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{made_path, plain_path};
-use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, Entry, Link, ResourceUri, SourceTime};
 use crate::store::{Change, DeletionRules, Paths, Store};
+use crate::sync::{Expected, Reliance, cut_links};
 
 /// One Source that is followed.
 pub(super) struct Following {
@@ -26,6 +27,10 @@ pub(super) struct Following {
     pub(super) public_url: Option<Url>,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
+    /// Whether it was told that a resource has more links than are kept.
+    pub(super) links_cut: AtomicBool,
+    /// Which hosts of duplicates are relied on.
+    pub(super) reliance: Mutex<Reliance>,
     /// Asks the Source's worker to look for sets anew.
     pub(super) rediscover: Notify,
     /// Ends the workers.
@@ -58,17 +63,35 @@ impl Following {
         if !self.source.filter.wants(&uri) {
             return None;
         }
+        let links = self.kept(&uri, entry.links);
+        let expected = Expected {
+            length: entry.md.length,
+            hashes: entry.md.hashes,
+            modified: None,
+        };
+        let first = self.candidates(&uri, &expected, &links).into_iter().next();
         Some(Change {
             paths: paths_of,
+            authority: first.map_or_else(|| uri.authority(), |first| first.uri.authority()),
             uri,
             kind: entry.md.change.unwrap_or(kind),
             changed_at,
             lastmod: entry.lastmod,
             length: entry.md.length,
             media_type: entry.md.media_type,
-            hashes: entry.md.hashes,
+            hashes: expected.hashes,
+            links,
             late: false,
         })
+    }
+
+    /// Those links of a resource that are kept; tells once if there are more.
+    fn kept(&self, uri: &ResourceUri, mut links: Vec<Link>) -> Vec<Link> {
+        if cut_links(&mut links) && !self.links_cut.swap(true, Ordering::Relaxed) {
+            tracing::warn!(code = "links-cut", source = self.name(), %uri, kept = links.len(),
+                "a resource has more links than are kept; others may, too");
+        }
+        links
     }
 }
 

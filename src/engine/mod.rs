@@ -12,6 +12,8 @@
 
 mod applier;
 mod board;
+mod candidates;
+mod change_list_index;
 mod change_lists;
 mod channels;
 mod download;
@@ -31,8 +33,8 @@ mod subscription;
 mod survey;
 mod view;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -88,6 +90,8 @@ impl Engine {
                 board: Arc::clone(&board),
                 public_url: config.callback.public_url.clone(),
                 disk_refuses: AtomicBool::new(false),
+                links_cut: AtomicBool::new(false),
+                reliance: Mutex::default(),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),
                 retired: CancellationToken::new(),

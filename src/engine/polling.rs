@@ -48,7 +48,7 @@ impl SetWorker {
     }
 
     /// Looks whether the Capability List still offers what it did, and follows what it offers now.
-    async fn refresh_offers(&mut self) -> Result<(), EngineError> {
+    pub(super) async fn refresh_offers(&mut self) -> Result<(), EngineError> {
         let following = &self.following;
         let uri = &self.record.capability_list;
         let known = following.store.document(self.record.id, uri).await?;

@@ -12,7 +12,7 @@ use super::following::Following;
 use crate::clock;
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, made_path};
 use crate::protocol::{Digest, SourceTime};
-use crate::store::{Conclusion, ResourceId, Task, TaskFailure};
+use crate::store::{Conclusion, ResourceId, ServedVersion, Task, TaskFailure};
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
@@ -182,6 +182,7 @@ struct File {
     media_type: Option<String>,
     hashes: Vec<Digest>,
     lastmod: Option<SourceTime>,
+    version: Option<ServedVersion>,
 }
 
 fn publish_files(
@@ -198,6 +199,7 @@ fn publish_files(
             media_type,
             hashes,
             lastmod,
+            version,
         },
     ) in fetched
     {
@@ -211,6 +213,7 @@ fn publish_files(
                     media_type,
                     hashes,
                     lastmod,
+                    version,
                 },
                 path,
             },
@@ -266,6 +269,7 @@ fn published(placed: Placed) -> Conclusion {
                 media_type,
                 hashes,
                 lastmod,
+                version,
             },
         path,
     } = placed;
@@ -279,6 +283,7 @@ fn published(placed: Placed) -> Conclusion {
         media_type,
         hashes,
         lastmod,
+        version,
         news: !same,
     }
 }
@@ -298,6 +303,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion
             media_type: task.media_type.clone(),
             hashes: task.live_hashes.clone(),
             lastmod,
+            version: None,
             news: false,
             task,
         },

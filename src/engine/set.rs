@@ -14,13 +14,14 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::EngineError;
+use super::change_lists::ReadLists;
 use super::channels::Channels;
 use super::following::Following;
 use crate::clock;
 use crate::protocol::Capability;
 use crate::status::Trouble;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence, Span};
+use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence};
 
 /// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
 /// after its verification does not bring.
@@ -43,8 +44,8 @@ pub(super) struct SetWorker {
     pub(super) channels: Channels,
     /// The last delivery that was looked at.
     pub(super) seen: i64,
-    /// What the Change List covered when it was read last.
-    pub(super) span: Option<Span>,
+    /// What is remembered of the Change Lists.
+    pub(super) lists: ReadLists,
     /// Changes that the poll under way has found.
     pub(super) found: u64,
     silence: Silence,
@@ -69,7 +70,7 @@ impl SetWorker {
             schedule: Schedule::new(clock::now(), following.source.poll_interval),
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
-            span: None,
+            lists: ReadLists::default(),
             found: 0,
             silence: Silence::default(),
             leases: HashMap::new(),

@@ -1,6 +1,6 @@
 //! The worker of one Source: finds its sets, and has a worker follow each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::following::Following;
 use super::reading::{offer_of, record_of_list};
 use super::set::{Command, SetWorker};
 use crate::clock;
-use crate::fetch::{Bounds, CapabilityList, pause};
+use crate::fetch::{Bounds, CapabilityList, KnownWay, pause};
 use crate::mirror::Mirror;
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
@@ -32,6 +32,7 @@ pub(super) struct SourceWorker {
     following: Arc<Following>,
     commands: mpsc::Receiver<Command>,
     sets: HashMap<SetId, FollowedSet>,
+    way: KnownWay,
     failures: u32,
 }
 
@@ -47,6 +48,7 @@ impl SourceWorker {
             following,
             commands,
             sets: HashMap::new(),
+            way: KnownWay::default(),
             failures: 0,
         }
     }
@@ -128,14 +130,22 @@ impl SourceWorker {
     /// Finds out which sets there are now.
     async fn discover(&mut self) -> Result<(), EngineError> {
         let following = Arc::clone(&self.following);
+        // The Capability Lists of these are their workers' to look at.
+        let followed: HashSet<Url> = self
+            .sets
+            .values()
+            .filter(|set| !set.task.is_finished())
+            .map(|set| set.capability_list.clone())
+            .collect();
+        let (entry, limit) = (&following.source.url, following.limits.document);
         let found = following
             .client
-            .discover(&following.source.url, following.limits.document)
+            .rediscover(entry, limit, &mut self.way, &followed)
             .await?;
         for (uri, error) in &found.failed {
             tracing::warn!(code = error.code(), source = following.name(), set = %uri, %error, "a set can't be had yet");
         }
-        let mut current = Vec::new();
+        let mut current = found.followed;
         for list in &found.sets {
             current.push(list.uri.clone());
             if self.is_wanted(&list.uri) {

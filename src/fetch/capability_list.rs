@@ -44,7 +44,7 @@ pub struct Advertised {
 }
 
 /// What a document turned out to be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Found {
     /// It has not changed.
     NotModified,
@@ -84,20 +84,24 @@ impl Found {
     }
 }
 
-/// Fetches a document and tells what it is.
+/// Fetches a document and tells what it is, and what to ask with whether it still is.
 pub(super) async fn look(
     client: &Client,
     uri: &Url,
     known: Option<&Validators>,
     limit: u64,
-) -> Result<Found, DiscoveryError> {
+) -> Result<(Found, Validators), DiscoveryError> {
     let fetched = client.get_document(uri, known, limit).await;
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
-        Fetched::NotModified => Ok(Found::NotModified),
-        Fetched::Document(mut document) => match read(uri, &mut document) {
-            Ok(found) => Ok(found),
-            Err(error) => page(uri, *document, &error),
-        },
+        Fetched::NotModified => Ok((Found::NotModified, Validators::default())),
+        Fetched::Document(mut document) => {
+            let validators = document.validators().clone();
+            let found = match read(uri, &mut document) {
+                Ok(found) => found,
+                Err(error) => page(uri, *document, &error)?,
+            };
+            Ok((found, validators))
+        }
     }
 }
 

@@ -5,7 +5,7 @@
 //! well-known URI. Real Sources have gaps in these chains, so there is always a next thing to try; and real Sources have
 //! rings in them, so nothing is looked at twice and everything is counted.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use futures_util::{StreamExt, stream};
 use url::Url;
@@ -46,12 +46,21 @@ pub struct Discovery {
     pub sets: Vec<CapabilityList>,
     /// The Capability Lists that are advertised but could not be had.
     pub failed: Vec<(Url, DiscoveryError)>,
+    /// The Capability Lists that are advertised, and were not asked for because they are followed already.
+    pub followed: Vec<Url>,
 }
 
 impl Discovery {
     fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.failed.is_empty()
+        self.sets.is_empty() && self.failed.is_empty() && self.followed.is_empty()
     }
+}
+
+/// What is remembered from one search of a Source to the next, so that the next one is cheap: the documents that led to its
+/// sets. They are few.
+#[derive(Debug, Default)]
+pub struct KnownWay {
+    documents: HashMap<Url, (Found, Validators)>,
 }
 
 /// Why nothing was discovered.
@@ -163,6 +172,23 @@ impl Client {
     /// # Errors
     /// [`DiscoveryError`], when there is not even the name of a set.
     pub async fn discover(&self, entry: &Url, limit: u64) -> Result<Discovery, DiscoveryError> {
+        let mut way = KnownWay::default();
+        self.rediscover(entry, limit, &mut way, &HashSet::new())
+            .await
+    }
+
+    /// The same for somebody who asks again and again: documents on the way are fetched only if they have changed, and the
+    /// Capability Lists that are followed not at all, unless one is the entry point. They are in [`Discovery::followed`].
+    ///
+    /// # Errors
+    /// [`DiscoveryError`], when there is not even the name of a set.
+    pub async fn rediscover(
+        &self,
+        entry: &Url,
+        limit: u64,
+        way: &mut KnownWay,
+        followed: &HashSet<Url>,
+    ) -> Result<Discovery, DiscoveryError> {
         let mut entry = entry.clone();
         entry.set_fragment(None);
         let at = |path: &str| {
@@ -181,11 +207,17 @@ impl Client {
             limit,
             seen: HashSet::new(),
             unreachable: false,
+            known: std::mem::take(&mut way.documents),
+            met: HashMap::new(),
+            followed,
         };
         let mut trouble = None;
         for start in starts {
             match walk.from(&start).await {
-                Ok(found) => return Ok(found),
+                Ok(found) => {
+                    way.documents = walk.met;
+                    return Ok(found);
+                }
                 Err(error) if walk.unreachable => return Err(error),
                 Err(error) if error.is_absence() => {}
                 // robots.txt was only a last hope: that it can't be had explains nothing.
@@ -208,7 +240,7 @@ impl Client {
         known: Option<&Validators>,
         limit: u64,
     ) -> Result<Option<CapabilityList>, DiscoveryError> {
-        match look(self, uri, known, limit).await? {
+        match look(self, uri, known, limit).await?.0 {
             Found::NotModified => Ok(None),
             Found::Set(list) => Ok(Some(*list)),
             other => Err(DiscoveryError::NotACapabilityList(other.capability())),
@@ -223,6 +255,11 @@ struct Walk<'a> {
     seen: HashSet<Url>,
     /// The host of the entry point can't be talked to.
     unreachable: bool,
+    /// What was met on the way of the last search.
+    known: HashMap<Url, (Found, Validators)>,
+    /// What was met on the way of this one.
+    met: HashMap<Url, (Found, Validators)>,
+    followed: &'a HashSet<Url>,
 }
 
 impl Walk<'_> {
@@ -241,9 +278,13 @@ impl Walk<'_> {
             if looks == MOST_LOOKS || hops > MOST_HOPS || !self.seen.insert(uri.clone()) {
                 continue;
             }
+            if hops > 0 && self.followed.contains(&uri) {
+                discovery.followed.push(uri);
+                continue;
+            }
             looks += 1;
             let further = |links: Vec<Url>| links.into_iter().map(move |link| (link, hops + 1));
-            match look(self.client, &uri, None, self.limit).await {
+            match self.look(&uri).await {
                 Ok(Found::Set(list)) => {
                     if discovery.description.is_none() {
                         discovery.description.clone_from(&list.description);
@@ -276,34 +317,56 @@ impl Walk<'_> {
         Ok(discovery)
     }
 
+    /// Looks at a document, unless it is as it was.
+    async fn look(&mut self, uri: &Url) -> Result<Found, DiscoveryError> {
+        let known = self.known.remove(uri);
+        let looked = look_again(self.client, uri, known, self.limit).await?;
+        self.met.insert(uri.clone(), looked.clone());
+        Ok(looked.0)
+    }
+
     /// Fetches the Capability Lists of a Source Description, several at once, and those of the Source Descriptions among
-    /// them.
+    /// them; but not those that are followed.
     async fn expand(&mut self, discovery: &mut Discovery, lists: Vec<Url>) {
         let mut level = lists;
         for _ in 0..MOST_LEVELS {
             level.retain(|uri| self.seen.insert(uri.clone()));
+            let (followed, others) = level
+                .into_iter()
+                .partition(|uri| self.followed.contains(uri));
+            discovery.followed.extend::<Vec<Url>>(followed);
+            level = others;
             let (client, limit) = (self.client.clone(), self.limit);
-            let mut looks = stream::iter(std::mem::take(&mut level))
-                .map(move |uri| {
+            let asked: Vec<_> = std::mem::take(&mut level)
+                .into_iter()
+                .map(|uri| (self.known.remove(&uri), uri))
+                .collect();
+            let mut looks = stream::iter(asked)
+                .map(move |(known, uri)| {
                     let client = client.clone();
                     async move {
-                        let found = look(&client, &uri, None, limit).await;
+                        let found = look_again(&client, &uri, known, limit).await;
                         (uri, found)
                     }
                 })
                 .buffered(AT_ONCE);
             while let Some((uri, found)) = looks.next().await {
-                if discovery.sets.len() >= MOST_SETS {
+                if discovery.sets.len() + discovery.followed.len() >= MOST_SETS {
                     discovery.failed.push((uri, DiscoveryError::TooManySets));
                     return;
                 }
                 match found {
-                    Ok(Found::Set(list)) => discovery.sets.push(*list),
-                    Ok(Found::Description { lists, channels }) => {
+                    Ok((Found::Set(list), _)) => discovery.sets.push(*list),
+                    Ok((Found::Description { lists, channels }, validators)) => {
+                        let found = Found::Description {
+                            lists: lists.clone(),
+                            channels: channels.clone(),
+                        };
+                        self.met.insert(uri, (found, validators));
                         discovery.channels.extend(channels);
                         level.extend(lists);
                     }
-                    Ok(other) => {
+                    Ok((other, _)) => {
                         let error = DiscoveryError::NotACapabilityList(other.capability());
                         discovery.failed.push((uri, error));
                     }
@@ -312,6 +375,21 @@ impl Walk<'_> {
             }
         }
     }
+}
+
+/// Looks at a document that may be known; if it is as it was, so is what it is.
+async fn look_again(
+    client: &Client,
+    uri: &Url,
+    known: Option<(Found, Validators)>,
+    limit: u64,
+) -> Result<(Found, Validators), DiscoveryError> {
+    let validators = known.as_ref().map(|(_, validators)| validators);
+    let looked = look(client, uri, validators, limit).await?;
+    Ok(match (looked, known) {
+        ((Found::NotModified, _), Some(known)) => known,
+        (looked, _) => looked,
+    })
 }
 
 #[cfg(test)]

@@ -324,6 +324,40 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_document_published_twice_within_a_second_is_not_missed() {
+        let second = Arc::new(AtomicUsize::new(0));
+        let published = second.clone();
+        // A server that knows nothing but dates.
+        let site = Site::start(move |request| {
+            let date = ["37", "37", "38"][published.load(Ordering::SeqCst)];
+            let date = format!("Sun, 06 Nov 1994 08:49:{date} GMT");
+            let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+            if request.header("if-modified-since") == modified {
+                return test_site::status(304);
+            }
+            let text = ["first", "second", "second"][published.load(Ordering::SeqCst)];
+            test_site::ok_with(&[("date", &date), ("last-modified", modified)], text)
+        })
+        .await;
+        let client = test_site::client();
+        let url = Url::parse(&site.url("/")).unwrap();
+        let mut known = None;
+        for (expected, text) in [(0, "first"), (1, "second"), (2, "second")] {
+            second.store(expected, Ordering::SeqCst);
+            match client.get_document(&url, known.as_ref(), 99).await {
+                Ok(Fetched::Document(mut document)) => {
+                    assert_eq!(document.text(99).unwrap(), text);
+                    known = Some(document.validators().clone());
+                }
+                other => panic!("{expected}: {other:?}"),
+            }
+        }
+        // The second is over: from now on the date says what it should.
+        let again = client.get_document(&url, known.as_ref(), 99).await;
+        assert!(matches!(again, Ok(Fetched::NotModified)));
+    }
+
+    #[tokio::test]
     async fn an_uncalled_for_304_is_an_error() {
         let site = Site::start(|_| test_site::status(304)).await;
         assert_eq!(get(&site, "/").await.unwrap_err().code(), "http-status");

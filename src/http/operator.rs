@@ -19,7 +19,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::gate::{Gate, keep_out};
-use crate::protocol::ResourceUri;
+use crate::protocol::{Digest, Link, ResourceUri};
 use crate::status::{Operations, Trouble, rfc3339};
 use crate::store::{FeedEntry, ResourceView, Store, StoreError, Wake};
 
@@ -138,6 +138,44 @@ struct ResourceLine {
     changed_at: Option<String>,
     applied_at: Option<String>,
     deleted: bool,
+    links: Vec<LinkLine>,
+}
+
+#[derive(Serialize)]
+struct LinkLine {
+    rel: String,
+    href: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pri: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+}
+
+impl From<Link> for LinkLine {
+    fn from(link: Link) -> Self {
+        let hashes: Vec<String> = link.hashes.iter().map(Digest::to_string).collect();
+        Self {
+            rel: link.rel,
+            href: link.href.to_string(),
+            pri: link.pri,
+            modified: link.modified.map(|time| time.to_string()),
+            length: link.length,
+            media_type: link.media_type,
+            encoding: link.encoding,
+            hash: Some(hashes.join(" ")).filter(|hashes| !hashes.is_empty()),
+            path: link.path,
+        }
+    }
 }
 
 impl From<ResourceView> for ResourceLine {
@@ -154,6 +192,7 @@ impl From<ResourceView> for ResourceLine {
             changed_at: view.changed_at.map(|time| time.to_string()),
             applied_at: view.applied_at.map(rfc3339),
             deleted: view.deleted,
+            links: view.links.into_iter().map(LinkLine::from).collect(),
         }
     }
 }

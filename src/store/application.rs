@@ -6,7 +6,7 @@ use super::channels::Outcome;
 use super::feed::Origin;
 use super::sets::DocumentRecord;
 use super::{ChannelId, SetId};
-use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
 use crate::sync::{Coverage, Gap, Told};
 
 /// A change as a document tells it, or an entry of a Resource List.
@@ -28,6 +28,10 @@ pub struct Change {
     pub media_type: Option<String>,
     /// Its digests.
     pub hashes: Vec<Digest>,
+    /// What it is related to.
+    pub links: Vec<Link>,
+    /// The host that it is fetched from first.
+    pub authority: String,
     /// Whether a later document has told of the same time already.
     pub late: bool,
 }

@@ -10,6 +10,7 @@ use rusqlite::params;
 
 use super::application::{Change, Paths};
 use super::feed::Origin;
+use super::links::save_links;
 use super::parts::{IS_KEPT, PartOf};
 use super::planning::{Context, Found, put_task};
 use super::resources::{Membership, join, leave};
@@ -138,6 +139,7 @@ fn list_entries(
             if decision == Decision::Done {
                 // Also a deletion that was held back, when the resource is listed again.
                 found.drop_task(tx.sql)?;
+                save_links(tx.sql, found.resource, &entry.links)?;
             } else if let Some(unbroken) = context.unbroken {
                 // What the list covers may have happened before what is pending.
                 found.stand_for(tx.sql, Some(unbroken))?;
@@ -195,8 +197,10 @@ fn list_absent(
     for (id, uri) in absent {
         let resource = ResourceId(id);
         // Its paths were given when the resource was first told of.
+        let uri = row::resource_uri(&uri)?;
         let deletion = Change {
-            uri: row::resource_uri(&uri)?,
+            authority: uri.authority(),
+            uri,
             paths: |_| Paths {
                 plain: None,
                 made: String::new(),
@@ -207,6 +211,7 @@ fn list_absent(
             length: None,
             media_type: None,
             hashes: Vec::new(),
+            links: Vec::new(),
             late: false,
         };
         let found = Found::look_up(tx.sql, &context, &deletion)?;

@@ -14,6 +14,7 @@ mod application;
 mod channels;
 mod feed;
 mod inbox;
+mod links;
 mod lists;
 mod numbers;
 mod parts;
@@ -23,6 +24,7 @@ mod row;
 mod schema;
 mod sets;
 mod tasks;
+mod versions;
 mod writer;
 
 use std::fs::{File, TryLockError};
@@ -42,6 +44,7 @@ pub use parts::{KeptPart, Part, PartEnd, PartWord};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Conclusion, Taken, Task, TaskFailure};
+pub use versions::ServedVersion;
 
 use writer::Writer;
 pub use writer::Writing;

@@ -8,6 +8,7 @@ use rusqlite::{Connection, params};
 
 use super::application::{Application, Applied, Change, DeletionRules, End};
 use super::feed::Origin;
+use super::links::{links_text, save_links};
 use super::parts::{PartOf, doubt_parts_of, part_if_named};
 use super::resources::{Membership, join};
 use super::sets::{save_document, save_progress, unbroken_until};
@@ -86,6 +87,7 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
             Decision::Done => {
                 applied.known += 1;
                 found.drop_task(tx.sql)?;
+                save_links(tx.sql, found.resource, &change.links)?;
             }
         }
     }
@@ -344,22 +346,27 @@ pub(super) fn put_task(
         (Some(changed_at), Some(unbroken)) => Some(changed_at.min(unbroken)),
         (changed_at, unbroken) => changed_at.or(unbroken),
     };
+    let links = match change.kind {
+        ChangeKind::Deleted => None,
+        ChangeKind::Created | ChangeKind::Updated => links_text(&change.links)?,
+    };
     let put = sql.prepare_cached(
         "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                           origin, state, not_before, since, version)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+                           origin, state, not_before, since, links, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
                  (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
-             set_id = ?3, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
-             state = ?12, not_before = ?13, since = MIN(since, ?14), version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
+             set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
+             state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
          WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
+            OR (?15 IS NOT NULL AND links IS NOT ?15)
             OR (changed_at IS NULL AND NOT (origin = 'resource-list' AND origin = ?11))",
     )?
     .execute(params![
         resource.0,
         context.source,
         context.set.0,
-        change.uri.authority(),
+        change.authority,
         change.kind.as_str(),
         change.changed_at.map(SourceTime::micros),
         change.lastmod.map(SourceTime::micros),
@@ -370,6 +377,7 @@ pub(super) fn put_task(
         state,
         row::micros(context.now),
         since.map(SourceTime::micros),
+        links,
     ])?;
     Ok(put > 0)
 }

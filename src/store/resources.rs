@@ -5,8 +5,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::links::links;
 use super::{ResourceId, SetId, Store, StoreError, row};
-use crate::protocol::{ResourceUri, SourceTime};
+use crate::protocol::{Link, ResourceUri, SourceTime};
 
 /// What is known of a resource.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct ResourceView {
     pub applied_at: Option<DateTime<Utc>>,
     /// Whether it was deleted.
     pub deleted: bool,
+    /// What it is related to (section 14).
+    pub links: Vec<Link>,
 }
 
 impl Store {
@@ -48,7 +51,7 @@ impl Store {
         self.read(move |sql| {
             let mut query = sql.prepare_cached(
                 "SELECT resource.uri, resource.source, source_set.capability_list, path, length, media_type, hashes, lastmod,
-                        changed_at, applied_at, deleted
+                        changed_at, applied_at, deleted, links
                  FROM resource JOIN source_set ON source_set.id = resource.set_id
                  WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
                  ORDER BY deleted, resource.id LIMIT 1",
@@ -67,6 +70,7 @@ impl Store {
                 changed_at: row::source_time(found.get(8)?),
                 applied_at: found.get::<_, Option<i64>>(9)?.map(row::datetime),
                 deleted: found.get(10)?,
+                links: links(found.get::<_, Option<String>>(11)?.as_deref())?,
             }))
         })
         .await

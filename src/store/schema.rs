@@ -10,7 +10,7 @@ use super::StoreError;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One step a version; `PRAGMA user_version` says how many have been taken. A step, once released, never changes.
-const STEPS: &[&str] = &[
+pub(super) const STEPS: &[&str] = &[
     // Times of the Source and of this machine are microseconds since 1970.
     "
     CREATE TABLE source_set (
@@ -153,6 +153,13 @@ const STEPS: &[&str] = &[
     ",
     "
     -- What the server told of the version that the mirror has, and what else the Source tells of a resource.
+    ALTER TABLE resource ADD COLUMN served_by TEXT;
+    ALTER TABLE resource ADD COLUMN etag TEXT;
+    ALTER TABLE resource ADD COLUMN last_modified TEXT;
+    ALTER TABLE resource ADD COLUMN links TEXT;
+    ALTER TABLE task ADD COLUMN links TEXT;
+    -- The open Change List that was read last: it may be closed elsewhere than where the next one begins.
+    ALTER TABLE source_set ADD COLUMN open_list TEXT;
 
     -- The lists of an index, so that those that are unchanged need not be read again.
     CREATE TABLE part (

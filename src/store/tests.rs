@@ -5,6 +5,7 @@ mod inbox;
 mod lists;
 mod opening;
 mod parts;
+mod related;
 mod tasks;
 
 use std::collections::HashSet;
@@ -59,6 +60,8 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         length: None,
         media_type: None,
         hashes: Vec::new(),
+        links: Vec::new(),
+        authority: uri(name).authority(),
         late: false,
     }
 }
@@ -109,6 +112,7 @@ fn published(task: Task, content: &str) -> Conclusion {
         media_type: None,
         hashes: sha256(content),
         lastmod: task.lastmod,
+        version: None,
         news: true,
         task,
     }

@@ -10,8 +10,12 @@
 mod support;
 
 mod baseline;
+mod change_lists;
+mod conditions;
 mod deletions;
 mod documents;
+mod duplicates;
+mod economy;
 mod endurance;
 mod framework;
 mod gaps;

@@ -11,5 +11,6 @@ mod support;
 mod commands;
 mod crash;
 mod demo;
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 mod start;

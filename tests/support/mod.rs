@@ -10,6 +10,7 @@
 )]
 
 mod files;
+mod lists;
 mod operator;
 
 use std::fs::File;
@@ -28,6 +29,7 @@ use tokio::sync::broadcast;
 use url::Url;
 
 pub(crate) use files::{difference, expected_files, files, path_of};
+pub(crate) use lists::{capability_list, change, change_list, change_list_index};
 pub(crate) use operator::{FeedLine, Operator, client};
 
 /// How long something may take that should happen at once.

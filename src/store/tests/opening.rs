@@ -32,6 +32,49 @@ async fn newer_schema_is_refused_and_left_alone() {
     );
 }
 
+/// As the first version made it, with a set, a resource in the mirror, and an update of it that is due.
+#[tokio::test]
+async fn database_of_the_first_version_keeps_working() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
+    database.execute_batch(schema::STEPS[0]).unwrap();
+    database
+        .execute_batch(
+            "INSERT INTO source_set (id, source, capability_list, baseline, resources, bytes)
+             VALUES (1, 'demo', 'https://example.org/capabilitylist.xml', 'done', 1, 3);
+             INSERT INTO coverage (set_id, from_time, until_time) VALUES (1, 0, 20000000);
+             INSERT INTO document (set_id, uri, etag, digest) VALUES (1, 'https://example.org/c', 'e', zeroblob(32));
+             INSERT INTO resource (id, source, uri, set_id, path, length, changed_at, applied_at)
+             VALUES (1, 'demo', 'https://example.org/a', 1, 'example.org/a', 3, 10000000, 10000000);
+             INSERT INTO member (set_id, resource_id, generation) VALUES (1, 1, 0);
+             INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, hashes, origin, state)
+             VALUES (1, 'demo', 1, 'example.org', 'updated', 20000000, '', 'change-list', 'ready');
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(database);
+    let world = World {
+        store: Store::open(folder.path()).unwrap(),
+        folder,
+        set: SetId(1),
+        now: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
+    };
+    let record = world.store.sets(SOURCE).await.unwrap().remove(0);
+    assert_eq!((record.id, record.open_list), (world.set, None));
+    let document = "https://example.org/c".parse().unwrap();
+    let document = world.store.document(world.set, &document).await.unwrap();
+    assert_eq!(document.unwrap().etag.as_deref(), Some("e"));
+    let task = world.due().await.remove(0);
+    assert!(task.live && task.links.is_empty() && task.live_version.is_none());
+    let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
+    assert_eq!((known.length, known.links), (Some(3), Vec::new()));
+    world.work("1234").await;
+    assert_eq!(world.sums(world.set).await, (1, 4));
+    world.tell(vec![created("b", 30)]).await;
+    world.work("1").await;
+    assert_eq!(world.sums(world.set).await, (2, 5));
+}
+
 #[tokio::test]
 async fn damaged_database_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();

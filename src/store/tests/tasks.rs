@@ -172,6 +172,7 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
     let mut changes: Vec<Change> = (0..5).map(|n| created(&format!("r{n}"), 10)).collect();
     let elsewhere = ResourceUri::parse("https://elsewhere.example/x").unwrap();
     changes.push(Change {
+        authority: elsewhere.authority(),
         uri: elsewhere,
         paths: |uri| Paths {
             plain: None,
@@ -288,6 +289,7 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
             media_type,
             hashes,
             lastmod,
+            version: None,
             news: false,
         },
         other => other,
