@@ -4,19 +4,22 @@ use url::Url;
 
 use super::link_tags::LinkTags;
 
-/// More links than this are not looked at.
+/// More links of a page than this are not looked at.
 const MOST_LINKS: usize = 20;
+
+/// More sitemaps of a robots.txt than this are not known.
+const MOST_SITEMAPS: usize = 1000;
 
 /// The targets of a page's `<link rel="resourcesync">`, or of a robots.txt's `Sitemap` lines.
 pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {
-    let found: Vec<String> = if base.path().ends_with("/robots.txt") {
-        sitemap_lines(text)
+    let (found, most) = if base.path().ends_with("/robots.txt") {
+        (sitemap_lines(text), MOST_SITEMAPS)
     } else {
-        resourcesync_links(text)
+        (resourcesync_links(text), MOST_LINKS)
     };
     let mut links: Vec<Url> = Vec::new();
     for link in found.iter().filter_map(|href| base.join(href).ok()) {
-        if links.len() < MOST_LINKS && !links.contains(&link) {
+        if links.len() < most && !links.contains(&link) {
             links.push(link);
         }
     }
