@@ -17,13 +17,16 @@ use super::following::Following;
 use super::reading::{offer_of, record_of_list};
 use super::set::{Command, SetWorker};
 use crate::clock;
-use crate::fetch::{Bounds, CapabilityList, pause};
+use crate::fetch::{Bounds, CapabilityList, Discovery, DiscoveryError, pause};
 use crate::mirror::Mirror;
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
 
 /// New sets are looked for at the pace of the polls, but no more often than this.
 const SHORTEST_PACE: Duration = Duration::from_secs(60);
+/// The pace of that for a site without ResourceSync: its sitemaps tell their changes themselves, and it is asked for much
+/// before it is known to have nothing else.
+const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
 /// The first pause after something that a Source needs was not there.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -94,12 +97,12 @@ impl SourceWorker {
         }
         loop {
             let pause = match self.discover().await {
-                Ok(()) => {
+                Ok(pace) => {
                     self.failures = 0;
                     self.following
                         .board
                         .note_source(self.following.name(), SourceState::Ok, None);
-                    self.following.source.poll_interval.max(SHORTEST_PACE)
+                    self.following.source.poll_interval.max(pace)
                 }
                 Err(error) => {
                     self.fail(error.code(), error.to_string());
@@ -125,13 +128,29 @@ impl SourceWorker {
         named.is_empty() || named.contains(capability_list)
     }
 
-    /// Finds out which sets there are now.
-    async fn discover(&mut self) -> Result<(), EngineError> {
+    /// Finds out which sets there are now; answers how soon to look again at the earliest.
+    async fn discover(&mut self) -> Result<Duration, EngineError> {
         let following = Arc::clone(&self.following);
+        let named = following.source.sets.clone();
         let found = following
             .client
             .discover(&following.source.url, following.limits.document)
-            .await?;
+            .await;
+        let found = match found {
+            Ok(found) if found.is_implied() => self.believe_implied(found).await?,
+            Ok(found) => found,
+            // What is named needs no discovery.
+            Err(error) if !named.is_empty() => {
+                for uri in &named {
+                    self.follow_set(uri, None).await?;
+                }
+                return match error {
+                    DiscoveryError::NoSourceDescription(_) => Ok(PACE_WITHOUT_RESOURCESYNC),
+                    error => Err(error.into()),
+                };
+            }
+            Err(error) => return Err(error.into()),
+        };
         for (uri, error) in &found.failed {
             tracing::warn!(code = error.code(), source = following.name(), set = %uri, %error, "a set can't be had yet");
         }
@@ -142,21 +161,41 @@ impl SourceWorker {
                 self.follow_set(&list.uri, Some(list)).await?;
             }
         }
-        // What is advertised and can't be had, or is named by the configuration alone, is followed all the same: its worker
-        // tells what is wrong with it, and goes on trying.
-        let advertised = found
-            .failed
-            .into_iter()
-            .map(|(uri, _)| uri)
-            .filter(|uri| self.is_wanted(uri));
-        for uri in advertised
-            .chain(following.source.sets.clone())
-            .collect::<Vec<_>>()
-        {
+        let is_implied = found.is_implied();
+        for (uri, _) in found.failed {
+            // What is advertised and can't be had is followed all the same: its worker tells what is wrong with it, and goes
+            // on trying. A sitemap that was never seen is not known to be one.
+            if self.is_wanted(&uri) && !is_implied {
+                self.follow_set(&uri, None).await?;
+            }
+            current.push(uri);
+        }
+        // And so is what is named by the configuration alone.
+        for uri in named {
             self.follow_set(&uri, None).await?;
             current.push(uri);
         }
-        self.end_others(&current).await
+        self.end_others(&current).await?;
+        Ok(if is_implied {
+            PACE_WITHOUT_RESOURCESYNC
+        } else {
+            SHORTEST_PACE
+        })
+    }
+
+    /// A Source that had Capability Lists is not taken for a site without ResourceSync because they can't be found for now:
+    /// its sets would end, and its whole site be fetched.
+    async fn believe_implied(&self, found: Discovery) -> Result<Discovery, EngineError> {
+        let following = &self.following;
+        let records = following.store.sets(following.name()).await?;
+        let had_resourcesync = records.iter().any(|record| {
+            !record.is_implied() && !following.source.sets.contains(&record.capability_list)
+        });
+        if had_resourcesync {
+            let url = following.source.url.clone();
+            return Err(DiscoveryError::NoSourceDescription(url).into());
+        }
+        Ok(found)
     }
 
     async fn follow_set(

@@ -19,6 +19,7 @@ mod hints;
 mod notifications;
 mod order;
 mod paths;
+mod sitemaps;
 mod status;
 mod subscriptions;
 mod trouble;
