@@ -8,7 +8,7 @@ use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::status::SetStatus;
 
-use crate::support::{NAME, Rig, SET, eventually, files, resources};
+use crate::support::{NAME, Rig, SET, eventually, files, path_of, resources};
 
 const SITEMAP: &str = "/sitemap.xml";
 
@@ -103,9 +103,11 @@ async fn until(
 
 /// Waits until the mirror holds these pages, and nothing else.
 async fn until_files(rig: &Rig, pages: &[&str]) {
-    let host = rig.source.base();
-    let folder = format!("{}:{}", host.host_str().unwrap(), host.port().unwrap());
-    let wanted: Vec<String> = pages.iter().map(|page| format!("{folder}{page}")).collect();
+    let base = rig.source.base();
+    let wanted: Vec<String> = pages
+        .iter()
+        .map(|page| path_of(&base.join(page).unwrap()))
+        .collect();
     eventually(
         "the mirror holds the pages",
         Some(rig.wakes()),
@@ -118,6 +120,19 @@ async fn until_files(rig: &Rig, pages: &[&str]) {
             }
         },
     )
+    .await;
+}
+
+/// Waits until a page in the mirror has these bytes.
+async fn until_holds(rig: &Rig, page: &str, bytes: &str) {
+    let path = path_of(&rig.source.base().join(page).unwrap());
+    eventually("it is fetched", Some(rig.wakes()), async || {
+        let found = files(&rig.config.sources[0].mirror).remove(&path);
+        match found {
+            Some(found) if found == bytes.as_bytes() => Ok(()),
+            found => Err(format!("{found:?}")),
+        }
+    })
     .await;
 }
 
@@ -294,16 +309,7 @@ async fn every_sitemap_of_robots_txt_is_a_set_and_goes_on_after_a_restart() {
     put(&rig.source, "/a", "while nobody looked");
     put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages[..2]));
     rig.start_daemon().await;
-    let host = rig.source.base().to_string();
-    let name = format!("{}a", host.trim_start_matches("http://"));
-    eventually("it is fetched", Some(rig.wakes()), async || {
-        let found = files(&rig.config.sources[0].mirror).remove(&name);
-        match found {
-            Some(bytes) if bytes == b"while nobody looked" => Ok(()),
-            found => Err(format!("{found:?}")),
-        }
-    })
-    .await;
+    until_holds(&rig, "/a", "while nobody looked").await;
     until(&rig, "/1.xml", "in step", |set| set.state == "in-sync").await;
     assert_eq!(sets(&rig).await.len(), 2);
 }
@@ -364,4 +370,35 @@ async fn source_whose_description_is_missing_for_now_does_not_become_a_plain_sit
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
     assert_eq!(sets(&rig).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_that_comes_back_is_followed_from_where_it_was() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let both = "Sitemap: /1.xml\nSitemap: /2.xml\n";
+    put(&source, "/robots.txt", both);
+    put(&source, "/1.xml", sitemap(&source, "", &FOUR[..2]));
+    put(&source, "/2.xml", sitemap(&source, "", &FOUR[2..]));
+    let rig = Rig::follow(source, every_second).await;
+    for path in ["/1.xml", "/2.xml"] {
+        until(&rig, path, "in step", |set| set.state == "in-sync").await;
+    }
+    put(&rig.source, "/robots.txt", "Sitemap: /2.xml");
+    rig.operator.poll(NAME).await;
+    eventually("one is ended", Some(rig.wakes()), async || {
+        let all = sets(&rig).await;
+        if all.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("{all:#?}"))
+        }
+    })
+    .await;
+    let mut pages = FOUR;
+    pages[0].1 = "2026-02-01";
+    put(&rig.source, "/a", "meanwhile");
+    put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages[..2]));
+    put(&rig.source, "/robots.txt", both);
+    rig.operator.poll(NAME).await;
+    until_holds(&rig, "/a", "meanwhile").await;
 }

@@ -31,7 +31,7 @@ pub(crate) use files::{difference, expected_files, files, path_of};
 pub(crate) use operator::{FeedLine, Operator, client};
 
 /// How long something may take that should happen at once.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(6);
+pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
 /// How often a condition is looked at when nothing wakes.
 const PACE: Duration = Duration::from_millis(40);
 /// The set that most tests are about.
