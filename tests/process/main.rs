@@ -11,5 +11,6 @@ mod support;
 mod commands;
 mod crash;
 mod demo;
+mod discover;
 mod process;
 mod start;
