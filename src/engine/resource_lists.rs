@@ -63,12 +63,13 @@ impl SetWorker {
         // A plain sitemap is the only one to tell of its resources: what it tells is never older than what is known.
         let only_voice = self.record.is_implied() && !tells_time;
         let taken_at = if only_voice { SourceTime::MAX } else { at };
-        let bad_entries = self.take_lists(fresh, taken_at).await?;
-        let proof = proof.but(bad_entries);
+        let taken = self.take_lists(fresh, taken_at, proof).await?;
+        let proof = proof.but(taken.bad_entries);
         if proof == Proof::Whole {
             self.take_absences(at).await?;
         }
-        self.notice(proof.notice());
+        let passed_over = taken.passed_over.map(|error| error.trouble());
+        self.notice(passed_over.or(proof.notice()));
 
         let mut trial = self.sequencer.clone();
         trial.resource_list(clock::now(), at);
@@ -90,18 +91,26 @@ impl SetWorker {
         Ok(())
     }
 
-    /// Takes a list, or all lists of an index; answers how many entries could not be read. A list that can't be had ends it:
-    /// what is not known to be complete proves nothing.
-    async fn take_lists(&mut self, fresh: Fresh, at: SourceTime) -> Result<u64, EngineError> {
+    /// Takes a list, or all lists of an index. A list that can't be had ends it: what is not known to be complete proves
+    /// nothing. Where nothing is to be proven, one that is not there for good is passed over.
+    async fn take_lists(
+        &mut self,
+        fresh: Fresh,
+        at: SourceTime,
+        proof: Proof,
+    ) -> Result<Taken, EngineError> {
         let set = self.record.id;
-        let mut bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
+        let mut taken = Taken {
+            bad_entries: fresh.survey.oddities.count(Oddity::BadLoc),
+            passed_over: None,
+        };
         if !fresh.survey.is_index() {
             self.found += self
                 .following
                 .take_listed(set, fresh.document, at)
                 .await?
                 .tasks;
-            return Ok(bad_entries);
+            return Ok(taken);
         }
         let children = |survey: Survey, depth: u32| {
             survey
@@ -112,11 +121,17 @@ impl SetWorker {
         };
         let mut lists: Vec<(Child, u32)> = children(fresh.survey, 1).collect();
         while let Some((child, depth)) = lists.pop() {
-            let Some(fresh) = self.following.fresh(set, &child.uri, true).await? else {
-                continue;
+            let fresh = match self.following.fresh(set, &child.uri, true).await {
+                Ok(Some(fresh)) => fresh,
+                Ok(None) => continue,
+                Err(error) if proof == Proof::Unstated && error.is_lasting() => {
+                    taken.passed_over.get_or_insert(error);
+                    continue;
+                }
+                Err(error) => return Err(error),
             };
             fresh.expect(&Capability::ResourceList)?;
-            bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
+            taken.bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
             if !fresh.survey.is_index() {
                 self.found += self
                     .following
@@ -129,7 +144,7 @@ impl SetWorker {
                 return Err(EngineError::NestedIndex);
             }
         }
-        Ok(bad_entries)
+        Ok(taken)
     }
 
     /// Deletes what the list, read whole, does not name.
@@ -167,6 +182,14 @@ fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
     // A list that tells no time at all, as an empty one may, leaves only the time at which it was read.
     let guessed = believed([survey.newest, fresh.document.last_modified()]);
     (guessed.unwrap_or_else(|| SourceTime::from(now)), false)
+}
+
+/// What came of taking a list, or the lists of an index.
+struct Taken {
+    /// How many entries can't be read.
+    bad_entries: u64,
+    /// Why a list of the index was passed over.
+    passed_over: Option<EngineError>,
 }
 
 /// What absence from a Resource List proves.

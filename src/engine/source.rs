@@ -17,7 +17,7 @@ use super::following::Following;
 use super::reading::{offer_of, record_of_list};
 use super::set::{Command, SetWorker};
 use crate::clock;
-use crate::fetch::{Bounds, CapabilityList, Discovery, DiscoveryError, pause};
+use crate::fetch::{Bounds, CapabilityList, DiscoveryError, pause};
 use crate::mirror::Mirror;
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
@@ -132,12 +132,14 @@ impl SourceWorker {
     async fn discover(&mut self) -> Result<Duration, EngineError> {
         let following = Arc::clone(&self.following);
         let named = following.source.sets.clone();
-        let found = following
-            .client
-            .discover(&following.source.url, following.limits.document)
-            .await;
+        let (url, limit) = (&following.source.url, following.limits.document);
+        let found = match following.client.discover(url, limit).await {
+            Ok(found) if found.is_implied() && self.had_resourcesync().await? => {
+                Err(DiscoveryError::NoSourceDescription(url.clone()))
+            }
+            found => found,
+        };
         let found = match found {
-            Ok(found) if found.is_implied() => self.believe_implied(found).await?,
             Ok(found) => found,
             // What is named needs no discovery.
             Err(error) if !named.is_empty() => {
@@ -183,19 +185,15 @@ impl SourceWorker {
         })
     }
 
-    /// A Source that had Capability Lists is not taken for a site without ResourceSync because they can't be found for now:
-    /// its sets would end, and its whole site be fetched.
-    async fn believe_implied(&self, found: Discovery) -> Result<Discovery, EngineError> {
+    /// Whether sets with Capability Lists are followed that discovery has found. Such a Source is not taken for a site without
+    /// ResourceSync because they can't be found for now: its sets would end, and its whole site be fetched.
+    async fn had_resourcesync(&self) -> Result<bool, EngineError> {
         let following = &self.following;
         let records = following.store.sets(following.name()).await?;
-        let had_resourcesync = records.iter().any(|record| {
-            !record.is_implied() && !following.source.sets.contains(&record.capability_list)
-        });
-        if had_resourcesync {
-            let url = following.source.url.clone();
-            return Err(DiscoveryError::NoSourceDescription(url).into());
-        }
-        Ok(found)
+        Ok(records.iter().any(|record| {
+            let uri = &record.capability_list;
+            self.is_wanted(uri) && !following.source.sets.contains(uri) && !record.is_implied()
+        }))
     }
 
     async fn follow_set(

@@ -12,8 +12,8 @@ const MOST_ENTRIES: usize = 20_000;
 /// A sitemap that says nothing of itself may be a Source Description if it is no longer than this.
 const MOST_GUESSES: usize = 20;
 
-/// How much of a page is searched for links, in bytes.
-const MOST_PAGE: u64 = 256 << 10;
+/// How much of a page or robots.txt is searched for links, in bytes.
+const MOST_PAGE: u64 = 512 << 10;
 
 /// A Capability List: a set of resources, and what the Source offers for it (section 9). Where there is none, one is
 /// implied by a Resource List or a plain sitemap that stands alone: see [`is_implied`](Self::is_implied).

@@ -27,7 +27,8 @@ pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {
 }
 
 fn sitemap_lines(text: &str) -> Vec<String> {
-    text.lines()
+    text.trim_start_matches('\u{feff}')
+        .lines()
         .filter_map(|line| line.split_once(':'))
         .filter(|(field, _)| field.trim().eq_ignore_ascii_case("sitemap"))
         .map(|(_, value)| {
@@ -99,6 +100,11 @@ mod tests {
         let robots = "User-agent: *\nDisallow: /x\nsitemap : http://example.com/1.xml # one\nSitemap: /2.xml\r\n";
         let expected = ["http://example.com/1.xml", "http://example.com/2.xml"];
         check("/robots.txt", robots, &expected);
+        check(
+            "/robots.txt",
+            &format!("\u{feff}{}", "Sitemap: /2.xml"),
+            &expected[1..],
+        );
         check("/page.html", robots, &[]);
     }
 

@@ -292,11 +292,7 @@ async fn every_sitemap_of_robots_txt_is_a_set_and_goes_on_after_a_restart() {
     );
     put(&source, "/1.xml", sitemap(&source, "", &FOUR[..2]));
     put(&source, "/2.xml", sitemap(&source, "", &FOUR[2..]));
-    let part = source.base().join("/2.xml").unwrap();
-    let index = format!(
-        r#"<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><sitemap><loc>{part}</loc></sitemap></sitemapindex>"#
-    );
-    put(&source, "/index.xml", index);
+    put(&source, "/index.xml", index(&source, &["/2.xml"]));
     let mut rig = Rig::follow(source, every_second).await;
     for path in ["/1.xml", "/index.xml"] {
         let set = until(&rig, path, "in step", |set| set.state == "in-sync").await;
@@ -312,6 +308,44 @@ async fn every_sitemap_of_robots_txt_is_a_set_and_goes_on_after_a_restart() {
     until_holds(&rig, "/a", "while nobody looked").await;
     until(&rig, "/1.xml", "in step", |set| set.state == "in-sync").await;
     assert_eq!(sets(&rig).await.len(), 2);
+}
+
+/// A sitemap index of these sitemaps.
+fn index(source: &SampleSource, parts: &[&str]) -> String {
+    let mut xml =
+        r#"<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">"#.to_owned();
+    for part in parts {
+        let loc = source.base().join(part).unwrap();
+        write!(xml, "<sitemap><loc>{loc}</loc></sitemap>").unwrap();
+    }
+    xml + "</sitemapindex>"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_of_an_index_that_is_not_there_is_told_and_keeps_nothing_back() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let parts = ["/absent.xml", "/page.xml", "/1.xml"];
+    put(&source, SITEMAP, index(&source, &parts));
+    put(&source, "/page.xml", "<html>not here</html>");
+    put(&source, "/1.xml", sitemap(&source, "", &FOUR));
+    let rig = Rig::follow(source, every_second).await;
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    let told = |set: &SetStatus| {
+        let error = set.error.as_ref();
+        set.state == "in-sync" && error.is_some_and(|error| error.code == "not-found")
+    };
+    let set = until(&rig, SITEMAP, "told", told).await;
+    assert!(set.error.unwrap().message.contains("/absent.xml"));
+    // One that fails for now is waited for.
+    let mut pages = FOUR;
+    pages[0].1 = "2026-02-01";
+    rig.source.fail("/1.xml", Fault::Status(503), usize::MAX);
+    until(&rig, SITEMAP, "waited for", |set| set.state == "failing").await;
+    put(&rig.source, "/a", "meanwhile");
+    put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages));
+    rig.source.heal("/1.xml");
+    until_holds(&rig, "/a", "meanwhile").await;
+    until(&rig, SITEMAP, "told", told).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

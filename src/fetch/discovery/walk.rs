@@ -111,10 +111,18 @@ impl<'a> Walk<'a> {
         if self.in_doubt || self.alone.is_empty() {
             return None;
         }
-        let all: HashSet<Url> = self.alone.iter().map(|one| one.set.uri.clone()).collect();
+        let all: Vec<Url> = self.alone.iter().map(|one| one.set.uri.clone()).collect();
         // A part of an index that is here, too, tells nothing of its own.
-        let is_whole = |one: &Alone| !one.indexes.iter().any(|index| all.contains(index));
-        let sets = self.alone.into_iter().filter(is_whole).map(|one| one.set);
+        let is_part = |one: &Alone| {
+            let mut indexes = one.indexes.iter();
+            indexes.any(|index| *index != one.set.uri && all.contains(index))
+        };
+        let is_ring = self.alone.iter().all(is_part);
+        let whole = self
+            .alone
+            .into_iter()
+            .filter(|one| is_ring || !is_part(one));
+        let sets = whole.map(|one| one.set);
         Some(Discovery {
             sets: sets.collect(),
             failed: self.failed,

@@ -87,6 +87,15 @@ async fn resource_list_without_capability_list_is_a_set_and_an_index_stands_for_
     let pages = [("/part", part), ("/index", index)];
     check_implied(&pages, "/index", &["/index"]).await;
     check_implied(&pages, "/part", &["/index"]).await;
+    // An index that says that it is its own, and two that say so of each other.
+    let ring = |index: &str| document("urlset", "resourcelist", &[index], &[]);
+    let rings = [
+        ("/self", ring("index=/self")),
+        ("/a", ring("index=/b")),
+        ("/b", ring("index=/a")),
+    ];
+    check_implied(&rings, "/self", &["/self"]).await;
+    check_implied(&rings, "/a", &["/a", "/b"]).await;
     // The index can't be had: the part is what there is.
     check_implied(&pages[..1], "/part", &["/part"]).await;
 }
