@@ -8,7 +8,7 @@ use super::link_tags::LinkTags;
 const MOST_LINKS: usize = 20;
 
 /// More sitemaps of a robots.txt than this are not known.
-const MOST_SITEMAPS: usize = 1000;
+const MOST_SITEMAPS: usize = 200;
 
 /// The targets of a page's `<link rel="resourcesync">`, or of a robots.txt's `Sitemap` lines.
 pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {

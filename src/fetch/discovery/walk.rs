@@ -5,7 +5,7 @@ use std::collections::{HashSet, VecDeque};
 use futures_util::{StreamExt, stream};
 use url::Url;
 
-use super::{Discovery, DiscoveryError, MOST_SETS};
+use super::{Discovery, DiscoveryError, MOST_SETS, ROBOTS};
 use crate::fetch::capability_list::{Found, look};
 use crate::fetch::{CapabilityList, Client};
 use crate::protocol::{Capability, Oddities};
@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
                     spare.extend(further(index, Via::Link));
                 }
                 Ok(Found::Page { links }) => {
-                    let is_robots = start == Start::Robots && via == Via::Start;
+                    let is_robots = via == Via::Start && uri.path() == ROBOTS;
                     let via = if is_robots { Via::Robots } else { Via::Link };
                     next.extend(further(links, via));
                 }
@@ -246,7 +246,7 @@ impl<'a> Walk<'a> {
         }
         match (start, via) {
             (Start::Robots, Via::Start) => self.robots_in_doubt = true,
-            (Start::Robots, Via::Robots) => {
+            (_, Via::Robots) => {
                 self.robots_in_doubt = true;
                 self.failed.push((uri.clone(), error.clone()));
             }

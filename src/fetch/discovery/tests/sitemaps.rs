@@ -200,13 +200,15 @@ async fn sitemap_that_fails_for_now_is_told_beside_the_others() {
         ("/2.xml", long()),
         ("/3.xml", long().replace("</urlset>", "")),
     ];
-    let found = check_implied(&pages, "/", &["/2.xml"]).await;
-    let failed: Vec<_> = found
-        .failed
-        .iter()
-        .map(|(uri, error)| (uri.path(), error.code()))
-        .collect();
-    assert_eq!(failed, [("/1.xml", "http-status"), ("/3.xml", "cut-short")]);
+    for entry in ["/", "/robots.txt"] {
+        let found = check_implied(&pages, entry, &["/2.xml"]).await;
+        let failed: Vec<_> = found
+            .failed
+            .iter()
+            .map(|(uri, error)| (uri.path(), error.code()))
+            .collect();
+        assert_eq!(failed, [("/1.xml", "http-status"), ("/3.xml", "cut-short")]);
+    }
 }
 
 #[tokio::test]
