@@ -436,3 +436,23 @@ async fn sitemap_that_comes_back_is_followed_from_where_it_was() {
     rig.operator.poll(NAME).await;
     until_holds(&rig, "/a", "meanwhile").await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn named_set_is_followed_although_discovery_fails() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    put(&source, SITEMAP, sitemap(&source, "", &FOUR));
+    let well_known = "/.well-known/resourcesync";
+    source.heal(well_known);
+    source.fail(well_known, Fault::Status(503), usize::MAX);
+    let named = source.base().join(SITEMAP).unwrap();
+    let rig = Rig::follow(source, |config| {
+        every_second(config);
+        config.sources[0].sets = vec![named];
+    })
+    .await;
+    until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    let status = rig.operator.status().await;
+    let error = status.sources[0].error.as_ref().unwrap();
+    assert_eq!(error.code, "http-status");
+}
