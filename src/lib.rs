@@ -2,7 +2,7 @@
 //!
 //! It is a Destination that runs as a service. It learns of changes by notification, over WebSub. It proves from the `from`
 //! and `until` of the notifications that it has missed none. What it did miss it fills from Change Lists, or else from the
-//! Resource List. Where a Source has no channel it polls.
+//! Resource List. Where a Source has no channel it polls. A site without ResourceSync it follows by its sitemaps.
 //!
 //! This page is where a newcomer begins: the rooms, the way of a change through them, what always holds, and what is left out
 //! on purpose. The library exists for the program, its tests and its benchmark; its interface may change with any version.

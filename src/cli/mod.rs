@@ -14,6 +14,7 @@ mod ask;
 mod check;
 mod daemon;
 mod demo;
+mod discover;
 mod logging;
 mod run;
 mod status;
@@ -45,9 +46,9 @@ const UNREACHABLE: u8 = 3;
 #[derive(Debug, Parser)]
 #[command(name = "resyncd", version, about, max_term_width = 100)]
 struct Arguments {
-    /// The configuration file
-    #[arg(long, value_name = "FILE", env = "RESYNCD_CONFIG", default_value = CONFIG, global = true)]
-    config: PathBuf,
+    /// The configuration file [default: /etc/resyncd/config.toml]
+    #[arg(long, value_name = "FILE", env = "RESYNCD_CONFIG", global = true)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -58,6 +59,8 @@ enum Command {
     Run,
     /// Read the configuration and print every fault, or `ok`
     Check,
+    /// Print what a Source offers, from any entry point: its sets, their documents, channels and hubs
+    Discover(discover::Arguments),
     /// Ask the running daemon how everything stands
     Status(status::Arguments),
     /// Let deletions of a Source go on that were held back
@@ -93,10 +96,24 @@ async fn command(arguments: &Arguments) -> u8 {
         logging::start(logging::Quiet::Yes);
         return demo::demo(demo).await;
     }
+    let path = arguments.config.as_deref().unwrap_or(Path::new(CONFIG));
     if matches!(arguments.command, Command::Check) {
-        return check::check(&arguments.config);
+        return check::check(path);
     }
-    let config = match load(&arguments.config) {
+    if let Command::Discover(discover) = &arguments.command {
+        logging::start(logging::Quiet::Yes);
+        // A Source may be looked at before there is anything to configure.
+        let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
+        let config = match may_be_absent.then(|| Config::new("", Vec::new())) {
+            Some(defaults) => Ok(defaults),
+            None => load(path),
+        };
+        return match config {
+            Ok(config) => discover::discover(&config, discover).await,
+            Err(status) => status,
+        };
+    }
+    let config = match load(path) {
         Ok(config) => config,
         Err(status) => return status,
     };
@@ -111,7 +128,7 @@ async fn command(arguments: &Arguments) -> u8 {
             logging::start(logging::Quiet::Yes);
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
-        Command::Check | Command::Demo(_) => OK,
+        Command::Check | Command::Demo(_) | Command::Discover(_) => OK,
     }
 }
 

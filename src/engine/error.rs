@@ -1,7 +1,7 @@
 //! Why a worker could not do its work for now.
 
 use crate::clock;
-use crate::fetch::{DiscoveryError, FetchError};
+use crate::fetch::{DiscoveryError, Disposition, FetchError};
 use crate::protocol::{Capability, ReadError};
 use crate::status::Trouble;
 use crate::store::StoreError;
@@ -54,6 +54,15 @@ impl EngineError {
             Self::TooManyLists => "too-many-lists",
             Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Whether a document can't be had, and not only for now.
+    pub(super) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Fetch { error, .. } => error.disposition() == Disposition::GiveUp,
+            Self::Read(_) | Self::BadDocument { .. } => true,
+            _ => false,
         }
     }
 

@@ -6,6 +6,7 @@ use url::Url;
 use super::EngineError;
 use super::index::{Child, IndexWalk};
 use super::reading::Fresh;
+use super::resource_lists::Proof;
 use super::set::SetWorker;
 use crate::clock;
 use crate::fetch::FetchedDocument;
@@ -23,18 +24,21 @@ pub(super) struct ListParts {
     pub(super) bad_entries: u64,
     /// Whether a part may change while the document that names it stays the same.
     pub(super) may_change_unseen: bool,
+    /// Why a list of the index was passed over.
+    pub(super) passed_over: Option<EngineError>,
     /// Those that are unchanged, and not noted yet.
     kept: Vec<KeptPart>,
 }
 
 impl SetWorker {
     /// Takes a list, or all lists of an index. A list that can't be had ends it: what is not known to be complete proves
-    /// nothing.
+    /// nothing. Where nothing is to be proven, one that is not there for good is passed over.
     pub(super) async fn take_parts(
         &mut self,
         uri: &Url,
         fresh: Fresh,
         at: SourceTime,
+        proof: Proof,
     ) -> Result<ListParts, EngineError> {
         let mut parts = ListParts::default();
         if !fresh.survey.is_index() {
@@ -46,7 +50,7 @@ impl SetWorker {
         let mut walk = IndexWalk::of(fresh.document);
         while let Some(entry) = walk.next().await? {
             let list = Child::from(entry);
-            if let Some(index) = self.take_named(&list, at, &mut parts).await? {
+            if let Some(index) = self.take_named(&list, at, proof, &mut parts).await? {
                 walk.descend(index)?;
             }
             if parts.kept.len() >= KEPT_A_STEP {
@@ -63,6 +67,7 @@ impl SetWorker {
         &mut self,
         list: &Child,
         at: SourceTime,
+        proof: Proof,
         parts: &mut ListParts,
     ) -> Result<Option<Box<FetchedDocument>>, EngineError> {
         let set = self.record.id;
@@ -80,7 +85,16 @@ impl SetWorker {
             asked_at: now,
         };
         let anew = plan == PartPlan::Read;
-        match (self.following.fresh(set, &list.uri, anew).await?, part) {
+        let fresh = match self.following.fresh(set, &list.uri, anew).await {
+            Ok(fresh) => fresh,
+            Err(error) if proof == Proof::Unstated && error.is_lasting() => {
+                parts.passed_over.get_or_insert(error);
+                parts.may_change_unseen = true;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        match (fresh, part) {
             (Some(fresh), _) if fresh.survey.is_index() => {
                 fresh.expect(&Capability::ResourceList)?;
                 parts.bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);

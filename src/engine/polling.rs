@@ -49,6 +49,10 @@ impl SetWorker {
 
     /// Looks whether the Capability List still offers what it did, and follows what it offers now.
     pub(super) async fn refresh_offers(&mut self) -> Result<(), EngineError> {
+        if self.record.is_implied() {
+            // There is no Capability List: the only list is all that there is to look at.
+            return Ok(());
+        }
         let following = &self.following;
         let uri = &self.record.capability_list;
         let known = following.store.document(self.record.id, uri).await?;
@@ -60,11 +64,17 @@ impl SetWorker {
                 last_modified: known.last_modified.clone(),
             });
         let limit = following.limits.document;
-        let Some(list) = following
-            .client
-            .capability_list(uri, validators.as_ref(), limit)
-            .await?
-        else {
+        // What a person has named may be a sitemap; what was a Capability List must not become one.
+        let may_be_list = self.record.offers.is_empty() && following.source.sets.contains(uri);
+        let found = if may_be_list {
+            Some(following.client.named_set(uri, limit).await?)
+        } else {
+            let client = &following.client;
+            client
+                .capability_list(uri, validators.as_ref(), limit)
+                .await?
+        };
+        let Some(list) = found else {
             return Ok(());
         };
         if !list.oddities.is_empty() && known.is_none_or(|known| known.digest != list.digest) {

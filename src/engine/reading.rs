@@ -261,13 +261,14 @@ pub(super) fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord
     }
 }
 
-pub(super) fn record_of_list(list: &CapabilityList) -> DocumentRecord {
-    DocumentRecord {
+/// `None` where the list is one of resources: it is remembered when its entries have been taken.
+pub(super) fn record_of_list(list: &CapabilityList) -> Option<DocumentRecord> {
+    (!list.is_implied()).then(|| DocumentRecord {
         uri: list.uri.to_string(),
         etag: list.validators.etag.clone(),
         last_modified: list.validators.last_modified.clone(),
         digest: list.digest,
-    }
+    })
 }
 
 pub(super) fn offer_of(advertised: &Advertised) -> Offer {

@@ -70,12 +70,12 @@ impl SetWorker {
     ) -> Result<Outcome, EngineError> {
         let set = self.record.id;
         fresh.expect(&Capability::ResourceList)?;
-        let at = time_of(&fresh);
-        if self.record.list_at.is_some_and(|known| at < known) {
+        let (at, tells_time) = time_of(&fresh);
+        let is_older = self.record.list_at.is_some_and(|known| at < known);
+        if is_older && tells_time {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
-        // Without the word that it is a Resource List, absence from it proves nothing.
-        let is_stated = fresh.survey.head.md.capability.is_some();
+        let proof = Proof::of(&fresh, is_older);
         let record = fresh.record.clone();
         let filter = self.following.source.filter.fingerprint();
         let store = &self.following.store;
@@ -83,20 +83,26 @@ impl SetWorker {
             .begin_parts(set, uri, trusts.then_some(filter))
             .await?;
         store.begin_list(set).await?;
-        let parts = self.take_parts(uri, fresh, at).await?;
-        if is_stated && parts.bad_entries == 0 {
+        // A plain sitemap is the only one to tell of its resources: what it tells is never older than what is known.
+        let only_voice = self.record.is_implied() && !tells_time;
+        let taken_at = if only_voice { SourceTime::MAX } else { at };
+        let parts = self.take_parts(uri, fresh, taken_at, proof).await?;
+        let proof = proof.but(parts.bad_entries);
+        if proof == Proof::Whole {
             if self.following.store.list_has_doubts(set).await? {
                 return Ok(Outcome::Doubtful);
             }
             self.take_absences(at).await?;
         }
-        self.notice(notice_of(is_stated, parts.bad_entries));
+        let passed_over = parts.passed_over.map(|error| error.trouble());
+        self.notice(passed_over.or(proof.notice()));
         self.following.store.drop_parts(set).await?;
 
         let mut trial = self.sequencer.clone();
         trial.resource_list(clock::now(), at);
         let mut end = self.end(&trial, None);
-        end.listed = Some(at);
+        let list_at = self.record.list_at.max(Some(at));
+        end.listed = list_at;
         end.documents
             .extend((!parts.may_change_unseen).then_some(record));
         let application =
@@ -104,7 +110,7 @@ impl SetWorker {
                 .application(set, Origin::ResourceList, Vec::new(), Some(end));
         let applied = self.following.store.apply(application).await?;
         self.sequencer = trial;
-        self.record.list_at = Some(at);
+        self.record.list_at = list_at;
         if self.record.baseline == BaselineState::Missing {
             self.record.baseline = BaselineState::Listed;
         }
@@ -141,36 +147,75 @@ enum Outcome {
     Doubtful,
 }
 
-/// The time that a Resource List is of: its `at`; without one, that of its newest entry.
-fn time_of(fresh: &Fresh) -> SourceTime {
+/// The time that a Resource List is of, and whether it tells that itself. Without an `at` it is that of its newest entry: the
+/// list may be of any later time, and may seem to go back when its newest resource goes.
+fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;
-    let told = [
-        survey.head.md.at,
-        survey.lists_from,
-        survey.newest,
-        fresh.document.last_modified(),
-    ];
+    let believed = |times: [Option<SourceTime>; 2]| {
+        let mut times = times.into_iter().flatten();
+        times.find(|&at| at <= latest)
+    };
+    if let Some(at) = believed([survey.head.md.at, survey.lists_from]) {
+        return (at, true);
+    }
     // A list that tells no time at all, as an empty one may, leaves only the time at which it was read.
-    told.into_iter()
-        .flatten()
-        .find(|&at| at <= latest)
-        .unwrap_or_else(|| SourceTime::from(now))
+    let guessed = believed([survey.newest, fresh.document.last_modified()]);
+    (guessed.unwrap_or_else(|| SourceTime::from(now)), false)
 }
 
-fn notice_of(is_stated: bool, bad_entries: u64) -> Option<Trouble> {
-    let now = clock::now().wall;
-    if !is_stated {
-        let message =
-            "the Resource List does not say that it is one: what it does not name is kept";
-        Some(Trouble::new("unstated-capability", message, now))
-    } else if bad_entries > 0 {
-        let message = format!(
-            "{bad_entries} entries of the Resource List can't be read: what it does not name is kept"
-        );
-        Some(Trouble::new("bad-entries", message, now))
-    } else {
-        None
+/// What absence from a Resource List proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// What it does not name is gone.
+    Whole,
+    /// Nothing: it does not say that it is one.
+    Unstated,
+    /// Nothing: it tells no time, and its newest entry is older than one that was read before.
+    Older,
+    /// Nothing: so many of its entries can't be read.
+    BadEntries(u64),
+}
+
+impl Proof {
+    fn of(fresh: &Fresh, is_older: bool) -> Self {
+        if fresh.survey.head.md.capability.is_none() {
+            Self::Unstated
+        } else if is_older {
+            Self::Older
+        } else {
+            Self::Whole
+        }
+    }
+
+    fn but(self, bad_entries: u64) -> Self {
+        match self {
+            Self::Whole if bad_entries > 0 => Self::BadEntries(bad_entries),
+            proof => proof,
+        }
+    }
+
+    /// As the status tells it.
+    fn notice(self) -> Option<Trouble> {
+        let (code, why) = match self {
+            Self::Whole => return None,
+            Self::Unstated => (
+                "unstated-capability",
+                "the list does not say that it is a Resource List, as a plain sitemap does not"
+                    .to_owned(),
+            ),
+            Self::Older => (
+                "older-resource-list",
+                "the Resource List tells no time, and its newest entry is older than before"
+                    .to_owned(),
+            ),
+            Self::BadEntries(count) => (
+                "bad-entries",
+                format!("{count} entries of the Resource List can't be read"),
+            ),
+        };
+        let message = format!("{why}: what it does not name is kept");
+        Some(Trouble::new(code, message, clock::now().wall))
     }
 }

@@ -17,13 +17,16 @@ use super::following::Following;
 use super::reading::{offer_of, record_of_list};
 use super::set::{Command, SetWorker};
 use crate::clock;
-use crate::fetch::{Bounds, CapabilityList, KnownWay, pause};
+use crate::fetch::{Bounds, CapabilityList, DiscoveryError, KnownWay, pause};
 use crate::mirror::Mirror;
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
 
 /// New sets are looked for at the pace of the polls, but no more often than this.
 const SHORTEST_PACE: Duration = Duration::from_secs(60);
+/// The pace of that for a site without ResourceSync: its sitemaps tell their changes themselves, and it is asked for much
+/// before it is known to have nothing else.
+const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
 /// The first pause after something that a Source needs was not there.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -38,6 +41,8 @@ pub(super) struct SourceWorker {
 
 struct FollowedSet {
     capability_list: Url,
+    /// Whether it is a sitemap that stands alone.
+    is_implied: bool,
     commands: mpsc::Sender<Command>,
     task: JoinHandle<()>,
 }
@@ -96,12 +101,12 @@ impl SourceWorker {
         }
         loop {
             let pause = match self.discover().await {
-                Ok(()) => {
+                Ok(pace) => {
                     self.failures = 0;
                     self.following
                         .board
                         .note_source(self.following.name(), SourceState::Ok, None);
-                    self.following.source.poll_interval.max(SHORTEST_PACE)
+                    self.following.source.poll_interval.max(pace)
                 }
                 Err(error) => {
                     self.fail(error.code(), error.to_string());
@@ -127,24 +132,46 @@ impl SourceWorker {
         named.is_empty() || named.contains(capability_list)
     }
 
-    /// Finds out which sets there are now.
-    async fn discover(&mut self) -> Result<(), EngineError> {
+    /// Finds out which sets there are now; answers how soon to look again at the earliest.
+    async fn discover(&mut self) -> Result<Duration, EngineError> {
         let following = Arc::clone(&self.following);
         // The Capability Lists of these are their workers' to look at.
         let followed: HashSet<Url> = self
             .sets
             .values()
-            .filter(|set| !set.task.is_finished())
+            .filter(|set| !set.is_implied && !set.task.is_finished())
             .map(|set| set.capability_list.clone())
             .collect();
-        let (entry, limit) = (&following.source.url, following.limits.document);
+        let named = following.source.sets.clone();
+        let (url, limit) = (&following.source.url, following.limits.document);
         let found = following
             .client
-            .rediscover(entry, limit, &mut self.way, &followed)
-            .await?;
+            .rediscover(url, limit, &mut self.way, &followed)
+            .await;
+        let found = match found {
+            Ok(found) if found.is_implied() && self.had_resourcesync().await? => {
+                Err(DiscoveryError::NoSourceDescription(url.clone()))
+            }
+            found => found,
+        };
+        let found = match found {
+            Ok(found) => found,
+            // What is named needs no discovery.
+            Err(error) if !named.is_empty() => {
+                for uri in &named {
+                    self.follow_set(uri, None).await?;
+                }
+                return match error {
+                    DiscoveryError::NoSourceDescription(_) => Ok(PACE_WITHOUT_RESOURCESYNC),
+                    error => Err(error.into()),
+                };
+            }
+            Err(error) => return Err(error.into()),
+        };
         for (uri, error) in &found.failed {
             tracing::warn!(code = error.code(), source = following.name(), set = %uri, %error, "a set can't be had yet");
         }
+        let is_implied = found.is_implied();
         let mut current = found.followed;
         for list in &found.sets {
             current.push(list.uri.clone());
@@ -152,21 +179,36 @@ impl SourceWorker {
                 self.follow_set(&list.uri, Some(list)).await?;
             }
         }
-        // What is advertised and can't be had, or is named by the configuration alone, is followed all the same: its worker
-        // tells what is wrong with it, and goes on trying.
-        let advertised = found
-            .failed
-            .into_iter()
-            .map(|(uri, _)| uri)
-            .filter(|uri| self.is_wanted(uri));
-        for uri in advertised
-            .chain(following.source.sets.clone())
-            .collect::<Vec<_>>()
-        {
+        for (uri, _) in found.failed {
+            // What is advertised and can't be had is followed all the same: its worker tells what is wrong with it, and goes
+            // on trying. A sitemap that was never seen is not known to be one.
+            if self.is_wanted(&uri) && !is_implied {
+                self.follow_set(&uri, None).await?;
+            }
+            current.push(uri);
+        }
+        // And so is what is named by the configuration alone.
+        for uri in named {
             self.follow_set(&uri, None).await?;
             current.push(uri);
         }
-        self.end_others(&current).await
+        self.end_others(&current).await?;
+        Ok(if is_implied {
+            PACE_WITHOUT_RESOURCESYNC
+        } else {
+            SHORTEST_PACE
+        })
+    }
+
+    /// Whether sets with Capability Lists are followed that discovery has found. Such a Source is not taken for a site without
+    /// ResourceSync because they can't be found for now: its sets would end, and its whole site be fetched.
+    async fn had_resourcesync(&self) -> Result<bool, EngineError> {
+        let following = &self.following;
+        let records = following.store.sets(following.name()).await?;
+        Ok(records.iter().any(|record| {
+            let uri = &record.capability_list;
+            self.is_wanted(uri) && !following.source.sets.contains(uri) && !record.is_implied()
+        }))
     }
 
     async fn follow_set(
@@ -195,6 +237,7 @@ impl SourceWorker {
 
     async fn start(&mut self, record: SetRecord) -> Result<(), EngineError> {
         let (id, capability_list) = (record.id, record.capability_list.clone());
+        let is_implied = record.is_implied();
         let (commands, receiver) = mpsc::channel(4);
         let worker = SetWorker::new(Arc::clone(&self.following), record, receiver).await?;
         let task = tokio::spawn(worker.run());
@@ -202,6 +245,7 @@ impl SourceWorker {
             id,
             FollowedSet {
                 capability_list,
+                is_implied,
                 commands,
                 task,
             },

@@ -381,6 +381,11 @@ impl Oddities {
         self.0.get(&oddity).copied().unwrap_or_default()
     }
 
+    /// What was odd, and how often each was met.
+    pub fn iter(&self) -> impl Iterator<Item = (Oddity, u64)> {
+        self.0.iter().map(|(&oddity, &count)| (oddity, count))
+    }
+
     /// Whether nothing was odd.
     #[must_use]
     pub fn is_empty(&self) -> bool {

@@ -64,6 +64,15 @@ pub struct SetRecord {
     pub open_list: Option<Url>,
 }
 
+impl SetRecord {
+    /// Whether the set has no Capability List: what stands for it is its only list.
+    #[must_use]
+    pub fn is_implied(&self) -> bool {
+        matches!(&self.offers[..], [only]
+            if only.capability == Capability::ResourceList && only.uri == self.capability_list)
+    }
+}
+
 /// What is remembered of a document, so as not to read it again while it stays the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DocumentRecord {
@@ -135,7 +144,7 @@ impl Store {
         .await
     }
 
-    /// Keeps what a Capability List offers.
+    /// Keeps what a Capability List offers, and with it, if it is to be remembered, the document that says so.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -143,7 +152,7 @@ impl Store {
         self: &Arc<Self>,
         set: SetId,
         offers: &[Offer],
-        document: DocumentRecord,
+        document: Option<DocumentRecord>,
     ) -> Result<(), StoreError> {
         let rows: Vec<OfferRow> = offers.iter().map(OfferRow::from).collect();
         let json = serde_json::to_string(&rows).map_err(|_| StoreError::BadRow("an offer"))?;
@@ -152,7 +161,10 @@ impl Store {
                 "UPDATE source_set SET offers = ?2 WHERE id = ?1",
                 params![set.0, json],
             )?;
-            save_document(tx, set, &document)
+            match &document {
+                Some(document) => save_document(tx, set, document),
+                None => Ok(()),
+            }
         })
         .await
     }

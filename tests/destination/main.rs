@@ -24,6 +24,7 @@ mod indexes;
 mod notifications;
 mod order;
 mod paths;
+mod sitemaps;
 mod status;
 mod subscriptions;
 mod trouble;

@@ -11,6 +11,7 @@ mod support;
 mod commands;
 mod crash;
 mod demo;
+mod discover;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 mod start;

@@ -1,9 +1,10 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
+use super::walk::MOST_HOPS;
 use super::*;
 use crate::fetch::test_site::{self, Site};
-use crate::protocol::Oddity;
+use crate::protocol::{Capability, Oddity};
 
 const LIMIT: u64 = 1 << 20;
 
@@ -482,6 +483,8 @@ async fn a_capability_list_is_fetched_again_only_when_it_changed() {
     );
 }
 
+mod sitemaps;
+
 #[tokio::test]
 async fn a_link_to_a_dead_host_does_not_end_the_search() {
     let dead = {
@@ -575,4 +578,64 @@ async fn a_followed_set_that_is_the_entry_point_is_looked_at_all_the_same() {
         .unwrap();
     assert_eq!((found.sets.len(), found.followed.len()), (1, 0));
     assert_eq!(*asked.lock().unwrap(), ["/1"]);
+}
+
+#[tokio::test]
+async fn source_descriptions_nested_too_deep_are_told() {
+    let pages = [
+        (WELL, description(&["description=/d1"])),
+        ("/d1", description(&["description=/d2"])),
+        ("/d2", description(&["description=/d3", "=/1"])),
+        ("/d3", description(&["=/2"])),
+        ("/1", list(&[])),
+        ("/2", list(&[])),
+    ];
+    let found = check(&pages, "/", &["/1"]).await;
+    let failed = &found.failed[..];
+    assert!(
+        matches!(failed, [(uri, DiscoveryError::NestedTooDeep)] if uri.path() == "/2"),
+        "{failed:?}"
+    );
+}
+
+#[tokio::test]
+async fn source_description_index_brings_channels_and_oddities_of_all() {
+    let odd = document(
+        "urlset",
+        "source-description",
+        &["hub=http://hub.example.com/"],
+        &["capabilitylist=/2", "FrameworkNotification=/topic2"],
+    );
+    let pages = [
+        (
+            WELL,
+            document(
+                "sitemapindex",
+                "description",
+                &[],
+                &["description=/d1", "=/d2"],
+            ),
+        ),
+        (
+            "/d1",
+            description(&["capabilitylist=/1", "framework-notification=/topic1"]),
+        ),
+        ("/d2", odd),
+        ("/1", list(&[])),
+        ("/2", list(&[])),
+    ];
+    let found = check(&pages, "/", &["/1", "/2"]).await;
+    let channels: Vec<_> = found
+        .channels
+        .iter()
+        .map(|channel| (channel.uri.path(), channel.hubs.len()))
+        .collect();
+    assert_eq!(channels, [("/topic1", 0), ("/topic2", 1)]);
+    let spellings: Vec<_> = found
+        .oddities
+        .iter()
+        .map(|(uri, oddities)| (uri.path(), oddities.count(Oddity::CapabilitySpelling)))
+        .filter(|(_, count)| *count > 0)
+        .collect();
+    assert_eq!(spellings, [("/d2", 2)]);
 }
