@@ -121,6 +121,9 @@ impl SetWorker {
         let until = md.until.or(md.completed);
         let lists = fresh.survey.children;
         let before = self.lists.index.take();
+        let mut reached = before.map(|before| before.reached).unwrap_or_default();
+        // The list that has led here need not be read twice.
+        reached.extend(self.lists.last());
         let index = ReadIndex {
             uri: uri.clone(),
             record: fresh.record,
@@ -128,7 +131,7 @@ impl SetWorker {
             until,
             unsettled: lists,
             settled_until: None,
-            reached: before.map(|before| before.reached).unwrap_or_default(),
+            reached,
         };
         self.read_lists(index).await
     }
