@@ -44,6 +44,7 @@
 //!          → sync::plan_change       one task a resource: the latest change wins
 //!          → Store::apply            tasks + coverage + inbox row done: ONE transaction
 //!          → engine, Applier         takes tasks, several hosts at once
+//!          → sync::plan_candidates   from duplicates that can be checked, from the resource's own URI
 //!          → fetch::Content          streams to a working file, counting and hashing
 //!          → Mirror::publish         fsync, rename, fsync the folder
 //!          → Store::conclude         resource + task done + change-feed row, many in ONE transaction

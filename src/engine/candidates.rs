@@ -65,8 +65,11 @@ pub(super) async fn fetch(
     known: Option<&KnownVersion>,
 ) -> Result<Got, TaskFailure> {
     let mut failed: Option<TaskFailure> = None;
+    let mut is_absent = false;
     for candidate in following.candidates(&task.uri, &expected_of(task), &task.links) {
-        if following.passes_over(&candidate) {
+        // Where the Source says that there is nothing, something that nothing proves is no better.
+        let is_worse = is_absent && !candidate.expected.is_told();
+        if is_worse || following.passes_over(&candidate) {
             continue;
         }
         let known = known.filter(|_| candidate.is_own);
@@ -77,12 +80,13 @@ pub(super) async fn fetch(
             }
             Err(failure) => failure,
         };
-        match failure {
+        match &failure {
             // Nothing is the matter with the place.
             Failure::Mirror(_) | Failure::Interrupted | Failure::Panicked => {
                 return Err(failure.of(task));
             }
             Failure::Fetch(FetchError::TooLarge { .. }) => {}
+            Failure::Fetch(error) if candidate.is_own => is_absent = error.is_absent(),
             _ => following.note(&candidate, Some(&failure)),
         }
         let failure = failure.of(task);

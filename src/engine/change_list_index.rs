@@ -123,6 +123,9 @@ impl SetWorker {
         let mut waiting = Waiting::default();
         let settled_until = waiting.add(fresh.document, 1, &self.sequencer).await?;
         let before = self.lists.index.take();
+        let mut reached = before.map(|before| before.reached).unwrap_or_default();
+        // The list that has led here need not be read twice.
+        reached.extend(self.lists.last());
         let index = ReadIndex {
             uri: uri.clone(),
             record: fresh.record,
@@ -130,7 +133,7 @@ impl SetWorker {
             until,
             unsettled: waiting.oldest_first(),
             settled_until,
-            reached: before.map(|before| before.reached).unwrap_or_default(),
+            reached,
         };
         self.read_lists(index).await
     }

@@ -28,6 +28,14 @@ pub(super) struct ReadLists {
     pub(super) index: Option<ReadIndex>,
 }
 
+impl ReadLists {
+    /// The list that was read last, and up to where it reaches.
+    pub(super) fn last(&self) -> Option<(Url, Option<SourceTime>)> {
+        let last = self.last.as_ref()?;
+        Some((last.uri.clone(), last.span.until))
+    }
+}
+
 /// A Change List that was read.
 #[derive(Clone)]
 struct ReadList {

@@ -69,12 +69,17 @@ impl Following {
             hashes: entry.md.hashes,
             modified: None,
         };
-        let first = self.candidates(&uri, &expected, &links).into_iter().next();
+        let kind = entry.md.change.unwrap_or(kind);
+        let first = if links.is_empty() || kind == ChangeKind::Deleted {
+            None
+        } else {
+            self.candidates(&uri, &expected, &links).into_iter().next()
+        };
         Some(Change {
             paths: paths_of,
             authority: first.map_or_else(|| uri.authority(), |first| first.uri.authority()),
             uri,
-            kind: entry.md.change.unwrap_or(kind),
+            kind,
             changed_at,
             lastmod: entry.lastmod,
             length: entry.md.length,

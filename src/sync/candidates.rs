@@ -3,7 +3,7 @@
 //!
 //! A duplicate takes load off the Source, so it comes first, in the order of `pri`. But only where its bytes can be held
 //! against something that was told: else nobody would notice that it lags behind, and it is for when the resource's own URI
-//! fails.
+//! fails, unless that says that there is nothing (any more).
 
 use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
 

@@ -121,6 +121,17 @@ async fn duplicate_stands_in_for_a_source_that_fails() {
     rig.until_holds("r0001.txt", "again").await;
     rig.until("in step", |set| set.state == "in-sync").await;
     assert_eq!(place.hits("/copy"), 1);
+
+    // That there is nothing is an answer, too.
+    rig.source.heal(&path("r0001.txt"));
+    rig.source
+        .fail(&path("r0001.txt"), Fault::Status(410), usize::MAX);
+    let mut entry = bare_update(&rig, "r0001.txt", "gone");
+    put(&mut entry, &place, "/copy", 1, "what was there before");
+    tell(&rig, &[entry]).await;
+    let set = rig.until("told", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "gone");
+    assert_eq!(place.hits("/copy"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
