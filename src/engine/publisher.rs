@@ -136,7 +136,8 @@ fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Concl
     let mut fetched = Vec::new();
     for Finished { task, outcome } in finished {
         match outcome {
-            Outcome::Remove if deletes && task.live => removals.push(task),
+            // Also of what the database does not know to be here: a crash may have come between a file and its commit.
+            Outcome::Remove if deletes => removals.push(task),
             Outcome::Remove => conclusions.push(Conclusion::Removed {
                 kept: task.live,
                 task,
