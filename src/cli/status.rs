@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ask::{AskError, Asking};
 use super::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
-use crate::status::{SetStatus, SourceStatus, Status, Trouble};
+use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, Trouble};
 
 /// What `status` may be told.
 #[derive(Debug, clap::Args)]
@@ -69,6 +69,7 @@ fn print_source(source: &SourceStatus) {
             set.resources, set.bytes, set.pending, set.failed, set.held_deletions
         );
         print_trouble(set.error.as_ref(), "    ");
+        print_oddities(&set.oddities);
         for gap in &set.gaps {
             println!(
                 "    missing: {} to {} ({}, since {})",
@@ -92,6 +93,15 @@ fn print_source(source: &SourceStatus) {
             );
             print_trouble(channel.error.as_ref(), "      ");
         }
+    }
+}
+
+/// One line a document.
+fn print_oddities(oddities: &[OddityStatus]) {
+    for rows in oddities.chunk_by(|one, next| one.document == next.document) {
+        let counted = rows.iter().map(|row| format!("{}={}", row.code, row.count));
+        let counted: Vec<String> = counted.collect();
+        println!("    odd: {} ({})", rows[0].document, counted.join(" "));
     }
 }
 

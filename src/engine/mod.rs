@@ -19,6 +19,7 @@ mod error;
 mod following;
 mod hubs;
 mod inbox;
+mod oddities;
 mod polling;
 mod publisher;
 mod reading;

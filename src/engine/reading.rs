@@ -82,6 +82,7 @@ impl Following {
             },
             other => other,
         })?;
+        self.note_document(set, uri, Some(&survey.head), &survey.oddities);
         Ok(Some(Fresh {
             document,
             survey,

@@ -139,7 +139,8 @@ impl SourceWorker {
         for list in &found.sets {
             current.push(list.uri.clone());
             if self.is_wanted(&list.uri) {
-                self.follow_set(&list.uri, Some(list)).await?;
+                let set = self.follow_set(&list.uri, Some(list)).await?;
+                following.note_document(set, &list.uri, None, &list.oddities);
             }
         }
         // What is advertised and can't be had, or is named by the configuration alone, is followed all the same: its worker
@@ -156,6 +157,9 @@ impl SourceWorker {
             self.follow_set(&uri, None).await?;
             current.push(uri);
         }
+        for (uri, oddities) in &found.oddities {
+            following.note_description(self.sets.keys(), uri, oddities);
+        }
         self.end_others(&current).await
     }
 
@@ -163,13 +167,12 @@ impl SourceWorker {
         &mut self,
         uri: &Url,
         list: Option<&CapabilityList>,
-    ) -> Result<(), EngineError> {
-        if self
-            .sets
-            .values()
-            .any(|set| set.capability_list == *uri && !set.task.is_finished())
+    ) -> Result<SetId, EngineError> {
+        let mut followed = self.sets.iter();
+        if let Some((&id, _)) =
+            followed.find(|(_, set)| set.capability_list == *uri && !set.task.is_finished())
         {
-            return Ok(());
+            return Ok(id);
         }
         let store = &self.following.store;
         let mut record = store.begin_set(self.following.name(), uri).await?;
@@ -180,7 +183,9 @@ impl SourceWorker {
                 .await?;
         }
         tracing::info!(source = self.following.name(), set = %uri, "following a set");
-        self.start(record).await
+        let id = record.id;
+        self.start(record).await?;
+        Ok(id)
     }
 
     async fn start(&mut self, record: SetRecord) -> Result<(), EngineError> {

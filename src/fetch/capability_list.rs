@@ -56,6 +56,8 @@ pub(super) enum Found {
         lists: Vec<Url>,
         /// The channels for framework notifications.
         channels: Vec<Advertised>,
+        /// What was odd about it.
+        oddities: Oddities,
     },
     /// A capability document of some set, or a plain sitemap.
     Member {
@@ -64,6 +66,8 @@ pub(super) enum Found {
         up: Vec<Url>,
         /// What else may lead on.
         index: Vec<Url>,
+        /// What was odd about what was read of it.
+        oddities: Oddities,
     },
     /// Not a document at all.
     Page {
@@ -148,7 +152,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
         .clone()
         .or_else(|| capability_of_entries(&head, &entries));
     match capability {
-        Some(Capability::Description) => Ok(description(&head, &entries)),
+        Some(Capability::Description) => Ok(description(&head, &entries, oddities)),
         Some(Capability::CapabilityList) => Ok(Found::Set(Box::new(CapabilityList {
             uri: uri.clone(),
             description: web_links(&head, "up").into_iter().next(),
@@ -170,6 +174,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
                 capability,
                 up,
                 index,
+                oddities,
             })
         }
     }
@@ -190,7 +195,7 @@ fn capability_of_entries(head: &Head, entries: &[Entry]) -> Option<Capability> {
     }
 }
 
-fn description(head: &Head, entries: &[Entry]) -> Found {
+fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> Found {
     let mut lists = Vec::new();
     let mut channels = Vec::new();
     for entry in entries.iter().filter(|entry| is_web(&entry.loc)) {
@@ -204,7 +209,11 @@ fn description(head: &Head, entries: &[Entry]) -> Found {
             Some(_) => {}
         }
     }
-    Found::Description { lists, channels }
+    Found::Description {
+        lists,
+        channels,
+        oddities,
+    }
 }
 
 fn advertised(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Advertised> {

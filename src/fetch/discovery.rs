@@ -12,7 +12,7 @@ use url::Url;
 
 use super::capability_list::{Found, look};
 use super::{Advertised, CapabilityList, Client, Disposition, FetchError, Validators};
-use crate::protocol::{Capability, ReadError};
+use crate::protocol::{Capability, Oddities, Oddity, ReadError};
 
 /// More sets than this are not followed.
 const MOST_SETS: usize = 10_000;
@@ -44,6 +44,8 @@ pub struct Discovery {
     pub channels: Vec<Advertised>,
     /// Its sets of resources, in the order in which they are advertised.
     pub sets: Vec<CapabilityList>,
+    /// What was odd about the documents above the sets, for each of them that was read; none where nothing was.
+    pub oddities: Vec<(Url, Oddities)>,
     /// The Capability Lists that are advertised but could not be had.
     pub failed: Vec<(Url, DiscoveryError)>,
 }
@@ -180,6 +182,7 @@ impl Client {
             client: self,
             limit,
             seen: HashSet::new(),
+            linked: HashSet::new(),
             unreachable: false,
         };
         let mut trouble = None;
@@ -221,6 +224,8 @@ struct Walk<'a> {
     client: &'a Client,
     limit: u64,
     seen: HashSet<Url>,
+    /// What pages have links to.
+    linked: HashSet<Url>,
     /// The host of the entry point can't be talked to.
     unreachable: bool,
 }
@@ -250,19 +255,38 @@ impl Walk<'_> {
                     }
                     discovery.sets.push(*list);
                 }
-                Ok(Found::Description { lists, channels }) => {
+                Ok(Found::Description {
+                    lists,
+                    channels,
+                    mut oddities,
+                }) => {
                     if lists.is_empty() {
                         trouble.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
                     }
+                    self.note_place(&uri, &mut oddities);
+                    discovery.oddities.push((uri.clone(), oddities));
                     discovery.description = Some(uri);
                     discovery.channels.extend(channels);
                     self.expand(&mut discovery, lists).await;
                 }
-                Ok(Found::Member { up, index, .. }) => {
+                Ok(Found::Member {
+                    capability,
+                    up,
+                    index,
+                    mut oddities,
+                }) => {
+                    // A plain sitemap may stand for the Source Description; what else has led here belongs to a set.
+                    if capability.is_none() {
+                        self.note_place(&uri, &mut oddities);
+                        discovery.oddities.push((uri.clone(), oddities));
+                    }
                     next.extend(further(up));
                     spare.extend(further(index));
                 }
-                Ok(Found::Page { links }) => next.extend(further(links)),
+                Ok(Found::Page { links }) => {
+                    self.linked.extend(links.iter().cloned());
+                    next.extend(further(links));
+                }
                 Ok(Found::NotModified) => {}
                 Err(error) => {
                     self.unreachable |= hops == 0 && error.is_unreachable();
@@ -274,6 +298,16 @@ impl Walk<'_> {
             return Err(trouble.unwrap_or(DiscoveryError::NoSourceDescription(start.clone())));
         }
         Ok(discovery)
+    }
+
+    /// Counts what is odd about where a Source Description is, or who links to it.
+    fn note_place(&self, uri: &Url, oddities: &mut Oddities) {
+        if uri.path() == WELL_KNOWN[1] {
+            oddities.add(Oddity::WellKnownSpelling);
+        }
+        if self.linked.contains(uri) {
+            oddities.add(Oddity::LinkToDescription);
+        }
     }
 
     /// Fetches the Capability Lists of a Source Description, several at once, and those of the Source Descriptions among
@@ -299,7 +333,12 @@ impl Walk<'_> {
                 }
                 match found {
                     Ok(Found::Set(list)) => discovery.sets.push(*list),
-                    Ok(Found::Description { lists, channels }) => {
+                    Ok(Found::Description {
+                        lists,
+                        channels,
+                        oddities,
+                    }) => {
+                        discovery.oddities.push((uri, oddities));
                         discovery.channels.extend(channels);
                         level.extend(lists);
                     }

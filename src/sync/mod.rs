@@ -9,7 +9,6 @@
 //! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
 
 mod coverage;
-mod direction;
 mod lease;
 mod plan;
 mod schedule;
@@ -19,7 +18,6 @@ mod span;
 mod unknown;
 
 pub use coverage::Coverage;
-pub use direction::Direction;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
 pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
 pub use schedule::{Pacing, Schedule};
