@@ -85,7 +85,7 @@ async fn order_of_no_kind_ends_the_same() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn order_within_one_second_is_that_of_the_document_also_backwards() {
-    let mut story = vec![
+    let mut story = [
         changed("/changed", "created", "02T01:00:00"),
         changed("/again", "created", "02T02:00:00"),
         changed("/again", "deleted", "02T02:00:00"),
@@ -207,6 +207,16 @@ async fn index_of_change_lists_is_followed() {
     let md = "capability=\"changelist\" from=\"2026-03-01T00:00:00Z\"";
     let parts = parts("sitemap", "", ("from", "until"));
     check_index(&document("sitemapindex", md, &parts), &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_of_change_lists_with_the_newest_first_is_followed() {
+    let md = "capability=\"changelist\" from=\"2026-03-01T00:00:00Z\"";
+    let parts = parts("sitemap", "", ("from", "until"));
+    let second = parts.find("</sitemap>").unwrap() + "</sitemap>".len();
+    let parts = format!("{}{}", &parts[second..], &parts[..second]);
+    let index = document("sitemapindex", md, &parts);
+    check_index(&index, &["/index.xml newest-first=1"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
