@@ -25,7 +25,8 @@ async fn check_baseline(list: impl Fn(&str, &str) -> String, oddity: &str) {
     site.put("/a", "a");
     site.put("/b", "b");
     let follower = Follower::start(site).await;
-    follower.holds(&[("/a", "a")]).await;
+    let set = follower.holds(&[("/a", "a")]).await;
+    assert_eq!(set.synced_until.as_deref(), Some("2026-03-01T00:00:00Z"));
     follower.site.put("/list.xml", &list("/b", "04"));
     follower.poll().await;
     follower.holds(&[("/b", "b")]).await;

@@ -271,7 +271,7 @@ impl Follower {
         .await
     }
 
-    /// Has the documents looked at, and waits until that was done.
+    /// Has the documents looked at, and waits until that has begun.
     pub(crate) async fn poll(&self) {
         let before = self.until("polled", |set| set.last_poll_at.is_some()).await;
         self.destination.operator.poll(NAME).await;
