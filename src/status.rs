@@ -66,6 +66,21 @@ pub struct SetStatus {
     pub next_poll_at: Option<String>,
     /// What is wrong.
     pub error: Option<Trouble>,
+    /// What its documents do otherwise than the specification says, and was understood nevertheless: of the documents that
+    /// were read last.
+    #[serde(default)]
+    pub oddities: Vec<OddityStatus>,
+}
+
+/// How often a document is odd in some way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OddityStatus {
+    /// The document, or the topic of notifications.
+    pub document: String,
+    /// What is odd: a stable name.
+    pub code: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// A stretch of the Source's time that is missing.

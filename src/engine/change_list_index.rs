@@ -80,7 +80,11 @@ impl SetWorker {
         {
             return Ok(self.read_index_at(uri).await?.ok());
         }
-        match self.following.fresh_since(uri, None).await? {
+        match self
+            .following
+            .fresh_since(self.record.id, uri, None)
+            .await?
+        {
             Some(fresh) if fresh.survey.is_index() => {
                 fresh.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(uri, fresh).await?))
@@ -99,7 +103,7 @@ impl SetWorker {
         };
         match self
             .following
-            .fresh_since(uri, Some(&mut index.record))
+            .fresh_since(self.record.id, uri, Some(&mut index.record))
             .await?
         {
             None => Ok(Ok(self.read_lists(index).await?)),

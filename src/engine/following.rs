@@ -11,8 +11,8 @@ use super::board::Board;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{made_path, plain_path};
-use crate::protocol::{ChangeKind, Entry, Link, ResourceUri, SourceTime};
-use crate::store::{Change, DeletionRules, Paths, Store};
+use crate::protocol::{ChangeKind, Entry, Head, Link, Oddities, Oddity, ResourceUri, SourceTime};
+use crate::store::{Change, DeletionRules, Paths, SetId, Store};
 use crate::sync::{Expected, Reliance, cut_links};
 
 /// One Source that is followed.
@@ -42,6 +42,57 @@ pub(super) struct Following {
 impl Following {
     pub(super) fn name(&self) -> &str {
         &self.source.name
+    }
+
+    /// Notes what is odd about a document of a set as it was read now; with its head also what is odd about its place.
+    pub(super) fn note_document(
+        &self,
+        set: SetId,
+        document: &Url,
+        head: Option<&Head>,
+        oddities: &Oddities,
+    ) {
+        let mut oddities = oddities.clone();
+        let is_news = self.board.note_oddities(set, |documents| {
+            let is_astray = head.is_some_and(|head| documents.is_astray(head));
+            if is_astray && oddities.count(Oddity::WrongUp) == 0 {
+                oddities.add(Oddity::WrongUp);
+            }
+            documents.replace(document, oddities.clone())
+        });
+        self.tell_odd(is_news, document, &oddities);
+    }
+
+    /// Notes what is odd about a document that is above all of these sets.
+    pub(super) fn note_description<'a>(
+        &self,
+        sets: impl Iterator<Item = &'a SetId>,
+        document: &Url,
+        oddities: &Oddities,
+    ) {
+        let mut sets = sets.peekable();
+        let mut is_news = sets.peek().is_some();
+        for &set in sets {
+            // A set that came later does not make it news.
+            is_news &= self.board.note_oddities(set, |documents| {
+                documents.replace(document, oddities.clone())
+            });
+        }
+        self.tell_odd(is_news, document, oddities);
+    }
+
+    /// Notes what is odd about a notification.
+    pub(super) fn note_notification(&self, set: SetId, topic: &Url, oddities: &Oddities) {
+        let is_news = self
+            .board
+            .note_oddities(set, |documents| documents.add(topic, oddities));
+        self.tell_odd(is_news, topic, oddities);
+    }
+
+    fn tell_odd(&self, is_news: bool, document: &Url, oddities: &Oddities) {
+        if is_news {
+            tracing::info!(code = "odd-document", source = self.name(), %document, %oddities, "a document is odd");
+        }
     }
 
     pub(super) fn deletion_rules(&self) -> DeletionRules {

@@ -23,6 +23,7 @@ mod hubs;
 mod inbox;
 mod index;
 mod list_parts;
+mod oddities;
 mod polling;
 mod publisher;
 mod reading;

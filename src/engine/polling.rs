@@ -77,9 +77,7 @@ impl SetWorker {
         let Some(list) = found else {
             return Ok(());
         };
-        if !list.oddities.is_empty() && known.is_none_or(|known| known.digest != list.digest) {
-            tracing::info!(code = "odd-document", document = %uri, oddities = %list.oddities, "a document is odd");
-        }
+        following.note_document(self.record.id, uri, None, &list.oddities);
         let offers: Vec<Offer> = list.capabilities.iter().map(offer_of).collect();
         following
             .store

@@ -57,7 +57,7 @@ impl Following {
             self.store.document(set, uri).await?
         };
         let mut read_last = before.clone();
-        let fresh = self.fresh_since(uri, read_last.as_mut()).await?;
+        let fresh = self.fresh_since(set, uri, read_last.as_mut()).await?;
         match read_last {
             Some(now) if fresh.is_none() && before.as_ref() != Some(&now) => {
                 self.store.remember_document(set, now).await?;
@@ -71,6 +71,7 @@ impl Following {
     /// tell versions apart by now that it did not when the document was read.
     pub(super) async fn fresh_since(
         &self,
+        set: SetId,
         uri: &Url,
         read_last: Option<&mut DocumentRecord>,
     ) -> Result<Option<Fresh>, EngineError> {
@@ -101,6 +102,7 @@ impl Following {
             },
             other => other,
         })?;
+        self.note_document(set, uri, Some(&survey.head), &survey.oddities);
         Ok(Some(Fresh {
             document,
             survey,

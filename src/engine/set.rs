@@ -60,6 +60,9 @@ impl SetWorker {
         record: SetRecord,
         commands: mpsc::Receiver<Command>,
     ) -> Result<Self, EngineError> {
+        following
+            .board
+            .begin_set(record.id, &record.capability_list);
         let (coverage, gaps) = following.store.progress(record.id).await?;
         let limits = Limits {
             reorder_window: following.source.reorder_window,

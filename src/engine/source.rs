@@ -176,7 +176,8 @@ impl SourceWorker {
         for list in &found.sets {
             current.push(list.uri.clone());
             if self.is_wanted(&list.uri) {
-                self.follow_set(&list.uri, Some(list)).await?;
+                let set = self.follow_set(&list.uri, Some(list)).await?;
+                following.note_document(set, &list.uri, None, &list.oddities);
             }
         }
         for (uri, _) in found.failed {
@@ -191,6 +192,9 @@ impl SourceWorker {
         for uri in named {
             self.follow_set(&uri, None).await?;
             current.push(uri);
+        }
+        for (uri, oddities) in &found.oddities {
+            following.note_description(self.sets.keys(), uri, oddities);
         }
         self.end_others(&current).await?;
         Ok(if is_implied {
@@ -215,13 +219,12 @@ impl SourceWorker {
         &mut self,
         uri: &Url,
         list: Option<&CapabilityList>,
-    ) -> Result<(), EngineError> {
-        if self
-            .sets
-            .values()
-            .any(|set| set.capability_list == *uri && !set.task.is_finished())
+    ) -> Result<SetId, EngineError> {
+        let mut followed = self.sets.iter();
+        if let Some((&id, _)) =
+            followed.find(|(_, set)| set.capability_list == *uri && !set.task.is_finished())
         {
-            return Ok(());
+            return Ok(id);
         }
         let store = &self.following.store;
         let mut record = store.begin_set(self.following.name(), uri).await?;
@@ -232,7 +235,9 @@ impl SourceWorker {
                 .await?;
         }
         tracing::info!(source = self.following.name(), set = %uri, "following a set");
-        self.start(record).await
+        let id = record.id;
+        self.start(record).await?;
+        Ok(id)
     }
 
     async fn start(&mut self, record: SetRecord) -> Result<(), EngineError> {

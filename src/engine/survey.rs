@@ -4,8 +4,8 @@
 use super::EngineError;
 use crate::clock;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, Head, Oddities, Root, SourceTime};
-use crate::sync::{Direction, latest_believed};
+use crate::protocol::{Capability, Direction, Head, Oddities, Oddity, Root, SourceTime};
+use crate::sync::latest_believed;
 
 /// What a document is, and what it spans.
 #[derive(Clone, Debug)]
@@ -34,8 +34,10 @@ impl Survey {
         let (mut lists, mut lists_from) = (0, None);
         let mut is_index = reader.head().root == Root::Sitemapindex;
         let mut entries = 0_u64;
+        let mut ahead = 0;
         while let Some(entry) = reader.next_entry()? {
             direction.note(entry.changed_at());
+            ahead += u64::from(entry.changed_at().is_some_and(|time| time > latest));
             newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
             // An index that is served as a urlset: its entries are lists by their own word.
             if entries == 0 && !is_index {
@@ -51,7 +53,8 @@ impl Survey {
                 lists_from = lists_from.into_iter().chain(from).min();
             }
         }
-        let (head, oddities) = (reader.head().clone(), reader.oddities().clone());
+        let (head, mut oddities) = (reader.head().clone(), reader.oddities().clone());
+        oddities.add_several(Oddity::FutureTime, ahead);
         Ok(Self {
             head,
             newest,
@@ -68,7 +71,7 @@ impl Survey {
     }
 }
 
-/// Surveys a document off the asynchronous threads, and tells once what is odd about it.
+/// Surveys a document off the asynchronous threads.
 pub(super) async fn survey(
     mut document: Box<FetchedDocument>,
 ) -> Result<(Box<FetchedDocument>, Survey), EngineError> {
@@ -77,9 +80,5 @@ pub(super) async fn survey(
         let survey = Survey::of(&mut document, latest)?;
         Ok::<_, EngineError>((document, survey))
     });
-    let (document, survey) = surveying.await.map_err(|_| EngineError::Interrupted)??;
-    if !survey.oddities.is_empty() {
-        tracing::info!(code = "odd-document", document = %document.url(), oddities = %survey.oddities, "a document is odd");
-    }
-    Ok((document, survey))
+    surveying.await.map_err(|_| EngineError::Interrupted)?
 }

@@ -96,6 +96,8 @@ pub(super) enum Found {
         guesses: Vec<Url>,
         /// The set that it is, if nothing leads to a Capability List; only of a Resource List or a plain sitemap.
         alone: Option<Box<CapabilityList>>,
+        /// What was odd about what was read of it.
+        oddities: Oddities,
     },
     /// Not a document at all.
     Page {
@@ -204,13 +206,15 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
                 guesses.extend(entries.into_iter().map(|entry| entry.loc).filter(is_web));
             }
             let is_list = matches!(capability, None | Some(Capability::ResourceList));
-            let alone = is_list.then(|| Box::new(CapabilityList::implied(uri, document, oddities)));
+            let alone =
+                is_list.then(|| Box::new(CapabilityList::implied(uri, document, oddities.clone())));
             Ok(Found::Member {
                 capability,
                 up,
                 index,
                 guesses,
                 alone,
+                oddities,
             })
         }
     }

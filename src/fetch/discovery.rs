@@ -38,12 +38,12 @@ const SITEMAP: &str = "/sitemap.xml";
 pub struct Discovery {
     /// The Source Description, if one is known.
     pub description: Option<Url>,
-    /// What was odd about Source Descriptions, those of which something was.
-    pub oddities: Vec<(Url, Oddities)>,
     /// The channels for framework notifications that the Source Descriptions advertise.
     pub channels: Vec<Advertised>,
     /// Its sets of resources, in the order in which they are advertised.
     pub sets: Vec<CapabilityList>,
+    /// What was odd about the documents above the sets, for each of them that was read; none where nothing was.
+    pub oddities: Vec<(Url, Oddities)>,
     /// The Capability Lists that are advertised but could not be had.
     pub failed: Vec<(Url, DiscoveryError)>,
     /// The Capability Lists that are advertised, and were not asked for because they are followed already.

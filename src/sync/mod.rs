@@ -11,7 +11,6 @@
 
 mod candidates;
 mod coverage;
-mod direction;
 mod lease;
 mod part;
 mod plan;
@@ -25,7 +24,6 @@ mod unknown;
 
 pub use candidates::{Candidate, Expected, plan_candidates};
 pub use coverage::Coverage;
-pub use direction::Direction;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
 pub use part::{KnownPart, PartPlan, believed_since, plan_part, proof_of_part};
 pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};

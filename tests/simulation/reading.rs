@@ -3,8 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resyncd::protocol::Direction;
 use resyncd::protocol::{Digest, Interval, SourceTime};
-use resyncd::sync::{Direction, Span, Unknown};
+use resyncd::sync::{Span, Unknown};
 
 use super::disk::{End, Origin};
 use super::inbox::end;

@@ -307,6 +307,35 @@ impl Rig {
     }
 }
 
+/// A daemon alone, which follows whatever is at a URL.
+pub(crate) struct Destination {
+    pub(crate) config: Config,
+    pub(crate) operator: Operator,
+    daemon: Daemon,
+    /// Goes last.
+    _folder: TempDir,
+}
+
+impl Destination {
+    /// Starts with the configuration of [`Rig`]; `change` has the last word on it.
+    pub(crate) async fn start(url: Url, change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = configuration(&folder, url);
+        change(&mut config);
+        let daemon = Daemon::start(config.clone()).await.unwrap();
+        Self {
+            config,
+            operator: Operator::new(daemon.status),
+            daemon,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.daemon.store.wakes()
+    }
+}
+
 fn configuration(folder: &TempDir, source: Url) -> Config {
     let mut followed = config::Source::new(NAME, source, folder.path().join("mirror"));
     followed.reorder_window = Duration::from_millis(300);

@@ -89,10 +89,15 @@ impl Report {
             capability_list: uri.to_string(),
             error: trouble(error.code(), error),
         });
-        let oddities = found.oddities.iter().map(|(uri, oddities)| OddDocument {
-            document: uri.to_string(),
-            oddities: counts(oddities),
-        });
+        let odd = |(_, oddities): &&(_, Oddities)| !oddities.is_empty();
+        let oddities = found
+            .oddities
+            .iter()
+            .filter(odd)
+            .map(|(uri, oddities)| OddDocument {
+                document: uri.to_string(),
+                oddities: counts(oddities),
+            });
         Self {
             description: found.description.as_ref().map(Url::to_string),
             implied: found.is_implied(),

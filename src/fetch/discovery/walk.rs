@@ -5,10 +5,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use futures_util::{StreamExt, stream};
 use url::Url;
 
-use super::{Discovery, DiscoveryError, MOST_SETS, ROBOTS};
+use super::{Discovery, DiscoveryError, MOST_SETS, ROBOTS, WELL_KNOWN};
 use crate::fetch::capability_list::{Found, look};
 use crate::fetch::{CapabilityList, Client, Validators};
-use crate::protocol::{Capability, Oddities};
+use crate::protocol::{Capability, Oddities, Oddity};
 
 /// How many steps from the entry point, by `up` and other links.
 pub(super) const MOST_HOPS: usize = 4;
@@ -69,6 +69,8 @@ pub(super) struct Walk<'a> {
     client: &'a Client,
     limit: u64,
     seen: HashSet<Url>,
+    /// What pages have links to.
+    linked: HashSet<Url>,
     /// The host of the entry point can't be talked to.
     unreachable: bool,
     /// There may be ResourceSync, of which nothing can be had for now; or there is, and it leads nowhere.
@@ -98,6 +100,7 @@ impl<'a> Walk<'a> {
             client,
             limit,
             seen: HashSet::new(),
+            linked: HashSet::new(),
             unreachable: false,
             in_doubt: false,
             robots_in_doubt: false,
@@ -206,13 +209,14 @@ impl<'a> Walk<'a> {
                 Ok(Found::Description {
                     lists,
                     channels,
-                    oddities,
+                    mut oddities,
                 }) => {
                     if lists.is_empty() {
                         self.in_doubt = true;
                         trouble.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
                     }
-                    note_oddities(&mut discovery, &uri, oddities);
+                    self.note_place(&uri, &mut oddities);
+                    discovery.oddities.push((uri.clone(), oddities));
                     discovery.description = Some(uri);
                     discovery.channels.extend(channels);
                     self.expand(&mut discovery, lists).await;
@@ -223,7 +227,13 @@ impl<'a> Walk<'a> {
                     index,
                     guesses,
                     alone: set,
+                    mut oddities,
                 }) => {
+                    // A plain sitemap may stand for the Source Description; what else has led here belongs to a set.
+                    if capability.is_none() {
+                        self.note_place(&uri, &mut oddities);
+                        discovery.oddities.push((uri.clone(), oddities));
+                    }
                     // Who names a Change List does not want the site's pages.
                     self.in_doubt |= (start, via) == (Start::Entry, Via::Start)
                         && !matches!(capability, None | Some(Capability::ResourceList));
@@ -239,6 +249,7 @@ impl<'a> Walk<'a> {
                     spare.extend(further(index, Via::Link));
                 }
                 Ok(Found::Page { links }) => {
+                    self.linked.extend(links.iter().cloned());
                     let is_robots = via == Via::Start && uri.path() == ROBOTS;
                     let via = if is_robots { Via::Robots } else { Via::Link };
                     next.extend(further(links, via));
@@ -259,6 +270,16 @@ impl<'a> Walk<'a> {
             return Err(trouble.unwrap_or(DiscoveryError::NoSourceDescription(uri.clone())));
         }
         Ok(discovery)
+    }
+
+    /// Counts what is odd about where a Source Description is, or who links to it.
+    fn note_place(&self, uri: &Url, oddities: &mut Oddities) {
+        if uri.path() == WELL_KNOWN[1] {
+            oddities.add(Oddity::WellKnownSpelling);
+        }
+        if self.linked.contains(uri) {
+            oddities.add(Oddity::LinkToDescription);
+        }
     }
 
     /// Looks at a document, unless it is as it was.
@@ -331,7 +352,7 @@ impl<'a> Walk<'a> {
                             oddities: oddities.clone(),
                         };
                         self.met.insert(uri.clone(), (found, validators));
-                        note_oddities(discovery, &uri, oddities);
+                        discovery.oddities.push((uri, oddities));
                         discovery.channels.extend(channels);
                         level.extend(lists);
                     }
@@ -363,10 +384,4 @@ async fn look_again(
         ((Found::NotModified, _), Some(known)) => known,
         (looked, _) => looked,
     })
-}
-
-fn note_oddities(discovery: &mut Discovery, uri: &Url, oddities: Oddities) {
-    if !oddities.is_empty() {
-        discovery.oddities.push((uri.clone(), oddities));
-    }
 }
