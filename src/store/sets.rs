@@ -169,7 +169,8 @@ impl Store {
         .await
     }
 
-    /// Keeps which open Change List was read last; `None`: it was closed, or an index.
+    /// Keeps which open Change List was read last; `None`: it was closed, or an index. The one that it has replaced need not
+    /// be remembered: where a list has another URI at each publication, those of old would pile up.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -180,6 +181,11 @@ impl Store {
     ) -> Result<(), StoreError> {
         let uri = open_list.map(Url::to_string);
         self.write(move |tx| {
+            tx.sql.execute(
+                "DELETE FROM document
+                 WHERE set_id = ?1 AND uri <> ?2 AND uri = (SELECT open_list FROM source_set WHERE id = ?1)",
+                params![set.0, uri],
+            )?;
             tx.sql.execute(
                 "UPDATE source_set SET open_list = ?2 WHERE id = ?1",
                 params![set.0, uri],

@@ -168,3 +168,30 @@ async fn what_a_server_told_belongs_to_the_bytes_it_served() {
     world.tell(vec![updated("a", 14)]).await;
     assert_eq!(world.due().await[0].live_version, None);
 }
+
+#[tokio::test]
+async fn lists_that_were_replaced_are_forgotten() {
+    let world = World::new().await;
+    let list = |n: u32| -> url::Url { format!("https://example.org/{n}.xml").parse().unwrap() };
+    let remembers = async |n: u32| {
+        let found = world.store.document(world.set, &list(n)).await.unwrap();
+        found.is_some()
+    };
+    for n in 1..=3 {
+        let document = DocumentRecord {
+            uri: list(n).to_string(),
+            etag: None,
+            last_modified: None,
+            digest: [0; 32],
+        };
+        let (set, store) = (world.set, &world.store);
+        store.remember_document(set, document).await.unwrap();
+        store.save_open_list(set, Some(&list(n))).await.unwrap();
+        let record = store.sets(SOURCE).await.unwrap().remove(0);
+        assert_eq!(record.open_list, Some(list(n)));
+        assert!(remembers(n).await && !remembers(n - 1).await);
+    }
+    // A list that is closed in its place is the same document.
+    world.store.save_open_list(world.set, None).await.unwrap();
+    assert!(remembers(3).await);
+}
