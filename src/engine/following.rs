@@ -89,6 +89,13 @@ impl Following {
         self.tell_odd(is_news, topic, oddities);
     }
 
+    /// A document is no longer one of the set's: what is odd about it is of no interest any more.
+    pub(super) fn forget_document(&self, set: SetId, document: &Url) {
+        self.board.note_oddities(set, |documents| {
+            documents.replace(document, Oddities::default())
+        });
+    }
+
     fn tell_odd(&self, is_news: bool, document: &Url, oddities: &Oddities) {
         if is_news {
             tracing::info!(code = "odd-document", source = self.name(), %document, %oddities, "a document is odd");

@@ -84,6 +84,10 @@ impl SetWorker {
             .save_offers(self.record.id, &offers, record_of_list(&list))
             .await?;
         if offers != self.record.offers {
+            let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
+            for gone in self.record.offers.iter().filter(is_gone) {
+                following.forget_document(self.record.id, &gone.uri);
+            }
             self.record.offers = offers;
             self.channels.follow(&self.record.offers).await?;
         }

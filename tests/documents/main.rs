@@ -6,7 +6,8 @@
 //! | the namespace of `rs` without its last slash | [`entering`]: `namespace_…` |
 //! | a plain sitemap at the well-known URI; `.wellknown` | [`entering`]: `plain_sitemap_…`, `misspelt_well_known_…` |
 //! | an HTML link to the Source Description | [`entering`]: `page_that_links_…` |
-//! | `up` that skips a level, points down, or is missing; no `index` | [`entering`]: `up_…` |
+//! | `up` that skips a level, points down, or is missing | [`entering`]: `up_…` |
+//! | no `index` in the lists of an index | [`lists`] and [`changes`]: `index_…` |
 //! | a capability twice, one of them something else | [`entering`]: `capability_twice_…` |
 //! | a capability misspelt | [`entering`]: `misspelt_capabilities_…`, [`reading`] |
 //! | the URI of a list changes at each publication | [`entering`]: `list_that_moves_…` |
