@@ -6,6 +6,7 @@ use super::EngineError;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use super::survey::{Child, Survey};
+use super::taking::{Changes, Listing};
 use crate::clock;
 use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{DocumentRecord, End, Origin};
@@ -15,13 +16,13 @@ use crate::sync::{Span, Unknown};
 const DEPTH: u32 = 4;
 
 /// What a Change List covers by its own word.
-fn span_of(survey: &Survey) -> Span {
+pub(super) fn span_of(survey: &Survey) -> Span {
     let md = &survey.head.md;
     Span::new(md.from.or(md.at), md.until.or(md.completed), survey.newest)
 }
 
 /// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's.
-fn end_of(survey: &Survey) -> Option<SourceTime> {
+pub(super) fn end_of(survey: &Survey) -> Option<SourceTime> {
     let md = &survey.head.md;
     md.until.or(md.completed).or(survey.newest)
 }
@@ -108,7 +109,16 @@ impl SetWorker {
         end.documents.push(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(self.record.id, fresh, unknown, end)
+            .take_changes(
+                self.record.id,
+                Listing::Document(fresh.document),
+                Changes {
+                    origin: Origin::ChangeList,
+                    newest_first: fresh.survey.newest_first,
+                    unknown,
+                    end,
+                },
+            )
             .await?;
         self.sequencer = trial;
         self.found += applied.tasks;
@@ -151,20 +161,31 @@ impl SetWorker {
             return Err(error);
         }
         span.until = stated.until.or(span.until);
-        if let Some(interval) = span.interval() {
-            let mut trial = self.sequencer.clone();
-            let _ = trial.change_list(clock::now(), interval);
-            let end = self.end(&trial, None);
-            let application = self.following.application(
-                self.record.id,
-                Origin::ChangeList,
-                Vec::new(),
-                Some(end),
-            );
-            self.following.store.apply(application).await?;
-            self.sequencer = trial;
-        }
+        self.cover(span, Origin::ChangeList, None).await?;
         Ok(span)
+    }
+
+    /// Keeps what an index of Change Lists, or a Change Dump, proves as a whole.
+    pub(super) async fn cover(
+        &mut self,
+        span: Span,
+        origin: Origin,
+        record: Option<DocumentRecord>,
+    ) -> Result<(), EngineError> {
+        let mut trial = self.sequencer.clone();
+        match span.interval() {
+            Some(interval) => drop(trial.change_list(clock::now(), interval)),
+            None if record.is_none() => return Ok(()),
+            None => {}
+        }
+        let mut end = self.end(&trial, None);
+        end.documents.extend(record);
+        let application = self
+            .following
+            .application(self.record.id, origin, Vec::new(), Some(end));
+        self.following.store.apply(application).await?;
+        self.sequencer = trial;
+        Ok(())
     }
 
     async fn read_child(&mut self, child: &Child) -> Result<Reading, EngineError> {
@@ -202,7 +223,16 @@ impl SetWorker {
         let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(self.record.id, fresh, unknown, end)
+            .take_changes(
+                self.record.id,
+                Listing::Document(fresh.document),
+                Changes {
+                    origin: Origin::ChangeList,
+                    newest_first: fresh.survey.newest_first,
+                    unknown,
+                    end,
+                },
+            )
             .await?;
         self.found += applied.tasks;
         self.tell_held(applied.held);
@@ -210,7 +240,7 @@ impl SetWorker {
     }
 
     /// The end of a list that proves nothing by itself.
-    fn end_of_part(&self, record: DocumentRecord) -> End {
+    pub(super) fn end_of_part(&self, record: DocumentRecord) -> End {
         End {
             rules: self.following.deletion_rules(),
             progress: None,

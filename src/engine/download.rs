@@ -9,6 +9,7 @@ use chrono::TimeDelta;
 use futures_util::FutureExt;
 
 use super::following::Following;
+use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::fetch::{AllowedHosts, Bounds, Content, Disposition, FetchError, pause};
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Staged, Whole};
@@ -134,6 +135,15 @@ async fn carry_out_unguarded(
         return Outcome::Same {
             lastmod: task.lastmod.or(task.changed_at),
         };
+    }
+    if let Some(member) = following.members.of(task) {
+        match unpack(mirror, task, &member, following.limits.resource).await {
+            Ok(fetched) => return Outcome::Fetched(Box::new(fetched)),
+            Err(UnpackError::Mirror(error)) => {
+                return Outcome::Failed(Failure::from(error).of(task));
+            }
+            Err(error) => following.members.refuse(following.name(), &member, &error),
+        }
     }
     match fetch(following, mirror, task).await {
         Ok(fetched) => Outcome::Fetched(Box::new(fetched)),

@@ -1,16 +1,17 @@
 //! What every worker of one Source shares.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock, Weak};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::board::Board;
+use super::members::Members;
 use crate::config;
 use crate::fetch::Client;
-use crate::mirror::{made_path, plain_path};
+use crate::mirror::{Mirror, made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
 use crate::store::{Change, DeletionRules, Store};
 
@@ -24,6 +25,10 @@ pub(super) struct Following {
     pub(super) board: Arc<Board>,
     /// What callbacks begin with; `None`: no channel can be subscribed to.
     pub(super) public_url: Option<Url>,
+    /// The mirror, once it is open and for as long as the applier has it.
+    pub(super) mirror: OnceLock<Weak<Mirror>>,
+    /// What need not be fetched, because a package has it.
+    pub(super) members: Members,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
     /// Asks the Source's worker to look for sets anew.

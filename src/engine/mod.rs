@@ -7,11 +7,13 @@
 //! ```text
 //! SourceWorker ── finds ──► SetWorker ── tasks ──► store ──► Applier ── downloads ──► publisher ──► mirror, store
 //!                              ▲  │
-//!                  inbox, hubs │  └─ Change Lists, Resource Lists
+//!                  inbox, hubs │  └─ Change Lists, Resource Lists, dumps and their packages
 //! ```
 
 mod applier;
+mod baseline;
 mod board;
+mod change_dumps;
 mod change_lists;
 mod channels;
 mod download;
@@ -19,18 +21,23 @@ mod error;
 mod following;
 mod hubs;
 mod inbox;
+mod members;
+mod packages;
 mod polling;
 mod publisher;
 mod reading;
+mod resource_dumps;
 mod resource_lists;
 mod set;
 mod source;
 mod subscription;
 mod survey;
+mod taking;
+mod unpack;
 mod view;
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -49,6 +56,7 @@ use crate::sync::ChannelState;
 use board::Board;
 use error::EngineError;
 use following::Following;
+use members::Members;
 use set::Command;
 use source::SourceWorker;
 
@@ -85,6 +93,8 @@ impl Engine {
                 client: client.clone(),
                 board: Arc::clone(&board),
                 public_url: config.callback.public_url.clone(),
+                mirror: OnceLock::new(),
+                members: Members::default(),
                 disk_refuses: AtomicBool::new(false),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),

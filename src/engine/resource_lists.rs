@@ -6,11 +6,11 @@ use super::EngineError;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use super::survey::{Child, Survey};
+use super::taking::Listing;
 use crate::clock;
-use crate::config::Baseline;
 use crate::protocol::{Capability, Oddity, SourceTime};
 use crate::status::Trouble;
-use crate::store::{BaselineState, ListProgress, Origin};
+use crate::store::{BaselineState, DocumentRecord, ListProgress, Origin};
 use crate::sync::latest_believed;
 
 /// How deep indexes may lie within indexes.
@@ -19,13 +19,6 @@ const DEPTH: u32 = 4;
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
     pub(super) async fn read_resource_list(&mut self, anew: bool) -> Result<(), EngineError> {
-        if anew && self.following.source.baseline == Baseline::Dump {
-            tracing::warn!(
-                code = "dump-not-supported",
-                source = self.following.name(),
-                "baselines from Resource Dumps are not supported yet: the Resource List is used"
-            );
-        }
         let offered = self.offered(&Capability::ResourceList);
         if offered.is_empty() {
             return if anew {
@@ -62,25 +55,36 @@ impl SetWorker {
         self.following.store.begin_list(set).await?;
         let bad_entries = self.take_lists(fresh, at).await?;
         if is_stated && bad_entries == 0 {
-            self.take_absences(at).await?;
+            self.take_absences(Origin::ResourceList, at).await?;
         }
         self.notice(notice_of(is_stated, bad_entries));
+        let record = remembers.then_some(record);
+        self.end_list(Origin::ResourceList, at, record).await?;
+        tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
+        Ok(())
+    }
 
+    /// Keeps what a Resource List or a Resource Dump proves that was read to its end.
+    pub(super) async fn end_list(
+        &mut self,
+        origin: Origin,
+        at: SourceTime,
+        record: Option<DocumentRecord>,
+    ) -> Result<(), EngineError> {
         let mut trial = self.sequencer.clone();
         trial.resource_list(clock::now(), at);
         let mut end = self.end(&trial, None);
         end.listed = Some(at);
-        end.documents.extend(remembers.then_some(record));
-        let application =
-            self.following
-                .application(set, Origin::ResourceList, Vec::new(), Some(end));
+        end.documents.extend(record);
+        let application = self
+            .following
+            .application(self.record.id, origin, Vec::new(), Some(end));
         let applied = self.following.store.apply(application).await?;
         self.sequencer = trial;
         self.record.list_at = Some(at);
         if self.record.baseline == BaselineState::Missing {
             self.record.baseline = BaselineState::Listed;
         }
-        tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
         self.tell_held(applied.held);
         Ok(())
     }
@@ -93,7 +97,10 @@ impl SetWorker {
         if !fresh.survey.is_index() {
             self.found += self
                 .following
-                .take_listed(set, fresh.document, at)
+                .take_listed(
+                    self.list(Origin::ResourceList, at),
+                    Listing::Document(fresh.document),
+                )
                 .await?
                 .tasks;
             return Ok(bad_entries);
@@ -115,7 +122,10 @@ impl SetWorker {
             if !fresh.survey.is_index() {
                 self.found += self
                     .following
-                    .take_listed(set, fresh.document, at)
+                    .take_listed(
+                        self.list(Origin::ResourceList, at),
+                        Listing::Document(fresh.document),
+                    )
                     .await?
                     .tasks;
             } else if depth < DEPTH {
@@ -127,13 +137,22 @@ impl SetWorker {
         Ok(bad_entries)
     }
 
-    /// Deletes what the list, read whole, does not name.
-    async fn take_absences(&self, at: SourceTime) -> Result<(), EngineError> {
-        let list = ListProgress {
+    pub(super) fn list(&self, origin: Origin, at: SourceTime) -> ListProgress {
+        ListProgress {
             set: self.record.id,
             source: self.following.name().to_owned(),
+            origin,
             at,
-        };
+        }
+    }
+
+    /// Deletes what the list, read whole, does not name.
+    pub(super) async fn take_absences(
+        &self,
+        origin: Origin,
+        at: SourceTime,
+    ) -> Result<(), EngineError> {
+        let list = self.list(origin, at);
         while self
             .following
             .store

@@ -45,6 +45,8 @@ pub(super) struct SetWorker {
     pub(super) seen: i64,
     /// What the Change List covered when it was read last.
     pub(super) span: Option<Span>,
+    /// What the Change Dump covered when it was read last.
+    pub(super) dump_span: Option<Span>,
     /// Changes that the poll under way has found.
     pub(super) found: u64,
     silence: Silence,
@@ -70,6 +72,7 @@ impl SetWorker {
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
             span: None,
+            dump_span: None,
             found: 0,
             silence: Silence::default(),
             leases: HashMap::new(),
@@ -122,11 +125,12 @@ impl SetWorker {
     /// Notifications wait until the baseline is read, unless there is nothing to make one from.
     pub(super) fn can_follow(&self) -> bool {
         self.record.baseline != BaselineState::Missing
-            || !self
-                .record
-                .offers
-                .iter()
-                .any(|offer| offer.capability == Capability::ResourceList)
+            || !self.record.offers.iter().any(|offer| {
+                matches!(
+                    offer.capability,
+                    Capability::ResourceList | Capability::ResourceDump
+                )
+            })
     }
 
     /// Polls, and notes how it went. Fails only if the database does.

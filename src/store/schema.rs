@@ -157,6 +157,19 @@ const STEPS: &[&str] = &[
     -- The lists of an index, so that those that are unchanged need not be read again.
 
     -- How far a baseline from a Resource Dump has come.
+    CREATE TABLE dump (
+        set_id INTEGER PRIMARY KEY REFERENCES source_set (id),
+        uri TEXT NOT NULL,
+        digest BLOB NOT NULL,
+        generation INTEGER NOT NULL
+    );
+    CREATE TABLE dump_package (
+        set_id INTEGER NOT NULL REFERENCES dump (set_id),
+        uri TEXT NOT NULL,
+        version TEXT NOT NULL,
+        proves INTEGER NOT NULL,
+        PRIMARY KEY (set_id, uri)
+    ) WITHOUT ROWID;
     ",
 ];
 

@@ -181,6 +181,7 @@ impl World {
         let list = ListProgress {
             set,
             source: SOURCE.to_owned(),
+            origin: Origin::ResourceList,
             at: at(time),
         };
         self.store.begin_list(set).await.unwrap();
