@@ -225,10 +225,15 @@ impl Proof {
                 "unstated-capability",
                 "the Resource Dump does not say that it is one: what it does not name is kept",
             )
-        } else if self.bad_entries > 0 || !self.packages_prove {
+        } else if self.bad_entries > 0 {
             (
                 "bad-entries",
-                "not all of the Resource Dump and its manifests can be read: what they do not name is kept",
+                "entries of the Resource Dump can't be read: what it does not name is kept",
+            )
+        } else if !self.packages_prove {
+            (
+                "unproven-manifest",
+                "a manifest does not say that it is one, or entries of it can't be read: what the Resource Dump does not name is kept",
             )
         } else if !self.time_is_told {
             (

@@ -10,8 +10,10 @@
 mod support;
 
 mod baseline;
+mod change_dumps;
 mod deletions;
 mod documents;
+mod dumps;
 mod endurance;
 mod framework;
 mod gaps;
