@@ -29,6 +29,12 @@ pub use self::member::Member;
 pub use self::partial::PartialPackage;
 use crate::protocol::DocumentReader;
 
+/// How many members a package may have.
+const MOST_MEMBERS: usize = 1_000_000;
+
+/// How deep a path may be, and still be looked for without some of its folders.
+const DEEPEST_REBASED: usize = 64;
+
 /// A package that is on disk. A copy is the same package; its members can be read at the same time.
 ///
 /// Everything here blocks for reading from disk.
@@ -49,13 +55,14 @@ impl Package {
         let length = file.metadata().map_err(PackageError::Io)?.len();
         let starts_as_zip = refuse_other_formats(&file)?;
         let file = Arc::new(file);
-        let directory = Directory::read(&file, length).map_err(|error| match error {
-            // Whatever it is, it is not a ZIP file that something happened to.
-            PackageError::Damaged(_) if !starts_as_zip => {
-                PackageError::Unsupported("something unknown")
-            }
-            error => error,
-        })?;
+        let directory =
+            Directory::read(&file, length, MOST_MEMBERS).map_err(|error| match error {
+                // Whatever it is, it is not a ZIP file that something happened to.
+                PackageError::Damaged(_) if !starts_as_zip => {
+                    PackageError::Unsupported("something unknown")
+                }
+                error => error,
+            })?;
         Ok(Self {
             file,
             length,
@@ -85,8 +92,8 @@ impl Package {
 
     /// Opens the member that a manifest's `path` means.
     ///
-    /// Slashes at the beginning, `./` and the direction of slashes don't matter. Where no member has that name, one has
-    /// that is a part of it, from some folder on to the end, or the other way round: see [`Member::is_rebased`].
+    /// Slashes at the beginning, `./` and the direction of slashes don't matter. Where no member has that name, leaving out
+    /// folders may help: see [`Member::is_rebased`].
     ///
     /// # Errors
     /// [`PackageError::NoMember`], [`PackageError::AmbiguousMember`], [`PackageError::Encrypted`],
@@ -96,7 +103,9 @@ impl Package {
         if let Some(place) = only(self.directory.named(&segments).iter(), path)? {
             return self.open_member(place, false);
         }
-        match self.rebased(&segments, path)? {
+        let by_path = self.without_folders_of_path(&segments);
+        let by_name = self.without_folders_of_names(&segments);
+        match only(by_path.iter().chain(by_name), path)? {
             Some(place) => self.open_member(place, true),
             None => Err(PackageError::NoMember(path.to_owned())),
         }
@@ -108,25 +117,41 @@ impl Package {
         self.directory.len()
     }
 
-    /// The member whose name is the longest part of the path from some folder on, or else the only one that has the path
-    /// as such a part.
-    fn rebased(&self, path: &[&str], shown: &str) -> Result<Option<&Place>, PackageError> {
-        for start in 1..path.len() {
-            if let Some(place) = only(self.directory.named(&path[start..]).iter(), shown)? {
-                return Ok(Some(place));
-            }
+    /// The members whose name is what is left of the path without folders at its beginning, as few of them as possible.
+    fn without_folders_of_path(&self, path: &[&str]) -> &[Place] {
+        // Where the package knows the folder, something is missing from it, and nothing else will do.
+        if path.len() > DEEPEST_REBASED
+            || path
+                .first()
+                .is_none_or(|top| self.directory.has_folder(top))
+        {
+            return &[];
         }
-        let Some(last) = path.last() else {
-            return Ok(None);
-        };
-        let mut found = Vec::new();
-        for place in self.directory.ending_in(last) {
-            let (_, name) = records::read_local_header(&self.file, place.header)?;
-            if name::segments(&name::decode(&name)).ends_with(path) {
-                found.push(place);
-            }
+        let shorter = (1..path.len()).map(|start| self.directory.named(&path[start..]));
+        shorter
+            .into_iter()
+            .find(|found| !found.is_empty())
+            .unwrap_or_default()
+    }
+
+    /// The members that have the path as their name, without folders that all members are in.
+    fn without_folders_of_names(&self, path: &[&str]) -> &[Place] {
+        let common = self.directory.common_folder();
+        if path.is_empty() || path.len().max(common.len()) > DEEPEST_REBASED {
+            return &[];
         }
-        only(found.into_iter(), shown)
+        let longer = (1..=common.len()).rev().map(|length| {
+            let name: Vec<&str> = common[..length]
+                .iter()
+                .map(String::as_str)
+                .chain(path.iter().copied())
+                .collect();
+            self.directory.named(&name)
+        });
+        longer
+            .into_iter()
+            .find(|found| !found.is_empty())
+            .unwrap_or_default()
     }
 
     fn open_member(&self, place: &Place, is_rebased: bool) -> Result<Member, PackageError> {
@@ -194,8 +219,8 @@ fn refuse_other_formats(file: &File) -> Result<bool, PackageError> {
     {
         return Err(PackageError::Unsupported("tar"));
     }
-    let text = start.trim_ascii_start();
-    let text = text.strip_prefix("\u{feff}".as_bytes()).unwrap_or(text);
+    let text = start.strip_prefix("\u{feff}".as_bytes()).unwrap_or(start);
+    let text = text.trim_ascii_start();
     for (beginning, name) in OTHER_FORMATS {
         if start.starts_with(beginning) || text.starts_with(beginning) {
             return Err(PackageError::Unsupported(name));

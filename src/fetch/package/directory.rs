@@ -1,7 +1,7 @@
 //! What members a package has, and where.
 //!
 //! Names are not kept: a member takes the same few bytes whatever its name, so that a package with a million members
-//! is opened in some fifty megabytes. They are found by a hash with a random key, which nobody can aim at.
+//! is opened in some sixty megabytes. They are found by a hash with a random key, which nobody can aim at.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -11,9 +11,6 @@ use super::PackageError;
 use super::name;
 use super::records::{CentralHeader, LOCAL_LENGTH, find_directory};
 use super::section::Section;
-
-/// How many members a package may have.
-pub(super) const MOST_MEMBERS: usize = 1_000_000;
 
 /// The file type of a symbolic link, and what tells file types, in a mode of Unix.
 const SYMLINK: u32 = 0o120_000;
@@ -35,7 +32,6 @@ pub(super) enum Method {
 #[derive(Clone, Debug)]
 pub(super) struct Place {
     name: u64,
-    last: u64,
     pub(super) header: u64,
     pub(super) packed: u64,
     pub(super) length: u64,
@@ -49,46 +45,62 @@ pub(super) struct Directory {
     hashes: RandomState,
     /// By the hash of the name.
     places: Vec<Place>,
-    /// Indexes of places, by the hash of the last segment of the name.
-    by_last: Vec<u32>,
-    manifest: Option<Result<Place, ()>>,
+    /// The hashes of the folders at the top.
+    tops: Vec<u64>,
+    /// The folder that all members but the manifest are in, as its segments; `None` while there is no member.
+    common: Option<Vec<String>>,
+    manifest: Found,
+    /// The same, with a name in another case.
+    odd_manifest: Found,
+    members: usize,
+}
+
+/// What was found under a name.
+#[derive(Debug, Default)]
+enum Found {
+    #[default]
+    Nothing,
+    One(Place),
+    /// Several, of different content.
+    Several,
 }
 
 impl Directory {
-    /// Reads the directory of a package.
-    pub(super) fn read(file: &Arc<File>, length: u64) -> Result<Self, PackageError> {
+    /// Reads the directory of a package, of `most` members at most.
+    pub(super) fn read(file: &Arc<File>, length: u64, most: usize) -> Result<Self, PackageError> {
         let extent = find_directory(file, length)?;
         let mut headers = Section::new(Arc::clone(file), extent.start, extent.length);
         let mut directory = Self {
             hashes: RandomState::new(),
             places: Vec::new(),
-            by_last: Vec::new(),
-            manifest: None,
+            tops: Vec::new(),
+            common: None,
+            manifest: Found::Nothing,
+            odd_manifest: Found::Nothing,
+            members: 0,
         };
-        let mut count = 0_u64;
         while let Some(header) = CentralHeader::read(&mut headers)? {
-            count += 1;
-            if count > MOST_MEMBERS as u64 {
-                return Err(PackageError::TooManyMembers {
-                    limit: MOST_MEMBERS,
-                });
+            directory.members += 1;
+            if directory.members > most {
+                return Err(PackageError::TooManyMembers { limit: most });
             }
             directory.add(header, extent.shift)?;
         }
         // Without ZIP64 the number has 16 bits, and some write more members than that.
+        let count = directory.members as u64;
         if count != extent.count && count % (1 << 16) != extent.count {
             return Err(PackageError::Damaged(
                 "its directory has another number of members than it says".to_owned(),
             ));
         }
         directory.check_overlaps(extent.start)?;
-        directory.places.sort_unstable_by_key(|place| place.name);
-        let count = u32::try_from(directory.places.len()).unwrap_or(u32::MAX);
-        directory.by_last = (0..count).collect();
-        let places = &directory.places;
+        // A folder has no bytes, but it lies somewhere; from here on it only is in the way of files.
         directory
-            .by_last
-            .sort_unstable_by_key(|index| places[*index as usize].last);
+            .places
+            .retain(|place| place.method != Method::Folder);
+        directory.places.sort_unstable_by_key(|place| place.name);
+        directory.tops.sort_unstable();
+        directory.tops.dedup();
         Ok(directory)
     }
 
@@ -98,7 +110,6 @@ impl Directory {
         let segments = name::segments(&written);
         let place = Place {
             name: self.hash(&segments),
-            last: self.hash(&segments[segments.len().saturating_sub(1)..]),
             header: header.header.checked_add(shift).ok_or_else(|| {
                 PackageError::Damaged("a position in its directory is too large".to_owned())
             })?,
@@ -107,15 +118,43 @@ impl Directory {
             crc: header.crc,
             method,
         };
-        if name::is_manifest(&segments) && method != Method::Folder {
-            self.manifest = Some(match self.manifest.take() {
-                None => Ok(place.clone()),
-                Some(Ok(known)) if known.same_bytes(&place) => Ok(known),
-                Some(_) => Err(()),
-            });
+        let is_manifest = name::is_manifest(&segments) && method != Method::Folder;
+        if is_manifest {
+            let found = match segments[..] {
+                ["manifest.xml"] => &mut self.manifest,
+                _ => &mut self.odd_manifest,
+            };
+            found.add(&place);
         }
         self.places.push(place);
+        if let [top, _, ..] = segments[..] {
+            let top = self.hash(&[top]);
+            // Members of one folder mostly stand together.
+            if self.tops.last() != Some(&top) {
+                self.tops.push(top);
+            }
+        }
+        if let [folder @ .., _] = &segments[..]
+            && !is_manifest
+            && method != Method::Folder
+        {
+            self.narrow_common(folder);
+        }
         Ok(())
+    }
+
+    fn narrow_common(&mut self, folder: &[&str]) {
+        match &mut self.common {
+            None => self.common = Some(folder.iter().copied().map(str::to_owned).collect()),
+            Some(common) => {
+                let same = common
+                    .iter()
+                    .zip(folder)
+                    .take_while(|(own, its)| own == its);
+                let length = same.count();
+                common.truncate(length);
+            }
+        }
     }
 
     /// Members that share bytes unpack to more than the package could hold; nobody makes them by honest means.
@@ -136,10 +175,14 @@ impl Directory {
 
     /// The manifest at the top.
     pub(super) fn manifest(&self) -> Result<&Place, PackageError> {
-        match &self.manifest {
-            None => Err(PackageError::NoManifest),
-            Some(Ok(place)) => Ok(place),
-            Some(Err(())) => Err(PackageError::AmbiguousMember("manifest.xml".to_owned())),
+        let found = match &self.manifest {
+            Found::Nothing => &self.odd_manifest,
+            found => found,
+        };
+        match found {
+            Found::Nothing => Err(PackageError::NoManifest),
+            Found::One(place) => Ok(place),
+            Found::Several => Err(PackageError::AmbiguousMember("manifest.xml".to_owned())),
         }
     }
 
@@ -151,24 +194,33 @@ impl Directory {
         &self.places[start..start + found]
     }
 
-    /// The members whose names end in that segment.
-    pub(super) fn ending_in(&self, segment: &str) -> impl Iterator<Item = &Place> {
-        let hash = self.hash(&[segment]);
-        let of = |index: &u32| &self.places[*index as usize];
-        let start = self.by_last.partition_point(|index| of(index).last < hash);
-        self.by_last[start..]
-            .iter()
-            .map(of)
-            .take_while(move |place| place.last == hash)
+    /// Whether any member is in the folder at the top of that name.
+    pub(super) fn has_folder(&self, top: &str) -> bool {
+        self.tops.binary_search(&self.hash(&[top])).is_ok()
+    }
+
+    /// The segments of the folder that all members but the manifest are in.
+    pub(super) fn common_folder(&self) -> &[String] {
+        self.common.as_deref().unwrap_or_default()
     }
 
     /// How many members it has.
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.members
     }
 
     fn hash(&self, segments: &[&str]) -> u64 {
         self.hashes.hash_one(segments)
+    }
+}
+
+impl Found {
+    fn add(&mut self, place: &Place) {
+        *self = match std::mem::take(self) {
+            Self::Nothing => Self::One(place.clone()),
+            Self::One(known) if known.same_bytes(place) => Self::One(known),
+            Self::One(_) | Self::Several => Self::Several,
+        };
     }
 }
 

@@ -9,7 +9,7 @@ use flate2::bufread::DeflateDecoder;
 
 use super::PackageError;
 use super::directory::{Method, Place};
-use super::records::read_local_header;
+use super::records::find_bytes;
 use super::section::Section;
 
 /// How far a member of more than [`RATIO_FROM`] bytes may grow.
@@ -54,14 +54,13 @@ impl Member {
             }
             Method::Stored | Method::Deflated => {}
             Method::Encrypted => return Err(PackageError::Encrypted),
-            Method::Folder => return Err(bad("it is a folder")),
-            Method::Symlink => return Err(bad("it is a symbolic link")),
+            Method::Folder | Method::Symlink => return Err(bad("it is not a file")),
             Method::Unknown(method) => return Err(PackageError::Compression(method)),
         }
         if place.length > RATIO_FROM && place.length / RATIO > place.packed {
             return Err(PackageError::Expansion);
         }
-        let (start, _) = read_local_header(file, place.header)?;
+        let start = find_bytes(file, place.header)?;
         let end = start.checked_add(place.packed);
         if end.is_none_or(|end| end > file_length) {
             return Err(bad("it goes beyond the end of the package"));
@@ -92,6 +91,12 @@ impl Member {
     #[must_use]
     pub fn is_rebased(&self) -> bool {
         self.is_rebased
+    }
+
+    /// How many bytes were handed out so far.
+    #[cfg(test)]
+    pub(super) fn handed_out(&self) -> u64 {
+        self.read
     }
 
     /// The same, so that it can be read a line or a tag at a time.

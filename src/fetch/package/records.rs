@@ -190,19 +190,16 @@ fn zip64_field(mut extra: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Where the bytes of a member begin, and the name in its local header.
-pub(super) fn read_local_header(file: &File, at: u64) -> Result<(u64, Vec<u8>), PackageError> {
+/// Where the bytes of a member begin whose local header is there.
+pub(super) fn find_bytes(file: &File, header: u64) -> Result<u64, PackageError> {
     let mut fixed = [0; LOCAL_LENGTH as usize];
-    read_exact_at(file, &mut fixed, at)?;
+    read_exact_at(file, &mut fixed, header)?;
     if !fixed.starts_with(&LOCAL_HEADER) {
-        return Err(PackageError::BadMember(
-            "it is not where the directory says".to_owned(),
-        ));
+        let reason = "it is not where the directory says";
+        return Err(PackageError::BadMember(reason.to_owned()));
     }
-    let mut name = vec![0; usize::from(u16_at(&fixed, 26))];
-    read_exact_at(file, &mut name, at + LOCAL_LENGTH)?;
-    let start = at + LOCAL_LENGTH + name.len() as u64 + u64::from(u16_at(&fixed, 28));
-    Ok((start, name))
+    let name_and_extra = u64::from(u16_at(&fixed, 26)) + u64::from(u16_at(&fixed, 28));
+    Ok(header + LOCAL_LENGTH + name_and_extra)
 }
 
 fn damaged(reason: &str) -> PackageError {

@@ -1,7 +1,7 @@
 //! Reading a stretch of a file that others read at the same time.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read, Seek, SeekFrom};
+use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ const BUFFER: usize = 32 << 10;
 #[derive(Debug)]
 pub(super) struct Section {
     file: Arc<File>,
-    start: u64,
     end: u64,
     at: u64,
     buffer: Vec<u8>,
@@ -25,7 +24,6 @@ impl Section {
     pub(super) fn new(file: Arc<File>, start: u64, length: u64) -> Self {
         Self {
             file,
-            start,
             end: start.saturating_add(length),
             at: start,
             buffer: Vec::new(),
@@ -61,20 +59,6 @@ impl Read for Section {
         let read = self.fill_buf()?.read(bytes)?;
         self.consume(read);
         Ok(read)
-    }
-}
-
-impl Seek for Section {
-    fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
-        let position = match to {
-            SeekFrom::Start(position) => self.start.checked_add(position),
-            SeekFrom::End(by) => self.end.checked_add_signed(by),
-            SeekFrom::Current(by) => self.at.checked_add_signed(by),
-        };
-        self.at = position
-            .filter(|position| *position >= self.start)
-            .ok_or(io::ErrorKind::InvalidInput)?;
-        Ok(self.at - self.start)
     }
 }
 
