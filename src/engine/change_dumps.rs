@@ -230,7 +230,7 @@ impl SetWorker {
                     .await;
             }
         }
-        let open = self.following.open_package(package, &manifest).await?;
+        let open = self.following.open_package(set, package, &manifest).await?;
         let (opened, survey, file) = open.split();
         let until = self
             .take_changes_of(package, Listing::Package(opened), &survey, record)

@@ -29,6 +29,8 @@ pub(super) struct Following {
     pub(super) mirror: OnceLock<Weak<Mirror>>,
     /// What need not be fetched, because a package has it.
     pub(super) members: Members,
+    /// Whose turn it is to say which files of packages are of use.
+    pub(super) package_files: tokio::sync::Mutex<()>,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
     /// Asks the Source's worker to look for sets anew.

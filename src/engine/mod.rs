@@ -22,6 +22,7 @@ mod following;
 mod hubs;
 mod inbox;
 mod members;
+mod package_files;
 mod packages;
 mod polling;
 mod publisher;
@@ -95,6 +96,7 @@ impl Engine {
                 public_url: config.callback.public_url.clone(),
                 mirror: OnceLock::new(),
                 members: Members::default(),
+                package_files: tokio::sync::Mutex::default(),
                 disk_refuses: AtomicBool::new(false),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),

@@ -151,7 +151,7 @@ impl SetWorker {
             }
             copy = Some((document, fresh.survey));
         }
-        match self.following.open_package(package, &manifest).await {
+        match self.following.open_package(set, package, &manifest).await {
             Ok(open) => {
                 let (opened, survey, file) = open.split();
                 let taken = self

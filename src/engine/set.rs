@@ -157,6 +157,7 @@ impl SetWorker {
                 self.following
                     .board
                     .note_set(set, |facts| facts.failing = None);
+                self.following.sweep_packages(set).await?;
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
             Err(error) => {

@@ -1,6 +1,7 @@
-//! Dumps: how far the reading of a Resource Dump has come, which entries of a manifest are needed, and what has become of
-//! the tasks that a package is opened for.
+//! Dumps: how far the reading of a Resource Dump has come, which files of packages are of use, which entries of a manifest
+//! are needed, and what has become of the tasks that a package is opened for.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -132,6 +133,58 @@ impl Store {
                 })
             });
             Ok(found.optional()?)
+        })
+        .await
+    }
+
+    /// Notes that the package file of that name is of use to a set from now on.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn keep_package_file(
+        self: &Arc<Self>,
+        set: SetId,
+        name: String,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            let note = "INSERT OR IGNORE INTO package_file (set_id, name) VALUES (?1, ?2)";
+            tx.sql.prepare_cached(note)?.execute(params![set.0, name])?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Notes that no package file is of use to a set any more; answers whether one was.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn drop_package_files(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+        self.write(move |tx| {
+            let dropped = tx
+                .sql
+                .prepare_cached("DELETE FROM package_file WHERE set_id = ?1")?
+                .execute([set.0])?;
+            Ok(dropped > 0)
+        })
+        .await
+    }
+
+    /// The package files that are of use to any set of a Source.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn package_files(
+        self: &Arc<Self>,
+        source: &str,
+    ) -> Result<HashSet<String>, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| {
+            let mut query = sql.prepare_cached(
+                "SELECT name FROM package_file JOIN source_set ON source_set.id = package_file.set_id
+                 WHERE source_set.source = ?1 AND source_set.ended = 0",
+            )?;
+            let names = query.query_map([source], |row| row.get(0))?;
+            names.map(|name| Ok(name?)).collect()
         })
         .await
     }

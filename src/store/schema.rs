@@ -170,6 +170,11 @@ const STEPS: &[&str] = &[
         proves INTEGER NOT NULL,
         PRIMARY KEY (set_id, uri)
     ) WITHOUT ROWID;
+    CREATE TABLE package_file (
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        name TEXT NOT NULL,
+        PRIMARY KEY (set_id, name)
+    ) WITHOUT ROWID;
     ",
 ];
 

@@ -9,7 +9,7 @@ use resyncd::protocol::{Capability, SourceTime};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::support::{NAME, Rig, SET, resources, time};
+use crate::support::{NAME, Rig, SET, eventually, resources, time};
 
 /// How a document of our own begins.
 const HEAD: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
@@ -259,6 +259,25 @@ async fn package_that_is_cut_short_goes_on_where_it_was() {
     rig.settled().await;
     assert_eq!(package_fetches(&rig, 1), [2]);
     assert_eq!(single_fetches(&rig, 10), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_of_a_package_that_is_not_needed_after_all_is_removed() {
+    let source = SampleSource::start(dumped(10)).await.unwrap();
+    source.fail(&package(0), Fault::Truncated, 1);
+    source.fail(&package(0), Fault::Status(404), usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    assert_eq!(single_fetches(&rig, 10), 10);
+    eventually(
+        "nothing is left",
+        Some(rig.wakes()),
+        async || match packages_left(&rig) {
+            0 => Ok(()),
+            left => Err(format!("{left} files")),
+        },
+    )
+    .await;
 }
 
 /// A dump whose packages are something else.
