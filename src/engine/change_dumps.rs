@@ -93,8 +93,9 @@ impl SetWorker {
             from: md.from.or(md.at),
             until: md.until.or(md.completed),
         };
-        // An index is read again each time: only its dumps tell whether there is news.
-        let record = (!fresh.survey.is_index()).then(|| fresh.record.clone());
+        // An index is read again each time: only its dumps tell whether there is news. So is a closed dump that has one.
+        let leads_on = md.until.is_some() && fresh.survey.head.link("index").is_some();
+        let record = (!fresh.survey.is_index() && !leads_on).then(|| fresh.record.clone());
         let mut walk = Walk::default();
         let mut dumps = Vec::new();
         self.take_part(fresh, 0, &mut walk, &mut dumps).await?;
@@ -173,15 +174,15 @@ impl SetWorker {
             package.from = package.from.or(reached);
             walk.begin(package.from);
             match self.take_change_package(&package, read).await {
-                Ok(until) => {
-                    reached = until.or(reached);
-                    walk.until = walk.until.max(until);
+                Ok(told) => {
+                    reached = told.closed;
+                    walk.until = walk.until.max(told.until);
                 }
                 Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
                     return Err(error);
                 }
                 Err(error) => {
-                    reached = package.until.or(reached);
+                    reached = package.until;
                     is_whole = false;
                     walk.fail(error);
                 }
@@ -200,24 +201,24 @@ impl SetWorker {
         Ok(())
     }
 
-    /// Takes the changes that a package tells and that are news; answers up to where it tells them.
+    /// Takes the changes that a package tells and that are news.
     async fn take_change_package(
         &mut self,
         package: &PackageEntry,
         record: Option<DocumentRecord>,
-    ) -> Result<Option<SourceTime>, EngineError> {
+    ) -> Result<Reach, EngineError> {
         let set = self.record.id;
         let interval = package
             .from
             .zip(package.until)
             .and_then(|(from, until)| Interval::new(from, until));
         if interval.is_some_and(|interval| self.sequencer.is_settled(interval)) {
-            return Ok(package.until);
+            return Ok(Reach::of(package));
         }
         let known = self.following.store.document(set, &package.uri).await?;
         if record.is_some() && known.map(|known| known.digest) == record.as_ref().map(|r| r.digest)
         {
-            return Ok(package.until);
+            return Ok(Reach::of(package));
         }
         let manifest = Capability::ChangeDumpManifest;
         if let Some(fresh) = self.following.contents_of(set, package, &manifest).await? {
@@ -232,11 +233,11 @@ impl SetWorker {
         }
         let open = self.following.open_package(set, package, &manifest).await?;
         let (opened, survey, file) = open.split();
-        let until = self
+        let reach = self
             .take_changes_of(package, Listing::Package(opened), &survey, record)
             .await?;
         file.remove().await;
-        Ok(until)
+        Ok(reach)
     }
 
     async fn take_changes_of(
@@ -245,7 +246,7 @@ impl SetWorker {
         listing: Listing,
         survey: &Survey,
         record: Option<DocumentRecord>,
-    ) -> Result<Option<SourceTime>, EngineError> {
+    ) -> Result<Reach, EngineError> {
         let (span, closed) = spans_of(package, survey);
         let unknown = self.news_of(package, survey);
         // A closed package proves its interval, if that leaves no hole; if it does, the dump as a whole may have none.
@@ -270,7 +271,10 @@ impl SetWorker {
         self.sequencer = trial;
         self.found += applied.tasks;
         self.tell_held(applied.held);
-        Ok(span.until)
+        Ok(Reach {
+            until: span.until,
+            closed: closed.map(|closed| closed.until()),
+        })
     }
 
     /// Which changes of a package are news.
@@ -305,6 +309,24 @@ impl Walk {
 
     fn fail(&mut self, error: EngineError) {
         self.failed.get_or_insert(error);
+    }
+}
+
+/// How far a package reaches.
+struct Reach {
+    /// Up to where it tells changes.
+    until: Option<SourceTime>,
+    /// Where it ends, if it says so: there the next one begins.
+    closed: Option<SourceTime>,
+}
+
+impl Reach {
+    /// By the word of its dump alone.
+    fn of(package: &PackageEntry) -> Self {
+        Self {
+            until: package.until,
+            closed: package.until,
+        }
     }
 }
 

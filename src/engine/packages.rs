@@ -87,9 +87,10 @@ pub(super) fn packages_of(
 ) -> mpsc::Receiver<Result<PackageEntry, EngineError>> {
     let (sender, packages) = mpsc::channel(16);
     tokio::task::spawn_blocking(move || {
-        let told = read_packages(&mut document, &sender);
-        // When nobody takes them any more, nobody asks why.
-        let _ = told.map_err(|error| sender.blocking_send(Err(error)));
+        if let Err(error) = read_packages(&mut document, &sender) {
+            // When nobody takes them any more, nobody asks why.
+            let _ = sender.blocking_send(Err(error));
+        }
     });
     packages
 }
@@ -127,7 +128,7 @@ impl Following {
                 .map(|()| Some(fresh)),
             None => Ok(None),
         }) {
-            Err(EngineError::Store(error)) => Err(error.into()),
+            Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => Err(error),
             Err(error) => {
                 tracing::info!(code = error.code(), source = self.name(), package = %package.uri, %error,
                     "the copy of a manifest is of no use");

@@ -9,7 +9,7 @@ use resyncd::protocol::{Capability, SourceTime};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::support::{NAME, Rig, SET, eventually, resources, time};
+use crate::support::{NAME, Rig, SET, eventually, files, resources, time};
 
 /// How a document of our own begins.
 const HEAD: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
@@ -625,4 +625,64 @@ async fn gap_is_closed_by_the_list_and_not_by_another_dump() {
     rig.until_mirrored().await;
     assert_eq!(package_fetches(&rig, 2), [1, 1]);
     assert_eq!(rig.source.hits("/set1/res/lost.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_in_the_middle_of_a_package_does_not_fetch_it_again() {
+    let mut options = only_dumped(3000);
+    options.dumps.entries_per_package = 5000;
+    let mut rig = Rig::start(options).await;
+    rig.until("some are here", |set| set.resources > 0).await;
+    rig.stop_daemon().await;
+    let before = files(&rig.config.sources[0].mirror).len();
+    rig.start_daemon().await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 3000
+    })
+    .await;
+    rig.assert_mirrored();
+    if before < 3000 {
+        assert_eq!(rig.source.hits(&package(0)), 2);
+        assert_eq!(rig.source.hits_not_modified(&package(0)), 1);
+    }
+    assert_eq!(packages_left(&rig), 0);
+    assert_eq!(rig.operator.changes(0).await.len(), 3000, "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_set_has_its_own_dump() {
+    let sets = vec!["set1".to_owned(), "set2".to_owned()];
+    let mut rig = Rig::start(SampleOptions {
+        sets: sets.clone(),
+        ..only_dumped(25)
+    })
+    .await;
+    rig.sets = sets;
+    rig.settled().await;
+    let other = rig
+        .until_named("set2", "in step", |set| set.state == "in-sync")
+        .await;
+    assert_eq!(other.resources, 25);
+    rig.until_mirrored().await;
+    assert_eq!(single_fetches(&rig, 25), 0);
+    assert_eq!(packages_left(&rig), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_that_lacks_much_holds_deletions_back() {
+    let mut options = only_dumped(300);
+    options.change_list = false;
+    options.dumps.entries_per_package = 5000;
+    let rig = Rig::start(options).await;
+    rig.settled().await;
+    for number in 0..150 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.refresh_resource_dump(SET);
+    rig.operator.poll(NAME).await;
+    rig.until("held back", |set| set.held_deletions == 150)
+        .await;
+    let (status, body) = rig.operator.post(&format!("/sources/{NAME}/approve")).await;
+    assert_eq!(status, 202, "{body}");
+    rig.until_mirrored().await;
 }
