@@ -225,6 +225,24 @@ async fn resource_that_cannot_be_had_at_all_holds_up_no_other() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn resource_that_was_given_up_is_had_from_the_next_dump() {
+    let source = SampleSource::start(only_dumped(5)).await.unwrap();
+    source.spoil_member(SET, "r0003.txt", Some(MemberFault::Missing));
+    source.refresh_resource_dump(SET);
+    source.fail("/set1/res/*", Fault::Status(403), usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    // Once from the baseline, and once more when the poll that made it has ended.
+    rig.source.wait_for_hits("/set1/res/r0003.txt", 2).await;
+    rig.until("one failed", |set| set.failed == 1).await;
+    rig.source.spoil_member(SET, "r0003.txt", None);
+    rig.source.set_change_list(SET, false);
+    rig.source.refresh_resource_dump(SET);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
+    assert_eq!(rig.source.hits("/set1/res/r0003.txt"), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn package_that_is_not_what_was_told_is_not_used() {
     let source = SampleSource::start(dumped(25)).await.unwrap();
     source.fail(&package(1), Fault::WrongBytes, usize::MAX);
