@@ -46,6 +46,8 @@ pub(super) enum EngineError {
         told: Digest,
         got: Digest,
     },
+    #[error("{message}")]
+    RefusedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
     #[error("an index of indexes goes too deep")]
@@ -66,14 +68,11 @@ impl EngineError {
 
     /// Whether it is a package of a kind that is not understood.
     pub(super) fn is_unsupported(&self) -> bool {
-        matches!(
+        let is_package = matches!(
             self,
-            Self::UnsupportedPackage { .. }
-                | Self::Package {
-                    error: PackageError::Unsupported(_),
-                    ..
-                }
-        )
+            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RefusedPackage { .. }
+        );
+        is_package && self.code() == "unsupported-package"
     }
 
     /// The stable name of the error.
@@ -90,6 +89,7 @@ impl EngineError {
             Self::Package { error, .. } => error.code(),
             Self::PackageLength { .. } => "length-mismatch",
             Self::PackageDigest { .. } => "digest-mismatch",
+            Self::RefusedPackage { code, .. } => code,
             Self::Mirror(error) => error.code(),
             Self::NestedIndex => "nested-index",
             Self::Random(_) => "no-random-numbers",

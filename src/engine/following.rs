@@ -9,6 +9,7 @@ use url::Url;
 
 use super::board::Board;
 use super::members::Members;
+use super::refusals::Refusals;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{Mirror, made_path, plain_path};
@@ -31,6 +32,8 @@ pub(super) struct Following {
     pub(super) members: Members,
     /// Whose turn it is to say which files of packages are of use.
     pub(super) package_files: tokio::sync::Mutex<()>,
+    /// Packages that are of no use.
+    pub(super) refusals: Refusals,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
     /// Asks the Source's worker to look for sets anew.

@@ -27,6 +27,7 @@ mod packages;
 mod polling;
 mod publisher;
 mod reading;
+mod refusals;
 mod resource_dumps;
 mod resource_lists;
 mod set;
@@ -58,6 +59,7 @@ use board::Board;
 use error::EngineError;
 use following::Following;
 use members::Members;
+use refusals::Refusals;
 use set::Command;
 use source::SourceWorker;
 
@@ -97,6 +99,7 @@ impl Engine {
                 mirror: OnceLock::new(),
                 members: Members::default(),
                 package_files: tokio::sync::Mutex::default(),
+                refusals: Refusals::default(),
                 disk_refuses: AtomicBool::new(false),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),

@@ -42,9 +42,10 @@ impl Following {
         capability: &Capability,
     ) -> Result<OpenPackage, EngineError> {
         entry.check_type()?;
+        self.refusals.check(entry)?;
         let mut is_second = false;
         loop {
-            let (partial, at_first) = self.download(set, &entry.uri).await?;
+            let (partial, at_first) = self.download(set, entry).await?;
             let checking = {
                 let (entry, capability) = (entry.clone(), capability.clone());
                 let limit = self.limits.document;
@@ -56,7 +57,14 @@ impl Following {
                     tracing::info!(code = error.code(), source = self.name(), %error, "a package is fetched anew");
                     is_second = true;
                 }
-                checked => return checked,
+                Ok(open) => {
+                    self.refusals.remove(entry);
+                    return Ok(open);
+                }
+                Err(error) => {
+                    self.refusals.add(entry, &error);
+                    return Err(error);
+                }
             }
         }
     }
@@ -102,13 +110,22 @@ impl Following {
 
     /// Fetches what is missing of a package. As long as something comes of it, it is tried again. Also answers how much there
     /// was at first.
-    async fn download(&self, set: SetId, uri: &Url) -> Result<(PartialPackage, u64), EngineError> {
+    async fn download(
+        &self,
+        set: SetId,
+        entry: &PackageEntry,
+    ) -> Result<(PartialPackage, u64), EngineError> {
+        let uri = &entry.uri;
         let hosts = AllowedHosts::new(&self.source.hosts);
         let mut partial = self.partial(set, uri).await?;
         let at_first = partial.received();
         let (mut reached, mut tried) = (at_first, 0);
         loop {
-            let error = match self.client.get_package(uri, &hosts, None, partial).await {
+            let error = match self
+                .client
+                .get_package(uri, &hosts, entry.length, partial)
+                .await
+            {
                 Ok(whole) => return Ok((whole, at_first)),
                 Err(error) => error,
             };

@@ -373,7 +373,9 @@ fn put_package(source: &SampleSource, capability: &str, manifest: &str, members:
 #[tokio::test(flavor = "multi_thread")]
 async fn manifest_without_changes_newest_first_in_a_dump_marked_changelist_is_taken() {
     let rig = polled(only_dumped()).await;
-    let (older, newer) = (rig.source.boundary(), rig.source.boundary());
+    let older = rig.source.boundary();
+    rig.source.advance(Duration::from_secs(1));
+    let newer = rig.source.boundary();
     let manifest = format!(
         r#"<url><loc>/set1/res/r0001.txt</loc><lastmod>{newer}</lastmod><rs:md path="new/r1"/></url>
         <url><loc>/set1/res/r0002.txt</loc><lastmod>{newer}</lastmod><rs:md change="deleted"/></url>

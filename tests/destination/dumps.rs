@@ -257,6 +257,24 @@ async fn package_that_is_not_what_was_told_is_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_of_no_use_is_not_fetched_at_every_poll() {
+    let source = SampleSource::start(only_dumped(25)).await.unwrap();
+    source.fail(&package(1), Fault::WrongBytes, usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("failing", |set| set.state == "failing").await;
+    rig.source.wait_for_hits(DUMP, 3).await;
+    let set = rig.set().await;
+    assert_eq!(set.error.unwrap().code, "digest-mismatch");
+    assert_eq!(package_fetches(&rig, 3), [1, 1, 0]);
+    // Another version may be a better one.
+    rig.source.heal(&package(1));
+    rig.source.create(SET, "new.txt", "new");
+    rig.source.refresh_resource_dump(SET);
+    rig.settled().await;
+    assert_eq!(single_fetches(&rig, 25), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn package_that_cannot_be_had_is_tried_again_where_there_is_no_list() {
     let source = SampleSource::start(only_dumped(25)).await.unwrap();
     source.fail(&package(1), Fault::Status(404), 2);
