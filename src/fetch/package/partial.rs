@@ -55,7 +55,7 @@ impl PartialPackage {
     /// Opens what there is of the package at that URI; nothing at first. Blocks.
     ///
     /// # Errors
-    /// `WouldBlock`, when it is open already; others of the file system.
+    /// `WouldBlock`, when it is open already, or a download that was dropped still writes; others of the file system.
     pub fn open(folder: &Path, uri: &Url) -> io::Result<Self> {
         let name = Self::name(uri);
         let file = OpenOptions::new()

@@ -1,14 +1,17 @@
 //! Downloads that are cut short, and go on.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
 use futures_util::stream;
 
 use super::*;
+use crate::config;
 use crate::fetch::test_site::{self, Received, Site};
-use crate::fetch::{AllowedHosts, FetchError};
+use crate::fetch::{AllowedHosts, Client, FetchError};
+use crate::protocol::ResourceUri;
 
 /// What the server has, and how it behaves.
 #[derive(Clone)]
@@ -40,7 +43,7 @@ enum Ranges {
 impl Default for Shelf {
     fn default() -> Self {
         Self {
-            bytes: (0..3_000_000_usize).map(|n| (n * 31 % 251) as u8).collect(),
+            bytes: b"of 17 characters ".repeat(200_000)[..3_000_000].to_vec(),
             etag: Some("\"one\""),
             last_modified: None,
             tells_length: true,
@@ -390,6 +393,89 @@ async fn hosts_and_errors_count_as_for_resources() {
         .await;
     assert_eq!(got.unwrap_err().code(), "http-status");
     assert_eq!(rig.partial().received(), 1_000_000, "it is still there");
+}
+
+/// A client that waits so long.
+fn client(timeout: Duration, connections_per_host: usize) -> Client {
+    Client::new(&config::Http {
+        timeout,
+        connections_per_host,
+        ..test_site::http()
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_pause_or_a_trickle_ends_the_try_and_what_came_is_kept() {
+    for (pause, at_least) in [(Duration::MAX, 1), (Duration::from_millis(5), 20)] {
+        let site = Site::start(move |_| {
+            let drops = stream::unfold(Duration::ZERO, move |wait| async move {
+                tokio::time::sleep(wait).await;
+                Some((Ok::<_, std::io::Error>("drop"), pause))
+            });
+            test_site::ok_with(&[("etag", "\"one\"")], Body::from_stream(drops))
+        })
+        .await;
+        let uri = Url::parse(&site.url("/")).unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let partial = || PartialPackage::open(folder.path(), &uri).unwrap();
+        let got = client(Duration::from_millis(40), 1)
+            .get_package(&uri, &AllowedHosts::any(), None, partial())
+            .await;
+        assert_eq!(got.unwrap_err(), FetchError::Timeout);
+        assert!(partial().received() >= 4 * at_least);
+    }
+}
+
+#[tokio::test]
+async fn a_package_keeps_no_resource_and_no_document_waiting() {
+    let (began, mut begun) = tokio::sync::watch::channel(0);
+    let site = Site::start(move |request| match request.path() {
+        "/dump.zip" => {
+            began.send_modify(|count| *count += 1);
+            test_site::ok(Body::from_stream(stream::pending::<std::io::Result<&str>>()))
+        }
+        _ => test_site::ok("text"),
+    })
+    .await;
+    let client = client(Duration::from_secs(20), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let uri = Url::parse(&site.url("/dump.zip")).unwrap();
+    let partial = PartialPackage::open(folder.path(), &uri).unwrap();
+    let fetching = tokio::spawn({
+        let (client, uri) = (client.clone(), uri.clone());
+        async move {
+            let any = AllowedHosts::any();
+            client
+                .get_package(&uri, &any, None, partial)
+                .await
+                .map(|_| ())
+        }
+    });
+    begun.wait_for(|count| *count == 1).await.unwrap();
+    let resource = ResourceUri::parse(&site.url("/resource")).unwrap();
+    let any = AllowedHosts::any();
+    let got = client.get_content(&resource, &any, None, None).await;
+    assert!(got.is_ok());
+    let document = Url::parse(&site.url("/document")).unwrap();
+    assert!(client.get_document(&document, None, 100).await.is_ok());
+    // Whoever stops waiting frees the place, and the file as soon as nobody writes to it any more.
+    fetching.abort();
+    assert!(fetching.await.unwrap_err().is_cancelled());
+    let partial = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            match PartialPackage::open(folder.path(), &uri) {
+                Ok(partial) => return partial,
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let partial = partial.await.unwrap();
+    tokio::select! {
+        _ = client.get_package(&uri, &any, None, partial) => panic!("it never ends"),
+        begun = begun.wait_for(|count| *count == 2) => assert!(begun.is_ok()),
+    }
 }
 
 #[tokio::test]
