@@ -157,6 +157,15 @@ impl PartialPackage {
         self.write_note()
     }
 
+    /// Notes how long all of it is, if that is news. Blocks.
+    pub(super) fn note_length(&mut self, length: u64) -> io::Result<()> {
+        if self.note.length == Some(length) {
+            return Ok(());
+        }
+        self.note.length = Some(length);
+        self.write_note()
+    }
+
     /// Adds bytes at the end. Blocks.
     pub(super) fn append(&mut self, chunks: &[bytes::Bytes]) -> io::Result<()> {
         for chunk in chunks {

@@ -226,6 +226,24 @@ async fn a_download_goes_on_where_it_was_cut_short() {
 }
 
 #[tokio::test]
+async fn a_length_that_was_not_told_is_learnt_on_the_way() {
+    for ranges in [Ranges::Served, Ranges::Short(600_000)] {
+        let shelf = Shelf {
+            tells_length: false,
+            ranges,
+            ..Shelf::default()
+        };
+        let rig = Rig::cut_short(shelf, |_| {}).await;
+        assert_eq!(rig.partial().length(), None);
+        rig.change(|shelf| shelf.breaks_after = Some(500_000));
+        assert_eq!(rig.get().await.unwrap_err(), FetchError::CutShort);
+        assert_eq!(rig.partial().length(), Some(3_000_000));
+        rig.change(|shelf| shelf.breaks_after = None);
+        rig.assert_whole(&rig.get().await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn without_what_tells_versions_apart_it_starts_anew() {
     for (etag, last_modified) in [
         (None, None),
@@ -269,8 +287,10 @@ async fn a_server_that_answers_ranges_wrongly_is_asked_anew() {
         (Ranges::Wrong("bytes 1000000-3000000/3000000"), 2),
         (Ranges::Wrong("bytes 1000000-999999/3000000"), 2),
         (Ranges::Wrong("bytes */3000000"), 2),
+        (Ranges::Wrong("bytes 1000000-2999999/*"), 2),
         (Ranges::Wrong("nonsense"), 2),
         (Ranges::Short(1_500_000), 2),
+        (Ranges::Short(300_000), 7),
     ] {
         let rig = Rig::cut_short(Shelf::default(), |shelf| shelf.ranges = ranges).await;
         let whole = rig.get().await.unwrap();
