@@ -18,7 +18,8 @@ use crate::protocol::{Algorithm, Digest};
 /// A package that is being fetched, or was: as much of it as is on disk.
 ///
 /// Only one of them at a time can have the same folder and URI. What there is stays when it is dropped; [`remove`] takes it
-/// away.
+/// away. Only when it is whole it is on disk for certain: after a power cut the bytes of an unfinished one may be wrong, which
+/// the checksums in the package tell later.
 ///
 /// [`remove`]: Self::remove
 #[derive(Debug)]
