@@ -116,7 +116,7 @@ impl PartialPackage {
         self.note.whole
     }
 
-    /// The file, to read; `None` unless all of it is there.
+    /// The file, to read; `None` unless all of it is there. As long as somebody has it, the package counts as open.
     ///
     /// # Errors
     /// Those of the file system.
