@@ -134,21 +134,19 @@ impl Package {
     }
 
     /// The members that have the path as their name, without folders that all members are in.
-    fn without_folders_of_names(&self, path: &[&str]) -> &[Place] {
+    fn without_folders_of_names(&self, path: &[&str]) -> impl Iterator<Item = &Place> {
         let common = self.directory.common_folder();
-        if path.is_empty() || path.len().max(common.len()) > DEEPEST_REBASED {
-            return &[];
-        }
-        let within = |folder: &[String]| {
-            let folder = folder.iter().map(String::as_str);
+        let deepest = path.len().max(common.len());
+        let folders = if path.is_empty() || deepest > DEEPEST_REBASED {
+            0
+        } else {
+            common.len()
+        };
+        (1..=folders).flat_map(move |length| {
+            let folder = common[..length].iter().map(String::as_str);
             let name: Vec<&str> = folder.chain(path.iter().copied()).collect();
             self.directory.named(&name)
-        };
-        (1..=common.len())
-            .rev()
-            .map(|length| within(&common[..length]))
-            .find(|found| !found.is_empty())
-            .unwrap_or_default()
+        })
     }
 
     fn open_member(&self, place: &Place, is_rebased: bool) -> Result<Member, PackageError> {

@@ -328,3 +328,44 @@ impl Batch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use futures_util::{StreamExt, stream};
+
+    use super::*;
+    use crate::fetch::test_site::{self, Site};
+
+    #[tokio::test]
+    async fn a_trickle_ends_and_a_flow_does_not() {
+        let site = Site::start(|request| {
+            let first = match request.path() {
+                "/flow" => vec![0; LEAST],
+                _ => Vec::new(),
+            };
+            let drops = stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                Some((vec![0; 4], ()))
+            });
+            let body = stream::once(std::future::ready(first)).chain(drops);
+            test_site::ok(Body::from_stream(body.map(Ok::<_, io::Error>)))
+        })
+        .await;
+        let client = test_site::client();
+        for (path, expected) in [("/flow", Ok(false)), ("/trickle", Err(FetchError::Timeout))] {
+            let uri = Url::parse(&site.url(path)).unwrap();
+            let ask = client.ask(
+                Pool::Packages,
+                &uri,
+                Follow::All,
+                |_| Ok(()),
+                |http, url| http.get(url),
+            );
+            let mut answer = ask.await.unwrap();
+            let mut batch = Batch::default();
+            let filled = batch.fill(&mut answer, Duration::from_secs(1)).await;
+            assert_eq!(filled, expected);
+        }
+    }
+}
