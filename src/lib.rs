@@ -16,7 +16,7 @@
 //! |---|---|---|
 //! | [`protocol`] | core: what the wire says: URIs, datetimes, intervals, digests, documents, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
 //! | [`sync`] | core: what to do: coverage, sequencer, plan, lease, schedule | XML, HTTP, paths, SQL, serde |
-//! | [`fetch`] | shell, outbound HTTP: guarded client, documents, content, hub requests, discovery | coverage, mirror paths, SQL |
+//! | [`fetch`] | shell, outbound HTTP: guarded client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
 //! | [`mirror`] | shell, files: which path a URI has; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed | the network, the file tree |
 //! | [`http`] | shell, inbound: the listener for hubs and the one for operators | the sequencer, the engine, SQL text |

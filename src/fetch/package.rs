@@ -127,31 +127,26 @@ impl Package {
         {
             return &[];
         }
-        let shorter = (1..path.len()).map(|start| self.directory.named(&path[start..]));
-        shorter
-            .into_iter()
+        (1..path.len())
+            .map(|start| self.directory.named(&path[start..]))
             .find(|found| !found.is_empty())
             .unwrap_or_default()
     }
 
     /// The members that have the path as their name, without folders that all members are in.
-    fn without_folders_of_names(&self, path: &[&str]) -> &[Place] {
+    fn without_folders_of_names(&self, path: &[&str]) -> impl Iterator<Item = &Place> {
         let common = self.directory.common_folder();
-        if path.is_empty() || path.len().max(common.len()) > DEEPEST_REBASED {
-            return &[];
-        }
-        let longer = (1..=common.len()).rev().map(|length| {
-            let name: Vec<&str> = common[..length]
-                .iter()
-                .map(String::as_str)
-                .chain(path.iter().copied())
-                .collect();
+        let deepest = path.len().max(common.len());
+        let folders = if path.is_empty() || deepest > DEEPEST_REBASED {
+            0
+        } else {
+            common.len()
+        };
+        (1..=folders).flat_map(move |length| {
+            let folder = common[..length].iter().map(String::as_str);
+            let name: Vec<&str> = folder.chain(path.iter().copied()).collect();
             self.directory.named(&name)
-        });
-        longer
-            .into_iter()
-            .find(|found| !found.is_empty())
-            .unwrap_or_default()
+        })
     }
 
     fn open_member(&self, place: &Place, is_rebased: bool) -> Result<Member, PackageError> {
@@ -182,7 +177,10 @@ fn only<'a>(
     Err(PackageError::AmbiguousMember(path.to_owned()))
 }
 
-/// What else is served as a package, by what it begins with. A ZIP file may begin with anything, but not with these.
+/// What ZIP files usually begin with: a member, the end of one without members, or the mark of one in several pieces.
+const ZIP: [&[u8]; 3] = [b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"];
+
+/// What else is served as a package, by what it begins with. Such a file may end as a ZIP file does, but it is none.
 const OTHER_FORMATS: [(&[u8], &str); 8] = [
     (b"\x1f\x8b", "gzip"),
     (b"\xfd7zXZ\0", "xz"),
@@ -210,6 +208,9 @@ fn refuse_other_formats(file: &File) -> Result<bool, PackageError> {
         }
     }
     let start = &start[..read];
+    if ZIP.iter().any(|beginning| start.starts_with(beginning)) {
+        return Ok(true);
+    }
     if start.is_empty() {
         return Err(PackageError::Unsupported("nothing at all"));
     }
@@ -226,5 +227,5 @@ fn refuse_other_formats(file: &File) -> Result<bool, PackageError> {
             return Err(PackageError::Unsupported(name));
         }
     }
-    Ok(start.starts_with(b"PK"))
+    Ok(false)
 }

@@ -61,3 +61,49 @@ impl Mirror {
         Ok(removed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    #[test]
+    fn packages_stay_when_the_mirror_is_opened_anew_until_nobody_wants_them() {
+        let base = tempfile::tempdir().unwrap();
+        let mirror = Mirror::open(base.path()).unwrap();
+        assert_eq!(mirror.sweep_packages(&|_| false), Ok(0), "there is none");
+        let folder = mirror.package_folder().unwrap();
+        assert_eq!(folder, base.path().join(".resyncd/packages"));
+        let mode = fs::metadata(&folder).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        for name in ["one.part", "one.json", "two.part", "two.json", "two.new"] {
+            fs::write(folder.join(name), name).unwrap();
+        }
+        fs::create_dir(folder.join("somebody's")).unwrap();
+        drop(mirror);
+
+        let mirror = Mirror::open(base.path()).unwrap();
+        assert_eq!(mirror.package_folder().unwrap(), folder);
+        assert_eq!(mirror.sweep_packages(&|_| true), Ok(0));
+        assert_eq!(mirror.sweep_packages(&|name| name == "one"), Ok(3));
+        let left = fs::read_dir(&folder).unwrap();
+        let mut left: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        left.sort();
+        assert_eq!(left, ["one.json", "one.part", "somebody's"]);
+        assert!(mirror.files().next().is_none(), "they are not resources");
+    }
+
+    #[test]
+    fn a_symlink_in_place_of_the_folder_is_refused() {
+        let base = tempfile::tempdir().unwrap();
+        let outside = tempfile::tempdir().unwrap();
+        fs::write(outside.path().join("file"), "").unwrap();
+        let mirror = Mirror::open(base.path()).unwrap();
+        symlink(outside.path(), base.path().join(PACKAGES)).unwrap();
+        assert_eq!(mirror.package_folder().unwrap_err().code(), "path-blocked");
+        assert!(mirror.sweep_packages(&|_| false).is_err());
+        assert!(outside.path().join("file").exists());
+    }
+}

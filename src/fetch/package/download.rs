@@ -23,8 +23,8 @@ const BATCH: usize = 1 << 20;
 const LEAST: usize = 256 << 10;
 const TIMEOUTS: u32 = 30;
 
-/// How often a server may be asked within one call: for what is there, for the rest, and anew.
-const MOST_REQUESTS: u32 = 4;
+/// How many answers within one call may bring less than [`LEAST`]: one that fits nothing, and more than one that is small.
+const MOST_FRUITLESS: u32 = 4;
 
 /// How much older than the answer its `Last-Modified` has to be, to tell one version from the next, in microseconds
 /// (RFC 9110, section 8.8.2.2).
@@ -47,17 +47,22 @@ impl Client {
         limit: Option<u64>,
         mut partial: PartialPackage,
     ) -> Result<PartialPackage, FetchError> {
-        for _ in 0..MOST_REQUESTS {
+        let mut fruitless = 0;
+        while fruitless < MOST_FRUITLESS {
             let plan = Plan::of(&partial);
             if plan == Plan::Keep {
                 return Ok(partial);
             }
+            let before = partial.received();
             partial = match self.try_package(plan, uri, hosts, limit, partial).await? {
                 Got::Whole(partial) => return Ok(partial),
                 Got::Part(partial) => partial,
             };
+            if partial.received() < before.saturating_add(LEAST as u64) {
+                fruitless += 1;
+            }
         }
-        // It answers every request for the rest with something else.
+        // It answers every request for the rest with something else, or with crumbs.
         Err(FetchError::CutShort)
     }
 
@@ -88,15 +93,20 @@ impl Client {
                 refuse_too_long(length, limit)?;
                 let note = Note::of(headers, length);
                 let partial = off_the_runtime(partial, |partial| partial.begin(note)).await?;
-                self.take_body(answer, limit, partial).await
+                self.take_body(answer, length, limit, partial).await
             }
             StatusCode::PARTIAL_CONTENT if plan == Plan::Resume => {
                 let range = ContentRange::of(headers);
-                if !range.is_some_and(|range| partial.goes_on_with(range, headers)) {
+                let Some(range) = range.filter(|range| partial.goes_on_with(*range, headers))
+                else {
                     return start_anew(answer, partial).await;
-                }
-                refuse_too_long(range.and_then(|range| range.total), limit)?;
-                self.take_body(answer, limit, partial).await
+                };
+                refuse_too_long(Some(range.total), limit)?;
+                let partial =
+                    off_the_runtime(partial, move |partial| partial.note_length(range.total))
+                        .await?;
+                self.take_body(answer, Some(range.last + 1), limit, partial)
+                    .await
             }
             StatusCode::NOT_MODIFIED if plan == Plan::Revalidate => Ok(Got::Whole(partial)),
             StatusCode::RANGE_NOT_SATISFIABLE if plan == Plan::Resume => {
@@ -106,16 +116,15 @@ impl Client {
         }
     }
 
-    /// Writes a body to the end of what there is.
+    /// Writes a body to the end of what there is, which is `expected` bytes long then.
     async fn take_body(
         &self,
         mut answer: Answer,
+        expected: Option<u64>,
         limit: Option<u64>,
         mut partial: PartialPackage,
     ) -> Result<Got, FetchError> {
         let longest = self.timeout().saturating_mul(TIMEOUTS);
-        let announced = answer.response.content_length();
-        let expected = announced.map(|announced| partial.received() + announced);
         loop {
             let mut batch = Batch::default();
             let ended = batch.fill(&mut answer, longest).await;
@@ -236,7 +245,7 @@ fn is_dated(headers: &HeaderMap) -> bool {
 struct ContentRange {
     first: u64,
     last: u64,
-    total: Option<u64>,
+    total: u64,
 }
 
 impl ContentRange {
@@ -254,20 +263,16 @@ impl ContentRange {
         Some(Self {
             first: first.trim().parse().ok()?,
             last: last.trim().parse().ok()?,
-            total: match total.trim() {
-                "*" => None,
-                total => Some(total.parse().ok()?),
-            },
+            // Of an unknown length nobody could tell the end.
+            total: total.trim().parse().ok()?,
         })
     }
 
     /// Whether it goes on where `received` bytes end, in something that is as long as is known.
     fn continues(self, received: u64, known: Option<u64>) -> bool {
-        let total = self.total.or(known);
         self.first == received
-            && self.last >= self.first
-            && total.is_none_or(|total| self.last < total)
-            && known.is_none_or(|known| total == Some(known))
+            && (self.first..self.total).contains(&self.last)
+            && known.is_none_or(|known| known == self.total)
     }
 }
 
@@ -320,6 +325,47 @@ impl Batch {
             Ok(received) => received,
             Err(_) if self.length >= LEAST => Ok(false),
             Err(_) => Err(FetchError::Timeout),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+    use futures_util::{StreamExt, stream};
+
+    use super::*;
+    use crate::fetch::test_site::{self, Site};
+
+    #[tokio::test]
+    async fn a_trickle_ends_and_a_flow_does_not() {
+        let site = Site::start(|request| {
+            let first = match request.path() {
+                "/flow" => vec![0; LEAST],
+                _ => Vec::new(),
+            };
+            let drops = stream::unfold((), |()| async {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+                Some((vec![0; 4], ()))
+            });
+            let body = stream::once(std::future::ready(first)).chain(drops);
+            test_site::ok(Body::from_stream(body.map(Ok::<_, io::Error>)))
+        })
+        .await;
+        let client = test_site::client();
+        for (path, expected) in [("/flow", Ok(false)), ("/trickle", Err(FetchError::Timeout))] {
+            let uri = Url::parse(&site.url(path)).unwrap();
+            let ask = client.ask(
+                Pool::Packages,
+                &uri,
+                Follow::All,
+                |_| Ok(()),
+                |http, url| http.get(url),
+            );
+            let mut answer = ask.await.unwrap();
+            let mut batch = Batch::default();
+            let filled = batch.fill(&mut answer, Duration::from_secs(1)).await;
+            assert_eq!(filled, expected);
         }
     }
 }

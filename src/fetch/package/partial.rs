@@ -18,7 +18,8 @@ use crate::protocol::{Algorithm, Digest};
 /// A package that is being fetched, or was: as much of it as is on disk.
 ///
 /// Only one of them at a time can have the same folder and URI. What there is stays when it is dropped; [`remove`] takes it
-/// away.
+/// away. Only when it is whole it is on disk for certain: after a power cut the bytes of an unfinished one may be wrong, which
+/// the checksums in the package tell later.
 ///
 /// [`remove`]: Self::remove
 #[derive(Debug)]
@@ -55,7 +56,7 @@ impl PartialPackage {
     /// Opens what there is of the package at that URI; nothing at first. Blocks.
     ///
     /// # Errors
-    /// `WouldBlock`, when it is open already; others of the file system.
+    /// `WouldBlock`, when it is open already, or a download that was dropped still writes; others of the file system.
     pub fn open(folder: &Path, uri: &Url) -> io::Result<Self> {
         let name = Self::name(uri);
         let file = OpenOptions::new()
@@ -115,7 +116,7 @@ impl PartialPackage {
         self.note.whole
     }
 
-    /// The file, to read; `None` unless all of it is there.
+    /// The file, to read; `None` unless all of it is there. As long as somebody has it, the package counts as open.
     ///
     /// # Errors
     /// Those of the file system.
@@ -154,6 +155,15 @@ impl PartialPackage {
         }
         self.received = 0;
         self.note = note;
+        self.write_note()
+    }
+
+    /// Notes how long all of it is, if that is news. Blocks.
+    pub(super) fn note_length(&mut self, length: u64) -> io::Result<()> {
+        if self.note.length == Some(length) {
+            return Ok(());
+        }
+        self.note.length = Some(length);
         self.write_note()
     }
 

@@ -43,6 +43,11 @@ pub(super) fn find_directory(file: &File, length: u64) -> Result<Extent, Package
     let tail_at = length.saturating_sub(LONGEST_END);
     let mut tail = vec![0; (length - tail_at) as usize];
     read_exact_at(file, &mut tail, tail_at)?;
+    let mut beginning = [0; 4];
+    let is_first = length >= 4 && {
+        read_exact_at(file, &mut beginning, 0)?;
+        beginning == LOCAL_HEADER
+    };
     let last = tail.len().checked_sub(END_LENGTH);
     let ends = last.into_iter().flat_map(|last| (0..=last).rev());
     for at in ends.filter(|at| tail[*at..].starts_with(&END)) {
@@ -52,7 +57,9 @@ pub(super) fn find_directory(file: &File, length: u64) -> Result<Extent, Package
         if END_LENGTH + comment > end.len() {
             continue;
         }
-        if let Some(extent) = read_end(file, end, tail_at + at as u64)? {
+        let extent = read_end(file, end, tail_at + at as u64)?;
+        // Where an archive begins with the file, one that begins later is a member of it, and the rest is missing.
+        if let Some(extent) = extent.filter(|extent| extent.shift == 0 || !is_first) {
             return Ok(extent);
         }
     }

@@ -123,7 +123,8 @@ fn raw_zip(members: &[Raw]) -> Vec<u8> {
         directory.extend(raw.header.unwrap_or(header).to_le_bytes());
         directory.extend([&raw.name[..], &raw.extra].concat());
     }
-    let count = u16::try_from(members.len()).unwrap().to_le_bytes();
+    // As those tools do it that know no ZIP64.
+    let count = (members.len() as u16).to_le_bytes();
     let start = u32::try_from(bytes.len()).unwrap().to_le_bytes();
     let length = u32::try_from(directory.len()).unwrap().to_le_bytes();
     bytes.extend(directory);

@@ -1,5 +1,7 @@
 //! Packages that lie, and those that are something else.
 
+use proptest::prelude::*;
+
 use super::*;
 
 #[test]
@@ -190,6 +192,52 @@ fn a_package_within_a_package_is_a_bitstream() {
         package.member("b.zip").unwrap().length()
     );
     assert_eq!(code(&package, "zeros"), "no-member");
+}
+
+#[test]
+fn a_package_that_is_cut_short_is_not_taken_for_one_within_it() {
+    let inner = raw_zip(&[Raw::stored("manifest.xml", b"of the inner one")]);
+    let outer = raw_zip(&[Raw::stored("a", b""), Raw::stored("inner.zip", &inner)]);
+    let end_of_inner = 30 + 1 + 30 + 9 + inner.len();
+    assert!(outer[..end_of_inner].ends_with(&inner));
+    for more in 0..40 {
+        let cut = open(&outer[..end_of_inner + more]);
+        assert_eq!(cut.unwrap_err().code(), "bad-package");
+    }
+}
+
+#[test]
+fn more_members_than_16_bits_count_are_read() {
+    // Some tools do without ZIP64 then.
+    let members: Vec<Raw> = (0..65_540)
+        .map(|number| Raw::stored(&format!("{number}"), b""))
+        .collect();
+    let package = open(&raw_zip(&members)).unwrap();
+    assert_eq!(package.members(), 65_540);
+    assert_eq!(code(&package, "65539"), "none");
+}
+
+proptest! {
+    #[test]
+    fn nothing_that_is_written_into_a_package_makes_it_panic(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u32>()), 1..6),
+        cut in any::<prop::sample::Index>(),
+    ) {
+        let members = [Raw::deflated("a", &[7; 1000]), Raw::stored("manifest.xml", b"<urlset/>")];
+        let mut bytes = raw_zip(&members);
+        for (at, value) in changes {
+            let at = at.index(bytes.len() - 4);
+            bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        }
+        for bytes in [&bytes[..], &bytes[..cut.index(bytes.len())]] {
+            if let Ok(package) = open(bytes) {
+                let read = read(&package, "a");
+                prop_assert!(read.is_err() || read.unwrap() == [7; 1000]);
+                let base = Url::parse("http://source/p.zip").unwrap();
+                let _ = package.manifest(&base, 1 << 20);
+            }
+        }
+    }
 }
 
 #[test]

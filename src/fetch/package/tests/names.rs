@@ -83,6 +83,10 @@ fn a_path_that_may_mean_two_members_means_none() {
     );
     let package = open(&zip(&[("r/p/a", b"one"), ("r/z/r/p/a", b"two")])).unwrap();
     assert_eq!(code(&package, "z/r/p/a"), "ambiguous-member");
+    // Either folder may be the one that is left out.
+    let package = open(&zip(&[("r/x/a", b"one"), ("r/x/x/a", b"two")])).unwrap();
+    assert_eq!(code(&package, "x/a"), "ambiguous-member");
+    assert_eq!(read(&package, "x/x/a").unwrap(), b"two");
 }
 
 #[test]

@@ -49,7 +49,7 @@ fn what_is_cut_short_anywhere_is_never_taken_for_whole() {
             .unwrap();
         for length in 0..end {
             let code = open(&bytes[..length]).unwrap_err().code();
-            let expected = if length < 2 {
+            let expected = if length < 4 {
                 "unsupported-package"
             } else {
                 "bad-package"

@@ -1,14 +1,17 @@
 //! Downloads that are cut short, and go on.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
 use axum::body::Body;
 use axum::response::Response;
-use futures_util::stream;
+use futures_util::{StreamExt, stream};
 
 use super::*;
+use crate::config;
 use crate::fetch::test_site::{self, Received, Site};
-use crate::fetch::{AllowedHosts, FetchError};
+use crate::fetch::{AllowedHosts, Client, FetchError};
+use crate::protocol::ResourceUri;
 
 /// What the server has, and how it behaves.
 #[derive(Clone)]
@@ -40,7 +43,7 @@ enum Ranges {
 impl Default for Shelf {
     fn default() -> Self {
         Self {
-            bytes: (0..3_000_000_usize).map(|n| (n * 31 % 251) as u8).collect(),
+            bytes: b"of 17 characters ".repeat(200_000)[..3_000_000].to_vec(),
             etag: Some("\"one\""),
             last_modified: None,
             tells_length: true,
@@ -223,6 +226,24 @@ async fn a_download_goes_on_where_it_was_cut_short() {
 }
 
 #[tokio::test]
+async fn a_length_that_was_not_told_is_learnt_on_the_way() {
+    for ranges in [Ranges::Served, Ranges::Short(600_000)] {
+        let shelf = Shelf {
+            tells_length: false,
+            ranges,
+            ..Shelf::default()
+        };
+        let rig = Rig::cut_short(shelf, |_| {}).await;
+        assert_eq!(rig.partial().length(), None);
+        rig.change(|shelf| shelf.breaks_after = Some(500_000));
+        assert_eq!(rig.get().await.unwrap_err(), FetchError::CutShort);
+        assert_eq!(rig.partial().length(), Some(3_000_000));
+        rig.change(|shelf| shelf.breaks_after = None);
+        rig.assert_whole(&rig.get().await.unwrap());
+    }
+}
+
+#[tokio::test]
 async fn without_what_tells_versions_apart_it_starts_anew() {
     for (etag, last_modified) in [
         (None, None),
@@ -266,8 +287,10 @@ async fn a_server_that_answers_ranges_wrongly_is_asked_anew() {
         (Ranges::Wrong("bytes 1000000-3000000/3000000"), 2),
         (Ranges::Wrong("bytes 1000000-999999/3000000"), 2),
         (Ranges::Wrong("bytes */3000000"), 2),
+        (Ranges::Wrong("bytes 1000000-2999999/*"), 2),
         (Ranges::Wrong("nonsense"), 2),
         (Ranges::Short(1_500_000), 2),
+        (Ranges::Short(300_000), 7),
     ] {
         let rig = Rig::cut_short(Shelf::default(), |shelf| shelf.ranges = ranges).await;
         let whole = rig.get().await.unwrap();
@@ -390,6 +413,84 @@ async fn hosts_and_errors_count_as_for_resources() {
         .await;
     assert_eq!(got.unwrap_err().code(), "http-status");
     assert_eq!(rig.partial().received(), 1_000_000, "it is still there");
+}
+
+/// A client that waits so long.
+fn client(timeout: Duration, connections_per_host: usize) -> Client {
+    Client::new(&config::Http {
+        timeout,
+        connections_per_host,
+        ..test_site::http()
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_pause_ends_the_try_and_what_came_is_kept() {
+    let site = Site::start(|_| {
+        let drops = stream::iter([Ok::<_, std::io::Error>("drop")]).chain(stream::pending());
+        test_site::ok_with(&[("etag", "\"one\"")], Body::from_stream(drops))
+    })
+    .await;
+    let uri = Url::parse(&site.url("/")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let partial = || PartialPackage::open(folder.path(), &uri).unwrap();
+    let got = client(Duration::from_secs(2), 1)
+        .get_package(&uri, &AllowedHosts::any(), None, partial())
+        .await;
+    assert_eq!(got.unwrap_err(), FetchError::Timeout);
+    assert_eq!(partial().received(), 4);
+}
+
+#[tokio::test]
+async fn a_package_keeps_no_resource_and_no_document_waiting() {
+    let (began, mut begun) = tokio::sync::watch::channel(0);
+    let site = Site::start(move |request| match request.path() {
+        "/dump.zip" => {
+            began.send_modify(|count| *count += 1);
+            test_site::ok(Body::from_stream(stream::pending::<std::io::Result<&str>>()))
+        }
+        _ => test_site::ok("text"),
+    })
+    .await;
+    let client = client(Duration::from_secs(20), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let uri = Url::parse(&site.url("/dump.zip")).unwrap();
+    let partial = PartialPackage::open(folder.path(), &uri).unwrap();
+    let fetching = tokio::spawn({
+        let (client, uri) = (client.clone(), uri.clone());
+        async move {
+            let any = AllowedHosts::any();
+            client
+                .get_package(&uri, &any, None, partial)
+                .await
+                .map(|_| ())
+        }
+    });
+    begun.wait_for(|count| *count == 1).await.unwrap();
+    let resource = ResourceUri::parse(&site.url("/resource")).unwrap();
+    let any = AllowedHosts::any();
+    let got = client.get_content(&resource, &any, None, None).await;
+    assert!(got.is_ok());
+    let document = Url::parse(&site.url("/document")).unwrap();
+    assert!(client.get_document(&document, None, 100).await.is_ok());
+    // Whoever stops waiting frees the place, and the file as soon as nobody writes to it any more.
+    fetching.abort();
+    assert!(fetching.await.unwrap_err().is_cancelled());
+    let partial = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            match PartialPackage::open(folder.path(), &uri) {
+                Ok(partial) => return partial,
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let partial = partial.await.unwrap();
+    tokio::select! {
+        _ = client.get_package(&uri, &any, None, partial) => panic!("it never ends"),
+        begun = begun.wait_for(|count| *count == 2) => assert!(begun.is_ok()),
+    }
 }
 
 #[tokio::test]
