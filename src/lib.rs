@@ -2,7 +2,8 @@
 //!
 //! It is a Destination that runs as a service. It learns of changes by notification, over WebSub. It proves from the `from`
 //! and `until` of the notifications that it has missed none. What it did miss it fills from Change Lists, or else from the
-//! Resource List. Where a Source has no channel it polls. A site without ResourceSync it follows by its sitemaps.
+//! Resource List. Where a Source has no channel it polls. Where a Source packages its resources, they come in packages. A site
+//! without ResourceSync it follows by its sitemaps.
 //!
 //! This page is where a newcomer begins: the rooms, the way of a change through them, what always holds, and what is left out
 //! on purpose. The library exists for the program, its tests and its benchmark; its interface may change with any version.
@@ -16,7 +17,7 @@
 //! |---|---|---|
 //! | [`protocol`] | core: what the wire says: URIs, datetimes, intervals, digests, documents, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
 //! | [`sync`] | core: what to do: coverage, sequencer, plan, lease, schedule | XML, HTTP, paths, SQL, serde |
-//! | [`fetch`] | shell, outbound HTTP: guarded client, documents, content, hub requests, discovery | coverage, mirror paths, SQL |
+//! | [`fetch`] | shell, outbound HTTP: guarded client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
 //! | [`mirror`] | shell, files: which path a URI has; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed | the network, the file tree |
 //! | [`http`] | shell, inbound: the listener for hubs and the one for operators | the sequencer, the engine, SQL text |
@@ -50,8 +51,12 @@
 //!          → Store::conclude         resource + task done + change-feed row, many in ONE transaction
 //! ```
 //!
-//! A polled Change List enters at the sequencer, as a notification does. A Resource List enters at the plan. Push and poll are
-//! two doors to one room, never two programs.
+//! A polled Change List or Change Dump enters at the sequencer, as a notification does. A Resource List or Resource Dump enters
+//! at the plan. Push and poll are two doors to one room, never two programs.
+//!
+//! A package of a dump is fetched as a whole, and its manifest is the document. While the tasks of a batch of its entries are
+//! carried out, its members are on offer: the applier takes the bytes from there, and not over HTTP, and then goes on as
+//! ever. So nothing that comes in a package is verified less, or published otherwise.
 //!
 //! For each set [`sync::Coverage`] keeps the stretches of the Source's own time in which every change is known. A hole between
 //! two of them is a gap. A gap is closed by proof, never by hope: by documents that cover it whole.
@@ -64,8 +69,8 @@
 //! 3. **The database never says more than the files.** Publish first, then commit. What a crash leaves between is done again,
 //!    and doing it again changes nothing.
 //! 4. **Coverage moves with its tasks**, in one transaction.
-//! 5. **Deletion needs proof**: a `deleted` change, or absence from a Resource List that was read whole and is not older than
-//!    what is known. Too many at once are held back and told, until a person lets them go on.
+//! 5. **Deletion needs proof**: a `deleted` change, or absence from a Resource List or Resource Dump that was read whole and is
+//!    not older than what is known. Too many at once are held back and told, until a person lets them go on.
 //! 6. **One Source's trouble is its own**: limits, time-outs, concurrency and failures are per Source.
 //! 7. **Never from outside to inside**: only http and https, and no address that is not public unless the configuration
 //!    allows it; checked on every URL, every redirect and every resolved address.

@@ -9,10 +9,10 @@
 //! - **Its time never goes back.** The Source's time stamps follow [`crate::clock`] or a clock that a test moves; two changes never
 //!   share one, unless whole seconds are asked for.
 //! - **It tells the truth unless told to lie.** The intervals of consecutive notifications touch, the Change List holds every
-//!   change, and the Resource List is a snapshot that is taken only when asked.
+//!   change, and the Resource List and the Resource Dump are snapshots that are taken only when asked.
 //! - **Waiting is for an event**, never for a while: [`Hub::wait_for`], [`SampleSource::wait_for_hits`].
 //!
-//! Specification: the core (ANSI/NISO Z39.99-2014), sections 8 to 12; Change Notification 1.0.1 and Framework Notification 1.0.1,
+//! Specification: the core (ANSI/NISO Z39.99-2014), sections 8 to 13; Change Notification 1.0.1 and Framework Notification 1.0.1,
 //! sections 3 to 5; WebSub, sections 5 and 7, the hub's side.
 
 mod hub;
@@ -24,7 +24,8 @@ pub use hub::{
     Delivery, Granting, Hub, HubCounts, HubEvent, HubOptions, Signing, Subscription, Verifying,
 };
 pub use source::{
-    ChangeListForm, ChannelHub, Fault, Notification, SampleOptions, SampleSource, Submission,
+    ChangeListForm, ChannelHub, DumpOptions, Fault, MemberFault, Notification, PathForm,
+    SampleOptions, SampleSource, Submission,
 };
 pub use traffic::{Fate, Traffic, TrafficEvent, TrafficOptions};
 

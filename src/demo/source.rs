@@ -2,8 +2,12 @@
 
 mod clock;
 mod documents;
+mod dumping;
+mod dumps;
 mod fault;
 mod options;
+mod package;
+mod range;
 mod resource_set;
 mod server;
 mod world;
@@ -20,7 +24,9 @@ use tokio_util::sync::DropGuard;
 use url::Url;
 
 pub use self::fault::Fault;
-pub use self::options::{ChangeListForm, ChannelHub, SampleOptions, Submission};
+pub use self::options::{
+    ChangeListForm, ChannelHub, DumpOptions, MemberFault, PathForm, SampleOptions, Submission,
+};
 use self::world::{Document, World};
 use super::serving::{self, lock};
 use super::{Delivery, DemoError, Hub};

@@ -38,6 +38,8 @@ pub(super) struct Applier {
 
 impl Applier {
     pub(super) fn new(following: Arc<Following>, mirror: Arc<Mirror>) -> Self {
+        // There is one applier a Source.
+        let _ = following.mirror.set(Arc::downgrade(&mirror));
         Self {
             following,
             mirror,

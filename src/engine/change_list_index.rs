@@ -12,6 +12,7 @@ use super::change_lists::{end_of, span_of};
 use super::index::{Child, DEPTH, Entries};
 use super::reading::Fresh;
 use super::set::SetWorker;
+use super::taking::{Changes, Listing};
 use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Interval, SourceTime};
@@ -174,21 +175,32 @@ impl SetWorker {
             return Err(error);
         }
         span.until = index.until.or(span.until);
-        if let Some(interval) = span.interval() {
-            let mut trial = self.sequencer.clone();
-            let _ = trial.change_list(clock::now(), interval);
-            let end = self.end(&trial, None);
-            let application = self.following.application(
-                self.record.id,
-                Origin::ChangeList,
-                Vec::new(),
-                Some(end),
-            );
-            self.following.store.apply(application).await?;
-            self.sequencer = trial;
-        }
+        self.cover(span, Origin::ChangeList, None).await?;
         self.remember(index);
         Ok(span)
+    }
+
+    /// Keeps what an index of Change Lists, or a Change Dump, proves as a whole.
+    pub(super) async fn cover(
+        &mut self,
+        span: Span,
+        origin: Origin,
+        record: Option<DocumentRecord>,
+    ) -> Result<(), EngineError> {
+        let mut trial = self.sequencer.clone();
+        match span.interval() {
+            Some(interval) => drop(trial.change_list(clock::now(), interval)),
+            None if record.is_none() => return Ok(()),
+            None => {}
+        }
+        let mut end = self.end(&trial, None);
+        end.documents.extend(record);
+        let application = self
+            .following
+            .application(self.record.id, origin, Vec::new(), Some(end));
+        self.following.store.apply(application).await?;
+        self.sequencer = trial;
+        Ok(())
     }
 
     fn remember(&mut self, mut index: ReadIndex) {
@@ -229,7 +241,16 @@ impl SetWorker {
         let end = self.end_of_part(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(set, fresh, unknown, end)
+            .take_changes(
+                set,
+                Listing::Document(fresh.document),
+                Changes {
+                    origin: Origin::ChangeList,
+                    newest_first: fresh.survey.newest_first,
+                    unknown,
+                    end,
+                },
+            )
             .await?;
         self.found += applied.tasks;
         self.tell_held(applied.held);
@@ -237,7 +258,7 @@ impl SetWorker {
     }
 
     /// The end of a list that proves nothing by itself.
-    fn end_of_part(&self, record: DocumentRecord) -> End {
+    pub(super) fn end_of_part(&self, record: DocumentRecord) -> End {
         End {
             rules: self.following.deletion_rules(),
             progress: None,
@@ -262,7 +283,7 @@ enum Reading {
 /// The lists that may hold news and are not read yet, the oldest last. What an index within an index names comes before
 /// what the outer one names next.
 #[derive(Default)]
-struct Waiting {
+pub(super) struct Waiting {
     lists: Vec<(Child, usize)>,
     bytes: usize,
 }
@@ -277,7 +298,7 @@ impl Waiting {
     }
 
     /// Takes those lists of an index that can hold news; answers up to where the others reach.
-    async fn add(
+    pub(super) async fn add(
         &mut self,
         index: Box<FetchedDocument>,
         depth: usize,
@@ -304,7 +325,7 @@ impl Waiting {
         Ok(settled_until)
     }
 
-    fn next(&mut self) -> Option<(Child, usize)> {
+    pub(super) fn next(&mut self) -> Option<(Child, usize)> {
         let next = self.lists.pop()?;
         self.bytes -= Self::bytes_of(&next.0);
         Some(next)

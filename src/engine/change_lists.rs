@@ -11,8 +11,10 @@ use super::change_list_index::ReadIndex;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use super::survey::Survey;
+use super::taking::{Changes, Listing};
 use crate::clock;
 use crate::protocol::{Capability, SourceTime};
+use crate::store::Origin;
 use crate::sync::{Span, Unknown};
 
 /// How many closed lists are followed to the next one within one poll.
@@ -228,7 +230,16 @@ impl SetWorker {
         end.documents.push(fresh.record.clone());
         let applied = self
             .following
-            .take_changes(self.record.id, fresh, unknown, end)
+            .take_changes(
+                self.record.id,
+                Listing::Document(fresh.document),
+                Changes {
+                    origin: Origin::ChangeList,
+                    newest_first: fresh.survey.newest_first,
+                    unknown,
+                    end,
+                },
+            )
             .await?;
         self.sequencer = trial;
         self.found += applied.tasks;

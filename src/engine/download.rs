@@ -10,6 +10,7 @@ use futures_util::FutureExt;
 
 use super::candidates;
 use super::following::Following;
+use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::fetch::{
     AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, Validators, pause,
@@ -158,6 +159,15 @@ async fn carry_out_unguarded(
             };
         }
         known = known.filter(|_| in_place);
+    }
+    if let Some(member) = following.members.of(task) {
+        match unpack(mirror, task, &member, following.limits.resource).await {
+            Ok(fetched) => return Outcome::Fetched(Box::new(fetched)),
+            Err(UnpackError::Mirror(error)) => {
+                return Outcome::Failed(Failure::from(error).of(task));
+            }
+            Err(error) => following.members.refuse(following.name(), &member, &error),
+        }
     }
     match candidates::fetch(following, mirror, task, known.as_ref()).await {
         Ok(Got::Fetched(fetched)) => Outcome::Fetched(fetched),

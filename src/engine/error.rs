@@ -1,8 +1,11 @@
 //! Why a worker could not do its work for now.
 
+use url::Url;
+
 use crate::clock;
-use crate::fetch::{DiscoveryError, Disposition, FetchError};
-use crate::protocol::{Capability, ReadError};
+use crate::fetch::{DiscoveryError, Disposition, FetchError, PackageError};
+use crate::mirror::MirrorError;
+use crate::protocol::{Capability, Digest, ReadError};
 use crate::status::Trouble;
 use crate::store::StoreError;
 
@@ -25,10 +28,28 @@ pub(super) enum EngineError {
         wanted: Capability,
         found: Capability,
     },
-    #[error("the Capability List offers no Resource List to make the baseline from")]
+    #[error(
+        "the Capability List offers neither a Resource List nor a Resource Dump to make the baseline from"
+    )]
     NoResourceList,
-    #[error("the Resource List at {0} is older than one that was read before")]
+    #[error("the Resource List or Resource Dump at {0} is older than one that was read before")]
     OlderResourceList(String),
+    #[error("the package {uri} is {media_type}, and not a ZIP file")]
+    UnsupportedPackage { uri: String, media_type: String },
+    #[error("{uri}: {error}")]
+    Package { uri: String, error: PackageError },
+    #[error("the package {uri} has {got} bytes where {told} were told")]
+    PackageLength { uri: String, told: u64, got: u64 },
+    #[error("the package {uri} has {got} where {told} was told")]
+    PackageDigest {
+        uri: String,
+        told: Digest,
+        got: Digest,
+    },
+    #[error("{message}")]
+    RefusedPackage { code: &'static str, message: String },
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
     #[error("an index of indexes goes too deep")]
     NestedIndex,
     #[error("an index names too many lists")]
@@ -40,6 +61,22 @@ pub(super) enum EngineError {
 }
 
 impl EngineError {
+    pub(super) fn of_package(uri: &Url, error: PackageError) -> Self {
+        Self::Package {
+            uri: uri.to_string(),
+            error,
+        }
+    }
+
+    /// Whether it is a package of a kind that is not understood.
+    pub(super) fn is_unsupported(&self) -> bool {
+        let is_package = matches!(
+            self,
+            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RefusedPackage { .. }
+        );
+        is_package && self.code() == "unsupported-package"
+    }
+
     /// The stable name of the error.
     pub(super) fn code(&self) -> &'static str {
         match self {
@@ -50,6 +87,12 @@ impl EngineError {
             Self::WrongCapability { .. } => "wrong-capability",
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
+            Self::UnsupportedPackage { .. } => "unsupported-package",
+            Self::Package { error, .. } => error.code(),
+            Self::PackageLength { .. } => "length-mismatch",
+            Self::PackageDigest { .. } => "digest-mismatch",
+            Self::RefusedPackage { code, .. } => code,
+            Self::Mirror(error) => error.code(),
             Self::NestedIndex => "nested-index",
             Self::TooManyLists => "too-many-lists",
             Self::Random(_) => "no-random-numbers",

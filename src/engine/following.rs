@@ -1,16 +1,18 @@
 //! What every worker of one Source shares.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::board::Board;
+use super::members::Members;
+use super::refusals::Refusals;
 use crate::config;
 use crate::fetch::Client;
-use crate::mirror::{made_path, plain_path};
+use crate::mirror::{Mirror, made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, Head, Link, Oddities, Oddity, ResourceUri, SourceTime};
 use crate::store::{Change, DeletionRules, Paths, SetId, Store};
 use crate::sync::{Expected, Reliance, cut_links};
@@ -25,6 +27,14 @@ pub(super) struct Following {
     pub(super) board: Arc<Board>,
     /// What callbacks begin with; `None`: no channel can be subscribed to.
     pub(super) public_url: Option<Url>,
+    /// The mirror, once it is open and for as long as the applier has it.
+    pub(super) mirror: OnceLock<Weak<Mirror>>,
+    /// What need not be fetched, because a package has it.
+    pub(super) members: Members,
+    /// Whose turn it is to say which files of packages are of use.
+    pub(super) package_files: tokio::sync::Mutex<()>,
+    /// Packages that are of no use.
+    pub(super) refusals: Refusals,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
     /// Whether it was told that a resource has more links than are kept.

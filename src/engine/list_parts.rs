@@ -8,10 +8,11 @@ use super::index::{Child, IndexWalk};
 use super::reading::Fresh;
 use super::resource_lists::Proof;
 use super::set::SetWorker;
+use super::taking::Listing;
 use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Oddity, SourceTime};
-use crate::store::{KeptPart, ListProgress, PartEnd, PartId, PartWord};
+use crate::store::{KeptPart, ListProgress, Origin, PartEnd, PartId, PartWord};
 use crate::sync::{PartPlan, plan_part, proof_of_part};
 
 /// How many unchanged parts are noted in one transaction.
@@ -127,12 +128,11 @@ impl SetWorker {
         let bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
         let part = following.store.begin_part(set, uri).await?;
         let list = ListProgress {
-            set,
-            source: following.name().to_owned(),
-            at,
             part: Some(part),
+            ..self.list(Origin::ResourceList, at)
         };
-        self.found += following.take_listed(list, fresh.document).await?.tasks;
+        let listing = Listing::Document(fresh.document);
+        self.found += following.take_listed(list, listing).await?.tasks;
         let end = PartEnd {
             filter: following.source.filter.fingerprint().to_owned(),
             word: word.unwrap_or(PartWord {

@@ -7,12 +7,14 @@
 //! ```text
 //! SourceWorker ── finds ──► SetWorker ── tasks ──► store ──► Applier ── downloads ──► publisher ──► mirror, store
 //!                              ▲  │
-//!                  inbox, hubs │  └─ Change Lists, Resource Lists
+//!                  inbox, hubs │  └─ Change Lists, Resource Lists, dumps and their packages
 //! ```
 
 mod applier;
+mod baseline;
 mod board;
 mod candidates;
+mod change_dumps;
 mod change_list_index;
 mod change_lists;
 mod channels;
@@ -23,19 +25,26 @@ mod hubs;
 mod inbox;
 mod index;
 mod list_parts;
+mod members;
 mod oddities;
+mod package_files;
+mod packages;
 mod polling;
 mod publisher;
 mod reading;
+mod refusals;
+mod resource_dumps;
 mod resource_lists;
 mod set;
 mod source;
 mod subscription;
 mod survey;
+mod taking;
+mod unpack;
 mod view;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -54,6 +63,8 @@ use crate::sync::ChannelState;
 use board::Board;
 use error::EngineError;
 use following::Following;
+use members::Members;
+use refusals::Refusals;
 use set::Command;
 use source::SourceWorker;
 
@@ -90,6 +101,10 @@ impl Engine {
                 client: client.clone(),
                 board: Arc::clone(&board),
                 public_url: config.callback.public_url.clone(),
+                mirror: OnceLock::new(),
+                members: Members::default(),
+                package_files: tokio::sync::Mutex::default(),
+                refusals: Refusals::default(),
                 disk_refuses: AtomicBool::new(false),
                 links_cut: AtomicBool::new(false),
                 reliance: Mutex::default(),

@@ -1,5 +1,5 @@
-//! How a set looks at its documents: first the Capability List, then the Change Lists, and where those prove too little,
-//! the Resource List.
+//! How a set looks at its documents: first the Capability List, then the Change Lists and Change Dumps, and where those prove
+//! too little, the Resource List or the Resource Dump.
 
 use super::EngineError;
 use super::reading::{offer_of, record_of_list};
@@ -19,26 +19,25 @@ impl SetWorker {
         }
         let begins = self.record.baseline == BaselineState::Missing;
         if begins {
-            self.read_resource_list(true).await?;
+            self.read_baseline().await?;
         }
         let filled = self.fill_gaps(begins).await;
         refreshed?;
         filled
     }
 
-    /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes; unless that
-    /// was read just now.
+    /// Reads the Change Lists and Change Dumps, and the Resource List if a gap needs it, or if nothing else tells of changes;
+    /// unless that was read just now.
     pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
-        let read = self.read_change_lists().await;
-        let span = read.as_ref().ok().copied().flatten();
+        let (span, read) = self.read_changes().await;
         let gaps = self.sequencer.gaps();
         if self.schedule.needs_resource_list(clock::now(), span, gaps) && !list_is_fresh {
-            self.read_resource_list(false).await?;
+            self.read_snapshot().await?;
         }
         let now = clock::now();
         let is_open = !self.sequencer.gaps().is_empty();
         self.schedule.gap(now, is_open);
-        read.map(|_| {
+        read.map(|()| {
             if is_open {
                 Pacing::Soon
             } else {

@@ -1,26 +1,13 @@
-//! How a set's documents are fetched and taken in: each is surveyed whole first, then its entries go to the store in
-//! batches, the last of them together with what the document proves.
-
-use std::collections::{HashMap, HashSet};
-use std::sync::Arc;
+//! How a set's documents are fetched: each is surveyed whole before anything is done with it.
 
 use url::Url;
 
 use super::EngineError;
 use super::following::Following;
 use super::survey::{Survey, survey};
-use crate::clock;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
-use crate::protocol::{Capability, ChangeKind};
-use crate::store::{
-    Application, Applied, Change, DocumentRecord, End, ListProgress, Offer, Origin, SetId,
-};
-use crate::sync::Unknown;
-
-/// How many entries go into one transaction.
-const BATCH: usize = 1000;
-/// How many it may become, so that entries of one time stay together.
-const LONGEST_BATCH: usize = 16 * BATCH;
+use crate::protocol::Capability;
+use crate::store::{DocumentRecord, Offer, SetId};
 
 /// A document that has changed since it was read last.
 pub(super) struct Fresh {
@@ -39,6 +26,19 @@ impl Fresh {
                 found: stated.clone(),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// As [`expect`](Self::expect), for a dump. Some mark theirs as the list that it stands for: then its packages tell.
+    pub(super) fn expect_dump(&self, capability: &Capability) -> Result<(), EngineError> {
+        match (&self.survey.head.md.capability, capability) {
+            (Some(Capability::ResourceList), Capability::ResourceDump)
+            | (Some(Capability::ChangeList), Capability::ChangeDump)
+                if self.survey.holds_packages =>
+            {
+                Ok(())
+            }
+            _ => self.expect(capability),
         }
     }
 }
@@ -108,149 +108,6 @@ impl Following {
             survey,
             record,
         }))
-    }
-
-    /// Takes the changes of a Change List that are news, and with the last of them what the list proves.
-    pub(super) async fn take_changes(
-        self: &Arc<Self>,
-        set: SetId,
-        fresh: Fresh,
-        unknown: Unknown,
-        end: End,
-    ) -> Result<Applied, EngineError> {
-        let following = Arc::clone(self);
-        let taking = tokio::task::spawn_blocking(move || {
-            following.take_changes_now(set, fresh, &unknown, end)
-        });
-        taking.await.map_err(|_| EngineError::Interrupted)?
-    }
-
-    fn take_changes_now(
-        &self,
-        set: SetId,
-        mut fresh: Fresh,
-        unknown: &Unknown,
-        end: End,
-    ) -> Result<Applied, EngineError> {
-        let newest_first = fresh.survey.newest_first;
-        let mut reader = fresh.document.reader()?;
-        // Of what has one time, the later entry counts; where the newest comes first, that is the one that is met first.
-        let (mut moment, mut met) = (None, HashSet::new());
-        // Of what is told late, only the last word of the document counts.
-        let mut last_words = HashMap::new();
-        let (mut batch, mut last) = (Vec::new(), None);
-        let mut sum = Applied::default();
-        while let Some(entry) = reader.next_entry()? {
-            let changed_at = entry.changed_at();
-            if !unknown.includes(changed_at) {
-                continue;
-            }
-            if newest_first && moment != changed_at {
-                met.clear();
-                moment = changed_at;
-            }
-            if newest_first && changed_at.is_some() && !met.insert(entry.loc.clone()) {
-                continue;
-            }
-            if unknown.is_late(changed_at) {
-                let loc = entry.loc.clone();
-                let change = self.change_of(entry, ChangeKind::Updated, changed_at);
-                last_words.extend(change.map(|change| {
-                    (
-                        loc,
-                        Change {
-                            late: true,
-                            ..change
-                        },
-                    )
-                }));
-                continue;
-            }
-            // What has one time goes into one transaction: of a resource that is deleted and created within one second, the
-            // deletion must not be seen alone.
-            let goes_on = changed_at.is_some() && changed_at == last;
-            last = changed_at;
-            if batch.len() >= BATCH && (!goes_on || batch.len() >= LONGEST_BATCH) {
-                let changes = std::mem::take(&mut batch);
-                sum.add(self.store.apply_blocking(self.application(
-                    set,
-                    Origin::ChangeList,
-                    changes,
-                    None,
-                ))?);
-            }
-            batch.extend(self.change_of(entry, ChangeKind::Updated, changed_at));
-        }
-        batch.extend(last_words.into_values());
-        sum.add(self.store.apply_blocking(self.application(
-            set,
-            Origin::ChangeList,
-            batch,
-            Some(end),
-        ))?);
-        Ok(sum)
-    }
-
-    pub(super) fn application(
-        &self,
-        set: SetId,
-        origin: Origin,
-        changes: Vec<Change>,
-        end: Option<End>,
-    ) -> Application {
-        Application {
-            set,
-            source: self.name().to_owned(),
-            origin,
-            now: clock::now().wall,
-            changes,
-            end,
-        }
-    }
-
-    /// Takes the entries of a Resource List.
-    pub(super) async fn take_listed(
-        self: &Arc<Self>,
-        list: ListProgress,
-        document: Box<FetchedDocument>,
-    ) -> Result<Applied, EngineError> {
-        let following = Arc::clone(self);
-        let taking =
-            tokio::task::spawn_blocking(move || following.take_listed_now(&list, document));
-        taking.await.map_err(|_| EngineError::Interrupted)?
-    }
-
-    fn take_listed_now(
-        &self,
-        list: &ListProgress,
-        mut document: Box<FetchedDocument>,
-    ) -> Result<Applied, EngineError> {
-        let mut reader = document.reader()?;
-        let mut sum = Applied::default();
-        // While one batch is written, the next one is read.
-        let mut written = None;
-        loop {
-            let mut batch = Vec::with_capacity(BATCH);
-            while batch.len() < BATCH
-                && let Some(mut entry) = reader.next_entry()?
-            {
-                entry.md.change = None;
-                let lastmod = entry.lastmod;
-                batch.extend(self.change_of(entry, ChangeKind::Created, lastmod));
-            }
-            let is_last = batch.len() < BATCH;
-            let writing = self.store.list_entries(list, clock::now().wall, batch);
-            if let Some(before) = written.replace(writing) {
-                sum.add(before.wait()?);
-            }
-            if is_last {
-                break;
-            }
-        }
-        if let Some(last) = written {
-            sum.add(last.wait()?);
-        }
-        Ok(sum)
     }
 }
 

@@ -6,22 +6,14 @@ use super::EngineError;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use crate::clock;
-use crate::config::Baseline;
 use crate::protocol::{Capability, SourceTime};
 use crate::status::Trouble;
-use crate::store::{BaselineState, ListProgress, Origin};
+use crate::store::{BaselineState, DocumentRecord, ListProgress, Origin};
 use crate::sync::{believed_since, latest_believed};
 
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
     pub(super) async fn read_resource_list(&mut self, anew: bool) -> Result<(), EngineError> {
-        if anew && self.following.source.baseline == Baseline::Dump {
-            tracing::warn!(
-                code = "dump-not-supported",
-                source = self.following.name(),
-                "baselines from Resource Dumps are not supported yet: the Resource List is used"
-            );
-        }
         let offered = self.offered(&Capability::ResourceList);
         if offered.is_empty() {
             return if anew {
@@ -92,41 +84,60 @@ impl SetWorker {
             if self.following.store.list_has_doubts(set).await? {
                 return Ok(Outcome::Doubtful);
             }
-            self.take_absences(at).await?;
+            self.take_absences(Origin::ResourceList, at).await?;
         }
         let passed_over = parts.passed_over.map(|error| error.trouble());
         self.notice(passed_over.or(proof.notice()));
         self.following.store.drop_parts(set).await?;
+        let record = (!parts.may_change_unseen).then_some(record);
+        self.end_list(Origin::ResourceList, at, record).await?;
+        tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
+        Ok(Outcome::Taken)
+    }
 
+    /// Keeps what a Resource List or a Resource Dump proves that was read to its end.
+    pub(super) async fn end_list(
+        &mut self,
+        origin: Origin,
+        at: SourceTime,
+        record: Option<DocumentRecord>,
+    ) -> Result<(), EngineError> {
         let mut trial = self.sequencer.clone();
         trial.resource_list(clock::now(), at);
         let mut end = self.end(&trial, None);
         let list_at = self.record.list_at.max(Some(at));
         end.listed = list_at;
-        end.documents
-            .extend((!parts.may_change_unseen).then_some(record));
-        let application =
-            self.following
-                .application(set, Origin::ResourceList, Vec::new(), Some(end));
+        end.documents.extend(record);
+        let application = self
+            .following
+            .application(self.record.id, origin, Vec::new(), Some(end));
         let applied = self.following.store.apply(application).await?;
         self.sequencer = trial;
         self.record.list_at = list_at;
         if self.record.baseline == BaselineState::Missing {
             self.record.baseline = BaselineState::Listed;
         }
-        tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
         self.tell_held(applied.held);
-        Ok(Outcome::Taken)
+        Ok(())
+    }
+
+    pub(super) fn list(&self, origin: Origin, at: SourceTime) -> ListProgress {
+        ListProgress {
+            set: self.record.id,
+            source: self.following.name().to_owned(),
+            origin,
+            at,
+            part: None,
+        }
     }
 
     /// Deletes what the list, read whole, does not name.
-    async fn take_absences(&self, at: SourceTime) -> Result<(), EngineError> {
-        let list = ListProgress {
-            set: self.record.id,
-            source: self.following.name().to_owned(),
-            at,
-            part: None,
-        };
+    pub(super) async fn take_absences(
+        &self,
+        origin: Origin,
+        at: SourceTime,
+    ) -> Result<(), EngineError> {
+        let list = self.list(origin, at);
         while self
             .following
             .store

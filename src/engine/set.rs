@@ -21,7 +21,7 @@ use crate::clock;
 use crate::protocol::Capability;
 use crate::status::Trouble;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence};
+use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence, Span};
 
 /// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
 /// after its verification does not bring.
@@ -46,6 +46,8 @@ pub(super) struct SetWorker {
     pub(super) seen: i64,
     /// What is remembered of the Change Lists.
     pub(super) lists: ReadLists,
+    /// What the Change Dump covered when it was read last.
+    pub(super) dump_span: Option<Span>,
     /// Changes that the poll under way has found.
     pub(super) found: u64,
     silence: Silence,
@@ -74,6 +76,7 @@ impl SetWorker {
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
             lists: ReadLists::default(),
+            dump_span: None,
             found: 0,
             silence: Silence::default(),
             leases: HashMap::new(),
@@ -126,11 +129,12 @@ impl SetWorker {
     /// Notifications wait until the baseline is read, unless there is nothing to make one from.
     pub(super) fn can_follow(&self) -> bool {
         self.record.baseline != BaselineState::Missing
-            || !self
-                .record
-                .offers
-                .iter()
-                .any(|offer| offer.capability == Capability::ResourceList)
+            || !self.record.offers.iter().any(|offer| {
+                matches!(
+                    offer.capability,
+                    Capability::ResourceList | Capability::ResourceDump
+                )
+            })
     }
 
     /// Polls, and notes how it went. Fails only if the database does.
@@ -157,6 +161,7 @@ impl SetWorker {
                 self.following
                     .board
                     .note_set(set, |facts| facts.failing = None);
+                self.following.sweep_packages(set).await?;
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
             Err(error) => {

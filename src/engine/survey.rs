@@ -1,10 +1,18 @@
 //! The first look at a document: it is read to its end before anything is done with it, so that one that is cut short, or
 //! is not what it should be, changes nothing.
 
+use std::io::BufRead;
+
+use url::Url;
+
 use super::EngineError;
+use super::packages::is_zip;
 use crate::clock;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, Direction, Head, Oddities, Oddity, Root, SourceTime};
+use crate::protocol::{
+    Capability, Direction, DocumentReader, Entry, Head, Oddities, Oddity, ReadError, Root,
+    SourceTime,
+};
 use crate::sync::latest_believed;
 
 /// What a document is, and what it spans.
@@ -13,8 +21,12 @@ pub(super) struct Survey {
     pub(super) head: Head,
     /// The newest time of its entries.
     pub(super) newest: Option<SourceTime>,
+    /// The oldest time of what its entries point at: of a snapshot, or else of a modification.
+    pub(super) oldest: Option<SourceTime>,
     /// Whether its newest entry comes first.
     pub(super) newest_first: bool,
+    /// Whether its first entry is a package by its own word.
+    pub(super) holds_packages: bool,
     pub(super) oddities: Oddities,
     /// How many lists it names, if it is an index.
     pub(super) lists: u64,
@@ -24,27 +36,26 @@ pub(super) struct Survey {
 
 impl Survey {
     /// Reads a document to its end. For a blocking thread. What is dated beyond `latest` does not count as its newest entry.
-    pub(super) fn of(
-        document: &mut FetchedDocument,
+    pub(super) fn of<R: BufRead>(
+        mut reader: DocumentReader<R>,
         latest: SourceTime,
-    ) -> Result<Self, EngineError> {
-        let mut reader = document.reader()?;
-        let mut newest = None;
+    ) -> Result<Self, ReadError> {
+        let (mut newest, mut oldest): (_, Option<SourceTime>) = (None, None);
         let mut direction = Direction::default();
         let (mut lists, mut lists_from) = (0, None);
         let mut is_index = reader.head().root == Root::Sitemapindex;
+        let mut holds_packages = false;
         let mut entries = 0_u64;
         let mut ahead = 0;
         while let Some(entry) = reader.next_entry()? {
             direction.note(entry.changed_at());
             ahead += u64::from(entry.changed_at().is_some_and(|time| time > latest));
             newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
-            // An index that is served as a urlset: its entries are lists by their own word.
-            if entries == 0 && !is_index {
-                is_index = matches!(
-                    entry.md.capability,
-                    Some(Capability::ResourceList | Capability::ChangeList)
-                );
+            let time = entry.md.at.or(entry.lastmod);
+            oldest = oldest.into_iter().chain(time).min();
+            if entries == 0 {
+                holds_packages = entry.md.media_type.as_deref().is_some_and(is_zip);
+                is_index |= !holds_packages && is_list(&entry, reader.head());
             }
             entries += 1;
             if is_index {
@@ -58,6 +69,8 @@ impl Survey {
         Ok(Self {
             head,
             newest,
+            oldest,
+            holds_packages,
             newest_first: direction.is_newest_first(),
             oddities,
             lists,
@@ -65,9 +78,40 @@ impl Survey {
         })
     }
 
+    /// Refuses a manifest that says that it is something else. One that names the capability of its dump is meant well.
+    pub(super) fn expect_manifest(
+        &self,
+        capability: &Capability,
+        uri: &Url,
+    ) -> Result<(), EngineError> {
+        match (&self.head.md.capability, capability) {
+            (None, _)
+            | (Some(Capability::ResourceDump), Capability::ResourceDumpManifest)
+            | (Some(Capability::ChangeDump), Capability::ChangeDumpManifest) => Ok(()),
+            (Some(stated), wanted) if stated != wanted => Err(EngineError::WrongCapability {
+                document: format!("the manifest of {uri}"),
+                wanted: wanted.clone(),
+                found: stated.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether it is an index of other lists.
     pub(super) fn is_index(&self) -> bool {
         self.head.root == Root::Sitemapindex || self.lists > 0
+    }
+}
+
+/// Whether an entry of a urlset is a list by its own word: some serve an index so. A dump is one only within a dump: others
+/// may name it as what it is, too.
+fn is_list(entry: &Entry, head: &Head) -> bool {
+    match &entry.md.capability {
+        Some(Capability::ResourceList | Capability::ChangeList) => true,
+        Some(Capability::ResourceDump | Capability::ChangeDump) => {
+            entry.md.capability == head.md.capability
+        }
+        _ => false,
     }
 }
 
@@ -77,7 +121,7 @@ pub(super) async fn survey(
 ) -> Result<(Box<FetchedDocument>, Survey), EngineError> {
     let latest = latest_believed(clock::now().wall);
     let surveying = tokio::task::spawn_blocking(move || {
-        let survey = Survey::of(&mut document, latest)?;
+        let survey = Survey::of(document.reader()?, latest)?;
         Ok::<_, EngineError>((document, survey))
     });
     surveying.await.map_err(|_| EngineError::Interrupted)?

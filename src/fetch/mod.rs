@@ -8,12 +8,12 @@
 //!   be small and are not.
 //! - One host gets so many requests at once and no more; downloads of resources never keep documents and hubs waiting.
 //! - A document is handed on whole or not at all, decompressed, and can be read several times. A resource is handed on
-//!   exactly as it is served, a chunk at a time.
+//!   exactly as it is served, a chunk at a time. A package goes to disk, and goes on where it was cut short.
 //!
 //! It knows URLs, documents and hubs. It does not know why something is fetched, where it is kept or what it means for
 //! the state of a set. It imports the protocol, the clock and the configuration, nothing else of this program.
 //!
-//! Specification: ANSI/NISO Z39.99-2014, section 6.3 (discovery); WebSub, sections 4 (topics) and 5.1 (requests to hubs); RFC 9110.
+//! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests to hubs); RFC 9110.
 
 mod capability_list;
 mod client;
@@ -26,6 +26,7 @@ mod http_date;
 mod hub;
 mod insight;
 mod link_tags;
+mod package;
 mod permits;
 mod retry;
 mod spool;
@@ -45,6 +46,7 @@ pub use error::{Disposition, FetchError};
 pub use guard::is_public;
 pub use hub::HubAnswer;
 pub use insight::{Changes, Insight, Insights};
+pub use package::{Member, Package, PackageError, PartialPackage};
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;
 pub use validators::{KnownVersion, Validators};

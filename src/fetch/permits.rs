@@ -13,6 +13,8 @@ pub(super) enum Pool {
     Documents,
     /// Resources.
     Content,
+    /// Packages: they take long, so they go one at a time, and keep nobody else waiting.
+    Packages,
 }
 
 /// How many requests may be under way at once, for each host.
@@ -43,6 +45,10 @@ impl Permits {
     }
 
     fn semaphore(&self, pool: Pool, authority: String) -> Arc<Semaphore> {
+        let permits = match pool {
+            Pool::Documents | Pool::Content => self.per_host,
+            Pool::Packages => 1,
+        };
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         // Hosts come from outside, so they must not pile up: those that nobody uses are forgotten.
         if hosts.len() >= 1024 {
@@ -50,7 +56,7 @@ impl Permits {
         }
         hosts
             .entry((pool, authority))
-            .or_insert_with(|| Arc::new(Semaphore::new(self.per_host)))
+            .or_insert_with(|| Arc::new(Semaphore::new(permits)))
             .clone()
     }
 }

@@ -14,6 +14,7 @@
 
 mod beneath;
 mod error;
+mod packages;
 mod path;
 mod publish;
 mod reading;

@@ -40,6 +40,11 @@ impl Origin {
         }
     }
 
+    /// Whether it tells what there is, and not what happened.
+    pub(super) fn is_listing(self) -> bool {
+        matches!(self, Self::ResourceList | Self::ResourceDump)
+    }
+
     pub(super) fn from_code(code: &str) -> Result<Self, StoreError> {
         let all = [
             Self::Notification,

@@ -1,4 +1,5 @@
-//! Resource Lists: entries that are held against what the mirror has, and what a whole list does not name any more.
+//! Resource Lists and Resource Dumps: entries that are held against what the mirror has, and what a whole list does not name
+//! any more.
 //!
 //! Each reading of a list is a generation. A member that the whole list has not named in this generation is gone from the
 //! set (section 10.1: a Resource List is a snapshot of all of it).
@@ -20,13 +21,15 @@ use super::{Applied, PartId, ResourceId, SetId, Store, StoreError, Wake, row};
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::sync::{Decision, plan_absent, plan_listed};
 
-/// A Resource List that is being read.
+/// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]
 pub struct ListProgress {
     /// The set.
     pub set: SetId,
     /// The label of its Source.
     pub source: String,
+    /// Which of the two it is.
+    pub origin: Origin,
     /// The time of the snapshot.
     pub at: SourceTime,
     /// The part of the list that is being read, if it has parts.
@@ -43,26 +46,7 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn begin_list(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            tx.sql.execute(
-                "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1",
-                [set.0],
-            )?;
-            // What the list covers may have happened to a resource before the change that is its task.
-            if let Some(unbroken) = unbroken_until(tx.sql, set)? {
-                for tasks in [
-                    "set_id = ?1",
-                    "resource_id IN (SELECT resource_id FROM member WHERE set_id = ?1)",
-                ] {
-                    tx.sql.execute(
-                        &format!("UPDATE task SET since = ?2 WHERE since > ?2 AND {tasks}"),
-                        params![set.0, unbroken.micros()],
-                    )?;
-                }
-            }
-            Ok(())
-        })
-        .await
+        self.write(move |tx| begin_list(tx, set)).await
     }
 
     /// Takes some entries of a list. For a caller on a blocking thread, which may wait for them later.
@@ -91,13 +75,34 @@ impl Store {
     }
 }
 
+/// Begins a generation of a set's members.
+pub(super) fn begin_list(tx: &mut Tx<'_>, set: SetId) -> Result<(), StoreError> {
+    tx.sql.execute(
+        "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1",
+        [set.0],
+    )?;
+    // What the list covers may have happened to a resource before the change that is its task.
+    if let Some(unbroken) = unbroken_until(tx.sql, set)? {
+        for tasks in [
+            "set_id = ?1",
+            "resource_id IN (SELECT resource_id FROM member WHERE set_id = ?1)",
+        ] {
+            tx.sql.execute(
+                &format!("UPDATE task SET since = ?2 WHERE since > ?2 AND {tasks}"),
+                params![set.0, unbroken.micros()],
+            )?;
+        }
+    }
+    Ok(())
+}
+
 fn list_entries(
     tx: &mut Tx<'_>,
     list: &ListProgress,
     now: DateTime<Utc>,
     entries: &[Change],
 ) -> Result<Applied, StoreError> {
-    let context = Context::of(tx.sql, list.set, &list.source, Origin::ResourceList, now)?;
+    let context = Context::of(tx.sql, list.set, &list.source, list.origin, now)?;
     let mut part_of = list
         .part
         .map(|part| PartOf::new(tx.sql, list.set, context.generation, part));
@@ -158,7 +163,7 @@ fn list_absent(
     list: &ListProgress,
     now: DateTime<Utc>,
 ) -> Result<Option<Applied>, StoreError> {
-    let context = Context::of(tx.sql, list.set, &list.source, Origin::ResourceList, now)?;
+    let context = Context::of(tx.sql, list.set, &list.source, list.origin, now)?;
     let begin: i64 = tx
         .sql
         .prepare_cached("SELECT absent_until FROM source_set WHERE id = ?1")?

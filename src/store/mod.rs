@@ -12,6 +12,7 @@
 
 mod application;
 mod channels;
+mod dumps;
 mod feed;
 mod inbox;
 mod links;
@@ -36,6 +37,7 @@ use tokio::sync::broadcast;
 
 pub use application::{Application, Applied, Change, DeletionRules, End, Paths};
 pub use channels::{ChannelRecord, Outcome};
+pub use dumps::{Awaited, DumpProgress, PackageRecord};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
 pub use lists::ListProgress;

@@ -13,8 +13,8 @@ use super::parts::{PartOf, doubt_parts_of, part_if_named};
 use super::resources::{Membership, join};
 use super::sets::{save_document, save_progress, unbroken_until};
 use super::writer::Tx;
-use super::{ResourceId, SetId, Store, StoreError, Wake, inbox, row};
-use crate::protocol::{ChangeKind, SourceTime};
+use super::{ResourceId, SetId, Store, StoreError, Wake, dumps, inbox, row};
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::sync::{Decision, Known, Pending, holds_back, plan_change};
 
 impl Store {
@@ -122,9 +122,10 @@ impl<'a> Context<'a> {
         let generation = sql
             .prepare_cached("SELECT generation FROM source_set WHERE id = ?1")?
             .query_row([set.0], |row| row.get(0))?;
-        let unbroken = match origin {
-            Origin::ResourceList => unbroken_until(sql, set)?,
-            _ => None,
+        let unbroken = if origin.is_listing() {
+            unbroken_until(sql, set)?
+        } else {
+            None
         };
         Ok(Self {
             set,
@@ -144,7 +145,7 @@ pub(super) struct Found {
     pub(super) pending: Option<Pending>,
     /// How it is a member of the set.
     pub(super) member: Option<Membership>,
-    /// Whether a Resource List of the same set told of what is pending.
+    /// Whether a Resource List or a Resource Dump of the same set told of what is pending.
     listed: bool,
 }
 
@@ -155,6 +156,27 @@ impl Found {
         context: &Context<'_>,
         change: &Change,
     ) -> Result<Self, StoreError> {
+        if let Some((found, told_by)) = Self::find(sql, context, &change.uri)? {
+            if told_by != context.set {
+                note_shared(sql, context.set, told_by)?;
+            }
+            return Ok(found);
+        }
+        Ok(Self {
+            resource: add_resource(sql, context, change)?,
+            known: None,
+            pending: None,
+            member: None,
+            listed: false,
+        })
+    }
+
+    /// Looks a resource up that was told of before, and the set that told of it last; changes nothing.
+    pub(super) fn find(
+        sql: &Connection,
+        context: &Context<'_>,
+        uri: &ResourceUri,
+    ) -> Result<Option<(Self, SetId)>, StoreError> {
         let mut query = sql.prepare_cached(
             "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
                     resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin,
@@ -163,20 +185,11 @@ impl Found {
                   LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2",
         )?;
-        let mut rows = query.query(params![context.source, change.uri.as_str(), context.set.0])?;
+        let mut rows = query.query(params![context.source, uri.as_str(), context.set.0])?;
         let Some(found) = rows.next()? else {
-            return Ok(Self {
-                resource: add_resource(sql, context, change)?,
-                known: None,
-                pending: None,
-                member: None,
-                listed: false,
-            });
+            return Ok(None);
         };
         let told_by = SetId(found.get(12)?);
-        if told_by != context.set {
-            note_shared(sql, context.set, told_by)?;
-        }
         let known = if found.get::<_, Option<i64>>(6)?.is_some() {
             Some(Known {
                 length: found.get::<_, Option<i64>>(1)?.map(row::unsigned),
@@ -206,15 +219,22 @@ impl Found {
             }),
             None => None,
         };
-        Ok(Self {
-            resource: ResourceId(found.get(0)?),
+        let listed = match found.get::<_, Option<String>>(10)? {
+            Some(origin) => {
+                Origin::from_code(&origin)?.is_listing()
+                    && found.get::<_, Option<i64>>(11)? == Some(context.set.0)
+            }
+            None => false,
+        };
+        let resource = ResourceId(found.get(0)?);
+        let found = Self {
+            resource,
             known,
             pending,
             member,
-            listed: found.get::<_, Option<String>>(10)?.as_deref()
-                == Some(Origin::ResourceList.code())
-                && found.get::<_, Option<i64>>(11)? == Some(context.set.0),
-        })
+            listed,
+        };
+        Ok(Some((found, told_by)))
     }
 
     /// Makes it a member of the set that something else than a part of its Resource List tells of.
@@ -360,7 +380,7 @@ pub(super) fn put_task(
              state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
          WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
             OR (?15 IS NOT NULL AND links IS NOT ?15)
-            OR (changed_at IS NULL AND NOT (origin = 'resource-list' AND origin = ?11))",
+            OR (changed_at IS NULL AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
     )?
     .execute(params![
         resource.0,
@@ -395,6 +415,7 @@ fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, Stor
         save_document(tx, context.set, document)?;
     }
     if let Some(at) = end.listed {
+        dumps::forget(tx.sql, context.set)?;
         tx.sql.execute(
             "UPDATE source_set SET list_at = ?2, baseline = CASE baseline WHEN 'missing' THEN 'listed' ELSE baseline END
              WHERE id = ?1",

@@ -179,6 +179,24 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE member ADD COLUMN part INTEGER;
 
     -- How far a baseline from a Resource Dump has come.
+    CREATE TABLE dump (
+        set_id INTEGER PRIMARY KEY REFERENCES source_set (id),
+        uri TEXT NOT NULL,
+        digest BLOB NOT NULL,
+        generation INTEGER NOT NULL
+    );
+    CREATE TABLE dump_package (
+        set_id INTEGER NOT NULL REFERENCES dump (set_id),
+        uri TEXT NOT NULL,
+        version TEXT NOT NULL,
+        proves INTEGER NOT NULL,
+        PRIMARY KEY (set_id, uri)
+    ) WITHOUT ROWID;
+    CREATE TABLE package_file (
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        name TEXT NOT NULL,
+        PRIMARY KEY (set_id, name)
+    ) WITHOUT ROWID;
     ",
 ];
 

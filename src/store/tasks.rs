@@ -121,7 +121,7 @@ pub struct TaskFailure {
     pub counts: bool,
 }
 
-const COLUMNS: &str = "task.resource_id, task.version, task.source, task.set_id, resource.uri, task.authority, task.kind,
+pub(super) const COLUMNS: &str = "task.resource_id, task.version, task.source, task.set_id, resource.uri, task.authority, task.kind,
     task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.origin, task.attempts, resource.path,
     resource.applied_at IS NOT NULL AND resource.deleted = 0, resource.length, resource.hashes, task.links,
     resource.served_by, resource.etag, resource.last_modified";
@@ -258,7 +258,7 @@ fn due_of_host(
     Ok(tasks)
 }
 
-fn task(found: &Row<'_>) -> Result<Task, StoreError> {
+pub(super) fn task(found: &Row<'_>) -> Result<Task, StoreError> {
     Ok(Task {
         resource: ResourceId(found.get(0)?),
         version: found.get(1)?,

@@ -1,6 +1,7 @@
 //! The store on a folder of its own.
 
 mod claims;
+mod dumps;
 mod inbox;
 mod lists;
 mod opening;
@@ -193,6 +194,7 @@ impl World {
         let list = ListProgress {
             set,
             source: SOURCE.to_owned(),
+            origin: Origin::ResourceList,
             at: at(time),
             part: None,
         };

@@ -10,10 +10,12 @@
 mod support;
 
 mod baseline;
+mod change_dumps;
 mod change_lists;
 mod conditions;
 mod deletions;
 mod documents;
+mod dumps;
 mod duplicates;
 mod economy;
 mod endurance;

@@ -18,6 +18,11 @@ const RESOURCE_LIST: &str = "resourcelist.xml";
 /// The file name of its Change List, or of their index.
 const CHANGE_LIST: &str = "changelist.xml";
 
+/// The file name of its Resource Dump, or of their index.
+pub(super) const RESOURCE_DUMP: &str = "resourcedump.xml";
+/// The file name of its Change Dump, or of their index.
+pub(super) const CHANGE_DUMP: &str = "changedump.xml";
+
 /// Where the documents of one set are.
 #[derive(Clone, Debug)]
 pub(super) struct Places {
@@ -68,7 +73,8 @@ impl Places {
         description_uri(&self.base)
     }
 
-    fn up(&self) -> Link {
+    /// The link to the set's Capability List.
+    pub(super) fn up(&self) -> Link {
         Link::new("up", self.file(CAPABILITY_LIST))
     }
 }
@@ -91,24 +97,31 @@ pub(super) fn source_description<'a>(sets: impl Iterator<Item = &'a Places>) -> 
 /// A Capability List (the core, section 9; the notification specifications, section 5).
 pub(super) fn capability_list<'a>(
     places: &Places,
-    has_change_list: bool,
+    offered: impl IntoIterator<Item = Capability>,
     channels: impl Iterator<Item = (&'a Capability, &'a Url)>,
 ) -> Bytes {
     let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
     head.links.push(Link::new("up", places.description()));
-    let mut entries = vec![pointer(
-        places.file(RESOURCE_LIST),
-        Capability::ResourceList,
-    )];
-    if has_change_list {
-        entries.push(pointer(places.file(CHANGE_LIST), Capability::ChangeList));
-    }
+    let pointers = offered.into_iter();
+    let mut entries: Vec<Entry> = pointers
+        .map(|capability| pointer(places.file(file_of(&capability)), capability))
+        .collect();
     for (kind, hub) in channels {
         let mut channel = pointer(places.topic(kind), kind.clone());
         channel.links.push(Link::new("hub", hub.clone()));
         entries.push(channel);
     }
     document(&head, &entries)
+}
+
+/// The file name of the document of that capability.
+fn file_of(capability: &Capability) -> &'static str {
+    match capability {
+        Capability::ChangeList => CHANGE_LIST,
+        Capability::ResourceDump => RESOURCE_DUMP,
+        Capability::ChangeDump => CHANGE_DUMP,
+        _ => RESOURCE_LIST,
+    }
 }
 
 fn pointer(loc: Url, capability: Capability) -> Entry {
@@ -264,6 +277,7 @@ pub(super) fn front_page<'a>(sets: impl Iterator<Item = &'a Places>) -> String {
     page
 }
 
-fn document(head: &Head, entries: &[Entry]) -> Bytes {
+/// A document, as it is served.
+pub(super) fn document(head: &Head, entries: &[Entry]) -> Bytes {
     Bytes::from(write_document(head, entries))
 }

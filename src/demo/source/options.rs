@@ -19,12 +19,16 @@ pub struct SampleOptions {
     pub resource_size: usize,
     /// More entries than this make the Resource List an index of lists.
     pub entries_per_list: usize,
+    /// Whether there is a Resource List.
+    pub resource_list: bool,
     /// Whether entries tell digests.
     pub digests: bool,
     /// Whether there is a Change List.
     pub change_list: bool,
     /// How its Change Lists are written.
     pub change_list_form: ChangeListForm,
+    /// Which dumps there are, and how they are made.
+    pub dumps: DumpOptions,
     /// The hub that its channels name.
     pub hub: ChannelHub,
     /// Whether a topic's body is its latest notification; else it is empty.
@@ -43,9 +47,11 @@ impl Default for SampleOptions {
             resources_per_set: 3,
             resource_size: 64,
             entries_per_list: 50_000,
+            resource_list: true,
             digests: true,
             change_list: true,
             change_list_form: ChangeListForm::default(),
+            dumps: DumpOptions::default(),
             hub: ChannelHub::Own(HubOptions::default()),
             latest_on_topic: true,
             whole_seconds: false,
@@ -104,4 +110,54 @@ impl Default for ChangeListForm {
             newest_first: false,
         }
     }
+}
+
+/// Which dumps there are, and how they are made. The default is none at all; otherwise as the specification has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DumpOptions {
+    /// Whether there is a Resource Dump.
+    pub resource_dump: bool,
+    /// Whether there is a Change Dump.
+    pub change_dump: bool,
+    /// More resources, or changes, than this make several packages.
+    pub entries_per_package: usize,
+    /// Whether each package has a dump of its own, in an index of dumps.
+    pub indexed: bool,
+    /// Whether dumps point at copies of the manifests (`rel="contents"`).
+    pub contents: bool,
+    /// How manifests write paths.
+    pub paths: PathForm,
+}
+
+impl Default for DumpOptions {
+    fn default() -> Self {
+        Self {
+            resource_dump: false,
+            change_dump: false,
+            entries_per_package: 50_000,
+            indexed: false,
+            contents: true,
+            paths: PathForm::LeadingSlash,
+        }
+    }
+}
+
+/// How manifests write the paths of members.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PathForm {
+    /// `/resources/a`, as the specification has it.
+    LeadingSlash,
+    /// `resources/a`, as the members are named.
+    NoSlash,
+    /// `/srv/source/dump/resources/a`: where the file was on the machine that made the package.
+    Local,
+}
+
+/// What is wrong with a member of a package.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemberFault {
+    /// The manifest tells of it, and it is not there.
+    Missing,
+    /// As many bytes as there should be, but others.
+    WrongBytes,
 }

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use url::Url;
 
 use super::documents::{self, Places};
+use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
 use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, Entry, Interval, SourceTime};
 
@@ -47,6 +48,8 @@ pub(super) struct ChangeList {
 pub(super) struct ResourceSet {
     places: Places,
     digests: bool,
+    /// Whether there is a Resource List.
+    listed: bool,
     entries_per_list: usize,
     form: ChangeListForm,
     /// By path and query, as they are asked for.
@@ -57,6 +60,7 @@ pub(super) struct ResourceSet {
     change_lists: Option<Vec<ChangeList>>,
     /// What is served instead, while the Change List lags.
     frozen: Option<Vec<ChangeList>>,
+    dumps: Dumps,
     /// Changes that no notification told yet.
     buffered: Vec<Entry>,
     notified_until: SourceTime,
@@ -73,15 +77,18 @@ impl ResourceSet {
             until: None,
             entries: Vec::new(),
         };
+        let dumps = Dumps::new(places.clone(), options.dumps, options.digests, start);
         let mut set = Self {
             places,
             digests: options.digests,
+            listed: options.resource_list,
             entries_per_list: options.entries_per_list.max(1),
             form: options.change_list_form,
             resources: BTreeMap::new(),
             resource_lists: BTreeMap::new(),
             change_lists: options.change_list.then(|| vec![open]),
             frozen: None,
+            dumps,
             buffered: Vec::new(),
             notified_until: start,
             channels: BTreeMap::new(),
@@ -92,6 +99,7 @@ impl ResourceSet {
             set.put(&name, bytes, start);
         }
         set.refresh_resource_list(start);
+        set.refresh_resource_dump(start);
         set
     }
 
@@ -131,7 +139,7 @@ impl ResourceSet {
         bytes: Option<Bytes>,
         at: SourceTime,
     ) {
-        let mut entry = match bytes {
+        let mut entry = match bytes.clone() {
             Some(bytes) => self.put(name, bytes, at),
             None => {
                 let uri = self.resource_uri(name);
@@ -150,6 +158,7 @@ impl ResourceSet {
         {
             open.entries.push(entry.clone());
         }
+        self.dumps.take_change(entry.clone(), bytes);
         self.buffered.push(entry);
     }
 
@@ -169,6 +178,25 @@ impl ResourceSet {
             .collect();
         self.resource_lists =
             documents::resource_lists(&self.places, &entries, self.entries_per_list, at);
+    }
+
+    /// Publishes a Resource Dump of this moment.
+    pub(super) fn refresh_resource_dump(&mut self, at: SourceTime) {
+        let entries = self.resources.values().map(|resource| {
+            let entry = documents::resource_entry(resource, self.digests);
+            (entry, resource.bytes.clone())
+        });
+        self.dumps.refresh(entries, at);
+    }
+
+    /// Its dumps.
+    pub(super) fn dumps(&self) -> &Dumps {
+        &self.dumps
+    }
+
+    /// Its dumps.
+    pub(super) fn dumps_mut(&mut self) -> &mut Dumps {
+        &mut self.dumps
     }
 
     /// Closes the open Change List and begins the next.
@@ -255,13 +283,18 @@ impl ResourceSet {
     /// A document by its file name; `hub` is the one its channels name.
     pub(super) fn document(&self, file: &str, hub: Option<&Url>) -> Option<Bytes> {
         if let Some(list) = self.resource_lists.get(file) {
-            return Some(list.clone());
+            return self.listed.then(|| list.clone());
         }
         if file == documents::CAPABILITY_LIST {
             let kinds = self.channels.keys();
+            let lists = [
+                self.listed.then_some(Capability::ResourceList),
+                (self.change_lists.is_some()).then_some(Capability::ChangeList),
+            ];
+            let offered = lists.into_iter().flatten().chain(self.dumps.offered());
             let body = documents::capability_list(
                 &self.places,
-                self.change_lists.is_some(),
+                offered,
                 kinds.zip(hub.into_iter().cycle()),
             );
             return Some(body);

@@ -1,13 +1,13 @@
-//! How the Source answers: conditional requests, and the faults that a test planned.
+//! How the Source answers: conditional requests, ranges, and the faults that a test planned.
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{
-    CONTENT_LENGTH, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED, LINK, LOCATION, RETRY_AFTER,
+    ACCEPT_RANGES, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, ETAG, IF_NONE_MATCH, LAST_MODIFIED,
+    LINK, LOCATION, RETRY_AFTER,
 };
 use axum::http::response::Builder;
 use axum::http::{HeaderMap, Response, StatusCode, Uri};
@@ -18,6 +18,7 @@ use futures_util::stream;
 
 use super::Shared;
 use super::fault::Fault;
+use super::range::Asked;
 use super::world::Found;
 use crate::demo::serving::lock;
 
@@ -56,30 +57,13 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap)
             .body(Body::empty()),
         (_, Some(Fault::Redirect(to))) => refusal(302).header(LOCATION, to).body(Body::empty()),
         (None, _) => refusal(404).body(Body::empty()),
-        (Some(found), None | Some(Fault::Slow(_))) => {
-            if is_current {
-                refusal(304).header(ETAG, &found.etag).body(Body::empty())
-            } else {
-                let body = found.document.body.clone();
-                head_of(&found).body(Body::from(body))
-            }
+        (Some(found), None | Some(Fault::Slow(_))) if is_current => {
+            refusal(304).header(ETAG, &found.etag).body(Body::empty())
         }
-        (Some(found), Some(Fault::WrongBytes)) => {
-            let wrong: Vec<u8> = found.document.body.iter().map(|byte| !byte).collect();
-            head_of(&found).body(Body::from(wrong))
+        (Some(found), fault) => {
+            let (head, bytes) = part_of(&found, &Asked::of(&headers, &found));
+            head.body(body_with(fault, bytes))
         }
-        (Some(found), Some(Fault::Truncated)) => {
-            let cut = stream::once(async {
-                // Lets the first half be sent before the connection is cut.
-                tokio::task::yield_now().await;
-                Err(std::io::Error::other("cut on purpose"))
-            });
-            let sent = first_half(&found).map(|sent| sent.map_err(|never| match never {}));
-            head_of(&found).body(Body::from_stream(sent.chain(cut)))
-        }
-        (Some(found), Some(Fault::Stalled)) => head_of(&found).body(Body::from_stream(
-            first_half(&found).chain(stream::pending()),
-        )),
     };
     response.unwrap_or_else(|error| {
         // A test asked for a header or status that HTTP doesn't know.
@@ -93,10 +77,49 @@ fn refusal(status: u16) -> Builder {
     Response::builder().status(status)
 }
 
-fn head_of(found: &Found) -> Builder {
+/// The head of an answer, and the bytes that are to follow.
+fn part_of(found: &Found, asked: &Asked) -> (Builder, Bytes) {
+    let whole = &found.document.body;
+    let length = whole.len();
+    match asked {
+        Asked::Whole => (head_of(found, length).status(200), whole.clone()),
+        Asked::Part(part) => {
+            let told = format!("bytes {}-{}/{length}", part.start, part.end - 1);
+            let head = head_of(found, part.len()).status(206);
+            (head.header(CONTENT_RANGE, told), whole.slice(part.clone()))
+        }
+        Asked::Beyond => {
+            let head = refusal(416).header(CONTENT_RANGE, format!("bytes */{length}"));
+            (head, Bytes::new())
+        }
+    }
+}
+
+/// The bytes as they are sent, with the fault that was planned.
+fn body_with(fault: Option<Fault>, bytes: Bytes) -> Body {
+    let half = bytes.slice(..bytes.len() / 2);
+    let first_half = stream::once(std::future::ready(Ok::<_, std::io::Error>(half)));
+    match fault {
+        Some(Fault::WrongBytes) => Body::from(bytes.iter().map(|byte| !byte).collect::<Vec<u8>>()),
+        Some(Fault::Truncated) => {
+            let cut = stream::once(async {
+                // Lets the first half be sent before the connection is cut.
+                tokio::task::yield_now().await;
+                Err(std::io::Error::other("cut on purpose"))
+            });
+            Body::from_stream(first_half.chain(cut))
+        }
+        Some(Fault::Stalled) => Body::from_stream(first_half.chain(stream::pending())),
+        _ => Body::from(bytes),
+    }
+}
+
+/// The head of what was found, of which so many bytes follow.
+fn head_of(found: &Found, length: usize) -> Builder {
     let mut head = Response::builder()
         .header(CONTENT_TYPE, &found.document.media_type)
-        .header(CONTENT_LENGTH, found.document.body.len())
+        .header(CONTENT_LENGTH, length)
+        .header(ACCEPT_RANGES, "bytes")
         .header(ETAG, &found.etag);
     if let Some(lastmod) = found.lastmod {
         let date = lastmod.to_datetime().format("%a, %d %b %Y %H:%M:%S GMT");
@@ -116,9 +139,4 @@ fn is_current(headers: &HeaderMap, found: &Found) -> bool {
         .flat_map(|value| value.split(','))
         .map(|tag| tag.trim().trim_start_matches("W/"))
         .any(|tag| tag == found.etag || tag == "*")
-}
-
-fn first_half(found: &Found) -> impl stream::Stream<Item = Result<Bytes, Infallible>> + use<> {
-    let body = &found.document.body;
-    stream::once(std::future::ready(Ok(body.slice(..body.len() / 2))))
 }

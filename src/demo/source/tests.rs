@@ -5,6 +5,8 @@ use reqwest::header::{ETAG, HeaderMap, IF_NONE_MATCH};
 use super::*;
 use crate::protocol::{Document, Root, parse_link_header, read_document};
 
+mod dumps;
+
 const START: i64 = 1_700_000_000_000_000;
 const MINUTE: Duration = Duration::from_secs(60);
 

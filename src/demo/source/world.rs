@@ -215,11 +215,15 @@ impl World {
             topic.links = Some(serving::channel_links(uri.as_str(), hub.as_str()));
             return Some(topic);
         }
+        if let Some(document) = set.dumps().document(file) {
+            return Some(found(document));
+        }
         set.document(file, self.hub.as_ref()).map(xml).map(found)
     }
 }
 
-fn xml(body: Bytes) -> Document {
+/// A document of ResourceSync.
+pub(super) fn xml(body: Bytes) -> Document {
     Document {
         media_type: "application/xml".to_owned(),
         body,

@@ -82,6 +82,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         let list = ListProgress {
             set,
             source: SOURCE.to_owned(),
+            origin: Origin::ResourceList,
             at: at(time),
             part: Some(id),
         };
@@ -117,6 +118,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
     let list = ListProgress {
         set,
         source: SOURCE.to_owned(),
+        origin: Origin::ResourceList,
         at: at(time),
         part: None,
     };

@@ -1,0 +1,368 @@
+//! Change Dumps and their indexes (section 13): what has changed, with the content, where no Change List tells it or reaches
+//! back so far. A dump counts as an index of Change Lists does: each of its packages is one.
+
+use url::Url;
+
+use super::EngineError;
+use super::change_list_index::Waiting;
+use super::change_lists::{end_of, span_of};
+use super::index::DEPTH;
+use super::packages::{PackageEntry, packages_of};
+use super::reading::Fresh;
+use super::set::SetWorker;
+use super::survey::Survey;
+use super::taking::{Changes, Listing};
+use crate::clock;
+use crate::protocol::{Algorithm, Capability, Digest, Interval, SourceTime};
+use crate::store::{DocumentRecord, End, Origin};
+use crate::sync::{Span, Unknown};
+
+impl SetWorker {
+    /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back
+    /// to. Answers what they cover together, and what kept them from being read.
+    pub(super) async fn read_changes(&mut self) -> (Option<Span>, Result<(), EngineError>) {
+        let (lists, failed) = match self.read_change_lists().await {
+            Ok(span) => (span, None),
+            Err(error) => (None, Some(error)),
+        };
+        let begins = lists.and_then(|span| span.from);
+        let gaps = self.sequencer.gaps();
+        let is_short = gaps
+            .iter()
+            .any(|gap| begins.is_none_or(|begins| gap.interval.from() < begins));
+        let is_final = matches!(failed, Some(EngineError::Store(_)));
+        if is_final || (lists.is_some() && !is_short) {
+            return (lists, failed.map_or(Ok(()), Err));
+        }
+        match self.read_change_dumps().await {
+            Ok(dumps) => (together(lists, dumps), failed.map_or(Ok(()), Err)),
+            Err(error @ EngineError::Store(_)) => (lists, Err(error)),
+            Err(error) => (lists, Err(failed.unwrap_or(error))),
+        }
+    }
+
+    /// Reads the Change Dumps; answers what they cover, `None` if there are none.
+    async fn read_change_dumps(&mut self) -> Result<Option<Span>, EngineError> {
+        let mut failed = None;
+        for uri in self.offered(&Capability::ChangeDump) {
+            match self.read_change_dump(&uri).await {
+                Ok(span) => return Ok(Some(span)),
+                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
+                    return Err(error);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    async fn read_change_dump(&mut self, uri: &Url) -> Result<Span, EngineError> {
+        // After a start nobody remembers what an unchanged dump covers.
+        let anew = self.dump_span.is_none();
+        let Some(fresh) = self.following.fresh(self.record.id, uri, anew).await? else {
+            return Ok(self.dump_span.unwrap_or(NOTHING));
+        };
+        fresh.expect_dump(&Capability::ChangeDump)?;
+        let head = &fresh.survey.head;
+        let index = head
+            .link("index")
+            .filter(|index| head.md.until.is_some() && *index != uri)
+            .cloned();
+        let span = self.take_change_dump(fresh).await?;
+        // A closed dump tells no more: its index knows the one that follows.
+        let span = match index {
+            Some(index) => match self.following.fresh(self.record.id, &index, true).await? {
+                Some(fresh) if fresh.survey.is_index() => {
+                    fresh.expect_dump(&Capability::ChangeDump)?;
+                    self.take_change_dump(fresh).await?
+                }
+                _ => span,
+            },
+            None => span,
+        };
+        self.dump_span = Some(span);
+        Ok(span)
+    }
+
+    /// Takes a dump, or those dumps of an index that can hold news, oldest first. A part that can't be had does not keep the
+    /// later ones from being read; but then the whole proves nothing.
+    async fn take_change_dump(&mut self, fresh: Fresh) -> Result<Span, EngineError> {
+        let md = &fresh.survey.head.md;
+        let stated = Span {
+            from: md.from.or(md.at),
+            until: md.until.or(md.completed),
+        };
+        // An index is read again each time: only its dumps tell whether there is news. So is a closed dump that has one.
+        let leads_on = md.until.is_some() && fresh.survey.head.link("index").is_some();
+        let record = (!fresh.survey.is_index() && !leads_on).then(|| fresh.record.clone());
+        let mut walk = Walk::default();
+        let mut dumps = Waiting::default();
+        self.take_dump_part(fresh, 0, &mut walk, &mut dumps).await?;
+        while let Some((dump, depth)) = dumps.next() {
+            let anew = self.dump_span.is_none();
+            match self.following.fresh(self.record.id, &dump.uri, anew).await {
+                Ok(None) => {
+                    let known = dump.until.or(self.dump_span.and_then(|span| span.until));
+                    walk.until = walk.until.max(known);
+                }
+                Ok(Some(fresh)) => {
+                    self.take_dump_part(fresh, depth, &mut walk, &mut dumps)
+                        .await?
+                }
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => walk.failed = walk.failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = walk.failed {
+            return Err(error);
+        }
+        let span = Span {
+            from: stated.from.or(walk.from),
+            until: stated.until.or(walk.until),
+        };
+        self.cover(span, Origin::ChangeDump, record).await?;
+        Ok(span)
+    }
+
+    /// Takes one document: the packages of a dump, or what an index leads to.
+    async fn take_dump_part(
+        &mut self,
+        fresh: Fresh,
+        depth: usize,
+        walk: &mut Walk,
+        dumps: &mut Waiting,
+    ) -> Result<(), EngineError> {
+        if let Err(error) = fresh.expect_dump(&Capability::ChangeDump) {
+            walk.fail(error);
+        } else if !fresh.survey.is_index() {
+            self.take_change_packages(fresh, depth > 0, walk).await?;
+        } else if depth < DEPTH {
+            walk.begin(fresh.survey.lists_from);
+            let settled = dumps
+                .add(fresh.document, depth + 1, &self.sequencer)
+                .await?;
+            walk.until = walk.until.max(settled);
+        } else {
+            walk.fail(EngineError::NestedIndex);
+        }
+        Ok(())
+    }
+
+    /// Takes those packages of a dump that can hold news.
+    async fn take_change_packages(
+        &mut self,
+        fresh: Fresh,
+        is_part: bool,
+        walk: &mut Walk,
+    ) -> Result<(), EngineError> {
+        let own = span_of(&fresh.survey);
+        let record = fresh.record;
+        walk.begin(own.from);
+        let mut reached = own.from;
+        let mut packages = packages_of(fresh.document);
+        let mut is_whole = true;
+        while let Some(package) = packages.recv().await {
+            let mut package = package?;
+            let read = record_of(&package);
+            // Each begins where the one before it ended, if it does not say.
+            package.from = package.from.or(reached);
+            walk.begin(package.from);
+            match self.take_change_package(&package, read).await {
+                Ok(told) => {
+                    reached = told.closed;
+                    walk.until = walk.until.max(told.until);
+                }
+                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    reached = package.until;
+                    is_whole = false;
+                    walk.fail(error);
+                }
+            }
+        }
+        if is_part && is_whole {
+            let end = self.end_of_part(record);
+            let ending = self.following.application(
+                self.record.id,
+                Origin::ChangeDump,
+                Vec::new(),
+                Some(end),
+            );
+            self.following.store.apply(ending).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes the changes that a package tells and that are news.
+    async fn take_change_package(
+        &mut self,
+        package: &PackageEntry,
+        record: Option<DocumentRecord>,
+    ) -> Result<Reach, EngineError> {
+        let set = self.record.id;
+        let interval = package
+            .from
+            .zip(package.until)
+            .and_then(|(from, until)| Interval::new(from, until));
+        if interval.is_some_and(|interval| self.sequencer.is_settled(interval)) {
+            return Ok(Reach::of(package));
+        }
+        let known = self.following.store.document(set, &package.uri).await?;
+        if record.is_some() && known.map(|known| known.digest) == record.as_ref().map(|r| r.digest)
+        {
+            return Ok(Reach::of(package));
+        }
+        let manifest = Capability::ChangeDumpManifest;
+        if let Some(fresh) = self.following.contents_of(set, package, &manifest).await? {
+            let unknown = self.news_of(package, &fresh.survey);
+            let weighing = self.following.weigh(set, fresh.document, None, unknown);
+            let (document, weight) = weighing.await?;
+            if weight.is_light() {
+                return self
+                    .take_changes_of(package, Listing::Document(document), &fresh.survey, record)
+                    .await;
+            }
+        }
+        let open = self.following.open_package(set, package, &manifest).await?;
+        let (opened, survey, file) = open.split();
+        let reach = self
+            .take_changes_of(package, Listing::Package(opened), &survey, record)
+            .await?;
+        file.remove().await;
+        Ok(reach)
+    }
+
+    async fn take_changes_of(
+        &mut self,
+        package: &PackageEntry,
+        listing: Listing,
+        survey: &Survey,
+        record: Option<DocumentRecord>,
+    ) -> Result<Reach, EngineError> {
+        let (span, closed) = spans_of(package, survey);
+        let unknown = self.news_of(package, survey);
+        // A closed package proves its interval, if that leaves no hole; if it does, the dump as a whole may have none.
+        let front = self.sequencer.coverage().front();
+        let mut trial = self.sequencer.clone();
+        let proven = closed.filter(|closed| front.is_some_and(|front| closed.from() <= front));
+        if let Some(proven) = proven {
+            let _ = trial.change_list(clock::now(), proven);
+        }
+        let mut end: End = self.end(&trial, None);
+        end.documents.extend(record);
+        let changes = Changes {
+            origin: Origin::ChangeDump,
+            newest_first: survey.newest_first,
+            unknown,
+            end,
+        };
+        let applied = self
+            .following
+            .take_changes(self.record.id, listing, changes)
+            .await?;
+        self.sequencer = trial;
+        self.found += applied.tasks;
+        self.tell_held(applied.held);
+        Ok(Reach {
+            until: span.until,
+            closed: closed.map(|closed| closed.until()),
+        })
+    }
+
+    /// Which changes of a package are news.
+    fn news_of(&self, package: &PackageEntry, survey: &Survey) -> Unknown {
+        let (span, _) = spans_of(package, survey);
+        let unknown = match span.interval() {
+            Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
+            None => Unknown::everything(),
+        };
+        self.sequencer.lagging(unknown, end_of(survey))
+    }
+}
+
+const NOTHING: Span = Span {
+    from: None,
+    until: None,
+};
+
+/// What has come of the parts of a Change Dump so far.
+#[derive(Default)]
+struct Walk {
+    from: Option<SourceTime>,
+    until: Option<SourceTime>,
+    failed: Option<EngineError>,
+}
+
+impl Walk {
+    /// Notes where the first part begins.
+    fn begin(&mut self, from: Option<SourceTime>) {
+        self.from = self.from.or(from);
+    }
+
+    fn fail(&mut self, error: EngineError) {
+        self.failed.get_or_insert(error);
+    }
+}
+
+/// How far a package reaches.
+struct Reach {
+    /// Up to where it tells changes.
+    until: Option<SourceTime>,
+    /// Where it ends, if it says so: there the next one begins.
+    closed: Option<SourceTime>,
+}
+
+impl Reach {
+    /// By the word of its dump alone.
+    fn of(package: &PackageEntry) -> Self {
+        Self {
+            until: package.until,
+            closed: package.until,
+        }
+    }
+}
+
+/// What a package covers by its own word, and the same if it is closed.
+fn spans_of(package: &PackageEntry, survey: &Survey) -> (Span, Option<Interval>) {
+    let own = span_of(survey);
+    let md = &survey.head.md;
+    let from = md.from.or(md.at).or(package.from);
+    let closed = md.until.or(md.completed).or(package.until);
+    let span = Span {
+        from,
+        until: closed.or(own.until),
+    };
+    let interval = from
+        .zip(closed)
+        .and_then(|(from, until)| Interval::new(from, until));
+    (span, interval)
+}
+
+/// What is remembered of a package that was read, so as not to fetch it again; `None` if nothing tells one version of it
+/// from the next.
+fn record_of(package: &PackageEntry) -> Option<DocumentRecord> {
+    let version = package.version();
+    if version.is_empty() {
+        return None;
+    }
+    let digest = Digest::of(Algorithm::Sha256, version.as_bytes());
+    Some(DocumentRecord {
+        uri: package.uri.to_string(),
+        etag: None,
+        last_modified: None,
+        digest: digest.bytes().try_into().ok()?,
+    })
+}
+
+/// What the Change Lists and the Change Dumps cover together.
+fn together(lists: Option<Span>, dumps: Option<Span>) -> Option<Span> {
+    let (Some(lists), Some(dumps)) = (lists, dumps) else {
+        return lists.or(dumps);
+    };
+    Some(Span {
+        from: lists.from.into_iter().chain(dumps.from).min(),
+        until: lists.until.max(dumps.until),
+    })
+}

@@ -1,0 +1,140 @@
+//! Packages (sections 11 and 13): which of them a dump names, and the copies of their manifests.
+
+use tokio::sync::mpsc;
+use url::Url;
+
+use super::EngineError;
+use super::following::Following;
+use super::reading::Fresh;
+use crate::fetch::FetchedDocument;
+use crate::protocol::{Capability, Digest, Entry, SourceTime};
+use crate::store::SetId;
+
+/// Whether a media type may be that of a ZIP file.
+pub(super) fn is_zip(media_type: &str) -> bool {
+    let essence = media_type.split(';').next().unwrap_or_default();
+    matches!(
+        essence.trim().to_ascii_lowercase().as_str(),
+        "application/zip"
+            | "application/x-zip"
+            | "application/x-zip-compressed"
+            | "multipart/x-zip"
+    )
+}
+
+/// A package, as the entry of a dump tells of it.
+#[derive(Clone, Debug)]
+pub(super) struct PackageEntry {
+    pub(super) uri: Url,
+    /// The copy of its manifest.
+    pub(super) contents: Option<Url>,
+    pub(super) from: Option<SourceTime>,
+    pub(super) until: Option<SourceTime>,
+    lastmod: Option<SourceTime>,
+    media_type: Option<String>,
+    pub(super) length: Option<u64>,
+    pub(super) hashes: Vec<Digest>,
+}
+
+impl PackageEntry {
+    pub(super) fn of(entry: Entry) -> Self {
+        let contents = entry.links("contents").next();
+        Self {
+            contents: contents.map(|link| link.href.clone()),
+            from: entry.md.from.or(entry.md.at),
+            until: entry.md.until.or(entry.md.completed),
+            lastmod: entry.lastmod,
+            media_type: entry.md.media_type,
+            length: entry.md.length,
+            hashes: entry.md.hashes,
+            uri: entry.loc,
+        }
+    }
+
+    /// All that tells this version of the package from another one at the same URI; empty if nothing does.
+    pub(super) fn version(&self) -> String {
+        let time = |time: Option<SourceTime>| time.map(|time| time.to_string()).unwrap_or_default();
+        let mut told = vec![
+            time(self.from),
+            time(self.until),
+            time(self.lastmod),
+            self.length
+                .map(|length| length.to_string())
+                .unwrap_or_default(),
+        ];
+        told.extend(self.hashes.iter().map(ToString::to_string));
+        told.retain(|part| !part.is_empty());
+        told.join(" ")
+    }
+
+    /// Refuses a package that is not a ZIP file by its own word. A type that says nothing is not believed.
+    pub(super) fn check_type(&self) -> Result<(), EngineError> {
+        match &self.media_type {
+            Some(told) if !is_zip(told) && told != "application/octet-stream" => {
+                Err(EngineError::UnsupportedPackage {
+                    uri: self.uri.to_string(),
+                    media_type: told.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The packages of a dump, one by one, however many there are. The document is read as they are taken.
+pub(super) fn packages_of(
+    mut document: Box<FetchedDocument>,
+) -> mpsc::Receiver<Result<PackageEntry, EngineError>> {
+    let (sender, packages) = mpsc::channel(16);
+    tokio::task::spawn_blocking(move || {
+        if let Err(error) = read_packages(&mut document, &sender) {
+            // When nobody takes them any more, nobody asks why.
+            let _ = sender.blocking_send(Err(error));
+        }
+    });
+    packages
+}
+
+fn read_packages(
+    document: &mut FetchedDocument,
+    sender: &mpsc::Sender<Result<PackageEntry, EngineError>>,
+) -> Result<(), EngineError> {
+    let mut reader = document.reader()?;
+    while let Some(entry) = reader.next_entry()? {
+        let package = PackageEntry::of(entry);
+        if sender.blocking_send(Ok(package)).is_err() {
+            break;
+        }
+    }
+    Ok(())
+}
+
+impl Following {
+    /// The copy of a package's manifest; `None` if there is none that is of any use.
+    pub(super) async fn contents_of(
+        &self,
+        set: SetId,
+        package: &PackageEntry,
+        capability: &Capability,
+    ) -> Result<Option<Fresh>, EngineError> {
+        let Some(uri) = &package.contents else {
+            return Ok(None);
+        };
+        let read = self.fresh(set, uri, true).await;
+        match read.and_then(|fresh| match fresh {
+            Some(fresh) => fresh
+                .survey
+                .expect_manifest(capability, uri)
+                .map(|()| Some(fresh)),
+            None => Ok(None),
+        }) {
+            Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => Err(error),
+            Err(error) => {
+                tracing::info!(code = error.code(), source = self.name(), package = %package.uri, %error,
+                    "the copy of a manifest is of no use");
+                Ok(None)
+            }
+            read => read,
+        }
+    }
+}

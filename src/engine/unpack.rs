@@ -1,0 +1,117 @@
+//! One task, carried out from a package that is at hand.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use super::download::Fetched;
+use super::members::Member;
+use crate::fetch::PackageError;
+use crate::mirror::{Mirror, MirrorError};
+use crate::protocol::{Algorithm, Digest, Hashing};
+use crate::store::Task;
+
+/// How much is read and written at once, in bytes.
+const CHUNK: usize = 256 * 1024;
+
+/// Why a member could not be taken.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnpackError {
+    /// The mirror's trouble, not the member's.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    #[error("it has {got} bytes where {told} were told")]
+    Length { told: u64, got: u64 },
+    #[error("it has {got} where {told} was told")]
+    Digest { told: Digest, got: Digest },
+    #[error("it is larger than {limit} bytes")]
+    TooLarge { limit: u64 },
+    #[error(
+        "it is not where the manifest says, and nothing proves that what was found is the right one"
+    )]
+    Unproven,
+    #[error("the work was interrupted")]
+    Interrupted,
+}
+
+impl UnpackError {
+    /// The stable name of the error.
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Mirror(error) => error.code(),
+            Self::Package(error) => error.code(),
+            Self::Length { .. } => "length-mismatch",
+            Self::Digest { .. } => "digest-mismatch",
+            Self::TooLarge { .. } => "too-large",
+            Self::Unproven => "unproven-member",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Copies a member to a working file and verifies it on the way, as if it had been fetched.
+pub(super) async fn unpack(
+    mirror: &Arc<Mirror>,
+    task: &Task,
+    member: &Arc<Member>,
+    limit: Option<u64>,
+) -> Result<Fetched, UnpackError> {
+    let (mirror, task, member) = (Arc::clone(mirror), task.clone(), Arc::clone(member));
+    let unpacking = tokio::task::spawn_blocking(move || copy(&mirror, &task, &member, limit));
+    unpacking.await.map_err(|_| UnpackError::Interrupted)?
+}
+
+fn copy(
+    mirror: &Mirror,
+    task: &Task,
+    member: &Member,
+    limit: Option<u64>,
+) -> Result<Fetched, UnpackError> {
+    let mut bytes = member.package.member(&member.path)?;
+    if bytes.is_rebased() && task.length.is_none() && task.hashes.is_empty() {
+        return Err(UnpackError::Unproven);
+    }
+    let got = bytes.length();
+    if let Some(told) = task.length.filter(|&told| told != got) {
+        return Err(UnpackError::Length { told, got });
+    }
+    if let Some(limit) = limit.filter(|&limit| got > limit) {
+        return Err(UnpackError::TooLarge { limit });
+    }
+    // One of our own, so that later a document may tell the same bytes by another digest than this one did.
+    let algorithms = task
+        .hashes
+        .iter()
+        .map(Digest::algorithm)
+        .chain([Algorithm::Sha256]);
+    let mut hashing = Hashing::new(algorithms);
+    let mut staged = mirror.stage()?;
+    let mut chunk = vec![0; CHUNK.min(usize::try_from(got).unwrap_or(CHUNK)).max(1)];
+    loop {
+        let read = bytes.read(&mut chunk).map_err(PackageError::from)?;
+        if read == 0 {
+            break;
+        }
+        hashing.update(&chunk[..read]);
+        staged.write(&chunk[..read])?;
+    }
+    let hashes = hashing.finish();
+    for told in &task.hashes {
+        let same = |got: &&Digest| got.algorithm() == told.algorithm() && *got != told;
+        if let Some(got) = hashes.iter().find(same) {
+            let (told, got) = (told.clone(), got.clone());
+            return Err(UnpackError::Digest { told, got });
+        }
+    }
+    let lastmod = task.lastmod.or(task.changed_at);
+    Ok(Fetched {
+        whole: staged.finish(lastmod)?,
+        length: got,
+        media_type: task.media_type.clone(),
+        hashes,
+        lastmod,
+        // No server has served it by itself.
+        version: None,
+    })
+}

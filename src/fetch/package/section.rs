@@ -1,0 +1,72 @@
+//! Reading a stretch of a file that others read at the same time.
+
+use std::fs::File;
+use std::io::{self, BufRead, Read};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+
+/// How much is read at once, in bytes.
+const BUFFER: usize = 32 << 10;
+
+/// A stretch of a file. It has a position of its own, so any number of them read one file at the same time.
+#[derive(Debug)]
+pub(super) struct Section {
+    file: Arc<File>,
+    end: u64,
+    at: u64,
+    buffer: Vec<u8>,
+    /// Where in the file the buffer's first byte is.
+    buffered_at: u64,
+}
+
+impl Section {
+    /// From `start` on, `length` bytes of the file.
+    pub(super) fn new(file: Arc<File>, start: u64, length: u64) -> Self {
+        Self {
+            file,
+            end: start.saturating_add(length),
+            at: start,
+            buffer: Vec::new(),
+            buffered_at: start,
+        }
+    }
+}
+
+impl BufRead for Section {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        let known = self.buffered_at..self.buffered_at + self.buffer.len() as u64;
+        if !known.contains(&self.at) {
+            let left = self.end.saturating_sub(self.at);
+            let wanted = left.min(BUFFER as u64) as usize;
+            self.buffered_at = self.at;
+            self.buffer.resize(wanted, 0);
+            // A failure must not leave zeros that look like bytes of the file.
+            let read = read_at(&self.file, &mut self.buffer, self.at);
+            self.buffer.truncate(*read.as_ref().unwrap_or(&0));
+            read?;
+        }
+        let offset = (self.at - self.buffered_at) as usize;
+        Ok(&self.buffer[offset..])
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.at += amount as u64;
+    }
+}
+
+impl Read for Section {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        let read = self.fill_buf()?.read(bytes)?;
+        self.consume(read);
+        Ok(read)
+    }
+}
+
+fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<usize> {
+    loop {
+        match file.read_at(bytes, at) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}

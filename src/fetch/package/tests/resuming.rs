@@ -1,0 +1,531 @@
+//! Downloads that are cut short, and go on.
+
+use std::sync::Mutex;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::response::Response;
+use futures_util::{StreamExt, stream};
+
+use super::*;
+use crate::config;
+use crate::fetch::test_site::{self, Received, Site};
+use crate::fetch::{AllowedHosts, Client, FetchError};
+use crate::protocol::ResourceUri;
+
+/// What the server has, and how it behaves.
+#[derive(Clone)]
+struct Shelf {
+    bytes: Vec<u8>,
+    etag: Option<&'static str>,
+    last_modified: Option<&'static str>,
+    /// Whether the length is told before the bytes.
+    tells_length: bool,
+    /// How many bytes of an answer are sent before the connection breaks.
+    breaks_after: Option<usize>,
+    ranges: Ranges,
+}
+
+#[derive(Clone, Copy)]
+enum Ranges {
+    Served,
+    Ignored,
+    /// 206, but with these numbers.
+    Wrong(&'static str),
+    /// 206, from the right byte on, of another version.
+    OtherVersion,
+    /// 206, of so many bytes at most.
+    Short(usize),
+    /// 416.
+    Refused,
+}
+
+impl Default for Shelf {
+    fn default() -> Self {
+        Self {
+            bytes: b"of 17 characters ".repeat(200_000)[..3_000_000].to_vec(),
+            etag: Some("\"one\""),
+            last_modified: None,
+            tells_length: true,
+            breaks_after: None,
+            ranges: Ranges::Served,
+        }
+    }
+}
+
+impl Shelf {
+    fn answer(&self, request: &Received) -> Response {
+        let condition = request.header("if-none-match");
+        if !condition.is_empty() && self.etag == Some(condition) {
+            return test_site::status(304);
+        }
+        let is_same = [self.etag, self.last_modified].contains(&Some(request.header("if-range")));
+        let from = request
+            .header("range")
+            .strip_prefix("bytes=")
+            .filter(|_| is_same);
+        let from = from.map(|range| range.trim_end_matches('-').parse::<usize>().unwrap());
+        let length = self.bytes.len();
+        let (from, to) = match (from, self.ranges) {
+            (None, _) | (_, Ranges::Ignored) => return self.send(200, &[], 0..length),
+            (_, Ranges::Refused) => return test_site::status(416),
+            (Some(from), Ranges::Short(most)) => (from, length.min(from + most)),
+            (Some(from), _) => (from, length),
+        };
+        let told = match self.ranges {
+            Ranges::Wrong(told) => told.to_owned(),
+            _ => format!("bytes {from}-{}/{length}", to - 1),
+        };
+        self.send(206, &[("content-range", &told)], from..to)
+    }
+
+    fn send(
+        &self,
+        status: u16,
+        headers: &[(&'static str, &str)],
+        part: std::ops::Range<usize>,
+    ) -> Response {
+        let length = part.len().to_string();
+        let mut headers = headers.to_vec();
+        headers.extend(
+            self.tells_length
+                .then_some(("content-length", length.as_str())),
+        );
+        let etag = match (status, self.ranges) {
+            (206, Ranges::OtherVersion) => Some("\"other\""),
+            _ => self.etag,
+        };
+        headers.extend(etag.map(|etag| ("etag", etag)));
+        headers.extend(self.last_modified.map(|date| ("last-modified", date)));
+        headers.push(("date", "Sun, 06 Nov 1994 08:49:37 GMT"));
+        let sent = self.breaks_after.unwrap_or(part.len()).min(part.len());
+        let bytes = self.bytes[part.start..part.start + sent].to_vec();
+        let mut pieces = vec![Ok(bytes)];
+        if self.breaks_after.is_some() {
+            pieces.push(Err(std::io::Error::other("cut on purpose")));
+        }
+        // The pause lets the first piece be sent.
+        let pieces = stream::unfold(pieces.into_iter(), async |mut pieces| {
+            tokio::task::yield_now().await;
+            pieces.next().map(|piece| (piece, pieces))
+        });
+        let mut response = test_site::ok_with(&headers, Body::from_stream(pieces));
+        *response.status_mut() = status.try_into().unwrap();
+        response
+    }
+}
+
+struct Rig {
+    site: Site,
+    shelf: Arc<Mutex<Shelf>>,
+    /// The `Range` of each request.
+    asked: Arc<Mutex<Vec<String>>>,
+    folder: tempfile::TempDir,
+}
+
+impl Rig {
+    async fn start(shelf: Shelf) -> Self {
+        let shelf = Arc::new(Mutex::new(shelf));
+        let asked = Arc::new(Mutex::new(Vec::new()));
+        let (serving, noting) = (Arc::clone(&shelf), Arc::clone(&asked));
+        let site = Site::start(move |request| {
+            assert_eq!(request.header("accept-encoding"), "identity");
+            noting
+                .lock()
+                .unwrap()
+                .push(request.header("range").to_owned());
+            serving.lock().unwrap().answer(&request)
+        })
+        .await;
+        Self {
+            site,
+            shelf,
+            asked,
+            folder: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn uri(&self) -> Url {
+        Url::parse(&self.site.url("/dump.zip")).unwrap()
+    }
+
+    fn partial(&self) -> PartialPackage {
+        PartialPackage::open(self.folder.path(), &self.uri()).unwrap()
+    }
+
+    async fn get(&self) -> Result<PartialPackage, FetchError> {
+        self.get_up_to(None).await
+    }
+
+    async fn get_up_to(&self, limit: Option<u64>) -> Result<PartialPackage, FetchError> {
+        let client = test_site::client();
+        client
+            .get_package(&self.uri(), &AllowedHosts::any(), limit, self.partial())
+            .await
+    }
+
+    fn change(&self, change: impl FnOnce(&mut Shelf)) {
+        change(&mut self.shelf.lock().unwrap());
+    }
+
+    /// What was asked for since the last call.
+    fn asked(&self) -> Vec<String> {
+        std::mem::take(&mut self.asked.lock().unwrap())
+    }
+
+    fn assert_whole(&self, partial: &PartialPackage) {
+        let mut file = partial.file().unwrap().unwrap();
+        let mut bytes = Vec::new();
+        std::io::Seek::rewind(&mut file).unwrap();
+        file.read_to_end(&mut bytes).unwrap();
+        assert!(bytes == self.shelf.lock().unwrap().bytes);
+        assert_eq!(partial.length(), Some(bytes.len() as u64));
+    }
+
+    /// Begins, is cut short after a million bytes, and lets the server be as `change` has it from then on.
+    async fn cut_short(shelf: Shelf, change: impl FnOnce(&mut Shelf)) -> Self {
+        let rig = Self::start(Shelf {
+            breaks_after: Some(1_000_000),
+            ..shelf
+        })
+        .await;
+        assert_eq!(rig.get().await.unwrap_err(), FetchError::CutShort);
+        assert_eq!(rig.asked(), [""]);
+        assert!(rig.partial().file().unwrap().is_none());
+        rig.change(|shelf| shelf.breaks_after = None);
+        rig.change(change);
+        rig
+    }
+}
+
+const LONG_AGO: Option<&str> = Some("Sat, 05 Nov 1994 08:49:37 GMT");
+const JUST_NOW: Option<&str> = Some("Sun, 06 Nov 1994 08:49:30 GMT");
+
+#[tokio::test]
+async fn a_download_goes_on_where_it_was_cut_short() {
+    for (etag, last_modified) in [
+        (Some("\"one\""), None),
+        (Some("\"one\""), JUST_NOW),
+        (None, LONG_AGO),
+    ] {
+        let shelf = Shelf {
+            etag,
+            last_modified,
+            ..Shelf::default()
+        };
+        let rig = Rig::cut_short(shelf, |_| {}).await;
+        assert_eq!(rig.partial().received(), 1_000_000);
+        assert_eq!(rig.partial().length(), Some(3_000_000));
+        rig.change(|shelf| shelf.breaks_after = Some(500_000));
+        assert_eq!(rig.get().await.unwrap_err(), FetchError::CutShort);
+        rig.change(|shelf| shelf.breaks_after = None);
+        let whole = rig.get().await.unwrap();
+        assert_eq!(rig.asked(), ["bytes=1000000-", "bytes=1500000-"]);
+        rig.assert_whole(&whole);
+    }
+}
+
+#[tokio::test]
+async fn a_length_that_was_not_told_is_learnt_on_the_way() {
+    for ranges in [Ranges::Served, Ranges::Short(600_000)] {
+        let shelf = Shelf {
+            tells_length: false,
+            ranges,
+            ..Shelf::default()
+        };
+        let rig = Rig::cut_short(shelf, |_| {}).await;
+        assert_eq!(rig.partial().length(), None);
+        rig.change(|shelf| shelf.breaks_after = Some(500_000));
+        assert_eq!(rig.get().await.unwrap_err(), FetchError::CutShort);
+        assert_eq!(rig.partial().length(), Some(3_000_000));
+        rig.change(|shelf| shelf.breaks_after = None);
+        rig.assert_whole(&rig.get().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn without_what_tells_versions_apart_it_starts_anew() {
+    for (etag, last_modified) in [
+        (None, None),
+        (Some("W/\"one\""), None),
+        (Some("W/\"one\""), LONG_AGO),
+        (None, JUST_NOW),
+    ] {
+        let shelf = Shelf {
+            etag,
+            last_modified,
+            ..Shelf::default()
+        };
+        let rig = Rig::cut_short(shelf, |_| {}).await;
+        let whole = rig.get().await.unwrap();
+        assert_eq!(rig.asked(), [""], "{etag:?} {last_modified:?}");
+        rig.assert_whole(&whole);
+    }
+}
+
+#[tokio::test]
+async fn another_version_starts_anew() {
+    let other = |shelf: &mut Shelf| {
+        shelf.etag = Some("\"two\"");
+        shelf.bytes = b"another, shorter one".to_vec();
+    };
+    let rig = Rig::cut_short(Shelf::default(), other).await;
+    let whole = rig.get().await.unwrap();
+    assert_eq!(rig.asked(), ["bytes=1000000-"]);
+    rig.assert_whole(&whole);
+}
+
+#[tokio::test]
+async fn a_server_that_answers_ranges_wrongly_is_asked_anew() {
+    for (ranges, requests) in [
+        (Ranges::Ignored, 1),
+        (Ranges::Refused, 2),
+        (Ranges::OtherVersion, 2),
+        (Ranges::Wrong("bytes 0-2999999/3000000"), 2),
+        (Ranges::Wrong("bytes 1000001-2999999/3000000"), 2),
+        (Ranges::Wrong("bytes 1000000-2999999/3000001"), 2),
+        (Ranges::Wrong("bytes 1000000-3000000/3000000"), 2),
+        (Ranges::Wrong("bytes 1000000-999999/3000000"), 2),
+        (Ranges::Wrong("bytes */3000000"), 2),
+        (Ranges::Wrong("bytes 1000000-2999999/*"), 2),
+        (Ranges::Wrong("nonsense"), 2),
+        (Ranges::Short(1_500_000), 2),
+        (Ranges::Short(300_000), 7),
+    ] {
+        let rig = Rig::cut_short(Shelf::default(), |shelf| shelf.ranges = ranges).await;
+        let whole = rig.get().await.unwrap();
+        assert_eq!(rig.asked().len(), requests);
+        rig.assert_whole(&whole);
+    }
+    // One that sends the rest in crumbs is left for later, and what came is kept.
+    let rig = Rig::cut_short(Shelf::default(), |shelf| shelf.ranges = Ranges::Short(100)).await;
+    assert_eq!(rig.get().await.unwrap_err(), FetchError::CutShort);
+    assert_eq!(rig.partial().received(), 1_000_400);
+}
+
+#[tokio::test]
+async fn what_is_whole_is_not_fetched_again_unless_there_is_another() {
+    for etag in [Some("\"one\""), Some("W/\"one\""), None] {
+        let shelf = Shelf {
+            etag,
+            ..Shelf::default()
+        };
+        let rig = Rig::start(shelf).await;
+        drop(rig.get().await.unwrap());
+        rig.asked();
+        assert!(rig.partial().is_whole());
+        rig.assert_whole(&rig.get().await.unwrap());
+        let expected = usize::from(etag.is_some());
+        assert_eq!(
+            rig.asked().len(),
+            expected,
+            "nobody can tell without an etag"
+        );
+    }
+    let rig = Rig::start(Shelf::default()).await;
+    drop(rig.get().await.unwrap());
+    rig.change(|shelf| {
+        shelf.etag = Some("\"two\"");
+        shelf.bytes.truncate(10);
+    });
+    rig.assert_whole(&rig.get().await.unwrap());
+    rig.partial().remove().unwrap();
+    assert_eq!(rig.folder.path().read_dir().unwrap().count(), 0);
+}
+
+#[tokio::test]
+async fn all_bytes_without_the_proof_that_they_are_on_disk_are_fetched_again() {
+    let rig = Rig::start(Shelf::default()).await;
+    drop(rig.get().await.unwrap());
+    let note = rig
+        .folder
+        .path()
+        .join(format!("{}.json", PartialPackage::name(&rig.uri())));
+    let text = std::fs::read_to_string(&note).unwrap();
+    std::fs::write(&note, text.replace("\"whole\":true", "\"whole\":false")).unwrap();
+    assert!(!rig.partial().is_whole());
+    rig.asked();
+    rig.assert_whole(&rig.get().await.unwrap());
+    assert_eq!(rig.asked(), [""]);
+}
+
+#[tokio::test]
+async fn bytes_that_nothing_is_known_of_are_thrown_away() {
+    let rig = Rig::cut_short(Shelf::default(), |_| {}).await;
+    let name = PartialPackage::name(&rig.uri());
+    let note = rig.folder.path().join(format!("{name}.json"));
+    let good = std::fs::read_to_string(&note).unwrap();
+    for bad in [
+        String::new(),
+        "{".to_owned(),
+        good.replace("dump.zip", "other.zip"),
+        good.replace("\"whole\":false", "\"whole\":true"),
+    ] {
+        std::fs::write(rig.folder.path().join(format!("{name}.part")), "bytes").unwrap();
+        std::fs::write(&note, bad).unwrap();
+        let partial = rig.partial();
+        assert_eq!((partial.received(), partial.is_whole()), (0, false));
+    }
+    rig.assert_whole(&rig.get().await.unwrap());
+}
+
+#[tokio::test]
+async fn only_one_at_a_time_has_a_package() {
+    let rig = Rig::start(Shelf::default()).await;
+    let first = rig.partial();
+    let second = PartialPackage::open(rig.folder.path(), &rig.uri());
+    assert_eq!(second.unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    drop(first);
+    rig.partial();
+}
+
+#[tokio::test]
+async fn too_long_ones_are_given_up() {
+    for tells_length in [true, false] {
+        let rig = Rig::start(Shelf {
+            tells_length,
+            ..Shelf::default()
+        })
+        .await;
+        let error = rig.get_up_to(Some(2_999_999)).await.unwrap_err();
+        assert_eq!(error, FetchError::TooLarge { limit: 2_999_999 });
+        rig.assert_whole(&rig.get_up_to(Some(3_000_000)).await.unwrap());
+    }
+    let rig = Rig::cut_short(Shelf::default(), |_| {}).await;
+    let error = rig.get_up_to(Some(2_000_000)).await.unwrap_err();
+    assert_eq!(error.code(), "too-large");
+}
+
+#[tokio::test]
+async fn hosts_and_errors_count_as_for_resources() {
+    let rig = Rig::cut_short(Shelf::default(), |_| {}).await;
+    let hosts = ["example.com".to_owned()];
+    let client = test_site::client();
+    let got = client
+        .get_package(&rig.uri(), &AllowedHosts::new(&hosts), None, rig.partial())
+        .await;
+    assert_eq!(got.unwrap_err().code(), "forbidden-host");
+    let site = Site::start(|_| test_site::status(503)).await;
+    let uri = Url::parse(&site.url("/")).unwrap();
+    let partial = PartialPackage::open(rig.folder.path(), &uri).unwrap();
+    let got = client
+        .get_package(&uri, &AllowedHosts::any(), None, partial)
+        .await;
+    assert_eq!(got.unwrap_err().code(), "http-status");
+    assert_eq!(rig.partial().received(), 1_000_000, "it is still there");
+}
+
+/// A client that waits so long.
+fn client(timeout: Duration, connections_per_host: usize) -> Client {
+    Client::new(&config::Http {
+        timeout,
+        connections_per_host,
+        ..test_site::http()
+    })
+    .unwrap()
+}
+
+#[tokio::test]
+async fn a_pause_ends_the_try_and_what_came_is_kept() {
+    let site = Site::start(|_| {
+        let drops = stream::iter([Ok::<_, std::io::Error>("drop")]).chain(stream::pending());
+        test_site::ok_with(&[("etag", "\"one\"")], Body::from_stream(drops))
+    })
+    .await;
+    let uri = Url::parse(&site.url("/")).unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let partial = || PartialPackage::open(folder.path(), &uri).unwrap();
+    let got = client(Duration::from_secs(2), 1)
+        .get_package(&uri, &AllowedHosts::any(), None, partial())
+        .await;
+    assert_eq!(got.unwrap_err(), FetchError::Timeout);
+    assert_eq!(partial().received(), 4);
+}
+
+#[tokio::test]
+async fn a_package_keeps_no_resource_and_no_document_waiting() {
+    let (began, mut begun) = tokio::sync::watch::channel(0);
+    let site = Site::start(move |request| match request.path() {
+        "/dump.zip" => {
+            began.send_modify(|count| *count += 1);
+            test_site::ok(Body::from_stream(stream::pending::<std::io::Result<&str>>()))
+        }
+        _ => test_site::ok("text"),
+    })
+    .await;
+    let client = client(Duration::from_secs(20), 1);
+    let folder = tempfile::tempdir().unwrap();
+    let uri = Url::parse(&site.url("/dump.zip")).unwrap();
+    let partial = PartialPackage::open(folder.path(), &uri).unwrap();
+    let fetching = tokio::spawn({
+        let (client, uri) = (client.clone(), uri.clone());
+        async move {
+            let any = AllowedHosts::any();
+            client
+                .get_package(&uri, &any, None, partial)
+                .await
+                .map(|_| ())
+        }
+    });
+    begun.wait_for(|count| *count == 1).await.unwrap();
+    let resource = ResourceUri::parse(&site.url("/resource")).unwrap();
+    let any = AllowedHosts::any();
+    let got = client.get_content(&resource, &any, None, None).await;
+    assert!(got.is_ok());
+    let document = Url::parse(&site.url("/document")).unwrap();
+    assert!(client.get_document(&document, None, 100).await.is_ok());
+    // Whoever stops waiting frees the place, and the file as soon as nobody writes to it any more.
+    fetching.abort();
+    assert!(fetching.await.unwrap_err().is_cancelled());
+    let partial = tokio::time::timeout(Duration::from_secs(20), async {
+        loop {
+            match PartialPackage::open(folder.path(), &uri) {
+                Ok(partial) => return partial,
+                Err(error) => assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock),
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    });
+    let partial = partial.await.unwrap();
+    tokio::select! {
+        _ = client.get_package(&uri, &any, None, partial) => panic!("it never ends"),
+        begun = begun.wait_for(|count| *count == 2) => assert!(begun.is_ok()),
+    }
+}
+
+#[tokio::test]
+async fn a_package_of_the_sample_source_is_fetched_and_read() {
+    use crate::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
+
+    let source = SampleSource::start(SampleOptions {
+        resource_size: 100_000,
+        dumps: DumpOptions {
+            resource_dump: true,
+            ..DumpOptions::default()
+        },
+        ..SampleOptions::default()
+    })
+    .await
+    .unwrap();
+    let uri = source.document_uri("set1", "resourcedump-0000.zip");
+    source.fail(uri.path(), Fault::Truncated, 2);
+    let folder = tempfile::tempdir().unwrap();
+    let client = test_site::client();
+    let get = async || {
+        let partial = PartialPackage::open(folder.path(), &uri).unwrap();
+        client
+            .get_package(&uri, &AllowedHosts::any(), None, partial)
+            .await
+    };
+    assert_eq!(get().await.unwrap_err(), FetchError::CutShort);
+    assert_eq!(get().await.unwrap_err(), FetchError::CutShort);
+    let package = Package::open(get().await.unwrap().file().unwrap().unwrap()).unwrap();
+    let mut manifest = package.manifest(&uri, 1 << 20).unwrap();
+    let mut found = 0;
+    while let Some(entry) = manifest.next_entry().unwrap() {
+        let bytes = read(&package, entry.md.path.as_deref().unwrap()).unwrap();
+        assert!(source.state("set1")[entry.loc.as_str()] == bytes);
+        found += 1;
+    }
+    assert_eq!((found, source.hits(uri.path())), (3, 3));
+}

@@ -1,0 +1,268 @@
+use super::*;
+
+fn dump(digest: u8) -> DumpProgress {
+    DumpProgress {
+        uri: "https://example.org/resourcedump.xml".to_owned(),
+        digest: [digest; 32],
+    }
+}
+
+fn package(name: &str, version: &str, proves: bool) -> PackageRecord {
+    PackageRecord {
+        uri: format!("https://example.org/{name}"),
+        version: version.to_owned(),
+        proves,
+    }
+}
+
+impl World {
+    fn dump_of(&self, time: i64) -> ListProgress {
+        ListProgress {
+            set: self.set,
+            source: SOURCE.to_owned(),
+            origin: Origin::ResourceDump,
+            at: at(time),
+            part: None,
+        }
+    }
+
+    async fn take_dumped(&self, time: i64, entries: Vec<Change>) -> Applied {
+        let (store, list, now) = (Arc::clone(&self.store), self.dump_of(time), self.now);
+        let taking =
+            tokio::task::spawn_blocking(move || store.list_entries(&list, now, entries).wait());
+        taking.await.unwrap().unwrap()
+    }
+
+    async fn needed(&self, time: Option<i64>, entries: Vec<Change>) -> u64 {
+        let (store, set) = (Arc::clone(&self.store), self.set);
+        let counting = tokio::task::spawn_blocking(move || {
+            store.count_needed(set, SOURCE, time.map(at), &entries)
+        });
+        counting.await.unwrap().unwrap()
+    }
+
+    async fn tasks_of(&self, names: &[&str]) -> Vec<(String, bool, bool)> {
+        let uris = names.iter().map(|name| uri(name)).collect();
+        let tasks = self.store.tasks_of(SOURCE, self.now, uris).await.unwrap();
+        tasks
+            .iter()
+            .map(|found| (told(&found.task), found.given_up, found.due))
+            .collect()
+    }
+
+    async fn fail(&self, retry_at: Option<DateTime<Utc>>) {
+        let failure = TaskFailure {
+            code: "not-found",
+            message: String::new(),
+            retry_at,
+            counts: true,
+        };
+        let failed = self.due().await.into_iter().map(|task| Conclusion::Failed {
+            task,
+            failure: failure.clone(),
+        });
+        self.conclude(failed.collect()).await;
+    }
+}
+
+#[tokio::test]
+async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
+    let world = World::new().await;
+    let (store, set) = (&world.store, world.set);
+    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert!(!store.begin_dump(set, dump(1)).await.unwrap());
+    let read = package("1.zip", "5 bytes", true);
+    store.end_package(set, read.clone()).await.unwrap();
+    assert_eq!(
+        store.package(set, &read.uri).await.unwrap(),
+        Some(read.clone())
+    );
+    assert!(store.begin_dump(set, dump(1)).await.unwrap(), "it goes on");
+    assert!(store.package(set, &read.uri).await.unwrap().is_some());
+    assert_eq!(store.dump_under_way(set).await.unwrap(), Some(dump(1)));
+
+    assert!(
+        !store.begin_dump(set, dump(2)).await.unwrap(),
+        "another one"
+    );
+    assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
+
+    store.begin_list(set).await.unwrap();
+    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert!(!store.begin_dump(set, dump(2)).await.unwrap(), "overtaken");
+
+    store.end_package(set, read.clone()).await.unwrap();
+    let end = End {
+        listed: Some(at(10)),
+        ..end()
+    };
+    let ending = world.application(set, Vec::new(), Some(end));
+    store.apply(ending).await.unwrap();
+    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
+}
+
+#[tokio::test]
+async fn package_that_proves_less_by_now_is_remembered_so() {
+    let world = World::new().await;
+    let (store, set) = (&world.store, world.set);
+    store.begin_dump(set, dump(1)).await.unwrap();
+    for read in [package("1.zip", "a", true), package("1.zip", "b", false)] {
+        store.end_package(set, read.clone()).await.unwrap();
+        assert_eq!(store.package(set, &read.uri).await.unwrap(), Some(read));
+    }
+}
+
+#[tokio::test]
+async fn what_a_dump_that_was_interrupted_named_is_not_absent() {
+    let world = World::new().await;
+    world
+        .list(
+            world.set,
+            10,
+            vec![created("a", -1), created("b", -1), created("c", -1)],
+        )
+        .await;
+    world.work("1").await;
+    world.store.begin_dump(world.set, dump(1)).await.unwrap();
+    world.take_dumped(20, vec![created("a", -1)]).await;
+    assert!(world.store.begin_dump(world.set, dump(1)).await.unwrap());
+    world.take_dumped(20, vec![created("b", -1)]).await;
+    let list = world.dump_of(20);
+    while let Some(absent) = world.store.list_absent(&list, world.now).await.unwrap() {
+        assert_eq!(absent.tasks, 1);
+    }
+    world.tell(Vec::new()).await;
+    assert_eq!(world.due_names().await, ["deleted c"]);
+    assert_eq!(world.due().await[0].origin, Origin::ResourceDump);
+}
+
+/// The list that is read in place of a dump says the same anew; it neither doubts nor repeats it.
+#[tokio::test]
+async fn list_after_a_dump_begins_nothing_anew() {
+    let world = World::new().await;
+    world.store.begin_dump(world.set, dump(1)).await.unwrap();
+    let told = with_content(created("a", -1), "1");
+    world
+        .take_dumped(10, vec![told.clone(), created("b", -1)])
+        .await;
+    let versions = |tasks: Vec<Task>| tasks.iter().map(|task| task.version).collect::<Vec<_>>();
+    let before = versions(world.due().await);
+    world
+        .list(world.set, 10, vec![told, created("b", -1)])
+        .await;
+    assert_eq!(versions(world.due().await), before);
+    world.list(world.set, 20, vec![created("b", -1)]).await;
+    assert_eq!(world.due_names().await, ["created b", "deleted a"]);
+}
+
+#[tokio::test]
+async fn what_is_needed_is_counted_and_nothing_is_kept() {
+    let world = World::new().await;
+    let entries = || {
+        vec![
+            with_content(created("a", 5), "1"),
+            with_content(created("b", 5), "1"),
+            created("c", 5),
+            deleted("d", 5),
+        ]
+    };
+    assert_eq!(world.needed(Some(10), entries()).await, 3);
+    assert_eq!(world.needed(None, entries()).await, 3);
+    assert!(world.store.resource(&uri("a")).await.unwrap().is_none());
+    assert!(world.due().await.is_empty());
+
+    world.tell(vec![with_content(created("a", 5), "1")]).await;
+    assert_eq!(world.needed(Some(10), entries()).await, 3, "not here yet");
+    world.work("1").await;
+    world.tell(vec![updated("b", 20)]).await;
+    assert_eq!(world.needed(Some(10), entries()).await, 1);
+    assert_eq!(world.needed(None, entries()).await, 1);
+}
+
+#[tokio::test]
+async fn tasks_that_were_put_off_can_be_hurried() {
+    let world = World::new().await;
+    world.tell(vec![created("a", 5), deleted("z", 5)]).await;
+    assert_eq!(
+        world.tasks_of(&["a", "b"]).await,
+        [("created a".to_owned(), false, true)]
+    );
+    world
+        .fail(Some(world.now + chrono::TimeDelta::hours(1)))
+        .await;
+    assert_eq!(
+        world.tasks_of(&["a"]).await,
+        [("created a".to_owned(), false, false)]
+    );
+    let uris = vec![uri("a")];
+    let found = world.store.tasks_of(SOURCE, world.now, uris).await.unwrap();
+    let tasks: Vec<Task> = found.into_iter().map(|found| found.task).collect();
+    let mut wakes = world.store.wakes();
+    let hurrying = world.store.hurry_tasks(SOURCE, world.now, tasks.clone());
+    hurrying.await.unwrap();
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    assert_eq!(
+        world.tasks_of(&["a"]).await,
+        [("created a".to_owned(), false, true)]
+    );
+
+    world.fail(None).await;
+    assert_eq!(
+        world.tasks_of(&["a"]).await,
+        [("created a".to_owned(), true, false)]
+    );
+    world
+        .store
+        .hurry_tasks(SOURCE, world.now, tasks.clone())
+        .await
+        .unwrap();
+    assert_eq!(
+        world.tasks_of(&["a"]).await,
+        [("created a".to_owned(), false, true)]
+    );
+
+    // One that has been replaced by a newer one is none of them.
+    world.tell(vec![updated("a", 6)]).await;
+    world.fail(None).await;
+    world
+        .store
+        .hurry_tasks(SOURCE, world.now, tasks)
+        .await
+        .unwrap();
+    assert_eq!(
+        world.tasks_of(&["a"]).await,
+        [("updated a".to_owned(), true, false)]
+    );
+}
+
+#[tokio::test]
+async fn package_files_are_of_use_until_their_set_gets_by_without() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    let store = &world.store;
+    for (set, name) in [
+        (world.set, "a"),
+        (world.set, "a"),
+        (world.set, "b"),
+        (other, "b"),
+    ] {
+        store.keep_package_file(set, name.to_owned()).await.unwrap();
+    }
+    let names = async || {
+        let mut names: Vec<String> = store
+            .package_files(SOURCE)
+            .await
+            .unwrap()
+            .into_iter()
+            .collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names().await, ["a", "b"]);
+    assert!(store.drop_package_files(world.set).await.unwrap());
+    assert!(!store.drop_package_files(world.set).await.unwrap());
+    assert_eq!(names().await, ["b"]);
+    store.end_set(other).await.unwrap();
+    assert!(names().await.is_empty());
+}
