@@ -6,7 +6,8 @@
 //!   connected to.
 //! - Everything ends: connecting, waiting for an answer, every pause in a body, redirects, retries, documents that claim to
 //!   be small and are not.
-//! - One host gets so many requests at once and no more; downloads of resources never keep documents and hubs waiting.
+//! - One host gets so many requests at once and no more; downloads of resources never keep documents and hubs waiting,
+//!   and packages, one at a time, nobody at all.
 //! - A document is handed on whole or not at all, decompressed, and can be read several times. A resource is handed on
 //!   exactly as it is served, a chunk at a time. A package goes to disk, and goes on where it was cut short.
 //!
