@@ -111,14 +111,11 @@ impl SetWorker {
     ) -> Result<(), EngineError> {
         let (set, following) = (self.record.id, &self.following);
         let bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
-        let part = following.store.begin_part(set, uri).await?;
         let list = ListProgress {
             set,
             source: following.name().to_owned(),
             at,
-            part: Some(part),
         };
-        self.found += following.take_listed(list, fresh.document).await?.tasks;
         let end = PartEnd {
             filter: following.source.filter.fingerprint().to_owned(),
             word: word.unwrap_or(PartWord {
@@ -128,7 +125,10 @@ impl SetWorker {
             bad_entries,
             document: word.map(|_| fresh.record),
         };
-        following.store.end_part(set, part, end).await?;
+        let taken = following
+            .take_listed(list, uri, fresh.document, end)
+            .await?;
+        self.found += taken.tasks;
         parts.bad_entries += bad_entries;
         Ok(())
     }

@@ -13,7 +13,8 @@ use crate::clock;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
 use crate::protocol::{Capability, ChangeKind};
 use crate::store::{
-    Application, Applied, Change, DocumentRecord, End, ListProgress, Offer, Origin, SetId,
+    Application, Applied, Change, DocumentRecord, End, ListProgress, Offer, Origin, PartEnd,
+    PartStep, SetId,
 };
 use crate::sync::Unknown;
 
@@ -187,15 +188,23 @@ impl Following {
         }
     }
 
-    /// Takes the entries of a Resource List.
+    /// Takes the entries of a part of a Resource List, with the last of them its end.
     pub(super) async fn take_listed(
         self: &Arc<Self>,
         list: ListProgress,
+        uri: &Url,
         document: Box<FetchedDocument>,
+        end: PartEnd,
     ) -> Result<Applied, EngineError> {
         let following = Arc::clone(self);
-        let taking =
-            tokio::task::spawn_blocking(move || following.take_listed_now(&list, document));
+        let first = PartStep {
+            uri: uri.clone(),
+            begins: true,
+            end: None,
+        };
+        let taking = tokio::task::spawn_blocking(move || {
+            following.take_listed_now(&list, document, first, end)
+        });
         taking.await.map_err(|_| EngineError::Interrupted)?
     }
 
@@ -203,7 +212,10 @@ impl Following {
         &self,
         list: &ListProgress,
         mut document: Box<FetchedDocument>,
+        mut step: PartStep,
+        end: PartEnd,
     ) -> Result<Applied, EngineError> {
+        let mut end = Some(end);
         let mut reader = document.reader()?;
         let mut sum = Applied::default();
         // While one batch is written, the next one is read.
@@ -218,7 +230,12 @@ impl Following {
                 batch.extend(self.change_of(entry, ChangeKind::Created, lastmod));
             }
             let is_last = batch.len() < BATCH;
-            let writing = self.store.list_entries(list, clock::now().wall, batch);
+            if is_last {
+                step.end = end.take();
+            }
+            let now = clock::now().wall;
+            let writing = self.store.list_part(list, now, batch, step.clone());
+            step.begins = false;
             if let Some(before) = written.replace(writing) {
                 sum.add(before.wait()?);
             }

@@ -119,7 +119,6 @@ impl SetWorker {
             set: self.record.id,
             source: self.following.name().to_owned(),
             at,
-            part: None,
         };
         while self
             .following

@@ -190,7 +190,6 @@ impl World {
             set,
             source: SOURCE.to_owned(),
             at: at(time),
-            part: None,
         };
         self.store.begin_list(set).await.unwrap();
         let (store, listing, now) = (Arc::clone(&self.store), list.clone(), self.now);
