@@ -8,11 +8,10 @@ use super::index::{Child, IndexWalk};
 use super::reading::Fresh;
 use super::resource_lists::Proof;
 use super::set::SetWorker;
-use super::taking::Listing;
 use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Oddity, SourceTime};
-use crate::store::{KeptPart, ListProgress, Origin, PartEnd, PartId, PartWord};
+use crate::store::{KeptPart, Origin, PartEnd, PartId, PartWord};
 use crate::sync::{PartPlan, plan_part, proof_of_part};
 
 /// How many unchanged parts are noted in one transaction.
@@ -124,15 +123,8 @@ impl SetWorker {
         at: SourceTime,
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
-        let (set, following) = (self.record.id, &self.following);
+        let following = &self.following;
         let bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
-        let part = following.store.begin_part(set, uri).await?;
-        let list = ListProgress {
-            part: Some(part),
-            ..self.list(Origin::ResourceList, at)
-        };
-        let listing = Listing::Document(fresh.document);
-        self.found += following.take_listed(list, listing).await?.tasks;
         let end = PartEnd {
             filter: following.source.filter.fingerprint().to_owned(),
             word: word.unwrap_or(PartWord {
@@ -142,7 +134,9 @@ impl SetWorker {
             bad_entries,
             document: word.map(|_| fresh.record),
         };
-        following.store.end_part(set, part, end).await?;
+        let list = self.list(Origin::ResourceList, at);
+        let taken = following.take_part(list, uri, fresh.document, end).await?;
+        self.found += taken.tasks;
         parts.bad_entries += bad_entries;
         Ok(())
     }

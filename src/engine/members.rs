@@ -145,10 +145,6 @@ impl Offering {
         offering
     }
 
-    pub(super) fn has_package(&self) -> bool {
-        self.package.is_some()
-    }
-
     /// Offers the bytes that an entry tells of, for the change that was made of it.
     pub(super) fn offer(&mut self, change: &Change, path: Option<String>) {
         let (Some((package, origin)), Some(path)) = (&self.package, path) else {

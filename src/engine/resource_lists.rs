@@ -127,7 +127,6 @@ impl SetWorker {
             source: self.following.name().to_owned(),
             origin,
             at,
-            part: None,
         }
     }
 

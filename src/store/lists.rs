@@ -12,7 +12,7 @@ use rusqlite::params;
 use super::application::{Change, Paths};
 use super::feed::Origin;
 use super::links::save_links;
-use super::parts::{IS_KEPT, PartOf};
+use super::parts::{IS_KEPT, PartOf, PartStep};
 use super::planning::{Context, Found, put_task};
 use super::resources::{Membership, join, leave};
 use super::sets::unbroken_until;
@@ -32,13 +32,12 @@ pub struct ListProgress {
     pub origin: Origin,
     /// The time of the snapshot.
     pub at: SourceTime,
-    /// The part of the list that is being read, if it has parts.
-    pub part: Option<PartId>,
 }
 
 /// How many members one step looks at, and how many of them may be absent: nobody shall wait for the writer for long.
 const MEMBERS_A_STEP: i64 = 20_000;
 const ABSENT_A_STEP: i64 = 1000;
+const TASKS_A_STEP: usize = 10_000;
 
 impl Store {
     /// Begins to read a set's Resource List: from now on, who is not named is absent.
@@ -46,7 +45,9 @@ impl Store {
     /// # Errors
     /// [`StoreError`].
     pub async fn begin_list(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
-        self.write(move |tx| begin_list(tx, set)).await
+        // What holds claims back comes first, and a part of it at a time: until the last one nothing else has changed.
+        while !self.write(move |tx| begin_list(tx, set)).await? {}
+        Ok(())
     }
 
     /// Takes some entries of a list. For a caller on a blocking thread, which may wait for them later.
@@ -57,7 +58,24 @@ impl Store {
         entries: Vec<Change>,
     ) -> Writing<Applied> {
         let list = list.clone();
-        self.begin_write(move |tx| list_entries(tx, &list, now, &entries))
+        self.begin_write(move |tx| list_entries(tx, &list, now, None, &entries))
+    }
+
+    /// As [`list_entries`](Self::list_entries), for entries of a part of the list.
+    pub fn list_part(
+        &self,
+        list: &ListProgress,
+        now: DateTime<Utc>,
+        entries: Vec<Change>,
+        step: PartStep,
+    ) -> Writing<Applied> {
+        let list = list.clone();
+        self.begin_write(move |tx| {
+            let part = step.begin(tx.sql, list.set)?;
+            let applied = list_entries(tx, &list, now, Some(part), &entries)?;
+            step.end(tx, list.set, part)?;
+            Ok(applied)
+        })
     }
 
     /// Looks at some of the members, and takes those that the list, now read whole, did not name; answers `None` when there
@@ -75,37 +93,45 @@ impl Store {
     }
 }
 
-/// Begins a generation of a set's members.
-pub(super) fn begin_list(tx: &mut Tx<'_>, set: SetId) -> Result<(), StoreError> {
+/// Takes a step towards a new generation of a set's members; answers whether it was the last one.
+pub(super) fn begin_list(tx: &mut Tx<'_>, set: SetId) -> Result<bool, StoreError> {
+    // What the list covers may have happened to a resource before the change that is its task.
+    if let Some(unbroken) = unbroken_until(tx.sql, set)? {
+        // Few sets share resources with others, and only those are looked at.
+        let own = "set_id = ?1";
+        let shared = "set_id IN (SELECT other.id FROM source_set AS own
+                JOIN source_set AS other ON other.source = own.source AND other.id <> own.id
+                WHERE own.id = ?1 AND own.shares = 1 AND other.shares = 1)
+            AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = task.resource_id)";
+        for tasks in [own, shared] {
+            let held_back = tx
+                .sql
+                .prepare_cached(&format!(
+                    "UPDATE task SET since = ?2 WHERE resource_id IN (
+                         SELECT resource_id FROM task WHERE since > ?2 AND {tasks} LIMIT {TASKS_A_STEP})"
+                ))?
+                .execute(params![set.0, unbroken.micros()])?;
+            if held_back >= TASKS_A_STEP {
+                return Ok(false);
+            }
+        }
+    }
     tx.sql.execute(
         "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1",
         [set.0],
     )?;
-    // What the list covers may have happened to a resource before the change that is its task.
-    if let Some(unbroken) = unbroken_until(tx.sql, set)? {
-        for tasks in [
-            "set_id = ?1",
-            "resource_id IN (SELECT resource_id FROM member WHERE set_id = ?1)",
-        ] {
-            tx.sql.execute(
-                &format!("UPDATE task SET since = ?2 WHERE since > ?2 AND {tasks}"),
-                params![set.0, unbroken.micros()],
-            )?;
-        }
-    }
-    Ok(())
+    Ok(true)
 }
 
 fn list_entries(
     tx: &mut Tx<'_>,
     list: &ListProgress,
     now: DateTime<Utc>,
+    part: Option<PartId>,
     entries: &[Change],
 ) -> Result<Applied, StoreError> {
     let context = Context::of(tx.sql, list.set, &list.source, list.origin, now)?;
-    let mut part_of = list
-        .part
-        .map(|part| PartOf::new(tx.sql, list.set, context.generation, part));
+    let mut part_of = part.map(|part| PartOf::new(tx.sql, list.set, context.generation, part));
     let mut applied = Applied::default();
     for entry in entries {
         let found = Found::look_up(tx.sql, &context, entry)?;

@@ -42,7 +42,7 @@ pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
 pub use lists::ListProgress;
 pub use numbers::SetNumbers;
-pub use parts::{KeptPart, Part, PartEnd, PartWord};
+pub use parts::{KeptPart, Part, PartEnd, PartStep, PartWord};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Conclusion, Taken, Task, TaskFailure};

@@ -16,6 +16,7 @@ use url::Url;
 
 use super::resources::Membership;
 use super::sets::{DocumentRecord, save_document};
+use super::writer::Tx;
 use super::{PartId, ResourceId, SetId, Store, StoreError, row};
 use crate::protocol::SourceTime;
 use crate::sync::KnownPart;
@@ -63,6 +64,52 @@ pub struct PartEnd {
     pub bad_entries: u64,
     /// So as not to read it again while it stays the same; `None`: that is not for the part to say.
     pub document: Option<DocumentRecord>,
+}
+
+/// Some entries of a part are taken.
+#[derive(Clone, Debug)]
+pub struct PartStep {
+    /// Where the part was fetched.
+    pub uri: Url,
+    /// Whether they are its first ones. From now on it does not count as read.
+    pub begins: bool,
+    /// Whether they are its last ones. From now on it counts as read whole.
+    pub end: Option<PartEnd>,
+}
+
+impl PartStep {
+    pub(super) fn begin(&self, sql: &Connection, set: SetId) -> Result<PartId, StoreError> {
+        let begin = if self.begins {
+            "INSERT INTO part (set_id, uri) VALUES (?1, ?2)
+             ON CONFLICT (set_id, uri) DO UPDATE SET filter = NULL, doubted = 0 RETURNING id"
+        } else {
+            "SELECT id FROM part WHERE set_id = ?1 AND uri = ?2"
+        };
+        let id = sql
+            .prepare_cached(begin)?
+            .query_row(params![set.0, self.uri.as_str()], |row| row.get(0))?;
+        Ok(PartId(id))
+    }
+
+    pub(super) fn end(&self, tx: &mut Tx<'_>, set: SetId, part: PartId) -> Result<(), StoreError> {
+        let Some(end) = &self.end else { return Ok(()) };
+        tx.sql
+            .prepare_cached(
+                "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5,
+                        read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
+            )?
+            .execute(params![
+                part.0,
+                end.filter,
+                end.word.told.map(SourceTime::micros),
+                row::micros(end.word.asked_at),
+                row::signed(end.bad_entries),
+            ])?;
+        match &end.document {
+            Some(document) => save_document(tx, set, document),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Store {
@@ -139,56 +186,6 @@ impl Store {
                 })
             });
             Ok(found.optional()?)
-        })
-        .await
-    }
-
-    /// Begins to read a part: until its end it does not count as read.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn begin_part(self: &Arc<Self>, set: SetId, uri: &Url) -> Result<PartId, StoreError> {
-        let uri = uri.to_string();
-        self.write(move |tx| {
-            let id = tx
-                .sql
-                .prepare_cached(
-                    "INSERT INTO part (set_id, uri) VALUES (?1, ?2)
-                     ON CONFLICT (set_id, uri) DO UPDATE SET filter = NULL, doubted = 0 RETURNING id",
-                )?
-                .query_row(params![set.0, uri], |row| row.get(0))?;
-            Ok(PartId(id))
-        })
-        .await
-    }
-
-    /// Ends a part: all of its entries were taken.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn end_part(
-        self: &Arc<Self>,
-        set: SetId,
-        part: PartId,
-        end: PartEnd,
-    ) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            tx.sql
-                .prepare_cached(
-                    "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5,
-                            read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
-                )?
-                .execute(params![
-                    part.0,
-                    end.filter,
-                    end.word.told.map(SourceTime::micros),
-                    row::micros(end.word.asked_at),
-                    row::signed(end.bad_entries),
-                ])?;
-            match &end.document {
-                Some(document) => save_document(tx, set, document),
-                None => Ok(()),
-            }
         })
         .await
     }

@@ -196,7 +196,6 @@ impl World {
             source: SOURCE.to_owned(),
             origin: Origin::ResourceList,
             at: at(time),
-            part: None,
         };
         self.store.begin_list(set).await.unwrap();
         let (store, listing, now) = (Arc::clone(&self.store), list.clone(), self.now);

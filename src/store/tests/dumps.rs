@@ -22,7 +22,6 @@ impl World {
             source: SOURCE.to_owned(),
             origin: Origin::ResourceDump,
             at: at(time),
-            part: None,
         }
     }
 

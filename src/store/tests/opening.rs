@@ -163,8 +163,10 @@ fn frequent_queries_go_by_an_index() {
         "SELECT other.id FROM source_set AS own
          JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1",
         "SELECT until_time FROM coverage WHERE set_id = 1 ORDER BY from_time LIMIT 1",
-        "UPDATE task SET since = 1 WHERE set_id = 1 AND since > 1",
-        "UPDATE task SET since = 1 WHERE since > 1 AND resource_id IN (SELECT resource_id FROM member WHERE set_id = 1)",
+        "UPDATE task SET since = 1 WHERE resource_id IN (SELECT resource_id FROM task WHERE since > 1 AND set_id = 1 LIMIT 9)",
+        "SELECT resource_id FROM task WHERE since > 1 AND set_id IN (SELECT other.id FROM source_set AS own
+         JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1)
+         AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 1 AND member.resource_id = task.resource_id) LIMIT 9",
         "SELECT 1 FROM task WHERE set_id = 1 AND state = 'weighed'",
         "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id WHERE task.set_id = 1 AND task.kind = 'deleted'
          AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
@@ -172,9 +174,15 @@ fn frequent_queries_go_by_an_index() {
         "UPDATE task SET state = 'ready' WHERE source = 'a' AND state = 'held'",
         "UPDATE task SET state = 'ready' WHERE set_id = 1 AND state = 'failed'",
         "SELECT 1 FROM resource WHERE source = 'a' AND path = 'b'",
+        "SELECT MAX(resource_id) FROM (SELECT resource_id FROM member WHERE set_id = 1 AND resource_id > 2
+         ORDER BY resource_id LIMIT 9)",
         "SELECT member.resource_id FROM member JOIN resource ON resource.id = member.resource_id WHERE member.set_id = 1
-         AND member.generation < 2 AND member.resource_id > (SELECT absent_until FROM source_set WHERE id = 1)
+         AND member.generation < 2 AND member.resource_id > 3 AND member.resource_id <= 4 AND NOT EXISTS (
+             SELECT 1 FROM part WHERE part.id = member.part AND part.kept = 2 AND member.generation >= part.read)
          ORDER BY member.resource_id LIMIT 1000",
+        "SELECT part.id FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = 1 AND part.uri = 'a'",
+        "UPDATE part SET doubted = 1 WHERE id IN (SELECT part FROM member WHERE resource_id = 1 AND part > 0)",
+        "UPDATE part SET doubted = 1 WHERE set_id IN (SELECT set_id FROM member WHERE resource_id = 1 AND part = 0) AND doubted = 0",
         "SELECT id, channel_id, body FROM inbox WHERE id IN (1, 2, 3) ORDER BY id",
         "SELECT * FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > 1 ORDER BY seq LIMIT 3",
         "SELECT * FROM resource WHERE uri = 'a' AND source IN (SELECT DISTINCT source FROM source_set)",

@@ -32,7 +32,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         2 => (0..RESOURCES, any::<bool>()).prop_map(|(resource, deleted)| Step::Tell(resource, deleted)),
         1 => Just(Step::Work),
         3 => Just(Step::Read(None)),
-        2 => (0..8_usize).prop_map(|writes| Step::Read(Some(writes))),
+        2 => (0..12_usize).prop_map(|writes| Step::Read(Some(writes))),
     ];
     prop::collection::vec(step, 1..14)
 }
@@ -78,23 +78,12 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             store.keep_parts(vec![kept]).await.unwrap();
             continue;
         }
-        let id = store.begin_part(set, &uri).await.unwrap();
         let list = ListProgress {
             set,
             source: SOURCE.to_owned(),
             origin: Origin::ResourceList,
             at: at(time),
-            part: Some(id),
         };
-        for &resource in names {
-            if !goes_on() {
-                return false;
-            }
-            let entries = vec![created(&name(resource), -1)];
-            let (store, list, now) = (Arc::clone(store), list.clone(), world.now);
-            let taking = move || store.list_entries(&list, now, entries).wait();
-            tokio::task::spawn_blocking(taking).await.unwrap().unwrap();
-        }
         let end = PartEnd {
             filter: FILTER.to_owned(),
             word: PartWord {
@@ -109,7 +98,28 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
                 digest: [*version; 32],
             }),
         };
-        store.end_part(set, id, end).await.unwrap();
+        let mut step = PartStep {
+            uri,
+            begins: true,
+            end: None,
+        };
+        let named = names.iter().map(|&resource| Some(resource));
+        for resource in named.chain([None]) {
+            if !goes_on() {
+                return false;
+            }
+            let entries = resource.map(|resource| created(&name(resource), -1));
+            step.end = resource.is_none().then(|| end.clone());
+            let (store, list, now) = (Arc::clone(store), list.clone(), world.now);
+            let taken = step.clone();
+            let taking = move || {
+                store
+                    .list_part(&list, now, Vec::from_iter(entries), taken)
+                    .wait()
+            };
+            tokio::task::spawn_blocking(taking).await.unwrap().unwrap();
+            step.begins = false;
+        }
     }
     if store.list_has_doubts(set).await.unwrap() {
         assert!(trusts, "who has read all has no doubts");
@@ -120,7 +130,6 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         source: SOURCE.to_owned(),
         origin: Origin::ResourceList,
         at: at(time),
-        part: None,
     };
     while store.list_absent(&list, world.now).await.unwrap().is_some() {}
     store.drop_parts(set).await.unwrap();
@@ -210,7 +219,7 @@ async fn unchanged_part_does_not_speak_for_what_it_did_not_name() {
         Step::Publish(1, only(2)),
         Step::Read(None),
         Step::Publish(0, only(3)),
-        Step::Read(Some(2)),
+        Step::Read(Some(3)),
         Step::Tell(1, false),
     ];
     check(steps).await.unwrap();
