@@ -18,7 +18,9 @@ mod logging;
 mod run;
 mod status;
 mod stop_signals;
+mod sync;
 mod unsubscribe;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -58,6 +60,8 @@ enum Command {
     Run,
     /// Read the configuration and print every fault, or `ok`
     Check,
+    /// Bring the Sources in step once, without subscribing, and exit
+    Sync(sync::Arguments),
     /// Ask the running daemon how everything stands
     Status(status::Arguments),
     /// Let deletions of a Source go on that were held back
@@ -105,6 +109,7 @@ async fn command(arguments: &Arguments) -> u8 {
             logging::start(logging::Quiet::No);
             run::run(config).await
         }
+        Command::Sync(sync) => sync::sync(config, sync).await,
         Command::Status(status) => status::status(&config, status).await,
         Command::Approve(approve) => approve::approve(&config, approve).await,
         Command::Unsubscribe(unsubscribe) => {

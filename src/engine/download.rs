@@ -185,7 +185,7 @@ async fn fetch(
         .clone()
         .or_else(|| content.media_type().map(str::to_owned));
     let lastmod = task.lastmod.or(content.last_modified()).or(task.changed_at);
-    let (whole, length, hashes) = copy(content, mirror, task, lastmod).await?;
+    let (whole, length, hashes) = copy(following, content, mirror, task, lastmod).await?;
     Ok(Fetched {
         whole,
         length,
@@ -197,6 +197,7 @@ async fn fetch(
 
 /// Copies a representation to a working file and verifies it on the way.
 async fn copy(
+    following: &Following,
     mut content: Content,
     mirror: &Arc<Mirror>,
     task: &Task,
@@ -214,6 +215,7 @@ async fn copy(
     let mut length = 0_u64;
     while let Some(chunk) = content.chunk().await? {
         hashing.update(&chunk);
+        following.progress.count_bytes(chunk.len());
         length += chunk.len() as u64;
         if let Some(told) = task.length.filter(|&told| length > told) {
             return Err(Failure::Length { told, got: length });

@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::board::Board;
+use super::progress::Progress;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{made_path, plain_path};
@@ -24,6 +25,10 @@ pub(super) struct Following {
     pub(super) board: Arc<Board>,
     /// What callbacks begin with; `None`: no channel can be subscribed to.
     pub(super) public_url: Option<Url>,
+    /// Whether channels are subscribed to, kept and ended at all.
+    pub(super) subscribes: bool,
+    /// How far the work has come.
+    pub(super) progress: Progress,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
     /// Asks the Source's worker to look for sets anew.

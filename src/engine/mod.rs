@@ -16,10 +16,13 @@ mod change_lists;
 mod channels;
 mod download;
 mod error;
+mod finding;
 mod following;
 mod hubs;
 mod inbox;
+mod once;
 mod polling;
+mod progress;
 mod publisher;
 mod reading;
 mod resource_lists;
@@ -46,9 +49,12 @@ use crate::status::{Ending, Operations, Status, Trouble};
 use crate::store::{ChannelRecord, Store};
 use crate::sync::ChannelState;
 
+pub use progress::Counts;
+
 use board::Board;
 use error::EngineError;
 use following::Following;
+use progress::Progress;
 use set::Command;
 use source::SourceWorker;
 
@@ -64,7 +70,8 @@ pub struct Engine {
 
 struct Followed {
     following: Arc<Following>,
-    commands: mpsc::Sender<Command>,
+    /// To the Source's worker, if it has one that goes on.
+    commands: Option<mpsc::Sender<Command>>,
 }
 
 impl Engine {
@@ -72,12 +79,23 @@ impl Engine {
     /// once.
     #[must_use]
     pub fn start(config: &Config, store: Arc<Store>, client: &Client) -> Arc<Self> {
+        let mut engine = Self::new(config, store, client, true);
+        let mut workers = JoinSet::new();
+        for source in &mut engine.sources {
+            let (commands, receiver) = mpsc::channel(4);
+            source.commands = Some(commands);
+            workers.spawn(SourceWorker::new(Arc::clone(&source.following), receiver).run());
+        }
+        engine.workers = tokio::sync::Mutex::new(workers);
+        Arc::new(engine)
+    }
+
+    /// One whose workers have not begun.
+    fn new(config: &Config, store: Arc<Store>, client: &Client, subscribes: bool) -> Self {
         let board = Arc::new(Board::default());
         let stop = CancellationToken::new();
-        let mut workers = JoinSet::new();
-        let mut sources = Vec::new();
-        for source in &config.sources {
-            let following = Arc::new(Following {
+        let followed = |source: &config::Source| Followed {
+            following: Arc::new(Following {
                 source: source.clone(),
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
@@ -85,27 +103,23 @@ impl Engine {
                 client: client.clone(),
                 board: Arc::clone(&board),
                 public_url: config.callback.public_url.clone(),
+                subscribes,
+                progress: Progress::default(),
                 disk_refuses: AtomicBool::new(false),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),
                 retired: CancellationToken::new(),
-            });
-            let (commands, receiver) = mpsc::channel(4);
-            workers.spawn(SourceWorker::new(Arc::clone(&following), receiver).run());
-            sources.push(Followed {
-                following,
-                commands,
-            });
-        }
-        let workers = tokio::sync::Mutex::new(workers);
-        Arc::new(Self {
+            }),
+            commands: None,
+        };
+        Self {
             started_at: clock::now().wall,
+            sources: config.sources.iter().map(followed).collect(),
             store,
             board,
-            sources,
-            workers,
+            workers: tokio::sync::Mutex::default(),
             stop,
-        })
+        }
     }
 
     /// Stops following, in order: what is finished is published and kept. The subscriptions stay.
@@ -139,8 +153,10 @@ impl Operations for Engine {
         let Some(followed) = self.source(source) else {
             return false;
         };
-        // One that is full has been told already.
-        let _ = followed.commands.try_send(Command::Poll);
+        if let Some(commands) = &followed.commands {
+            // One that is full has been told already.
+            let _ = commands.try_send(Command::Poll);
+        }
         true
     }
 

@@ -79,6 +79,7 @@ async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
 fn tell(following: &Following, conclusions: &[Conclusion]) {
     let source = following.name();
     for conclusion in conclusions {
+        count(following, conclusion);
         match conclusion {
             Conclusion::Published {
                 task, path, news, ..
@@ -105,6 +106,16 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
                     tracing::warn!(code, source, %uri, error = message, "a resource was given up until the next poll");
                 }
             }
+        }
+    }
+}
+
+fn count(following: &Following, conclusion: &Conclusion) {
+    match conclusion {
+        Conclusion::Failed { failure, .. } if failure.retry_at.is_some() => {}
+        Conclusion::Failed { .. } => following.progress.count_failed(),
+        Conclusion::Published { .. } | Conclusion::Removed { .. } => {
+            following.progress.count_applied();
         }
     }
 }

@@ -82,6 +82,7 @@ impl Following {
             },
             other => other,
         })?;
+        self.progress.count_document();
         Ok(Some(Fresh {
             document,
             survey,

@@ -13,11 +13,11 @@ use super::EngineError;
 use super::applier::Applier;
 use super::board::SourceState;
 use super::channels::Channels;
+use super::finding::{FoundSet, find_sets, is_wanted};
 use super::following::Following;
-use super::reading::{offer_of, record_of_list};
 use super::set::{Command, SetWorker};
 use crate::clock;
-use crate::fetch::{Bounds, CapabilityList, pause};
+use crate::fetch::{Bounds, pause};
 use crate::mirror::Mirror;
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
@@ -113,73 +113,35 @@ impl SourceWorker {
     /// Goes on with the sets that were followed before: they need nothing of the Source to be served.
     async fn resume(&mut self) -> Result<(), EngineError> {
         for record in self.following.store.sets(self.following.name()).await? {
-            if self.is_wanted(&record.capability_list) {
+            if is_wanted(&self.following.source, &record.capability_list) {
                 self.start(record).await?;
             }
         }
         Ok(())
     }
 
-    fn is_wanted(&self, capability_list: &Url) -> bool {
-        let named = &self.following.source.sets;
-        named.is_empty() || named.contains(capability_list)
-    }
-
     /// Finds out which sets there are now.
     async fn discover(&mut self) -> Result<(), EngineError> {
-        let following = Arc::clone(&self.following);
-        let found = following
-            .client
-            .discover(&following.source.url, following.limits.document)
-            .await?;
-        for (uri, error) in &found.failed {
-            tracing::warn!(code = error.code(), source = following.name(), set = %uri, %error, "a set can't be had yet");
+        let following = &self.following;
+        let limit = following.limits.document;
+        let found = find_sets(&following.client, &following.source, limit).await?;
+        for set in &found {
+            self.follow_set(set).await?;
         }
-        let mut current = Vec::new();
-        for list in &found.sets {
-            current.push(list.uri.clone());
-            if self.is_wanted(&list.uri) {
-                self.follow_set(&list.uri, Some(list)).await?;
-            }
-        }
-        // What is advertised and can't be had, or is named by the configuration alone, is followed all the same: its worker
-        // tells what is wrong with it, and goes on trying.
-        let advertised = found
-            .failed
-            .into_iter()
-            .map(|(uri, _)| uri)
-            .filter(|uri| self.is_wanted(uri));
-        for uri in advertised
-            .chain(following.source.sets.clone())
-            .collect::<Vec<_>>()
-        {
-            self.follow_set(&uri, None).await?;
-            current.push(uri);
-        }
+        let current: Vec<Url> = found.into_iter().map(|set| set.uri).collect();
         self.end_others(&current).await
     }
 
-    async fn follow_set(
-        &mut self,
-        uri: &Url,
-        list: Option<&CapabilityList>,
-    ) -> Result<(), EngineError> {
+    async fn follow_set(&mut self, found: &FoundSet) -> Result<(), EngineError> {
         if self
             .sets
             .values()
-            .any(|set| set.capability_list == *uri && !set.task.is_finished())
+            .any(|set| set.capability_list == found.uri && !set.task.is_finished())
         {
             return Ok(());
         }
-        let store = &self.following.store;
-        let mut record = store.begin_set(self.following.name(), uri).await?;
-        if let Some(list) = list {
-            record.offers = list.capabilities.iter().map(offer_of).collect();
-            store
-                .save_offers(record.id, &record.offers, record_of_list(list))
-                .await?;
-        }
-        tracing::info!(source = self.following.name(), set = %uri, "following a set");
+        let record = self.following.begin_set(found).await?;
+        tracing::info!(source = self.following.name(), set = %found.uri, "following a set");
         self.start(record).await
     }
 

@@ -13,3 +13,4 @@ mod crash;
 mod demo;
 mod process;
 mod start;
+mod sync;
