@@ -8,7 +8,7 @@ use super::watch::{PACE, Watch, Work};
 use super::{FAILED, OK, chosen};
 use crate::clock;
 use crate::config::Config;
-use crate::engine::Engine;
+use crate::engine::{Counts, Engine};
 use crate::fetch::Client;
 use crate::status::{SetStatus, SourceStatus, Status, Trouble};
 use crate::store::Store;
@@ -78,8 +78,8 @@ async fn watched(
     tokio::pin!(working);
     let mut interrupted = false;
     let mut pace = tokio::time::interval(PACE);
-    let mut pending = engine.pending().await;
-    let mut asked = clock::now().mono;
+    let mut known = vec![0; engine.counts().len()];
+    let mut asked = None;
     let status = loop {
         tokio::select! {
             status = &mut working => break status,
@@ -89,16 +89,19 @@ async fn watched(
             }
             _ = pace.tick() => {
                 let now = clock::now().mono;
+                let counts: Vec<Counts> = engine.counts();
+                let done = |counts: &Counts| counts.applied + counts.failed;
                 // Counting them all is no more than a person needs once a second.
-                if now.saturating_duration_since(asked) >= PACE * 4 {
-                    pending = engine.pending().await;
-                    asked = now;
+                if asked.is_none_or(|asked| now.saturating_duration_since(asked) >= PACE * 4) {
+                    asked = Some(now);
+                    for ((known, left), counts) in known.iter_mut().zip(engine.pending().await).zip(&counts) {
+                        *known = (*known).max(done(counts) + left);
+                    }
                 }
-                let counts = engine.counts();
-                watch.show(counts.iter().zip(&pending).map(|((_, counts), &left)| Work {
+                watch.show(counts.iter().zip(&known).map(|(counts, &known)| Work {
                     documents: counts.documents,
-                    done: counts.applied + counts.failed,
-                    left,
+                    done: done(counts),
+                    known: known.max(done(counts)),
                     bytes: counts.bytes,
                 }));
             }

@@ -23,8 +23,8 @@ pub(super) struct Work {
     pub(super) documents: u64,
     /// Resources that are done.
     pub(super) done: u64,
-    /// Resources that are known and not done; with the others, all that are known.
-    pub(super) left: u64,
+    /// Resources that are known, with those that are done.
+    pub(super) known: u64,
     /// Bytes that were fetched, or read.
     pub(super) bytes: u64,
 }
@@ -88,7 +88,7 @@ impl Watch {
             match &line.bar {
                 Some(bar) => {
                     bar.set_prefix(line.name.clone());
-                    bar.set_length(work.done + work.left);
+                    bar.set_length(work.known);
                     bar.set_position(work.done);
                     bar.set_message(told);
                     bar.tick();
@@ -124,10 +124,10 @@ impl Line {
         let Work {
             documents,
             done,
-            left,
+            known,
             bytes,
         } = self.shown;
-        let known = done + left;
+        let left = known.saturating_sub(done);
         let mut told = format!(
             "{documents} documents, {done} of {known} resources, {}",
             HumanBytes(bytes)
@@ -149,7 +149,7 @@ impl Line {
 }
 
 fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix} {bar:20} {msg}")
+    ProgressStyle::with_template("{prefix} {bar:20} {wide_msg}")
         .expect("the template is one")
         .progress_chars("=> ")
 }
@@ -175,10 +175,10 @@ mod tests {
 
     #[test]
     fn rate_and_time_left_are_told_once_they_are_known() {
-        let work = |done, left| Work {
+        let work = |done, known| Work {
             documents: 2,
             done,
-            left,
+            known,
             bytes: 2048,
         };
         for (works, expected) in [
@@ -187,11 +187,11 @@ mod tests {
                 "2 documents, 0 of 0 resources, 2.00 KiB",
             ),
             (
-                vec![(0, work(0, 9)), (3, work(30, 600))],
+                vec![(0, work(0, 9)), (3, work(30, 630))],
                 "2 documents, 30 of 630 resources, 2.00 KiB, 10/s, 60s left",
             ),
             (
-                vec![(2, work(20, 0))],
+                vec![(2, work(20, 20))],
                 "2 documents, 20 of 20 resources, 2.00 KiB, 10/s",
             ),
         ] {

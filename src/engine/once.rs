@@ -74,13 +74,10 @@ impl Engine {
 
     /// What has been done for each Source, in the order of the configuration.
     #[must_use]
-    pub fn counts(&self) -> Vec<(String, Counts)> {
-        self.sources
-            .iter()
-            .map(|source| {
-                let following = &source.following;
-                (following.name().to_owned(), following.progress.counts())
-            })
+    pub fn counts(&self) -> Vec<Counts> {
+        let followed = self.sources.iter();
+        followed
+            .map(|source| source.following.progress.counts())
             .collect()
     }
 

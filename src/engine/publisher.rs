@@ -63,7 +63,10 @@ async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
             .conclude(clock::now().wall, Arc::clone(&conclusions))
             .await
         {
-            Ok(()) => return,
+            Ok(()) => {
+                let counted = conclusions.iter();
+                return counted.for_each(|conclusion| count(following, conclusion));
+            }
             Err(error) => {
                 tracing::error!(code = error.code(), source = following.name(), %error, "what was applied can't be kept yet");
                 tokio::select! {
@@ -79,7 +82,6 @@ async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
 fn tell(following: &Following, conclusions: &[Conclusion]) {
     let source = following.name();
     for conclusion in conclusions {
-        count(following, conclusion);
         match conclusion {
             Conclusion::Published {
                 task, path, news, ..
