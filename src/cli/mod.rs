@@ -11,6 +11,7 @@
 
 mod approve;
 mod ask;
+mod audit;
 mod check;
 mod daemon;
 mod demo;
@@ -62,6 +63,8 @@ enum Command {
     Check,
     /// Bring the Sources in step once, without subscribing, and exit
     Sync(sync::Arguments),
+    /// Compare the mirrors, file by file, with what their Sources say now
+    Audit(audit::Arguments),
     /// Ask the running daemon how everything stands
     Status(status::Arguments),
     /// Let deletions of a Source go on that were held back
@@ -110,6 +113,7 @@ async fn command(arguments: &Arguments) -> u8 {
             run::run(config).await
         }
         Command::Sync(sync) => sync::sync(config, sync).await,
+        Command::Audit(audit) => audit::audit(config, audit).await,
         Command::Status(status) => status::status(&config, status).await,
         Command::Approve(approve) => approve::approve(&config, approve).await,
         Command::Unsubscribe(unsubscribe) => {

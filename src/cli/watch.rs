@@ -99,6 +99,14 @@ impl Watch {
         }
     }
 
+    /// Prints something on standard output; bars make room for it.
+    pub(super) fn print(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => bars.suspend(|| println!("{text}")),
+            None => println!("{text}"),
+        }
+    }
+
     /// Takes the bars away.
     pub(super) fn end(self) {
         if let Some(bars) = self.bars {

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::fetch::{AllowedHosts, Bounds, Content, Disposition, FetchError, pause};
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Staged, Whole};
 use crate::protocol::{Algorithm, ChangeKind, Digest, Hashing, SourceTime};
-use crate::store::{Task, TaskFailure};
+use crate::store::{Origin, Task, TaskFailure};
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
 const TRIES: Bounds = Bounds {
@@ -141,9 +141,10 @@ async fn carry_out_unguarded(
     }
 }
 
-/// Whether a digest that was told is one that the file had when it was published.
+/// Whether a digest that was told is one that the file had when it was published. An audit has seen that it has not.
 fn is_known_by_digest(task: &Task) -> bool {
     task.live
+        && task.origin != Origin::Audit
         && task
             .length
             .is_none_or(|length| task.live_length == Some(length))

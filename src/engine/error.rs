@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::fetch::{DiscoveryError, FetchError};
+use crate::mirror::MirrorError;
 use crate::protocol::{Capability, ReadError};
 use crate::status::Trouble;
 use crate::store::StoreError;
@@ -11,6 +12,8 @@ use crate::store::StoreError;
 pub(super) enum EngineError {
     #[error(transparent)]
     Store(#[from] StoreError),
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     #[error("{uri}: {error}")]
@@ -29,6 +32,10 @@ pub(super) enum EngineError {
     NoResourceList,
     #[error("the Resource List at {0} is older than one that was read before")]
     OlderResourceList(String),
+    #[error("{0} entries of it can't be read")]
+    BadEntries(u64),
+    #[error("the Change Lists begin at {0}, after the Resource List")]
+    LateChangeList(String),
     #[error("an index of indexes goes too deep")]
     NestedIndex,
     #[error("no random numbers can be had: {0}")]
@@ -42,12 +49,15 @@ impl EngineError {
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
+            Self::Mirror(error) => error.code(),
             Self::Discovery(error) => error.code(),
             Self::Fetch { error, .. } => error.code(),
             Self::Read(error) | Self::BadDocument { error, .. } => error.code(),
             Self::WrongCapability { .. } => "wrong-capability",
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
+            Self::BadEntries(_) => "bad-entries",
+            Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
             Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",

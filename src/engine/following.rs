@@ -50,30 +50,40 @@ impl Following {
         }
     }
 
-    /// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
-    ///
-    /// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
+    /// As the free [`change_of`].
     pub(super) fn change_of(
         &self,
         entry: Entry,
         kind: ChangeKind,
         changed_at: Option<SourceTime>,
     ) -> Option<Change> {
-        let uri = ResourceUri::try_from(entry.loc).ok()?;
-        if !self.source.filter.wants(&uri) {
-            return None;
-        }
-        Some(Change {
-            plain_path: plain_path(&uri).map(|path| path.to_string()),
-            made_path: made_path(&uri).to_string(),
-            uri,
-            kind: entry.md.change.unwrap_or(kind),
-            changed_at,
-            lastmod: entry.lastmod,
-            length: entry.md.length,
-            media_type: entry.md.media_type,
-            hashes: entry.md.hashes,
-            late: false,
-        })
+        change_of(&self.source, entry, kind, changed_at)
     }
+}
+
+/// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
+///
+/// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
+pub(super) fn change_of(
+    source: &config::Source,
+    entry: Entry,
+    kind: ChangeKind,
+    changed_at: Option<SourceTime>,
+) -> Option<Change> {
+    let uri = ResourceUri::try_from(entry.loc).ok()?;
+    if !source.filter.wants(&uri) {
+        return None;
+    }
+    Some(Change {
+        plain_path: plain_path(&uri).map(|path| path.to_string()),
+        made_path: made_path(&uri).to_string(),
+        uri,
+        kind: entry.md.change.unwrap_or(kind),
+        changed_at,
+        lastmod: entry.lastmod,
+        length: entry.md.length,
+        media_type: entry.md.media_type,
+        hashes: entry.md.hashes,
+        late: false,
+    })
 }

@@ -11,6 +11,7 @@
 //! ```
 
 mod applier;
+mod audit;
 mod board;
 mod change_lists;
 mod channels;
@@ -49,6 +50,7 @@ use crate::status::{Ending, Operations, Status, Trouble};
 use crate::store::{ChannelRecord, Store};
 use crate::sync::ChannelState;
 
+pub use audit::{Audit, Summary, Told};
 pub use progress::Counts;
 
 use board::Board;

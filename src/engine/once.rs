@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as Moment};
 
 use futures_util::future::join_all;
-use tokio::sync::broadcast::Receiver;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
@@ -109,20 +108,29 @@ impl Following {
                 return worked;
             }
         };
-        let applier = tokio::spawn(Applier::new(Arc::clone(&self), Arc::new(mirror)).run());
+        self.applying(Arc::new(mirror), self.work_through(&mut worked))
+            .await;
+        worked
+    }
+
+    /// Has tasks carried out while work goes on; ends that, in order, when the work ends or is to stop.
+    pub(super) async fn applying(
+        self: &Arc<Self>,
+        mirror: Arc<Mirror>,
+        work: impl Future<Output = ()>,
+    ) {
+        let applier = tokio::spawn(Applier::new(Arc::clone(self), mirror).run());
         tokio::select! {
             () = self.stop.cancelled() => {}
-            () = self.work_through(&mut worked) => {}
+            () = work => {}
         }
         self.stop.cancel();
         if let Err(error) = applier.await {
             tracing::error!(code = "applier", source = self.name(), %error, "the applier ended badly");
         }
-        worked
     }
 
     async fn work_through(self: &Arc<Self>, worked: &mut Vec<String>) {
-        let mut wakes = self.store.wakes();
         let sets = match self.find_sets_patiently().await {
             Ok(sets) => {
                 self.board.note_source(self.name(), SourceState::Ok, None);
@@ -136,7 +144,7 @@ impl Following {
         };
         worked.extend(sets.iter().map(|set| set.capability_list.to_string()));
         join_all(sets.into_iter().map(|set| self.catch_up_set(set))).await;
-        self.drain(&mut wakes).await;
+        self.drain().await;
     }
 
     async fn find_sets_patiently(&self) -> Result<Vec<SetRecord>, EngineError> {
@@ -178,7 +186,8 @@ impl Following {
     }
 
     /// Waits until there is nothing left to do, or nothing moves any more.
-    async fn drain(&self, wakes: &mut Receiver<Wake>) {
+    pub(super) async fn drain(&self) {
+        let mut wakes = self.store.wakes();
         let stalled = PATIENCE + self.client.timeout();
         let mut moved = (self.moved(), clock::now().mono);
         loop {

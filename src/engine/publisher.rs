@@ -12,7 +12,7 @@ use super::following::Following;
 use crate::clock;
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, made_path};
 use crate::protocol::{Digest, SourceTime};
-use crate::store::{Conclusion, ResourceId, Task, TaskFailure};
+use crate::store::{Conclusion, Origin, ResourceId, Task, TaskFailure};
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
@@ -149,7 +149,10 @@ fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Concl
     let mut fetched = Vec::new();
     for Finished { task, outcome } in finished {
         match outcome {
-            Outcome::Remove if deletes && task.live => removals.push(task),
+            // Who asks an audit to remove something has asked for just that.
+            Outcome::Remove if (deletes || task.origin == Origin::Audit) && task.live => {
+                removals.push(task);
+            }
             Outcome::Remove => conclusions.push(Conclusion::Removed {
                 kept: task.live,
                 task,
@@ -283,6 +286,7 @@ fn published(placed: Placed) -> Conclusion {
         path,
     } = placed;
     let same = task.live
+        && task.origin != Origin::Audit
         && task.live_length == Some(length)
         && hashes.iter().any(|hash| task.live_hashes.contains(hash));
     Conclusion::Published {

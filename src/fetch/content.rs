@@ -48,7 +48,7 @@ impl<'a> AllowedHosts<'a> {
         })
     }
 
-    fn check(&self, url: &Url) -> Result<(), FetchError> {
+    pub(super) fn check(&self, url: &Url) -> Result<(), FetchError> {
         if self.allows(url) {
             Ok(())
         } else {

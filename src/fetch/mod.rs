@@ -26,6 +26,7 @@ mod http_date;
 mod hub;
 mod link_tags;
 mod permits;
+mod probe;
 mod retry;
 mod spool;
 mod topic;

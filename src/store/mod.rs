@@ -14,7 +14,9 @@ mod application;
 mod channels;
 mod feed;
 mod inbox;
+mod ledger;
 mod lists;
+mod mending;
 mod numbers;
 mod planning;
 mod resources;
@@ -35,13 +37,21 @@ pub use application::{Application, Applied, Change, DeletionRules, End};
 pub use channels::{ChannelRecord, Outcome};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
+pub use ledger::{
+    Expectation, Finding, FindingKind, KnownFile, KnownFiles, Ledger, Outcome as FindingOutcome,
+    PendingList, Place, Telling,
+};
 pub use lists::ListProgress;
+pub use mending::Adoption;
 pub use numbers::SetNumbers;
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Conclusion, Taken, Task, TaskFailure};
 
 use writer::Writer;
+
+/// The database's name in its folder.
+const DATABASE: &str = "resyncd.db";
 
 macro_rules! row_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -162,7 +172,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
             Err(TryLockError::Error(error)) => return Err(told(error)),
         }
-        let path = folder.join("resyncd.db");
+        let path = folder.join(DATABASE);
         let connection = match schema::open(&path) {
             Err(error) if error.code() == "database-damaged" => {
                 let aside = schema::set_aside(&path).map_err(told)?;

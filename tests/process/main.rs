@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod audit;
 mod commands;
 mod crash;
 mod demo;

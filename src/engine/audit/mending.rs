@@ -1,0 +1,303 @@
+//! Mends what was found: what lacks bytes is fetched, in any case; what is only dated wrongly is dated; what is right and not
+//! known is made known; what is extra goes, if a person has asked for that.
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tokio::sync::mpsc;
+
+use super::{Audit, Looked, Mending, Summary, Told, blocking};
+use crate::clock;
+use crate::engine::EngineError;
+use crate::mirror::{Mirror, MirrorPath, file_time, made_path};
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use crate::store::{Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, SetId};
+
+/// How many findings are worked on at once.
+const PAGE: usize = 256;
+
+impl Audit {
+    /// Takes the mirror, looks, and mends.
+    pub(super) async fn look_and_mend(
+        &self,
+        mending: &Mending,
+        told: &mpsc::Sender<Told>,
+    ) -> Result<Summary, EngineError> {
+        let root = self.source.mirror.clone();
+        let mirror = Arc::new(blocking(move || Mirror::open(&root)).await??);
+        let looked = tokio::select! {
+            () = self.stop.cancelled() => return Err(EngineError::Interrupted),
+            looked = self.look() => looked?,
+        };
+        let mut mended = Ok(());
+        let work = async {
+            tokio::select! {
+                () = self.stop.cancelled() => mended = Err(EngineError::Interrupted),
+                done = self.mend(mending, &looked, &mirror) => mended = done,
+            }
+        };
+        mending.following.applying(Arc::clone(&mirror), work).await;
+        mended?;
+        self.tell(&looked, told).await
+    }
+
+    async fn mend(
+        &self,
+        mending: &Mending,
+        looked: &Looked,
+        mirror: &Arc<Mirror>,
+    ) -> Result<(), EngineError> {
+        let mut sets = Vec::new();
+        for set in &looked.reading.sets {
+            sets.push(mending.following.begin_set(set).await?.id);
+        }
+        let job = Job {
+            mending,
+            looked,
+            mirror,
+            sets,
+        };
+        job.each_page(Step::Begin).await?;
+        mending.following.drain().await;
+        job.each_page(Step::End).await
+    }
+}
+
+struct Job<'a> {
+    mending: &'a Mending,
+    looked: &'a Looked,
+    mirror: &'a Arc<Mirror>,
+    sets: Vec<SetId>,
+}
+
+#[derive(Clone, Copy)]
+enum Step {
+    /// What can be done at once is done, for the rest there are tasks.
+    Begin,
+    /// The tasks are done, or can't be.
+    End,
+}
+
+/// What is done about some findings.
+#[derive(Default)]
+struct Measures {
+    tasks: Vec<(SetId, Change)>,
+    adoptions: Vec<(Finding, Adoption)>,
+    removals: Vec<(Finding, MirrorPath)>,
+}
+
+impl Job<'_> {
+    async fn each_page(&self, step: Step) -> Result<(), EngineError> {
+        let ledger = &self.looked.ledger;
+        let mut after = 0;
+        loop {
+            let page = ledger.findings(after, PAGE)?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = last.id;
+            let changed = match step {
+                Step::Begin => self.begin(page).await?,
+                Step::End => self.end(page).await?,
+            };
+            ledger.change_findings(&changed)?;
+        }
+    }
+
+    /// The set that is to be said to have told of something. What only the database knows of belongs to one already.
+    fn set(&self, number: Option<u32>) -> Option<SetId> {
+        let number = usize::try_from(number?).ok()?;
+        self.sets.get(number.saturating_sub(1)).copied()
+    }
+
+    async fn begin(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
+        let mut measures = Measures::default();
+        for finding in page {
+            match finding.kind {
+                FindingKind::Extra if self.mending.delete_extra => {
+                    self.remove(&mut measures, finding)?;
+                }
+                FindingKind::Missing | FindingKind::Altered | FindingKind::Unknown => {
+                    self.restore(&mut measures, finding).await?;
+                }
+                FindingKind::Extra | FindingKind::Unreachable => {}
+            }
+        }
+        let now = clock::now().wall;
+        let (store, source) = (&self.mending.following.store, self.mending.following.name());
+        let mut mended = self.remove_now(measures.removals).await?;
+        let (findings, adoptions): (Vec<_>, Vec<_>) = measures.adoptions.into_iter().unzip();
+        let adopted = store.adopt(source, now, adoptions).await?;
+        mended.extend(
+            findings
+                .into_iter()
+                .filter(|finding| {
+                    finding
+                        .uri
+                        .as_ref()
+                        .is_some_and(|uri| adopted.contains(uri))
+                })
+                .map(mend),
+        );
+        store.mend(source, now, measures.tasks).await?;
+        Ok(mended)
+    }
+
+    /// Puts a resource right.
+    async fn restore(&self, measures: &mut Measures, finding: Finding) -> Result<(), EngineError> {
+        let (Some(id), Some(set)) = (finding.expected, self.set(finding.set)) else {
+            return Ok(());
+        };
+        let expectation = self.looked.ledger.expectation(id)?;
+        let kind = if expectation.is_known {
+            ChangeKind::Updated
+        } else {
+            ChangeKind::Created
+        };
+        let has_bytes = !finding.needs_bytes() && !expectation.hashes.is_empty();
+        if has_bytes && self.date(&expectation).await? {
+            measures.adoptions.push((
+                finding.clone(),
+                Adoption {
+                    path: expectation.path.clone(),
+                    length: finding.length.unwrap_or_default(),
+                    hashes: finding.hashes,
+                    set,
+                    change: change_of(expectation, kind),
+                },
+            ));
+        } else if finding.kind != FindingKind::Unknown {
+            measures.tasks.push((set, change_of(expectation, kind)));
+        }
+        Ok(())
+    }
+
+    /// Gives a file that has the right bytes the time that was told; `false`: that can't be done.
+    async fn date(&self, expectation: &Expectation) -> Result<bool, EngineError> {
+        let (mirror, path) = (Arc::clone(self.mirror), expectation.path.clone());
+        let time = expectation.lastmod;
+        blocking(move || {
+            let opened = MirrorPath::parse(&path).and_then(|path| mirror.open_file(&path));
+            let date = |time: SourceTime| -> SystemTime { file_time(time) };
+            match (opened, time) {
+                (Ok(file), Some(time)) => file.set_modified(date(time)).is_ok(),
+                (opened, None) => opened.is_ok(),
+                (Err(_), _) => false,
+            }
+        })
+        .await
+    }
+
+    fn remove(&self, measures: &mut Measures, finding: Finding) -> Result<(), EngineError> {
+        let Some(path) = finding.path.as_deref() else {
+            return Ok(());
+        };
+        let place = self.looked.ledger.place(path)?;
+        let uri = finding.uri.as_deref().map(ResourceUri::parse);
+        match (
+            uri,
+            self.set(finding.set).or_else(|| self.sets.first().copied()),
+        ) {
+            (Some(Ok(uri)), Some(set)) if place.live => {
+                measures.tasks.push((set, deletion(uri)));
+            }
+            _ => measures
+                .removals
+                .push((finding.clone(), MirrorPath::parse(path)?)),
+        }
+        Ok(())
+    }
+
+    /// Removes files that the database knows nothing of.
+    async fn remove_now(
+        &self,
+        removals: Vec<(Finding, MirrorPath)>,
+    ) -> Result<Vec<Finding>, EngineError> {
+        let mirror = Arc::clone(self.mirror);
+        let removing = blocking(move || {
+            let (findings, paths): (Vec<_>, Vec<_>) = removals.into_iter().unzip();
+            let outcomes = mirror.remove(&paths);
+            findings
+                .into_iter()
+                .zip(outcomes)
+                .map(|(finding, outcome)| match outcome {
+                    Ok(_) => mend(finding),
+                    Err(error) => Finding {
+                        code: Some(error.code().to_owned()),
+                        message: Some(error.to_string()),
+                        ..finding
+                    },
+                })
+                .collect()
+        });
+        removing.await
+    }
+
+    /// Looks what became of the tasks.
+    async fn end(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
+        let mut changed = Vec::new();
+        for finding in page {
+            let is_mended = finding.outcome == FindingOutcome::Mended;
+            let had_task = match finding.kind {
+                FindingKind::Missing | FindingKind::Altered => finding.expected.is_some(),
+                FindingKind::Extra => self.mending.delete_extra && finding.code.is_none(),
+                FindingKind::Unreachable | FindingKind::Unknown => false,
+            };
+            let Some(uri) = finding.uri.clone().filter(|_| had_task && !is_mended) else {
+                continue;
+            };
+            let (store, source) = (&self.mending.following.store, self.mending.following.name());
+            changed.push(match store.trouble_of(source, &uri).await? {
+                None => mend(finding),
+                Some((code, message)) => Finding {
+                    kind: if finding.kind == FindingKind::Extra {
+                        FindingKind::Extra
+                    } else {
+                        FindingKind::Unreachable
+                    },
+                    code: Some(code),
+                    message: Some(message),
+                    ..finding
+                },
+            });
+        }
+        Ok(changed)
+    }
+}
+
+fn mend(finding: Finding) -> Finding {
+    Finding {
+        outcome: FindingOutcome::Mended,
+        ..finding
+    }
+}
+
+fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
+    Change {
+        plain_path: Some(expectation.path),
+        made_path: made_path(&expectation.uri).to_string(),
+        uri: expectation.uri,
+        kind,
+        changed_at: expectation.changed_at,
+        lastmod: expectation.lastmod,
+        length: expectation.length,
+        media_type: expectation.media_type,
+        hashes: expectation.hashes,
+        late: false,
+    }
+}
+
+fn deletion(uri: ResourceUri) -> Change {
+    Change {
+        plain_path: None,
+        made_path: made_path(&uri).to_string(),
+        uri,
+        kind: ChangeKind::Deleted,
+        changed_at: None,
+        lastmod: None,
+        length: None,
+        media_type: None,
+        hashes: Vec::new(),
+        late: false,
+    }
+}
