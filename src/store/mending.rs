@@ -18,8 +18,8 @@ use crate::protocol::{ChangeKind, Digest, SourceTime};
 pub struct Adoption {
     /// The resource.
     pub change: Change,
-    /// The set that told of it.
-    pub set: SetId,
+    /// The set that told of it; `None`: the one that the database has it from.
+    pub set: Option<SetId>,
     /// Its file, relative to the mirror.
     pub path: String,
     /// The length of that, in bytes.
@@ -29,8 +29,8 @@ pub struct Adoption {
 }
 
 impl Store {
-    /// Makes tasks of what is to be fetched, or removed, whatever is known of it. A deletion does not wait for approval:
-    /// a person has asked for it.
+    /// Makes tasks of what is to be fetched, or removed, whatever is known of it; without a set, for the one that the
+    /// database has the resource from. A deletion does not wait for approval: a person has asked for it.
     ///
     /// # Errors
     /// [`StoreError`]; then there are none of them.
@@ -38,13 +38,15 @@ impl Store {
         self: &Arc<Self>,
         source: &str,
         now: DateTime<Utc>,
-        changes: Vec<(SetId, Change)>,
+        changes: Vec<(Option<SetId>, Change)>,
     ) -> Result<(), StoreError> {
         let source = source.to_owned();
         self.write(move |tx| {
             for (set, change) in &changes {
-                let context = Context::of(tx.sql, *set, &source, Origin::Audit, now)?;
-                mend(tx.sql, &context, change)?;
+                if let Some(set) = set_of(tx.sql, &source, *set, change)? {
+                    let context = Context::of(tx.sql, set, &source, Origin::Audit, now)?;
+                    mend(tx.sql, &context, change)?;
+                }
             }
             if !changes.is_empty() {
                 tx.wake(Wake::Tasks(source));
@@ -69,7 +71,10 @@ impl Store {
         self.write(move |tx| {
             let mut adopted = Vec::new();
             for adoption in &adoptions {
-                let context = Context::of(tx.sql, adoption.set, &source, Origin::Audit, now)?;
+                let Some(set) = set_of(tx.sql, &source, adoption.set, &adoption.change)? else {
+                    continue;
+                };
+                let context = Context::of(tx.sql, set, &source, Origin::Audit, now)?;
                 if adopt(tx, &context, adoption)? {
                     adopted.push(adoption.change.uri.to_string());
                 }
@@ -103,23 +108,33 @@ impl Store {
     }
 }
 
+/// The set that a change belongs to; `None`: nobody has told of its resource.
+fn set_of(
+    sql: &Connection,
+    source: &str,
+    told: Option<SetId>,
+    change: &Change,
+) -> Result<Option<SetId>, StoreError> {
+    if told.is_some() {
+        return Ok(told);
+    }
+    let mut query =
+        sql.prepare_cached("SELECT set_id FROM resource WHERE source = ?1 AND uri = ?2")?;
+    let found = query
+        .query_row([source, change.uri.as_str()], |row| row.get(0))
+        .optional()?;
+    Ok(found.map(SetId))
+}
+
 fn mend(sql: &Connection, context: &Context<'_>, change: &Change) -> Result<(), StoreError> {
     let found = Found::look_up(sql, context, change)?;
     let deletes = change.kind == ChangeKind::Deleted;
-    let is_newer = found.pending.as_ref().filter(|pending| {
-        pending.changed_at > change.changed_at && (pending.kind == ChangeKind::Deleted) == deletes
-    });
-    if is_newer.is_some() {
-        // What is pending is what the audit would ask for, only newer.
-        sql.prepare_cached(
-            "UPDATE task SET origin = ?2, state = 'ready', attempts = 0, not_before = ?3, version = version + 1
-             WHERE resource_id = ?1",
-        )?
-        .execute(params![
-            found.resource.0,
-            context.origin.code(),
-            row::micros(context.now)
-        ])?;
+    let pending = found.pending.as_ref();
+    if let Some(newer) = pending.filter(|pending| pending.changed_at > change.changed_at) {
+        // What contradicts the audit came after what the audit knows of, and may be told nowhere else.
+        if (newer.kind == ChangeKind::Deleted) == deletes {
+            hurry(sql, context, found.resource)?;
+        }
         return Ok(());
     }
     let known = found.known.as_ref();
@@ -136,6 +151,20 @@ fn mend(sql: &Connection, context: &Context<'_>, change: &Change) -> Result<(), 
         .changed_at
         .max(known.and_then(|known| known.changed_at));
     put(sql, context, found.resource, kind, changed_at, change)
+}
+
+/// Has what is pending carried out now, and as an audit wants it: in any case.
+fn hurry(sql: &Connection, context: &Context<'_>, resource: ResourceId) -> Result<(), StoreError> {
+    sql.prepare_cached(
+        "UPDATE task SET origin = ?2, state = 'ready', attempts = 0, not_before = ?3, version = version + 1
+         WHERE resource_id = ?1",
+    )?
+    .execute(params![
+        resource.0,
+        context.origin.code(),
+        row::micros(context.now)
+    ])?;
+    Ok(())
 }
 
 /// Makes a change the resource's task, in the place of whatever was.

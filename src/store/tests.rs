@@ -3,6 +3,7 @@
 mod claims;
 mod inbox;
 mod lists;
+mod mending;
 mod opening;
 mod tasks;
 

@@ -2,7 +2,6 @@
 //! known is made known; what is extra goes, if a person has asked for that.
 
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use tokio::sync::mpsc;
 
@@ -10,7 +9,7 @@ use super::{Audit, Looked, Mending, Summary, Told, blocking};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::mirror::{Mirror, MirrorPath, file_time, made_path};
-use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, ResourceUri};
 use crate::store::{Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, SetId};
 
 /// How many findings are worked on at once.
@@ -81,7 +80,7 @@ enum Step {
 /// What is done about some findings.
 #[derive(Default)]
 struct Measures {
-    tasks: Vec<(SetId, Change)>,
+    tasks: Vec<(Option<SetId>, Change)>,
     adoptions: Vec<(Finding, Adoption)>,
     removals: Vec<(Finding, MirrorPath)>,
 }
@@ -104,10 +103,10 @@ impl Job<'_> {
         }
     }
 
-    /// The set that is to be said to have told of something. What only the database knows of belongs to one already.
+    /// The set that told of something; `None`: only the database knows of it.
     fn set(&self, number: Option<u32>) -> Option<SetId> {
-        let number = usize::try_from(number?).ok()?;
-        self.sets.get(number.saturating_sub(1)).copied()
+        let index = usize::try_from(number?).ok()?.checked_sub(1)?;
+        self.sets.get(index).copied()
     }
 
     async fn begin(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
@@ -145,9 +144,10 @@ impl Job<'_> {
 
     /// Puts a resource right.
     async fn restore(&self, measures: &mut Measures, finding: Finding) -> Result<(), EngineError> {
-        let (Some(id), Some(set)) = (finding.expected, self.set(finding.set)) else {
+        let Some(id) = finding.expected else {
             return Ok(());
         };
+        let set = self.set(finding.set);
         let expectation = self.looked.ledger.expectation(id)?;
         let kind = if expectation.is_known {
             ChangeKind::Updated
@@ -178,9 +178,8 @@ impl Job<'_> {
         let time = expectation.lastmod;
         blocking(move || {
             let opened = MirrorPath::parse(&path).and_then(|path| mirror.open_file(&path));
-            let date = |time: SourceTime| -> SystemTime { file_time(time) };
             match (opened, time) {
-                (Ok(file), Some(time)) => file.set_modified(date(time)).is_ok(),
+                (Ok(file), Some(time)) => file.set_modified(file_time(time)).is_ok(),
                 (opened, None) => opened.is_ok(),
                 (Err(_), _) => false,
             }
@@ -194,13 +193,8 @@ impl Job<'_> {
         };
         let place = self.looked.ledger.place(path)?;
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
-        match (
-            uri,
-            self.set(finding.set).or_else(|| self.sets.first().copied()),
-        ) {
-            (Some(Ok(uri)), Some(set)) if place.live => {
-                measures.tasks.push((set, deletion(uri)));
-            }
+        match uri {
+            Some(Ok(uri)) if place.live => measures.tasks.push((None, deletion(uri))),
             _ => measures
                 .removals
                 .push((finding.clone(), MirrorPath::parse(path)?)),

@@ -21,7 +21,7 @@ const PAGE: usize = 256;
 /// How many resources are asked for at once; the client limits them for each host besides.
 const PROBES: usize = 16;
 /// How often to look again at what a daemon is about to apply, and how long to wait for it.
-const LOOKS: u32 = 3;
+const LOOKS: u32 = 4;
 const PAUSE: Duration = Duration::from_secs(1);
 
 impl Audit {
@@ -111,6 +111,7 @@ impl Again {
         let Some(known) = KnownFiles::open(&self.state)? else {
             return Ok(false);
         };
+        let waiting = known.has_deliveries(&self.source)?;
         let mut pending = false;
         let mut after = 0;
         loop {
@@ -128,7 +129,7 @@ impl Again {
                 if self.is_settled(finding, path, file.as_ref()) {
                     settled.push(finding.id);
                 } else {
-                    pending |= file.is_some_and(|file| file.pending);
+                    pending |= waiting || file.is_some_and(|file| file.pending);
                 }
             }
             self.ledger.drop_findings(&settled)?;

@@ -153,7 +153,7 @@ impl Ledger {
             };
         }
         if let Some((uri, wanted, live)) = known {
-            place.uri.get_or_insert(uri);
+            place.uri = Some(uri);
             place.known = wanted;
             place.live = live;
         }

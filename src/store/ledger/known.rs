@@ -175,6 +175,18 @@ impl KnownFiles {
         Ok(connection.map(|connection| Self { connection }))
     }
 
+    /// Whether a delivery waits to be read: nobody knows yet what it tells.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn has_deliveries(&self, source: &str) -> Result<bool, StoreError> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT 1 FROM inbox JOIN channel ON channel.id = inbox.channel_id
+             JOIN source_set ON source_set.id = channel.set_id WHERE source_set.source = ?1",
+        )?;
+        Ok(query.exists([source])?)
+    }
+
     /// What is known of a resource, named by its URI or by its path.
     ///
     /// # Errors
