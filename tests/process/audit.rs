@@ -333,7 +333,7 @@ async fn a_lost_database_is_made_anew_without_fetching() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_filtered_out_is_extra_and_goes_only_when_that_is_asked_for() {
     let source = SampleSource::start(resources(4)).await.unwrap();
-    let home = Home::new(&source.url(), "");
+    let home = Home::new(&source.url(), "delete = false");
     sync(&home);
     let text = fs::read_to_string(&home.config).unwrap();
     fs::write(&home.config, text + "exclude = [\"*r0002*\"]\n").unwrap();
@@ -428,6 +428,11 @@ async fn beside_a_daemon_it_only_looks() {
         // It may be behind for a moment, and is given that.
         assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
     }
+    // Here it is behind for more than a moment.
+    source.fail("/set1/res/r0003.txt", Fault::Slow(SECOND), 1);
+    source.update(SET, "r0003.txt", "slow");
+    source.notify_and_publish(SET).await.unwrap();
+    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
     let told = home.tell(&["audit", "--repair"]);
     assert_eq!(told.status.code(), Some(1), "{told:?}");
     let said = text(&told.stderr);

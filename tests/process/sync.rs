@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Output, Stdio};
 
 use resyncd::demo::{Fault, SampleOptions, SampleSource};
+use resyncd::protocol::Capability;
 
 use crate::process::{Home, command, ended, signal, text};
 use crate::support::{SET, difference, expected_files, files, resources, soon};
@@ -142,6 +143,25 @@ async fn one_sources_trouble_keeps_no_other_from_being_synced() {
     assert_ended(&told, 1, &["in-sync", "gone: failing", "[connect]"]);
     assert_mirrored(&source, &[SET], &home);
     assert_ended(&home.tell(&["sync", "sample"]), 0, &["in-sync"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_an_entry_point_the_known_sets_are_synced_and_their_channels_left_alone() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    assert_eq!(running.stop().await.code(), Some(0));
+    for path in ["/", "/.well-known/*", "/.wellknown/*", "/robots.txt"] {
+        source.fail(path, Fault::Status(404), usize::MAX);
+    }
+    source.remove_channel(SET, &Capability::FrameworkNotification);
+    source.create(SET, "later.txt", "later");
+    let told = home.tell(&["sync"]);
+    assert_ended(&told, 1, &["sample: failing", ": in-sync"]);
+    assert_mirrored(&source, &[SET], &home);
+    let counts = source.hub().unwrap().counts();
+    assert_eq!((counts.subscribed, counts.unsubscribed), (2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
