@@ -13,7 +13,7 @@ use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
 use crate::protocol::{Algorithm, Digest, Hashing, SourceTime};
-use crate::store::{Expectation, Finding, FindingKind, Ledger};
+use crate::store::{Expectation, Finding, FindingKind, KnownFile, Ledger};
 
 /// How many expectations are taken from the ledger at once.
 const PAGE: usize = 512;
@@ -28,6 +28,17 @@ pub(super) struct Facts {
     pub(super) length: Option<u64>,
     pub(super) hashes: Vec<Digest>,
     pub(super) lastmod: Option<SourceTime>,
+}
+
+impl Facts {
+    /// What the database says of a file.
+    pub(super) fn of(known: &KnownFile) -> Self {
+        Self {
+            length: known.length,
+            hashes: known.hashes.clone(),
+            lastmod: known.lastmod,
+        }
+    }
 }
 
 /// What a file is.

@@ -1,16 +1,21 @@
 //! Mends what was found: what lacks bytes is fetched, in any case; what is only dated wrongly is dated; what is right and not
 //! known is made known; what is extra goes, if a person has asked for that.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
+use super::files::{Facts, Seen, examine};
 use super::{Audit, Looked, Mending, Summary, Told, blocking};
 use crate::clock;
 use crate::engine::EngineError;
-use crate::mirror::{Mirror, MirrorPath, file_time, made_path};
+use crate::engine::progress::Progress;
+use crate::mirror::{Mirror, MirrorPath, MirrorReader, file_time, made_path};
 use crate::protocol::{ChangeKind, ResourceUri};
-use crate::store::{Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, SetId};
+use crate::store::{
+    Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
+};
 
 /// How many findings are worked on at once.
 const PAGE: usize = 256;
@@ -55,6 +60,8 @@ impl Audit {
             looked,
             mirror,
             sets,
+            state: &self.state,
+            progress: &self.progress,
         };
         job.each_page(Step::Begin).await?;
         mending.following.drain().await;
@@ -67,6 +74,9 @@ struct Job<'a> {
     looked: &'a Looked,
     mirror: &'a Arc<Mirror>,
     sets: Vec<SetId>,
+    /// The folder of the database.
+    state: &'a Path,
+    progress: &'a Arc<Progress>,
 }
 
 #[derive(Clone, Copy)]
@@ -231,31 +241,64 @@ impl Job<'_> {
     async fn end(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
         let mut changed = Vec::new();
         for finding in page {
-            let is_mended = finding.outcome == FindingOutcome::Mended;
             let had_task = match finding.kind {
-                FindingKind::Missing | FindingKind::Altered => finding.expected.is_some(),
+                FindingKind::Missing | FindingKind::Altered => true,
                 FindingKind::Extra => self.mending.delete_extra && finding.code.is_none(),
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
-            let Some(uri) = finding.uri.clone().filter(|_| had_task && !is_mended) else {
-                continue;
-            };
-            let (store, source) = (&self.mending.following.store, self.mending.following.name());
-            changed.push(match store.trouble_of(source, &uri).await? {
-                None => mend(finding),
-                Some((code, message)) => Finding {
-                    kind: if finding.kind == FindingKind::Extra {
-                        FindingKind::Extra
-                    } else {
-                        FindingKind::Unreachable
-                    },
-                    code: Some(code),
-                    message: Some(message),
-                    ..finding
-                },
-            });
+            let is_mended = finding.outcome == FindingOutcome::Mended;
+            if let Some(uri) = finding.uri.clone().filter(|_| had_task && !is_mended) {
+                changed.push(self.judge(finding, &uri).await?);
+            }
         }
         Ok(changed)
+    }
+
+    async fn judge(&self, finding: Finding, uri: &str) -> Result<Finding, EngineError> {
+        let store = &self.mending.following.store;
+        let trouble = store.trouble_of(self.mending.following.name(), uri).await?;
+        let Some((code, message)) = trouble else {
+            // Nothing is said to be mended that was not seen to be.
+            return Ok(if self.is_right(&finding).await? {
+                mend(finding)
+            } else {
+                finding
+            });
+        };
+        let kind = match finding.kind {
+            FindingKind::Extra => FindingKind::Extra,
+            _ => FindingKind::Unreachable,
+        };
+        Ok(Finding {
+            kind,
+            code: Some(code),
+            message: Some(message),
+            ..finding
+        })
+    }
+
+    /// Whether a file is now what the database says of it.
+    async fn is_right(&self, finding: &Finding) -> Result<bool, EngineError> {
+        let (finding, following) = (finding.clone(), Arc::clone(&self.mending.following));
+        let (state, progress) = (self.state.to_owned(), Arc::clone(self.progress));
+        blocking(move || {
+            let source = &following.source;
+            let Some(known) = KnownFiles::open(&state)? else {
+                return Ok(false);
+            };
+            let known = known.of(&source.name, finding.uri.as_deref(), None)?;
+            let reader = MirrorReader::open(&source.mirror)?;
+            let (Some(known), Some(told)) = (known, finding.path) else {
+                return Ok(false);
+            };
+            let path = known.path.as_deref().unwrap_or(&told);
+            let seen = examine(&reader, path, &Facts::of(&known), &progress);
+            Ok(match finding.kind {
+                FindingKind::Extra => known.deleted && seen == Seen::Missing,
+                _ => !known.deleted && matches!(seen, Seen::Right { .. }),
+            })
+        })
+        .await?
     }
 }
 

@@ -148,13 +148,8 @@ impl Again {
         if known.deleted {
             return self.is_absent(path);
         }
-        let facts = Facts {
-            length: known.length,
-            hashes: known.hashes.clone(),
-            lastmod: None,
-        };
         matches!(
-            examine(&self.reader, path, &facts, &self.progress),
+            examine(&self.reader, path, &Facts::of(known), &self.progress),
             Seen::Right { .. }
         )
     }
