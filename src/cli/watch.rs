@@ -60,7 +60,7 @@ impl Watch {
             name: name.to_owned(),
             bar: bars
                 .as_ref()
-                .map(|bars| bars.add(ProgressBar::new(0).with_style(style()))),
+                .map(|bars| bars.add(ProgressBar::new(1).with_style(style()))),
             shown: Work::default(),
             since: (now, 0),
             rate: 0.0,
@@ -88,7 +88,8 @@ impl Watch {
             match &line.bar {
                 Some(bar) => {
                     bar.set_prefix(line.name.clone());
-                    bar.set_length(work.known);
+                    // Nothing of nothing would be shown as all.
+                    bar.set_length(work.known.max(1));
                     bar.set_position(work.done);
                     bar.set_message(told);
                     bar.tick();

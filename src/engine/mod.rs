@@ -9,6 +9,9 @@
 //!                              ▲  │
 //!                  inbox, hubs │  └─ Change Lists, Resource Lists
 //! ```
+//!
+//! The same set workers and appliers also go through everything [once](Engine::once), without hubs. An [`Audit`] looks at
+//! the mirror without believing the database, and has what it finds mended by an applier.
 
 mod applier;
 mod audit;

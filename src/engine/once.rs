@@ -269,12 +269,12 @@ impl SetWorker {
             .board
             .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
         let begins = self.record.baseline == BaselineState::Missing;
-        let looked = self.look().await;
+        // Before the poll: what fails in this run has had its tries.
         self.following
             .store
-            .retry_failed(set, self.following.name(), clock::now().wall)
+            .retry_failed(set, self.following.name(), now.wall)
             .await?;
-        if let Err(error) = looked {
+        if let Err(error) = self.look().await {
             self.tell(&error);
         }
         while self.can_follow() {

@@ -178,9 +178,25 @@ async fn resources_that_cannot_be_had_are_told() {
     ];
     assert_ended(&told, 1, &parts);
     assert_eq!(files(&home.mirror).len(), 2);
+    assert_eq!(
+        source.hits("/set1/res/r0001.txt"),
+        3,
+        "the tries of one run"
+    );
     source.heal("/set1/res/r0001.txt");
     assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
     assert_mirrored(&source, &[SET], &home);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_to_be_had_in_an_hour_is_left_to_another_run() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let later = Fault::Unavailable { retry_after: 3600 };
+    source.fail("/set1/res/r0001.txt", later, 1);
+    let home = Home::new(&source.url(), "");
+    let told = home.tell(&["sync"]);
+    assert_ended(&told, 1, &["1 changes are not applied yet [pending]"]);
+    assert_eq!(files(&home.mirror).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

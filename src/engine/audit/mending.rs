@@ -164,8 +164,12 @@ impl Job<'_> {
         } else {
             ChangeKind::Created
         };
-        let has_bytes = !finding.needs_bytes() && !expectation.hashes.is_empty();
-        if has_bytes && self.date(&expectation).await? {
+        let is_right = match finding.kind {
+            FindingKind::Unknown => true,
+            _ if finding.needs_bytes() || expectation.hashes.is_empty() => false,
+            _ => self.date(&expectation).await?,
+        };
+        if is_right {
             measures.adoptions.push((
                 finding.clone(),
                 Adoption {
@@ -176,7 +180,7 @@ impl Job<'_> {
                     change: change_of(expectation, kind),
                 },
             ));
-        } else if finding.kind != FindingKind::Unknown {
+        } else {
             measures.tasks.push((set, change_of(expectation, kind)));
         }
         Ok(())
@@ -239,7 +243,8 @@ impl Job<'_> {
 
     /// Looks what became of the tasks.
     async fn end(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
-        let mut changed = Vec::new();
+        let (store, source) = (&self.mending.following.store, self.mending.following.name());
+        let (mut failed, mut done) = (Vec::new(), Vec::new());
         for finding in page {
             let had_task = match finding.kind {
                 FindingKind::Missing | FindingKind::Altered => true,
@@ -247,56 +252,52 @@ impl Job<'_> {
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
             let is_mended = finding.outcome == FindingOutcome::Mended;
-            if let Some(uri) = finding.uri.clone().filter(|_| had_task && !is_mended) {
-                changed.push(self.judge(finding, &uri).await?);
+            let Some(uri) = finding.uri.as_deref().filter(|_| had_task && !is_mended) else {
+                continue;
+            };
+            match store.trouble_of(source, uri).await? {
+                Some((code, message)) => failed.push(Finding {
+                    kind: match finding.kind {
+                        FindingKind::Extra => FindingKind::Extra,
+                        _ => FindingKind::Unreachable,
+                    },
+                    code: Some(code),
+                    message: Some(message),
+                    ..finding
+                }),
+                None => done.push(finding),
             }
         }
-        Ok(changed)
+        failed.extend(self.seen_right(done).await?);
+        Ok(failed)
     }
 
-    async fn judge(&self, finding: Finding, uri: &str) -> Result<Finding, EngineError> {
-        let store = &self.mending.following.store;
-        let trouble = store.trouble_of(self.mending.following.name(), uri).await?;
-        let Some((code, message)) = trouble else {
-            // Nothing is said to be mended that was not seen to be.
-            return Ok(if self.is_right(&finding).await? {
-                mend(finding)
-            } else {
-                finding
-            });
-        };
-        let kind = match finding.kind {
-            FindingKind::Extra => FindingKind::Extra,
-            _ => FindingKind::Unreachable,
-        };
-        Ok(Finding {
-            kind,
-            code: Some(code),
-            message: Some(message),
-            ..finding
-        })
-    }
-
-    /// Whether a file is now what the database says of it.
-    async fn is_right(&self, finding: &Finding) -> Result<bool, EngineError> {
-        let (finding, following) = (finding.clone(), Arc::clone(&self.mending.following));
+    /// Those of the findings whose files are now what the database says of them. Nothing is said to be mended that was not
+    /// seen to be.
+    async fn seen_right(&self, done: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
+        let following = Arc::clone(&self.mending.following);
         let (state, progress) = (self.state.to_owned(), Arc::clone(self.progress));
         blocking(move || {
-            let source = &following.source;
-            let Some(known) = KnownFiles::open(&state)? else {
-                return Ok(false);
+            let (name, root) = (following.name(), &following.source.mirror);
+            let (Some(known), reader) = (KnownFiles::open(&state)?, MirrorReader::open(root)?)
+            else {
+                return Ok(Vec::new());
             };
-            let known = known.of(&source.name, finding.uri.as_deref(), None)?;
-            let reader = MirrorReader::open(&source.mirror)?;
-            let (Some(known), Some(told)) = (known, finding.path) else {
-                return Ok(false);
-            };
-            let path = known.path.as_deref().unwrap_or(&told);
-            let seen = examine(&reader, path, &Facts::of(&known), &progress);
-            Ok(match finding.kind {
-                FindingKind::Extra => known.deleted && seen == Seen::Missing,
-                _ => !known.deleted && matches!(seen, Seen::Right { .. }),
-            })
+            let mut mended = Vec::new();
+            for finding in done {
+                let known = known.of(name, finding.uri.as_deref(), None)?;
+                let is_right = known.is_some_and(|known| {
+                    let told = finding.path.as_deref().unwrap_or_default();
+                    let path = known.path.as_deref().unwrap_or(told);
+                    let seen = examine(&reader, path, &Facts::of(&known), &progress);
+                    match finding.kind {
+                        FindingKind::Extra => known.deleted && seen == Seen::Missing,
+                        _ => !known.deleted && matches!(seen, Seen::Right { .. }),
+                    }
+                });
+                mended.extend(is_right.then(|| mend(finding)));
+            }
+            Ok(mended)
         })
         .await?
     }
