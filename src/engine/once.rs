@@ -212,7 +212,7 @@ impl Following {
             let name = self.name();
             let woken = async {
                 while let Ok(wake) = wakes.recv().await {
-                    if wake == Wake::Tasks(name.to_owned()) {
+                    if matches!(wake, Wake::Tasks(source) if source == name) {
                         break;
                     }
                 }

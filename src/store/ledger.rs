@@ -1,7 +1,7 @@
 //! The ledger of an audit: what the Source says now, what the database knows, and what was found, for one Source.
 //!
 //! It is a database of its own in a temporary file that has no name any more, so that nothing is left of it whatever
-//! happens, and so that memory does not grow with the set. Every call blocks.
+//! happens, and so that memory does not grow with the set. Every call blocks, those on single pages for a moment only.
 
 mod findings;
 mod known;
