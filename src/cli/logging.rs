@@ -1,11 +1,13 @@
 //! Logs: to standard error, one line an event; as the journal likes them when standard error leads there.
 
 use std::fmt;
+use std::io::{self, Write};
 
+use indicatif::MultiProgress;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FormatFields, Writer};
-use tracing_subscriber::fmt::{FmtContext, FormatEvent};
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, MakeWriter};
 use tracing_subscriber::registry::LookupSpan;
 
 use crate::status::one_line;
@@ -22,12 +24,24 @@ pub(super) enum Quiet {
 
 /// Starts logging. Once; what comes later changes nothing.
 pub(super) fn start(quiet: Quiet) {
+    start_on(quiet, std::io::stderr);
+}
+
+/// The same beside bars that are drawn on a terminal: they make room for each line.
+pub(super) fn start_beside(quiet: Quiet, bars: MultiProgress) {
+    start_on(quiet, move || Beside { bars: bars.clone() });
+}
+
+fn start_on<W>(quiet: Quiet, writer: W)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
     let default = if quiet == Quiet::Yes { "warn" } else { "info" };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
-        .with_writer(std::io::stderr);
+        .with_writer(writer);
     let started = if leads_to_journal() {
         logs.event_format(OneLine(JournalLine)).try_init()
     } else {
@@ -36,6 +50,23 @@ pub(super) fn start(quiet: Quiet) {
     };
     if let Err(error) = started {
         eprintln!("resyncd: logging can't be set up: {error}");
+    }
+}
+
+/// Standard error, with bars on it.
+struct Beside {
+    bars: MultiProgress,
+}
+
+impl Write for Beside {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        self.bars
+            .suspend(|| io::stderr().write_all(line))
+            .map(|()| line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().flush()
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod approve;
 mod ask;
+mod audit;
 mod check;
 mod daemon;
 mod demo;
@@ -19,7 +20,9 @@ mod logging;
 mod run;
 mod status;
 mod stop_signals;
+mod sync;
 mod unsubscribe;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -61,6 +64,10 @@ enum Command {
     Check,
     /// Print what a Source offers, from any entry point: its sets, their documents, channels and hubs
     Discover(discover::Arguments),
+    /// Bring the Sources in step once, without subscribing, and exit
+    Sync(sync::Arguments),
+    /// Compare the mirrors, file by file, with what their Sources say now
+    Audit(audit::Arguments),
     /// Ask the running daemon how everything stands
     Status(status::Arguments),
     /// Let deletions of a Source go on that were held back
@@ -122,6 +129,8 @@ async fn command(arguments: &Arguments) -> u8 {
             logging::start(logging::Quiet::No);
             run::run(config).await
         }
+        Command::Sync(sync) => sync::sync(config, sync).await,
+        Command::Audit(audit) => audit::audit(config, audit).await,
         Command::Status(status) => status::status(&config, status).await,
         Command::Approve(approve) => approve::approve(&config, approve).await,
         Command::Unsubscribe(unsubscribe) => {

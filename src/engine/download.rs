@@ -198,9 +198,10 @@ fn known_version(task: &Task) -> Option<KnownVersion> {
     })
 }
 
-/// Whether a digest that was told is one that the file had when it was published.
+/// Whether a digest that was told is one that the file had when it was published. An audit has seen that it has not.
 fn is_known_by_digest(task: &Task) -> bool {
     task.live
+        && task.origin != Origin::Audit
         && task
             .length
             .is_none_or(|length| task.live_length == Some(length))
@@ -253,7 +254,8 @@ pub(super) async fn fetch_from(
     // A duplicate's date is that of the copy.
     let served = content.last_modified().filter(|_| candidate.is_own);
     let lastmod = task.lastmod.or(served).or(task.changed_at);
-    let (whole, length, hashes) = copy(content, mirror, &candidate.expected, lastmod).await?;
+    let expected = &candidate.expected;
+    let (whole, length, hashes) = copy(following, content, mirror, expected, lastmod).await?;
     Ok(Got::Fetched(Box::new(Fetched {
         whole,
         length,
@@ -282,6 +284,7 @@ fn refuse_stale(content: &Content, expected: &Expected) -> Result<(), Failure> {
 
 /// Copies a representation to a working file and verifies it on the way.
 async fn copy(
+    following: &Following,
     mut content: Content,
     mirror: &Arc<Mirror>,
     expected: &Expected,
@@ -299,6 +302,7 @@ async fn copy(
     let mut length = 0_u64;
     while let Some(chunk) = content.chunk().await? {
         hashing.update(&chunk);
+        following.progress.count_bytes(chunk.len());
         length += chunk.len() as u64;
         if let Some(told) = expected.length.filter(|&told| length > told) {
             return Err(Failure::Length { told, got: length });

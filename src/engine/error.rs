@@ -50,6 +50,10 @@ pub(super) enum EngineError {
     RefusedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    #[error("{0} entries of it can't be read")]
+    BadEntries(u64),
+    #[error("the Change Lists begin at {0}, after the Resource List")]
+    LateChangeList(String),
     #[error("an index of indexes goes too deep")]
     NestedIndex,
     #[error("an index names too many lists")]
@@ -81,6 +85,7 @@ impl EngineError {
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
+            Self::Mirror(error) => error.code(),
             Self::Discovery(error) => error.code(),
             Self::Fetch { error, .. } => error.code(),
             Self::Read(error) | Self::BadDocument { error, .. } => error.code(),
@@ -92,7 +97,8 @@ impl EngineError {
             Self::PackageLength { .. } => "length-mismatch",
             Self::PackageDigest { .. } => "digest-mismatch",
             Self::RefusedPackage { code, .. } => code,
-            Self::Mirror(error) => error.code(),
+            Self::BadEntries(_) => "bad-entries",
+            Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
             Self::TooManyLists => "too-many-lists",
             Self::Random(_) => "no-random-numbers",

@@ -9,11 +9,12 @@ use url::Url;
 
 use super::board::Board;
 use super::members::Members;
+use super::progress::Progress;
 use super::refusals::Refusals;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{Mirror, made_path, plain_path};
-use crate::protocol::{ChangeKind, Entry, Head, Link, Oddities, Oddity, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, Entry, Head, Oddities, Oddity, ResourceUri, SourceTime};
 use crate::store::{Change, DeletionRules, Paths, SetId, Store};
 use crate::sync::{Expected, Reliance, cut_links};
 
@@ -35,6 +36,10 @@ pub(super) struct Following {
     pub(super) package_files: tokio::sync::Mutex<()>,
     /// Packages that are of no use.
     pub(super) refusals: Refusals,
+    /// Whether channels are subscribed to, kept and ended at all.
+    pub(super) subscribes: bool,
+    /// How far the work has come.
+    pub(super) progress: Progress,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
     /// Whether it was told that a resource has more links than are kept.
@@ -118,60 +123,65 @@ impl Following {
         }
     }
 
-    /// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
-    ///
-    /// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
+    /// As the free [`change_of`].
     pub(super) fn change_of(
         &self,
         entry: Entry,
         kind: ChangeKind,
         changed_at: Option<SourceTime>,
     ) -> Option<Change> {
-        let uri = ResourceUri::try_from(entry.loc).ok()?;
-        if !self.source.filter.wants(&uri) {
-            return None;
-        }
-        let links = self.kept(&uri, entry.links);
-        let expected = Expected {
-            length: entry.md.length,
-            hashes: entry.md.hashes,
-            modified: None,
-        };
-        let kind = entry.md.change.unwrap_or(kind);
-        let first = if links.is_empty() || kind == ChangeKind::Deleted {
-            None
-        } else {
-            self.candidates(&uri, &expected, &links).into_iter().next()
-        };
-        Some(Change {
-            paths: paths_of,
-            authority: first.map_or_else(|| uri.authority(), |first| first.uri.authority()),
-            uri,
-            kind,
-            changed_at,
-            lastmod: entry.lastmod,
-            length: entry.md.length,
-            media_type: entry.md.media_type,
-            hashes: expected.hashes,
-            links,
-            late: false,
-        })
-    }
-
-    /// Those links of a resource that are kept; tells once if there are more.
-    fn kept(&self, uri: &ResourceUri, mut links: Vec<Link>) -> Vec<Link> {
-        if cut_links(&mut links) && !self.links_cut.swap(true, Ordering::Relaxed) {
-            tracing::warn!(code = "links-cut", source = self.name(), %uri, kept = links.len(),
+        let mut change = change_of(&self.source, entry, kind, changed_at)?;
+        if cut_links(&mut change.links) && !self.links_cut.swap(true, Ordering::Relaxed) {
+            tracing::warn!(code = "links-cut", source = self.name(), uri = %change.uri, kept = change.links.len(),
                 "a resource has more links than are kept; others may, too");
         }
-        links
+        if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
+            let expected = Expected {
+                length: change.length,
+                hashes: change.hashes.clone(),
+                modified: None,
+            };
+            let first = self.candidates(&change.uri, &expected, &change.links);
+            if let Some(first) = first.into_iter().next() {
+                change.authority = first.uri.authority();
+            }
+        }
+        Some(change)
     }
 }
 
 /// Where a resource's file may be.
-fn paths_of(uri: &ResourceUri) -> Paths {
+pub(super) fn paths_of(uri: &ResourceUri) -> Paths {
     Paths {
         plain: plain_path(uri).map(|path| path.to_string()),
         made: made_path(uri).to_string(),
     }
+}
+
+/// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
+///
+/// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
+pub(super) fn change_of(
+    source: &config::Source,
+    entry: Entry,
+    kind: ChangeKind,
+    changed_at: Option<SourceTime>,
+) -> Option<Change> {
+    let uri = ResourceUri::try_from(entry.loc).ok()?;
+    if !source.filter.wants(&uri) {
+        return None;
+    }
+    Some(Change {
+        paths: paths_of,
+        authority: uri.authority(),
+        uri,
+        kind: entry.md.change.unwrap_or(kind),
+        changed_at,
+        lastmod: entry.lastmod,
+        length: entry.md.length,
+        media_type: entry.md.media_type,
+        hashes: entry.md.hashes,
+        links: entry.links,
+        late: false,
+    })
 }

@@ -103,6 +103,7 @@ impl Following {
             other => other,
         })?;
         self.note_document(set, uri, Some(&survey.head), &survey.oddities);
+        self.progress.count_document();
         Ok(Some(Fresh {
             document,
             survey,

@@ -13,11 +13,11 @@ use super::EngineError;
 use super::applier::Applier;
 use super::board::SourceState;
 use super::channels::Channels;
+use super::finding::{FoundSet, Known, find_sets, is_wanted};
 use super::following::Following;
-use super::reading::{offer_of, record_of_list};
 use super::set::{Command, SetWorker};
 use crate::clock;
-use crate::fetch::{Bounds, CapabilityList, DiscoveryError, KnownWay, pause};
+use crate::fetch::{Bounds, KnownWay, pause};
 use crate::mirror::Mirror;
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
@@ -120,16 +120,11 @@ impl SourceWorker {
     /// Goes on with the sets that were followed before: they need nothing of the Source to be served.
     async fn resume(&mut self) -> Result<(), EngineError> {
         for record in self.following.store.sets(self.following.name()).await? {
-            if self.is_wanted(&record.capability_list) {
+            if is_wanted(&self.following.source, &record.capability_list) {
                 self.start(record).await?;
             }
         }
         Ok(())
-    }
-
-    fn is_wanted(&self, capability_list: &Url) -> bool {
-        let named = &self.following.source.sets;
-        named.is_empty() || named.contains(capability_list)
     }
 
     /// Finds out which sets there are now; answers how soon to look again at the earliest.
@@ -142,102 +137,49 @@ impl SourceWorker {
             .filter(|set| !set.is_implied && !set.task.is_finished())
             .map(|set| set.capability_list.clone())
             .collect();
-        let named = following.source.sets.clone();
-        let (url, limit) = (&following.source.url, following.limits.document);
-        let found = following
-            .client
-            .rediscover(url, limit, &mut self.way, &followed)
-            .await;
-        let found = match found {
-            Ok(found) if found.is_implied() && self.had_resourcesync().await? => {
-                Err(DiscoveryError::NoSourceDescription(url.clone()))
-            }
-            found => found,
+        let known = Known {
+            followed: &followed,
+            had_resourcesync: following.had_resourcesync().await?,
         };
-        let found = match found {
-            Ok(found) => found,
-            // What is named needs no discovery.
-            Err(error) if !named.is_empty() => {
-                for uri in &named {
-                    self.follow_set(uri, None).await?;
-                }
-                return match error {
-                    DiscoveryError::NoSourceDescription(_) => Ok(PACE_WITHOUT_RESOURCESYNC),
-                    error => Err(error.into()),
-                };
-            }
-            Err(error) => return Err(error.into()),
-        };
-        for (uri, error) in &found.failed {
-            tracing::warn!(code = error.code(), source = following.name(), set = %uri, %error, "a set can't be had yet");
-        }
-        let is_implied = found.is_implied();
-        let mut current = found.followed;
-        for list in &found.sets {
-            current.push(list.uri.clone());
-            if self.is_wanted(&list.uri) {
-                let set = self.follow_set(&list.uri, Some(list)).await?;
-                following.note_document(set, &list.uri, None, &list.oddities);
-            }
-        }
-        for (uri, _) in found.failed {
-            // What is advertised and can't be had is followed all the same: its worker tells what is wrong with it, and goes
-            // on trying. A sitemap that was never seen is not known to be one.
-            if self.is_wanted(&uri) && !is_implied {
-                self.follow_set(&uri, None).await?;
-            }
-            current.push(uri);
-        }
-        // And so is what is named by the configuration alone.
-        for uri in named {
-            self.follow_set(&uri, None).await?;
-            current.push(uri);
+        let limit = following.limits.document;
+        let found = find_sets(
+            &following.client,
+            &following.source,
+            limit,
+            known,
+            &mut self.way,
+        )
+        .await?;
+        for set in &found.sets {
+            self.follow_set(set).await?;
         }
         for (uri, oddities) in &found.oddities {
             following.note_description(self.sets.keys(), uri, oddities);
         }
-        self.end_others(&current).await?;
-        Ok(if is_implied {
-            PACE_WITHOUT_RESOURCESYNC
-        } else {
+        if let Some(error) = found.trouble {
+            return Err(error.into());
+        }
+        if let Some(advertised) = &found.advertised {
+            self.end_others(advertised).await?;
+        }
+        Ok(if found.has_resourcesync {
             SHORTEST_PACE
+        } else {
+            PACE_WITHOUT_RESOURCESYNC
         })
     }
 
-    /// Whether sets with Capability Lists are followed that discovery has found. Such a Source is not taken for a site without
-    /// ResourceSync because they can't be found for now: its sets would end, and its whole site be fetched.
-    async fn had_resourcesync(&self) -> Result<bool, EngineError> {
-        let following = &self.following;
-        let records = following.store.sets(following.name()).await?;
-        Ok(records.iter().any(|record| {
-            let uri = &record.capability_list;
-            self.is_wanted(uri) && !following.source.sets.contains(uri) && !record.is_implied()
-        }))
-    }
-
-    async fn follow_set(
-        &mut self,
-        uri: &Url,
-        list: Option<&CapabilityList>,
-    ) -> Result<SetId, EngineError> {
-        let mut followed = self.sets.iter();
-        if let Some((&id, _)) =
-            followed.find(|(_, set)| set.capability_list == *uri && !set.task.is_finished())
+    async fn follow_set(&mut self, found: &FoundSet) -> Result<(), EngineError> {
+        if self
+            .sets
+            .values()
+            .any(|set| set.capability_list == found.uri && !set.task.is_finished())
         {
-            return Ok(id);
+            return Ok(());
         }
-        let store = &self.following.store;
-        let mut record = store.begin_set(self.following.name(), uri).await?;
-        if let Some(list) = list {
-            record.offers = list.capabilities.iter().map(offer_of).collect();
-            store
-                .save_offers(record.id, &record.offers, record_of_list(list))
-                .await?;
-        }
-        tracing::info!(source = self.following.name(), set = %uri, "following a set");
-        let id = record.id;
-        self.start(record).await?;
-        Ok(id)
+        let record = self.following.begin_set(found).await?;
+        tracing::info!(source = self.following.name(), set = %found.uri, "following a set");
+        self.start(record).await
     }
 
     async fn start(&mut self, record: SetRecord) -> Result<(), EngineError> {

@@ -29,6 +29,7 @@ mod insight;
 mod link_tags;
 mod package;
 mod permits;
+mod probe;
 mod retry;
 mod spool;
 mod topic;

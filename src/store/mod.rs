@@ -15,8 +15,10 @@ mod channels;
 mod dumps;
 mod feed;
 mod inbox;
+mod ledger;
 mod links;
 mod lists;
+mod mending;
 mod numbers;
 mod parts;
 mod planning;
@@ -40,7 +42,12 @@ pub use channels::{ChannelRecord, Outcome};
 pub use dumps::{Awaited, DumpProgress, PackageRecord};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
+pub use ledger::{
+    Expectation, Finding, FindingKind, KnownFile, KnownFiles, Ledger, Outcome as FindingOutcome,
+    PendingList, Place, Telling,
+};
 pub use lists::ListProgress;
+pub use mending::Adoption;
 pub use numbers::SetNumbers;
 pub use parts::{KeptPart, Part, PartEnd, PartStep, PartWord};
 pub use resources::ResourceView;
@@ -50,6 +57,9 @@ pub use versions::ServedVersion;
 
 use writer::Writer;
 pub use writer::Writing;
+
+/// The database's name in its folder.
+const DATABASE: &str = "resyncd.db";
 
 macro_rules! row_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -174,7 +184,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
             Err(TryLockError::Error(error)) => return Err(told(error)),
         }
-        let path = folder.join("resyncd.db");
+        let path = folder.join(DATABASE);
         let connection = match schema::open(&path) {
             Err(error) if error.code() == "database-damaged" => {
                 let aside = schema::set_aside(&path).map_err(told)?;

@@ -211,16 +211,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(128);
     // Reads the schema, so that damage to it shows here, and not in the midst of work.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
-    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = STEPS.len();
-    let taken = usize::try_from(found).ok().filter(|&taken| taken <= known);
-    let Some(taken) = taken else {
-        return Err(StoreError::NewerSchema {
-            path: path.to_owned(),
-            found,
-            known: i64::try_from(known).unwrap_or(i64::MAX),
-        });
-    };
+    let taken = check_version(&connection, path)?;
     for (version, step) in STEPS.iter().enumerate().skip(taken) {
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {step} PRAGMA user_version = {}; COMMIT;",
@@ -228,6 +219,18 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         ))?;
     }
     Ok(connection)
+}
+
+/// How many steps a database has taken; more than are known is an error.
+pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = STEPS.len();
+    let taken = usize::try_from(found).ok().filter(|&taken| taken <= known);
+    taken.ok_or_else(|| StoreError::NewerSchema {
+        path: path.to_owned(),
+        found,
+        known: i64::try_from(known).unwrap_or(i64::MAX),
+    })
 }
 
 /// Renames a database that can't be read, with its companions, to names that are free.

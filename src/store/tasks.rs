@@ -170,6 +170,29 @@ impl Store {
         .await
     }
 
+    /// When the first of a Source's tasks that are to be carried out is, or was, due; `None`: there are none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn next_due(
+        self: &Arc<Self>,
+        source: &str,
+    ) -> Result<Option<DateTime<Utc>>, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| {
+            let mut next = sql.prepare_cached(
+                "SELECT MIN(not_before) FROM task WHERE source = ?1 AND state = 'ready' AND authority = ?2",
+            )?;
+            let mut first: Option<i64> = None;
+            for authority in authorities(sql, &source)? {
+                let due = next.query_row([&source, &authority], |row| row.get(0))?;
+                first = [first, due].into_iter().flatten().min();
+            }
+            Ok(first.map(row::datetime))
+        })
+        .await
+    }
+
     /// Keeps what came of tasks, all in one transaction.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ mod claims;
 mod dumps;
 mod inbox;
 mod lists;
+mod mending;
 mod opening;
 mod parts;
 mod related;

@@ -131,6 +131,7 @@ async fn help_and_version_are_printed() {
         "run",
         "check",
         "discover",
+        "sync",
         "status",
         "approve",
         "unsubscribe",

@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod audit;
 mod commands;
 mod crash;
 mod demo;
@@ -15,3 +16,4 @@ mod discover;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 mod start;
+mod sync;
