@@ -18,9 +18,10 @@ mod audit;
 mod board;
 mod change_lists;
 mod channels;
+mod discovering;
 mod download;
 mod error;
-mod finding;
+
 mod following;
 mod hubs;
 mod inbox;
