@@ -21,7 +21,6 @@ mod channels;
 mod discovering;
 mod download;
 mod error;
-
 mod following;
 mod hubs;
 mod inbox;
