@@ -65,7 +65,8 @@ impl Document {
             .unwrap_or_else(|| SourceTime::from(clock::now().wall));
         let mut taken = Taken {
             bad_entries: first.bad_entries,
-            stated: md.capability.is_some(),
+            // What an index names is what the index says that it is.
+            stated: md.capability.is_some() || self.list.depth > 0,
             at: (is_listed && !first.is_index).then_some(at),
             from: None,
             index: None,
