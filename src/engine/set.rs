@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::EngineError;
+use super::change_dumps::ReadDump;
 use super::channels::Channels;
 use super::following::Following;
 use crate::clock;
@@ -45,8 +46,8 @@ pub(super) struct SetWorker {
     pub(super) seen: i64,
     /// What the Change List covered when it was read last.
     pub(super) span: Option<Span>,
-    /// What the Change Dump covered when it was read last.
-    pub(super) dump_span: Option<Span>,
+    /// The Change Dump that was read last.
+    pub(super) dump: Option<ReadDump>,
     /// Changes that the poll under way has found.
     pub(super) found: u64,
     silence: Silence,
@@ -72,7 +73,7 @@ impl SetWorker {
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
             span: None,
-            dump_span: None,
+            dump: None,
             found: 0,
             silence: Silence::default(),
             leases: HashMap::new(),
