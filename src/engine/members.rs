@@ -108,8 +108,8 @@ impl Members {
     }
 }
 
-/// What of a package is on offer, if there is one: its are offered batch by batch. For a blocking thread; what is on
-/// offer is withdrawn when it goes.
+/// What of a package is on offer, if there is one: its members are offered batch by batch. For a blocking thread; what is
+/// on offer is withdrawn when it goes.
 pub(super) struct Offering {
     following: Arc<Following>,
     package: Option<(Package, Origin)>,
