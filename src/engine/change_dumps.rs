@@ -58,51 +58,61 @@ impl SetWorker {
 
     async fn read_change_dump(&mut self, uri: &Url) -> Result<Span, EngineError> {
         // After a start nobody remembers what an unchanged dump covers.
-        let anew = self.dump_span.is_none();
-        let Some(fresh) = self.following.fresh(self.record.id, uri, anew).await? else {
-            return Ok(self.dump_span.unwrap_or(NOTHING));
+        let last = self.dump.clone().filter(|last| last.uri == *uri);
+        let fresh = self.following.fresh(self.record.id, uri, last.is_none());
+        let (mut span, index) = match (fresh.await?, &last) {
+            (Some(fresh), _) => {
+                fresh.expect_dump(&Capability::ChangeDump)?;
+                let head = &fresh.survey.head;
+                let index = head.link("index");
+                let index = index.filter(|index| head.md.until.is_some() && *index != uri);
+                let index = index.cloned();
+                (self.take_change_dump(fresh, last.as_ref()).await?, index)
+            }
+            (None, Some(last)) => (last.span, last.index.clone()),
+            // What is read anew is never unchanged.
+            (None, None) => return Err(EngineError::Interrupted),
         };
-        fresh.expect_dump(&Capability::ChangeDump)?;
-        let head = &fresh.survey.head;
-        let index = head
-            .link("index")
-            .filter(|index| head.md.until.is_some() && *index != uri)
-            .cloned();
-        let span = self.take_change_dump(fresh).await?;
+        let mut read = ReadDump {
+            uri: uri.clone(),
+            span,
+            index,
+        };
         // A closed dump tells no more: its index knows the one that follows.
-        let span = match index {
-            Some(index) => match self.following.fresh(self.record.id, &index, true).await? {
-                Some(fresh) if fresh.survey.is_index() => {
-                    fresh.expect_dump(&Capability::ChangeDump)?;
-                    self.take_change_dump(fresh).await?
-                }
-                _ => span,
-            },
-            None => span,
-        };
-        self.dump_span = Some(span);
+        if let Some(index) = &read.index
+            && let Some(fresh) = self.following.fresh(self.record.id, index, true).await?
+            && fresh.survey.is_index()
+        {
+            fresh.expect_dump(&Capability::ChangeDump)?;
+            span = self.take_change_dump(fresh, last.as_ref()).await?;
+            read.span = span;
+        }
+        self.dump = Some(read);
         Ok(span)
     }
 
     /// Takes a dump, or those dumps of an index that can hold news, oldest first. A part that can't be had does not keep the
     /// later ones from being read; but then the whole proves nothing.
-    async fn take_change_dump(&mut self, fresh: Fresh) -> Result<Span, EngineError> {
+    async fn take_change_dump(
+        &mut self,
+        fresh: Fresh,
+        last: Option<&ReadDump>,
+    ) -> Result<Span, EngineError> {
         let md = &fresh.survey.head.md;
         let stated = Span {
             from: md.from.or(md.at),
             until: md.until.or(md.completed),
         };
-        // An index is read again each time: only its dumps tell whether there is news. So is a closed dump that has one.
-        let leads_on = md.until.is_some() && fresh.survey.head.link("index").is_some();
-        let record = (!fresh.survey.is_index() && !leads_on).then(|| fresh.record.clone());
+        // An index is read again each time: only its dumps tell whether there is news.
+        let record = (!fresh.survey.is_index()).then(|| fresh.record.clone());
         let mut walk = Walk::default();
         let mut dumps = Waiting::default();
         self.take_dump_part(fresh, 0, &mut walk, &mut dumps).await?;
         while let Some((dump, depth)) = dumps.next() {
-            let anew = self.dump_span.is_none();
+            let anew = last.is_none();
             match self.following.fresh(self.record.id, &dump.uri, anew).await {
                 Ok(None) => {
-                    let known = dump.until.or(self.dump_span.and_then(|span| span.until));
+                    let known = dump.until.or(last.and_then(|last| last.span.until));
                     walk.until = walk.until.max(known);
                 }
                 Ok(Some(fresh)) => {
@@ -282,10 +292,15 @@ impl SetWorker {
     }
 }
 
-const NOTHING: Span = Span {
-    from: None,
-    until: None,
-};
+/// What is remembered of the Change Dump that was read last.
+#[derive(Clone)]
+pub(super) struct ReadDump {
+    uri: Url,
+    /// What it covers, or what its index does.
+    span: Span,
+    /// The index that a closed one leads to.
+    index: Option<Url>,
+}
 
 /// What has come of the parts of a Change Dump so far.
 #[derive(Default)]

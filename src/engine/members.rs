@@ -23,6 +23,9 @@ use crate::fetch::Package;
 use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
 use crate::store::{Awaited, Change, Origin, Task, Wake};
 
+/// How many of the members that are waited for are asked about at once.
+const LAST: usize = 32;
+
 /// The bytes that an entry of a manifest tells of.
 pub(super) struct Member {
     uri: ResourceUri,
@@ -108,8 +111,8 @@ impl Members {
     }
 }
 
-/// What of a package is on offer, if there is one: its are offered batch by batch. For a blocking thread; what is on
-/// offer is withdrawn when it goes.
+/// What of a package is on offer, if there is one: its members are offered batch by batch. For a blocking thread; what is
+/// on offer is withdrawn when it goes.
 pub(super) struct Offering {
     following: Arc<Following>,
     package: Option<(Package, Origin)>,
@@ -181,49 +184,49 @@ impl Offering {
     /// A task is waited for as long as it is one, is about a member that is on offer, and is to be tried: it may be replaced
     /// by a newer one, be given up, or its member be of no use. When the disk is full, that is as long as it takes.
     async fn tried(&self) -> Result<(), EngineError> {
-        let following = &self.following;
-        let mut wakes = following.store.wakes();
-        let mut awaited: Vec<&Arc<Member>> = self.members.iter().collect();
-        let mut hurried = false;
-        loop {
-            awaited.retain(|member| following.members.is_offered(member));
-            if awaited.is_empty() {
-                return Ok(());
-            }
-            let now = clock::now().wall;
-            let uris = awaited.iter().map(|member| member.uri.clone()).collect();
-            let tasks = following.store.tasks_of(following.name(), now, uris);
-            let tasks: HashMap<ResourceUri, Awaited> = tasks
-                .await?
-                .into_iter()
-                .map(|awaited| (awaited.task.uri.clone(), awaited))
-                .collect();
-            awaited.retain(|member| {
-                tasks
-                    .get(&member.uri)
-                    .is_some_and(|found| (!hurried || !found.given_up) && member.is_of(&found.task))
-            });
-            if !hurried {
-                self.hurry(&awaited, tasks).await?;
-                hurried = true;
-            } else if !awaited.is_empty() && !self.woken(&mut wakes).await {
+        let mut wakes = self.following.store.wakes();
+        let found = self.tasks_of(self.members.iter().collect()).await?;
+        self.hurry(&found).await?;
+        let mut awaited: Vec<&Arc<Member>> = found.into_iter().map(|(member, _)| member).collect();
+        while !awaited.is_empty() {
+            // They are tried in about their order, so that the last ones tell most. Nobody asks for all of them each time.
+            let last = awaited.split_off(awaited.len().saturating_sub(LAST));
+            let found = self.tasks_of(last).await?;
+            let still = found.into_iter().filter(|(_, task)| !task.given_up);
+            let still: Vec<&Arc<Member>> = still.map(|(member, _)| member).collect();
+            if !still.is_empty() && !self.woken(&mut wakes).await {
                 return Err(EngineError::Interrupted);
             }
+            awaited.extend(still);
         }
+        Ok(())
+    }
+
+    /// Those of the members that are on offer still and have a task, with it.
+    async fn tasks_of<'a>(
+        &self,
+        mut members: Vec<&'a Arc<Member>>,
+    ) -> Result<Vec<(&'a Arc<Member>, Awaited)>, EngineError> {
+        let (following, now) = (&self.following, clock::now().wall);
+        members.retain(|member| following.members.is_offered(member));
+        let uris = members.iter().map(|member| member.uri.clone()).collect();
+        let tasks = following.store.tasks_of(following.name(), now, uris);
+        let tasks: HashMap<ResourceUri, Awaited> = tasks
+            .await?
+            .into_iter()
+            .map(|found| (found.task.uri.clone(), found))
+            .collect();
+        let found = members.into_iter().filter_map(|member| {
+            let found = tasks.get(&member.uri)?;
+            member.is_of(&found.task).then(|| (member, found.clone()))
+        });
+        Ok(found.collect())
     }
 
     /// What could not be fetched before, and was put off, can be had now.
-    async fn hurry(
-        &self,
-        awaited: &[&Arc<Member>],
-        mut tasks: HashMap<ResourceUri, Awaited>,
-    ) -> Result<(), EngineError> {
-        let put_off: Vec<Task> = awaited
-            .iter()
-            .filter_map(|member| tasks.remove(&member.uri))
-            .filter(|found| !found.due)
-            .map(|found| found.task)
-            .collect();
+    async fn hurry(&self, found: &[(&Arc<Member>, Awaited)]) -> Result<(), EngineError> {
+        let put_off = found.iter().filter(|(_, found)| !found.due);
+        let put_off: Vec<Task> = put_off.map(|(_, found)| found.task.clone()).collect();
         if !put_off.is_empty() {
             let (store, now) = (&self.following.store, clock::now().wall);
             store

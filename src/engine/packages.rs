@@ -10,16 +10,22 @@ use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Digest, Entry, SourceTime};
 use crate::store::SetId;
 
-/// Whether a media type may be that of a ZIP file.
+/// Whether a media type is that of a ZIP file.
 pub(super) fn is_zip(media_type: &str) -> bool {
-    let essence = media_type.split(';').next().unwrap_or_default();
-    matches!(
-        essence.trim().to_ascii_lowercase().as_str(),
+    let essence = essence_of(media_type);
+    let is_named = matches!(
+        essence.as_str(),
         "application/zip"
             | "application/x-zip"
             | "application/x-zip-compressed"
             | "multipart/x-zip"
-    )
+    );
+    is_named || essence.ends_with("+zip")
+}
+
+fn essence_of(media_type: &str) -> String {
+    let essence = media_type.split(';').next().unwrap_or_default();
+    essence.trim().to_ascii_lowercase()
 }
 
 /// A package, as the entry of a dump tells of it.
@@ -70,7 +76,7 @@ impl PackageEntry {
     /// Refuses a package that is not a ZIP file by its own word. A type that says nothing is not believed.
     pub(super) fn check_type(&self) -> Result<(), EngineError> {
         match &self.media_type {
-            Some(told) if !is_zip(told) && told != "application/octet-stream" => {
+            Some(told) if !is_zip(told) && !essence_of(told).ends_with("/octet-stream") => {
                 Err(EngineError::UnsupportedPackage {
                     uri: self.uri.to_string(),
                     media_type: told.clone(),
@@ -136,5 +142,49 @@ impl Following {
             }
             read => read,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_type_that_is_another_one_is_refused_by_its_word() {
+        for (told, zip, refused) in [
+            ("application/zip", true, false),
+            ("Application/ZIP; charset=binary", true, false),
+            ("application/x-zip-compressed", true, false),
+            ("application/bagit+zip", true, false),
+            ("application/octet-stream", false, false),
+            ("binary/octet-stream", false, false),
+            ("application/gzip", false, true),
+            ("application/x-xz", false, true),
+            ("application/warc", false, true),
+        ] {
+            let url = Url::parse("https://example.org/package").unwrap();
+            let mut entry = Entry::new(url);
+            entry.md.media_type = Some(told.to_owned());
+            assert_eq!(is_zip(told), zip, "{told}");
+            let checked = PackageEntry::of(entry).check_type();
+            assert_eq!(checked.is_err(), refused, "{told}");
+        }
+    }
+
+    #[test]
+    fn version_of_a_package_is_all_that_is_told_of_it() {
+        let url = Url::parse("https://example.org/package").unwrap();
+        let entry = Entry::new(url);
+        assert_eq!(PackageEntry::of(entry.clone()).version(), "");
+        let mut longer = entry.clone();
+        longer.md.length = Some(5);
+        let mut newer = longer.clone();
+        newer.lastmod = Some(SourceTime::from_micros(1));
+        let versions = [entry, longer, newer].map(|entry| PackageEntry::of(entry).version());
+        assert!(
+            versions
+                .iter()
+                .all(|version| { versions.iter().filter(|other| *other == version).count() == 1 })
+        );
     }
 }

@@ -14,6 +14,7 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::EngineError;
+use super::change_dumps::ReadDump;
 use super::change_lists::ReadLists;
 use super::channels::Channels;
 use super::following::Following;
@@ -21,7 +22,7 @@ use crate::clock;
 use crate::protocol::Capability;
 use crate::status::Trouble;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence, Span};
+use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence};
 
 /// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
 /// after its verification does not bring.
@@ -46,8 +47,8 @@ pub(super) struct SetWorker {
     pub(super) seen: i64,
     /// What is remembered of the Change Lists.
     pub(super) lists: ReadLists,
-    /// What the Change Dump covered when it was read last.
-    pub(super) dump_span: Option<Span>,
+    /// The Change Dump that was read last.
+    pub(super) dump: Option<ReadDump>,
     /// Changes that the poll under way has found.
     pub(super) found: u64,
     silence: Silence,
@@ -76,7 +77,7 @@ impl SetWorker {
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
             lists: ReadLists::default(),
-            dump_span: None,
+            dump: None,
             found: 0,
             silence: Silence::default(),
             leases: HashMap::new(),

@@ -148,17 +148,23 @@ impl Store {
         .await
     }
 
-    /// Notes that no package file is of use to a set any more; answers whether one was.
+    /// Notes that no package file is of use to a set any more; answers whether one was. Nobody who has none waits for the
+    /// writer.
     ///
     /// # Errors
     /// [`StoreError`].
     pub async fn drop_package_files(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+        let has_some = self.read(move |sql| {
+            let mut query = sql.prepare_cached("SELECT 1 FROM package_file WHERE set_id = ?1")?;
+            Ok(query.exists([set.0])?)
+        });
+        if !has_some.await? {
+            return Ok(false);
+        }
         self.write(move |tx| {
-            let dropped = tx
-                .sql
-                .prepare_cached("DELETE FROM package_file WHERE set_id = ?1")?
-                .execute([set.0])?;
-            Ok(dropped > 0)
+            tx.sql
+                .execute("DELETE FROM package_file WHERE set_id = ?1", [set.0])?;
+            Ok(true)
         })
         .await
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use resyncd::demo::{
     ChannelHub, DumpOptions, Fault, MemberFault, Notification, SampleOptions, SampleSource,
 };
+use resyncd::protocol::SourceTime;
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
@@ -360,14 +361,82 @@ fn put_package(source: &SampleSource, capability: &str, manifest: &str, members:
     let manifest = format!(
         r#"{HEAD}<rs:md capability="changedump-manifest" from="2020-01-01T00:00:00Z" until="{until}"/>{manifest}</urlset>"#
     );
+    put_zip(source, "/set1/own.zip", &manifest, members);
+}
+
+fn put_zip(source: &SampleSource, path: &str, manifest: &str, members: &[(&str, &str)]) {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let manifest = ("manifest.xml", manifest.as_str());
+    let manifest = ("manifest.xml", manifest);
     for (name, text) in [&manifest].into_iter().chain(members) {
         zip.start_file(*name, SimpleFileOptions::default()).unwrap();
         zip.write_all(text.as_bytes()).unwrap();
     }
     let zip = zip.finish().unwrap().into_inner();
-    source.put_document("/set1/own.zip", "application/zip", zip);
+    source.put_document(path, "application/zip", zip);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_dump_leads_to_the_next_by_its_index() {
+    let rig = polled(only_dumped()).await;
+    let source = &rig.source;
+    let begin = source.boundary();
+    source.advance(Duration::from_secs(1));
+    let end = source.boundary();
+    let index = r#"<rs:ln rel="index" href="/set1/dumps.xml"/>"#;
+    let closed = format!(
+        r#"{HEAD}<rs:md capability="changedump" from="2020-01-01T00:00:00Z" until="{end}"/>{index}
+        <url><loc>/set1/first.zip</loc><rs:md type="application/zip" until="{end}"/></url></urlset>"#
+    );
+    let told = |name: &str, at: SourceTime| {
+        format!(
+            "<url><loc>/set1/res/{name}</loc><lastmod>{at}</lastmod><rs:md path=\"/{name}\"/></url>"
+        )
+    };
+    let manifest = |md: &str, entries: &str| {
+        format!(r#"{HEAD}<rs:md capability="changedump-manifest" {md}/>{entries}</urlset>"#)
+    };
+    let first = manifest(&format!(r#"until="{end}""#), &told("first.txt", begin));
+    put_zip(source, "/set1/first.zip", &first, &[("first.txt", "1")]);
+    source.put_document(DUMP, "application/xml", closed);
+    // The next one is not there yet.
+    rig.until_holds("first.txt", "1").await;
+    let next = |packages: &str| {
+        format!(r#"{HEAD}<rs:md capability="changedump" from="{end}"/>{index}{packages}</urlset>"#)
+    };
+    let package = |name: &str, at: SourceTime| {
+        format!("<url><loc>/set1/{name}.zip</loc><lastmod>{at}</lastmod></url>")
+    };
+    let sitemap = HEAD.replace("urlset", "sitemapindex");
+    let list = format!(
+        r#"{sitemap}<rs:md capability="changedump" from="2020-01-01T00:00:00Z"/>
+        <sitemap><loc>{DUMP}</loc><rs:md from="2020-01-01T00:00:00Z" until="{end}"/></sitemap>
+        <sitemap><loc>/set1/next.xml</loc><rs:md from="{end}"/></sitemap></sitemapindex>"#
+    );
+    let mut packages = String::new();
+    for name in ["second", "third"] {
+        source.advance(Duration::from_secs(1));
+        let at = source.boundary();
+        let member = format!("{name}.txt");
+        let told = manifest(&format!(r#"from="{end}""#), &told(&member, at));
+        put_zip(
+            source,
+            &format!("/set1/{name}.zip"),
+            &told,
+            &[(&member, "2")],
+        );
+        packages.push_str(&package(name, at));
+        source.put_document("/set1/next.xml", "application/xml", next(&packages));
+        source.put_document("/set1/dumps.xml", "application/xml", list.clone());
+        rig.until_holds(&member, "2").await;
+        rig.until("in step", |set| {
+            set.state == "in-sync" && set.synced_until.as_ref().map(time) >= Some(at)
+        })
+        .await;
+    }
+    for name in ["first", "second", "third"] {
+        assert_eq!(source.hits(&format!("/set1/{name}.zip")), 1, "{name}");
+        assert_eq!(fetches(&rig, &format!("{name}.txt")), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use resyncd::demo::{Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions};
+use resyncd::demo::{
+    DumpOptions, Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions,
+};
 use resyncd::protocol::Capability;
 
 use crate::process::Home;
@@ -102,6 +104,62 @@ async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
         fetched < 400 + 3 * 100,
         "{fetched} requests for 400 resources: what was done was not done again"
     );
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn killed_in_the_midst_of_a_dump_it_goes_on_with_the_package_it_was_at() {
+    let options = SampleOptions {
+        resource_list: false,
+        dumps: DumpOptions {
+            resource_dump: true,
+            entries_per_package: 100,
+            contents: false,
+            ..DumpOptions::default()
+        },
+        ..resources(0)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    for number in 0..400 {
+        source.create(SET, &format!("r{number}.txt"), content(number));
+    }
+    source.refresh_resource_dump(SET);
+    // Slow enough to be caught in the act.
+    let packages = "/set1/resourcedump-*";
+    source.fail(
+        packages,
+        Fault::Slow(Duration::from_millis(200)),
+        usize::MAX,
+    );
+    let home = Home::new(&source.url(), "");
+    let watch = Watch::start(&home, is_whole);
+    for round in 1..=3_u64 {
+        let running = home.run();
+        let some = 90 * round;
+        home.until("part of the baseline", |set| set.resources >= some)
+            .await;
+        let set = home.set().await.unwrap();
+        assert!(set.resources < 400, "it was to be caught in the act");
+        running.kill();
+    }
+    let running = home.run();
+    home.settled(&source).await;
+    assert!(watch.end() > 0);
+    let hits = |number| {
+        let path = format!("/set1/resourcedump-{number:04}.zip");
+        source.hits(&path) - source.hits_not_modified(&path)
+    };
+    let fetched: Vec<u64> = (0..4).map(hits).collect();
+    assert!(
+        fetched.iter().sum::<u64>() <= 4 + 3,
+        "{fetched:?}: what was done was not done again"
+    );
+    let singly: u64 = (0..400)
+        .map(|number| source.hits(&format!("/set1/res/r{number}.txt")))
+        .sum();
+    assert!(singly <= 3 * 100, "{singly} requests for single resources");
+    let left = std::fs::read_dir(home.mirror.join(".resyncd/packages"));
+    assert_eq!(left.unwrap().count(), 0);
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
