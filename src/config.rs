@@ -24,7 +24,7 @@ use std::time::Duration;
 use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
 use url::Url;
 
-use crate::protocol::{HubUri, ResourceUri};
+use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
 
 pub use fault::{Fault, Faults};
 
@@ -59,6 +59,8 @@ pub struct Callback {
 pub struct Status {
     /// The address to listen on.
     pub listen: SocketAddr,
+    /// The names that it may be called by, besides addresses and `localhost`: lower case.
+    pub hosts: Vec<String>,
 }
 
 /// How the daemon behaves as a client.
@@ -149,6 +151,7 @@ pub enum Signatures {
 pub struct Filter {
     include: Option<GlobSet>,
     exclude: GlobSet,
+    fingerprint: String,
 }
 
 impl Filter {
@@ -158,6 +161,7 @@ impl Filter {
         Self {
             include: None,
             exclude: GlobSet::empty(),
+            fingerprint: fingerprint::<&str>(&[], &[]),
         }
     }
 
@@ -172,7 +176,14 @@ impl Filter {
                 patterns => Some(glob_set(patterns)?),
             },
             exclude: glob_set(exclude)?,
+            fingerprint: fingerprint(include, exclude),
         })
+    }
+
+    /// A short text that tells this filter from every other one.
+    #[must_use]
+    pub fn fingerprint(&self) -> &str {
+        &self.fingerprint
     }
 
     /// Whether the resource is wanted: included (everything is, if nothing is named) and not excluded.
@@ -183,6 +194,17 @@ impl Filter {
             .is_none_or(|include| include.is_match(uri.as_str()))
             && !self.exclude.is_match(uri.as_str())
     }
+}
+
+fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S]) -> String {
+    let mut text = String::new();
+    for (sign, patterns) in [('+', include), ('-', exclude)] {
+        for pattern in patterns {
+            let pattern = pattern.as_ref();
+            text.push_str(&format!("{sign}{} {pattern}", pattern.len()));
+        }
+    }
+    Digest::of(Algorithm::Sha256, text.as_bytes()).to_string()
 }
 
 /// What matches any of the patterns.
@@ -210,6 +232,28 @@ mod tests {
             wanted,
             "{include:?} {exclude:?} {uri:?}"
         );
+    }
+
+    #[test]
+    fn filters_are_told_apart_by_their_patterns() {
+        let of = |include: &[&str], exclude: &[&str]| {
+            Filter::matching(include, exclude)
+                .unwrap()
+                .fingerprint()
+                .to_owned()
+        };
+        let everything = Filter::everything().fingerprint().to_owned();
+        assert_eq!(of(&[], &[]), everything);
+        assert_eq!(of(&["a"], &["b"]), of(&["a"], &["b"]));
+        let all = [
+            of(&["a"], &[]),
+            of(&[], &["a"]),
+            of(&["a", "b"], &[]),
+            of(&["ab"], &[]),
+            everything,
+        ];
+        let different: std::collections::BTreeSet<_> = all.iter().collect();
+        assert_eq!(different.len(), all.len());
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! It is a Destination that runs as a service. It learns of changes by notification, over WebSub. It proves from the `from`
 //! and `until` of the notifications that it has missed none. What it did miss it fills from Change Lists, or else from the
-//! Resource List. Where a Source has no channel it polls. Where a Source packages its resources, they come in packages.
+//! Resource List. Where a Source has no channel it polls. Where a Source packages its resources, they come in packages. A site
+//! without ResourceSync it follows by its sitemaps.
 //!
 //! This page is where a newcomer begins: the rooms, the way of a change through them, what always holds, and what is left out
 //! on purpose. The library exists for the program, its tests and its benchmark; its interface may change with any version.
@@ -18,9 +19,9 @@
 //! | [`sync`] | core: what to do: coverage, sequencer, plan, lease, schedule | XML, HTTP, paths, SQL, serde |
 //! | [`fetch`] | shell, outbound HTTP: guarded client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
 //! | [`mirror`] | shell, files: which path a URI has; stage, publish, remove, open | SQL, intervals, HTTP |
-//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed | the network, the file tree |
+//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the ledger of an audit | the network, the file tree |
 //! | [`http`] | shell, inbound: the listener for hubs and the one for operators | the sequencer, the engine, SQL text |
-//! | [`engine`] | the only joiner: a worker for each Source and each set, the applier, stopping in order | XML syntax, SQL text, path rules |
+//! | [`engine`] | the only joiner: a worker for each Source and each set, the applier, stopping in order; once through, and audits | XML syntax, SQL text, path rules |
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and the benchmark | everything but the protocol and the clock: it is somebody else's Source |
 //! | [`cli`] | one file a command; [`Daemon`](cli::Daemon) starts and stops the whole in order | XML syntax, SQL text |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
@@ -44,13 +45,15 @@
 //!          → sync::plan_change       one task a resource: the latest change wins
 //!          → Store::apply            tasks + coverage + inbox row done: ONE transaction
 //!          → engine, Applier         takes tasks, several hosts at once
+//!          → sync::plan_candidates   from duplicates that can be checked, from the resource's own URI
 //!          → fetch::Content          streams to a working file, counting and hashing
 //!          → Mirror::publish         fsync, rename, fsync the folder
 //!          → Store::conclude         resource + task done + change-feed row, many in ONE transaction
 //! ```
 //!
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does. A Resource List or Resource Dump enters
-//! at the plan. Push and poll are two doors to one room, never two programs.
+//! at the plan. Push and poll are two doors to one room, never two programs. [`Engine::once`](engine::Engine::once) is the same
+//! room without the first door.
 //!
 //! A package of a dump is fetched as a whole, and its manifest is the document. While the tasks of a batch of its entries are
 //! carried out, its members are on offer: the applier takes the bytes from there, and not over HTTP, and then goes on as

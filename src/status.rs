@@ -4,6 +4,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
+/// How long a message for people may be, in bytes.
+const LONGEST_MESSAGE: usize = 1024;
+
 /// The whole daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
@@ -63,6 +66,21 @@ pub struct SetStatus {
     pub next_poll_at: Option<String>,
     /// What is wrong.
     pub error: Option<Trouble>,
+    /// What its documents do otherwise than the specification says, and was understood nevertheless: of the documents that
+    /// were read last.
+    #[serde(default)]
+    pub oddities: Vec<OddityStatus>,
+}
+
+/// How often a document is odd in some way.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OddityStatus {
+    /// The document, or the topic of notifications.
+    pub document: String,
+    /// What is odd: a stable name.
+    pub code: String,
+    /// How often.
+    pub count: u64,
 }
 
 /// A stretch of the Source's time that is missing.
@@ -128,7 +146,7 @@ impl Trouble {
     pub fn new(code: &str, message: impl Into<String>, at: DateTime<Utc>) -> Self {
         Self {
             code: code.to_owned(),
-            message: message.into(),
+            message: one_line(&message.into(), LONGEST_MESSAGE),
             at: rfc3339(at),
         }
     }
@@ -168,4 +186,50 @@ pub trait Operations: Send + Sync {
 #[must_use]
 pub fn rfc3339(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
+}
+
+/// What strangers have written, for people to read: what would end the line or steer a terminal is escaped, and what is
+/// longer than so many bytes is cut.
+#[must_use]
+pub fn one_line(text: &str, longest: usize) -> String {
+    let mut line = String::with_capacity(text.len().min(longest));
+    for character in text.chars() {
+        if line.len() >= longest {
+            line.push('…');
+            break;
+        }
+        if character.is_control() || is_direction(character) {
+            line.extend(character.escape_unicode());
+        } else {
+            line.push(character);
+        }
+    }
+    line
+}
+
+/// Whether a character makes a terminal show others in another order than they have.
+fn is_direction(character: char) -> bool {
+    matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_strangers_write_stays_on_its_line() {
+        for (text, expected) in [
+            ("uri=http://a.example/ä", "uri=http://a.example/ä"),
+            ("a\nERROR forged", "a\\u{a}ERROR forged"),
+            ("\u{1b}[2J\r\u{7}", "\\u{1b}[2J\\u{d}\\u{7}"),
+            ("\u{9b}31m\u{0}", "\\u{9b}31m\\u{0}"),
+            ("a\u{202e}txt", "a\\u{202e}txt"),
+            (&"ä".repeat(40), &format!("{}…", "ä".repeat(32))),
+        ] {
+            assert_eq!(one_line(text, 64), expected);
+        }
+        let trouble = Trouble::new("any", "x\n".repeat(10_000), DateTime::UNIX_EPOCH);
+        assert!(trouble.message.len() < 2 * LONGEST_MESSAGE);
+        assert!(!trouble.message.contains('\n'));
+    }
 }

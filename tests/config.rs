@@ -56,7 +56,7 @@ fn what_is_left_out_is_the_default() {
 }
 
 /// Every key, with the value that stands for its default in the example.
-const KEYS: [(&str, &str); 29] = [
+const KEYS: [(&str, &str); 30] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -64,6 +64,7 @@ const KEYS: [(&str, &str); 29] = [
         "\"https://destination.example.net/resyncd/\"",
     ),
     ("status.listen", "\"127.0.0.1:8462\""),
+    ("status.hosts", "[]"),
     ("http.connections_per_host", "8"),
     ("http.timeout", "\"60s\""),
     ("http.user_agent", "\"resyncd/<version>\""),
@@ -124,6 +125,7 @@ listen = "0.0.0.0:1"
 public_url = "http://d.example/x"
 [status]
 listen = "[::1]:2"
+hosts = ["Status.Example"]
 [http]
 connections_per_host = 256
 timeout = "500ms"
@@ -159,6 +161,7 @@ exclude = ["*/draft/*"]
     let public_url = config.callback.public_url.unwrap();
     assert_eq!(public_url.as_str(), "http://d.example/x/");
     assert_eq!(config.status.listen.to_string(), "[::1]:2");
+    assert_eq!(config.status.hosts, ["status.example"]);
     assert_eq!(config.http.connections_per_host, 256);
     assert_eq!(config.http.timeout, Duration::from_millis(500));
     assert_eq!(config.http.user_agent, "me/1 (mailto:me@example.net)");

@@ -87,7 +87,8 @@ impl Daemon {
         let engine = Engine::start(&config, Arc::clone(&store), &client);
         let stop = CancellationToken::new();
         let operations = Arc::clone(&engine) as Arc<dyn Operations>;
-        let router = operator_router(operations, Arc::clone(&store), stop.clone());
+        let hosts = &config.status.hosts;
+        let router = operator_router(operations, Arc::clone(&store), hosts, stop.clone());
         let listening_to_operators = Listening {
             task: Some(tokio::spawn(serve(status, router, stop.clone()))),
             stop,

@@ -11,14 +11,18 @@
 
 mod approve;
 mod ask;
+mod audit;
 mod check;
 mod daemon;
 mod demo;
+mod discover;
 mod logging;
 mod run;
 mod status;
 mod stop_signals;
+mod sync;
 mod unsubscribe;
+mod watch;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -45,9 +49,9 @@ const UNREACHABLE: u8 = 3;
 #[derive(Debug, Parser)]
 #[command(name = "resyncd", version, about, max_term_width = 100)]
 struct Arguments {
-    /// The configuration file
-    #[arg(long, value_name = "FILE", env = "RESYNCD_CONFIG", default_value = CONFIG, global = true)]
-    config: PathBuf,
+    /// The configuration file [default: /etc/resyncd/config.toml]
+    #[arg(long, value_name = "FILE", env = "RESYNCD_CONFIG", global = true)]
+    config: Option<PathBuf>,
     #[command(subcommand)]
     command: Command,
 }
@@ -58,6 +62,12 @@ enum Command {
     Run,
     /// Read the configuration and print every fault, or `ok`
     Check,
+    /// Print what a Source offers, from any entry point: its sets, their documents, channels and hubs
+    Discover(discover::Arguments),
+    /// Bring the Sources in step once, without subscribing, and exit
+    Sync(sync::Arguments),
+    /// Compare the mirrors, file by file, with what their Sources say now
+    Audit(audit::Arguments),
     /// Ask the running daemon how everything stands
     Status(status::Arguments),
     /// Let deletions of a Source go on that were held back
@@ -93,10 +103,24 @@ async fn command(arguments: &Arguments) -> u8 {
         logging::start(logging::Quiet::Yes);
         return demo::demo(demo).await;
     }
+    let path = arguments.config.as_deref().unwrap_or(Path::new(CONFIG));
     if matches!(arguments.command, Command::Check) {
-        return check::check(&arguments.config);
+        return check::check(path);
     }
-    let config = match load(&arguments.config) {
+    if let Command::Discover(discover) = &arguments.command {
+        logging::start(logging::Quiet::Yes);
+        // A Source may be looked at before there is anything to configure.
+        let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
+        let config = match may_be_absent.then(|| Config::new("", Vec::new())) {
+            Some(defaults) => Ok(defaults),
+            None => load(path),
+        };
+        return match config {
+            Ok(config) => discover::discover(&config, discover).await,
+            Err(status) => status,
+        };
+    }
+    let config = match load(path) {
         Ok(config) => config,
         Err(status) => return status,
     };
@@ -105,13 +129,15 @@ async fn command(arguments: &Arguments) -> u8 {
             logging::start(logging::Quiet::No);
             run::run(config).await
         }
+        Command::Sync(sync) => sync::sync(config, sync).await,
+        Command::Audit(audit) => audit::audit(config, audit).await,
         Command::Status(status) => status::status(&config, status).await,
         Command::Approve(approve) => approve::approve(&config, approve).await,
         Command::Unsubscribe(unsubscribe) => {
             logging::start(logging::Quiet::Yes);
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
-        Command::Check | Command::Demo(_) => OK,
+        Command::Check | Command::Demo(_) | Command::Discover(_) => OK,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ask::{AskError, Asking};
 use super::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
-use crate::status::{SetStatus, SourceStatus, Status, Trouble};
+use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, Trouble};
 
 /// What `status` may be told.
 #[derive(Debug, clap::Args)]
@@ -69,6 +69,9 @@ fn print_source(source: &SourceStatus) {
             set.resources, set.bytes, set.pending, set.failed, set.held_deletions
         );
         print_trouble(set.error.as_ref(), "    ");
+        odd_lines(&set.oddities)
+            .iter()
+            .for_each(|line| println!("    {line}"));
         for gap in &set.gaps {
             println!(
                 "    missing: {} to {} ({}, since {})",
@@ -95,8 +98,47 @@ fn print_source(source: &SourceStatus) {
     }
 }
 
+/// One line a document.
+fn odd_lines(oddities: &[OddityStatus]) -> Vec<String> {
+    let of_documents = oddities.chunk_by(|one, next| one.document == next.document);
+    of_documents
+        .map(|rows| {
+            let counted = rows.iter().map(|row| format!("{}={}", row.code, row.count));
+            let counted: Vec<String> = counted.collect();
+            format!("odd: {} ({})", rows[0].document, counted.join(" "))
+        })
+        .collect()
+}
+
 fn print_trouble(trouble: Option<&Trouble>, indent: &str) {
     if let Some(Trouble { code, message, at }) = trouble {
         println!("{indent}! {message} [{code}, {at}]");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn odd_documents_have_a_line_each() {
+        let row = |document: &str, code: &str, count| OddityStatus {
+            document: document.to_owned(),
+            code: code.to_owned(),
+            count,
+        };
+        let rows = [
+            row("http://example.com/1.xml", "no-up", 1),
+            row("http://example.com/1.xml", "bad-loc", 12),
+            row("http://example.com/2.xml", "no-up", 1),
+        ];
+        assert_eq!(
+            odd_lines(&rows),
+            [
+                "odd: http://example.com/1.xml (no-up=1 bad-loc=12)",
+                "odd: http://example.com/2.xml (no-up=1)",
+            ]
+        );
+        assert!(odd_lines(&[]).is_empty());
     }
 }

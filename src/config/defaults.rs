@@ -41,6 +41,7 @@ impl Default for Status {
     fn default() -> Self {
         Self {
             listen: loopback(8462),
+            hosts: Vec::new(),
         }
     }
 }

@@ -14,8 +14,8 @@ use crate::config::section::{Findings, Placed, Section, dotted, fault, table_of}
 use crate::config::source::{DURATION, assign, read_sources, source_label};
 use crate::config::syntax::{Mended, is_duplicate, line_at, mend};
 use crate::config::value::{
-    parse_address, parse_nonzero_duration, parse_nonzero_size, parse_public_url, parse_size,
-    parse_user_agent,
+    parse_address, parse_host, parse_nonzero_duration, parse_nonzero_size, parse_public_url,
+    parse_size, parse_user_agent,
 };
 
 impl Config {
@@ -103,6 +103,7 @@ fn read<'t>(findings: &mut Findings<'_>, document: &'t DeTable<'t>, folder: &Pat
         let listen = section.text("listen", ADDRESS, parse_address);
         assign(&mut status.listen, listen);
         status_at = section.placed("listen", status.listen);
+        assign(&mut status.hosts, section.list("hosts", parse_host));
     }
     tell_equal_listeners(findings, &callback_at, &status_at);
 

@@ -26,7 +26,7 @@ const KEYS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("callback", &["listen", "public_url"]),
-    ("status", &["listen"]),
+    ("status", &["listen", "hosts"]),
     (
         "http",
         &[

@@ -44,6 +44,14 @@ pub(super) fn mend(text: &str) -> Mended {
     };
     while let Some(error) = first_slip(&mended.text) {
         let Some(place) = Place::of(&error, &mended.text, &lines) else {
+            // Nothing can be taken out; but what can't be read has a fault, whatever it points at.
+            if mended.slips.is_empty() {
+                let start = error.span().map_or(0, |span| span.start);
+                mended.slips.push(Slip {
+                    line: line_at(&mended.text, start) + 1,
+                    message: error.message().to_owned(),
+                });
+            }
             mended.hopeless = true;
             break;
         };

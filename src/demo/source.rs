@@ -391,6 +391,13 @@ impl SampleSource {
         lock(&self.shared.world).hits(path).1
     }
 
+    /// How many requests there were, and how many bytes of bodies were sent in answer.
+    #[must_use]
+    pub fn traffic(&self) -> (u64, u64) {
+        let world = lock(&self.shared.world);
+        (world.requests(), world.sent())
+    }
+
     /// Waits until a path was asked for that many times in all.
     pub async fn wait_for_hits(&self, path: &str, times: u64) {
         let mut requests = self.shared.requests.subscribe();

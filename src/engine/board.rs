@@ -4,8 +4,10 @@ use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use chrono::{DateTime, Utc};
+use url::Url;
 
-use crate::status::Trouble;
+use super::oddities::OddDocuments;
+use crate::status::{OddityStatus, Trouble};
 use crate::store::{ChannelId, SetId};
 
 /// How a Source is doing.
@@ -55,6 +57,7 @@ struct Facts {
     sources: HashMap<String, SourceFacts>,
     sets: HashMap<SetId, SetFacts>,
     channels: HashMap<ChannelId, Trouble>,
+    odd_documents: HashMap<SetId, OddDocuments>,
 }
 
 impl Board {
@@ -64,6 +67,12 @@ impl Board {
 
     pub(super) fn set(&self, set: SetId) -> SetFacts {
         self.lock().sets.get(&set).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn oddities(&self, set: SetId) -> Vec<OddityStatus> {
+        let facts = self.lock();
+        let documents = facts.odd_documents.get(&set);
+        documents.map(OddDocuments::rows).unwrap_or_default()
     }
 
     pub(super) fn channel(&self, channel: ChannelId) -> Option<Trouble> {
@@ -78,6 +87,22 @@ impl Board {
 
     pub(super) fn note_set(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {
         change(self.lock().sets.entry(set).or_default());
+    }
+
+    /// Begins to note the documents of a set, unless they are noted already.
+    pub(super) fn begin_set(&self, set: SetId, capability_list: &Url) {
+        let mut facts = self.lock();
+        let documents = facts.odd_documents.entry(set);
+        documents.or_insert_with(|| OddDocuments::of(capability_list.clone()));
+    }
+
+    /// Answers what the change answers: whether there is something to tell.
+    pub(super) fn note_oddities(
+        &self,
+        set: SetId,
+        change: impl FnOnce(&mut OddDocuments) -> bool,
+    ) -> bool {
+        change(self.lock().odd_documents.entry(set).or_default())
     }
 
     pub(super) fn note_channel(&self, channel: ChannelId, trouble: Option<Trouble>) {

@@ -4,8 +4,10 @@
 use url::Url;
 
 use super::EngineError;
+use super::change_list_index::Waiting;
 use super::change_lists::{end_of, span_of};
-use super::packages::{PackageEntry, packages_of};
+use super::index::{DEPTH, Entries};
+use super::packages::PackageEntry;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use super::survey::Survey;
@@ -14,9 +16,6 @@ use crate::clock;
 use crate::protocol::{Algorithm, Capability, Digest, Interval, SourceTime};
 use crate::store::{DocumentRecord, End, Origin};
 use crate::sync::{Span, Unknown};
-
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
 
 impl SetWorker {
     /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back
@@ -107,19 +106,22 @@ impl SetWorker {
         // An index is read again each time: only its dumps tell whether there is news.
         let record = (!fresh.survey.is_index()).then(|| fresh.record.clone());
         let mut walk = Walk::default();
-        let mut dumps = Vec::new();
-        self.take_part(fresh, 0, &mut walk, &mut dumps).await?;
-        while let Some((uri, until, depth)) = dumps.pop() {
+        let mut dumps = Waiting::default();
+        self.take_dump_part(fresh, 0, &mut walk, &mut dumps).await?;
+        while let Some((dump, depth)) = dumps.next() {
             match self
                 .following
-                .fresh(self.record.id, &uri, last.is_none())
+                .fresh(self.record.id, &dump.uri, last.is_none())
                 .await
             {
                 Ok(None) => {
-                    let known = until.or(last.and_then(|last| last.span.until));
+                    let known = dump.until.or(last.and_then(|last| last.span.until));
                     walk.until = walk.until.max(known);
                 }
-                Ok(Some(fresh)) => self.take_part(fresh, depth, &mut walk, &mut dumps).await?,
+                Ok(Some(fresh)) => {
+                    self.take_dump_part(fresh, depth, &mut walk, &mut dumps)
+                        .await?
+                }
                 Err(EngineError::Store(error)) => return Err(error.into()),
                 Err(error) => walk.failed = walk.failed.or(Some(error)),
             }
@@ -136,31 +138,23 @@ impl SetWorker {
     }
 
     /// Takes one document: the packages of a dump, or what an index leads to.
-    async fn take_part(
+    async fn take_dump_part(
         &mut self,
         fresh: Fresh,
-        depth: u32,
+        depth: usize,
         walk: &mut Walk,
-        dumps: &mut Vec<(Url, Option<SourceTime>, u32)>,
+        dumps: &mut Waiting,
     ) -> Result<(), EngineError> {
         if let Err(error) = fresh.expect_dump(&Capability::ChangeDump) {
             walk.fail(error);
         } else if !fresh.survey.is_index() {
             self.take_change_packages(fresh, depth > 0, walk).await?;
         } else if depth < DEPTH {
-            let children = fresh.survey.children;
-            walk.begin(children.first().and_then(|child| child.from));
-            for child in children.into_iter().rev() {
-                let interval = child
-                    .from
-                    .zip(child.until)
-                    .and_then(|(from, until)| Interval::new(from, until));
-                if interval.is_some_and(|interval| self.sequencer.is_settled(interval)) {
-                    walk.until = walk.until.max(child.until);
-                } else {
-                    dumps.push((child.uri, child.until, depth + 1));
-                }
-            }
+            walk.begin(fresh.survey.lists_from);
+            let settled = dumps
+                .add(fresh.document, depth + 1, &self.sequencer)
+                .await?;
+            walk.until = walk.until.max(settled);
         } else {
             walk.fail(EngineError::NestedIndex);
         }
@@ -178,10 +172,10 @@ impl SetWorker {
         let record = fresh.record;
         walk.begin(own.from);
         let mut reached = own.from;
-        let mut packages = packages_of(fresh.document);
+        let mut packages = Entries::of(fresh.document);
         let mut is_whole = true;
-        while let Some(package) = packages.recv().await {
-            let mut package = package?;
+        while let Some(entry) = packages.next().await? {
+            let mut package = PackageEntry::of(entry);
             let read = record_of(&package);
             // Each begins where the one before it ended, if it does not say.
             package.from = package.from.or(reached);

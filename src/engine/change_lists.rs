@@ -1,19 +1,62 @@
-//! Change Lists and their indexes (section 12): what they cover, and which of them hold news.
+//! Change Lists (section 12.1): what they cover, and which of them is the next.
+//!
+//! An open list is read again and again. A closed one tells no more: its index knows the list that follows it, or else the
+//! Capability List does. An open one that the Capability List names no longer is read once more, for what was added to it
+//! before the next one was begun.
 
 use url::Url;
 
 use super::EngineError;
+use super::change_list_index::ReadIndex;
 use super::reading::Fresh;
 use super::set::SetWorker;
-use super::survey::{Child, Survey};
+use super::survey::Survey;
 use super::taking::{Changes, Listing};
 use crate::clock;
-use crate::protocol::{Capability, Interval, SourceTime};
-use crate::store::{DocumentRecord, End, Origin};
+use crate::protocol::{Capability, SourceTime};
+use crate::store::Origin;
 use crate::sync::{Span, Unknown};
 
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
+/// How many closed lists are followed to the next one within one poll.
+const MOST_CLOSED: usize = 16;
+
+/// What is remembered of the Change Lists from one poll to the next. Nobody remembers it after a start: what they cover is
+/// read again then, although they may be the same.
+#[derive(Default)]
+pub(super) struct ReadLists {
+    /// The list that was read last.
+    last: Option<ReadList>,
+    /// The index that was read last.
+    pub(super) index: Option<ReadIndex>,
+}
+
+impl ReadLists {
+    /// The list that was read last, and up to where it reaches.
+    pub(super) fn last(&self) -> Option<(Url, Option<SourceTime>)> {
+        let last = self.last.as_ref()?;
+        Some((last.uri.clone(), last.span.until))
+    }
+}
+
+/// A Change List that was read.
+#[derive(Clone)]
+struct ReadList {
+    uri: Url,
+    span: Span,
+    is_closed: bool,
+    /// The index that a closed one belongs to.
+    index: Option<Url>,
+}
+
+/// What came of reading a Change List or an index of them.
+struct Reading {
+    uri: Url,
+    span: Span,
+    /// Whether it is a list that will tell more.
+    is_open: bool,
+    /// Whether it is a closed list, not read before, whose next one only the Capability List knows.
+    leads_back: bool,
+}
 
 /// What a Change List covers by its own word.
 pub(super) fn span_of(survey: &Survey) -> Span {
@@ -28,18 +71,33 @@ pub(super) fn end_of(survey: &Survey) -> Option<SourceTime> {
 }
 
 impl SetWorker {
-    /// Reads the Change Lists; answers what they cover, `None` if there are none. Where a Capability List names several,
-    /// the first one that can be read counts: others have been seen to be something else.
+    /// Reads the Change Lists; answers what they cover, `None` if there are none.
     pub(super) async fn read_change_lists(&mut self) -> Result<Option<Span>, EngineError> {
-        let mut failed = None;
-        for uri in self.offered(&Capability::ChangeList) {
-            match self.read_change_list(&uri).await {
-                Ok(span) => return Ok(Some(span)),
+        let mut span = self.read_former_list().await?;
+        let mut closed: Vec<Url> = Vec::new();
+        while let Some(reading) = self.read_offered_list().await? {
+            span = Some(match span {
+                Some(before) => before.then(reading.span),
+                None => reading.span,
+            });
+            self.note_open(reading.is_open.then_some(&reading.uri))
+                .await?;
+            if !reading.leads_back || closed.len() == MOST_CLOSED {
+                break;
+            }
+            closed.push(reading.uri);
+            match self.refresh_offers().await {
                 Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => failed = failed.or(Some(error)),
+                // The next poll asks again.
+                Err(_) => break,
+                Ok(()) => {}
+            }
+            let offered = self.offered(&Capability::ChangeList);
+            if offered.iter().any(|uri| closed.contains(uri)) {
+                break;
             }
         }
-        failed.map_or(Ok(None), Err)
+        Ok(span)
     }
 
     /// The documents of a capability that the Capability List names.
@@ -52,48 +110,111 @@ impl SetWorker {
         offers.map(|offer| offer.uri.clone()).collect()
     }
 
-    async fn read_change_list(&mut self, uri: &Url) -> Result<Span, EngineError> {
-        // After a start nobody remembers what an unchanged list covers.
-        let Some(fresh) = self
-            .following
-            .fresh(self.record.id, uri, self.span.is_none())
-            .await?
+    /// Reads an open list once more that the Capability List names no longer, if there is another one now. It may be gone.
+    async fn read_former_list(&mut self) -> Result<Option<Span>, EngineError> {
+        let offered = self.offered(&Capability::ChangeList);
+        let former = self.record.open_list.clone();
+        let Some(former) = former.filter(|uri| !offered.is_empty() && !offered.contains(uri))
         else {
-            return Ok(self.span.unwrap_or(Span {
-                from: None,
-                until: None,
-            }));
+            return Ok(None);
         };
-        fresh.expect(&Capability::ChangeList)?;
-        let is_closed = fresh.survey.head.md.until.is_some();
-        let index = fresh
-            .survey
-            .head
-            .link("index")
-            .filter(|index| is_closed && *index != uri)
-            .cloned();
-        let span = if fresh.survey.is_index() {
-            self.read_index(fresh.survey).await?
-        } else {
-            self.take_list(fresh).await?
-        };
-        // A closed list tells no more: its index knows the one that follows.
-        let span = match index {
-            Some(index) => self.read_linked_index(&index).await?.unwrap_or(span),
-            None => span,
-        };
-        self.span = Some(span);
-        Ok(span)
+        match self.read_change_list(&former).await {
+            Ok(reading) => Ok(Some(reading.span)),
+            Err(EngineError::Store(error)) => Err(error.into()),
+            Err(error) => {
+                tracing::info!(code = error.code(), source = self.following.name(), document = %former, %error,
+                    "a Change List was replaced, and can't be read once more");
+                Ok(None)
+            }
+        }
     }
 
-    async fn read_linked_index(&mut self, index: &Url) -> Result<Option<Span>, EngineError> {
-        match self.following.fresh(self.record.id, index, true).await? {
-            Some(fresh) if fresh.survey.is_index() => {
-                fresh.expect(&Capability::ChangeList)?;
-                Ok(Some(self.read_index(fresh.survey).await?))
+    /// Reads the list that the Capability List names. Where it names several, the first one that can be read counts: others
+    /// have been seen to be something else.
+    async fn read_offered_list(&mut self) -> Result<Option<Reading>, EngineError> {
+        let mut failed = None;
+        for uri in self.offered(&Capability::ChangeList) {
+            match self.read_change_list(&uri).await {
+                Ok(reading) => return Ok(Some(reading)),
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some(error)),
             }
-            _ => Ok(None),
         }
+        failed.map_or(Ok(None), Err)
+    }
+
+    /// Keeps which open list was read last.
+    async fn note_open(&mut self, uri: Option<&Url>) -> Result<(), EngineError> {
+        if self.record.open_list.as_ref() != uri {
+            let store = &self.following.store;
+            store.save_open_list(self.record.id, uri).await?;
+            self.record.open_list = uri.cloned();
+        }
+        Ok(())
+    }
+
+    async fn read_change_list(&mut self, uri: &Url) -> Result<Reading, EngineError> {
+        let of_index = |span: Span| Reading {
+            uri: uri.clone(),
+            span,
+            is_open: false,
+            leads_back: false,
+        };
+        if self
+            .lists
+            .index
+            .as_ref()
+            .is_some_and(|index| index.is_at(uri))
+        {
+            return match self.read_index_at(uri).await? {
+                Ok(span) => Ok(of_index(span)),
+                Err(list) => self.read_fresh_list(uri, *list).await,
+            };
+        }
+        let last = self.lists.last.clone().filter(|last| last.uri == *uri);
+        let following = &self.following;
+        let fresh = following.fresh(self.record.id, uri, last.is_none()).await?;
+        match (fresh, last) {
+            (Some(fresh), _) if fresh.survey.is_index() => {
+                fresh.expect(&Capability::ChangeList)?;
+                Ok(of_index(self.read_index(uri, fresh).await?))
+            }
+            (Some(fresh), _) => self.read_fresh_list(uri, fresh).await,
+            (None, Some(last)) => self.follow(last, false).await,
+            // What is read anew is never unchanged.
+            (None, None) => Err(EngineError::Interrupted),
+        }
+    }
+
+    async fn read_fresh_list(&mut self, uri: &Url, fresh: Fresh) -> Result<Reading, EngineError> {
+        fresh.expect(&Capability::ChangeList)?;
+        let head = &fresh.survey.head;
+        let is_closed = head.md.until.is_some();
+        let index = head.link("index");
+        let index = index.filter(|index| is_closed && *index != uri).cloned();
+        let span = self.take_list(fresh).await?;
+        let list = ReadList {
+            uri: uri.clone(),
+            span,
+            is_closed,
+            index,
+        };
+        self.lists.last = Some(list.clone());
+        self.follow(list, true).await
+    }
+
+    /// Goes on from a list that was read to its index, if it is closed and has one.
+    async fn follow(&mut self, list: ReadList, is_fresh: bool) -> Result<Reading, EngineError> {
+        let span = match &list.index {
+            Some(index) => self.read_linked_index(index).await?.unwrap_or(list.span),
+            None => list.span,
+        };
+        Ok(Reading {
+            span,
+            is_open: !list.is_closed,
+            leads_back: is_fresh && list.is_closed && list.index.is_none(),
+            uri: list.uri,
+        })
     }
 
     /// Takes a Change List that stands alone.
@@ -125,137 +246,4 @@ impl SetWorker {
         self.tell_held(applied.held);
         Ok(span)
     }
-
-    /// Reads those lists of an index that can hold news, oldest first. One that can't be read does not keep the later ones
-    /// from being read; but then the index proves nothing.
-    async fn read_index(&mut self, survey: Survey) -> Result<Span, EngineError> {
-        let stated = Span {
-            until: survey.head.md.until.or(survey.head.md.completed),
-            ..span_of(&survey)
-        };
-        let mut span = Span {
-            from: stated
-                .from
-                .or(survey.children.first().and_then(|child| child.from)),
-            until: None,
-        };
-        let mut failed = None;
-        let mut lists: Vec<(Child, u32)> = survey
-            .children
-            .into_iter()
-            .rev()
-            .map(|child| (child, 1))
-            .collect();
-        while let Some((child, depth)) = lists.pop() {
-            match self.read_child(&child).await {
-                Ok(Reading::Until(until)) => span.until = span.until.max(until),
-                Ok(Reading::Index(children)) if depth < DEPTH => {
-                    lists.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
-                }
-                Ok(Reading::Index(_)) => failed = failed.or(Some(EngineError::NestedIndex)),
-                Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => failed = failed.or(Some(error)),
-            }
-        }
-        if let Some(error) = failed {
-            return Err(error);
-        }
-        span.until = stated.until.or(span.until);
-        self.cover(span, Origin::ChangeList, None).await?;
-        Ok(span)
-    }
-
-    /// Keeps what an index of Change Lists, or a Change Dump, proves as a whole.
-    pub(super) async fn cover(
-        &mut self,
-        span: Span,
-        origin: Origin,
-        record: Option<DocumentRecord>,
-    ) -> Result<(), EngineError> {
-        let mut trial = self.sequencer.clone();
-        match span.interval() {
-            Some(interval) => drop(trial.change_list(clock::now(), interval)),
-            None if record.is_none() => return Ok(()),
-            None => {}
-        }
-        let mut end = self.end(&trial, None);
-        end.documents.extend(record);
-        let application = self
-            .following
-            .application(self.record.id, origin, Vec::new(), Some(end));
-        self.following.store.apply(application).await?;
-        self.sequencer = trial;
-        Ok(())
-    }
-
-    async fn read_child(&mut self, child: &Child) -> Result<Reading, EngineError> {
-        let stated = child
-            .from
-            .zip(child.until)
-            .and_then(|(from, until)| Interval::new(from, until));
-        if stated.is_some_and(|interval| self.sequencer.is_settled(interval)) {
-            return Ok(Reading::Until(child.until));
-        }
-        let Some(fresh) = self
-            .following
-            .fresh(self.record.id, &child.uri, self.span.is_none())
-            .await?
-        else {
-            return Ok(Reading::Until(
-                child.until.or(self.span.and_then(|span| span.until)),
-            ));
-        };
-        fresh.expect(&Capability::ChangeList)?;
-        if fresh.survey.is_index() {
-            return Ok(Reading::Index(fresh.survey.children));
-        }
-        let own = span_of(&fresh.survey);
-        let span = Span {
-            from: own.from.or(child.from),
-            until: own.until.or(child.until),
-        };
-        // The index as a whole says what is covered; this only asks which changes are news.
-        let unknown = match span.interval() {
-            Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
-            None => Unknown::everything(),
-        };
-        let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
-        let end = self.end_of_part(fresh.record.clone());
-        let applied = self
-            .following
-            .take_changes(
-                self.record.id,
-                Listing::Document(fresh.document),
-                Changes {
-                    origin: Origin::ChangeList,
-                    newest_first: fresh.survey.newest_first,
-                    unknown,
-                    end,
-                },
-            )
-            .await?;
-        self.found += applied.tasks;
-        self.tell_held(applied.held);
-        Ok(Reading::Until(span.until))
-    }
-
-    /// The end of a list that proves nothing by itself.
-    pub(super) fn end_of_part(&self, record: DocumentRecord) -> End {
-        End {
-            rules: self.following.deletion_rules(),
-            progress: None,
-            delivery: None,
-            documents: vec![record],
-            listed: None,
-            read_until: None,
-        }
-    }
-}
-
-/// What reading a list of an index came to.
-enum Reading {
-    /// It was read, or need not be, and reaches up to there.
-    Until(Option<SourceTime>),
-    /// It is an index itself.
-    Index(Vec<Child>),
 }

@@ -38,6 +38,9 @@ impl Channels {
 
     /// Subscribes to what a Capability List offers, and ends what it offers no more.
     pub(super) async fn follow(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
+        if !self.following.subscribes {
+            return Ok(());
+        }
         let known = self.following.store.channels(self.set).await?;
         let mut wanted = Vec::new();
         for offer in offers {

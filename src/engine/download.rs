@@ -1,5 +1,5 @@
 //! One task, carried out up to the point where it becomes visible: the bytes are in a working file, counted, hashed, held
-//! against what was told, and on disk.
+//! against what was told, and on disk. From which places they are had is `candidates`' to say.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -8,13 +8,17 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures_util::FutureExt;
 
+use super::candidates;
 use super::following::Following;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
-use crate::fetch::{AllowedHosts, Bounds, Content, Disposition, FetchError, pause};
+use crate::fetch::{
+    AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, Validators, pause,
+};
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Staged, Whole};
 use crate::protocol::{Algorithm, ChangeKind, Digest, Hashing, SourceTime};
-use crate::store::{Task, TaskFailure};
+use crate::store::{Origin, ServedVersion, Task, TaskFailure};
+use crate::sync::{Candidate, Expected};
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
 const TRIES: Bounds = Bounds {
@@ -48,11 +52,20 @@ pub(super) struct Fetched {
     pub(super) media_type: Option<String>,
     pub(super) hashes: Vec<Digest>,
     pub(super) lastmod: Option<SourceTime>,
+    pub(super) version: Option<ServedVersion>,
+}
+
+/// What a place answered.
+pub(super) enum Got {
+    /// The representation.
+    Fetched(Box<Fetched>),
+    /// That it is the one that the mirror has.
+    NotModified,
 }
 
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
-enum Failure {
+pub(super) enum Failure {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error(transparent)]
@@ -61,6 +74,8 @@ enum Failure {
     Length { told: u64, got: u64 },
     #[error("the bytes have {got} where {told} was told")]
     Digest { told: Digest, got: Digest },
+    #[error("it was last modified {got}, where {told} was told")]
+    Stale { told: SourceTime, got: SourceTime },
     #[error("the work was interrupted")]
     Interrupted,
     #[error("this program failed; the log tells where")]
@@ -68,26 +83,29 @@ enum Failure {
 }
 
 impl Failure {
-    fn code(&self) -> &'static str {
+    pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Fetch(error) => error.code(),
             Self::Mirror(error) => error.code(),
             Self::Length { .. } => "length-mismatch",
             Self::Digest { .. } => "digest-mismatch",
+            Self::Stale { .. } => "stale-duplicate",
             Self::Interrupted => "interrupted",
             Self::Panicked => "panicked",
         }
     }
 
     /// What becomes of the task. A full disk is not the resource's fault: it waits, however long that takes.
-    fn of(self, task: &Task) -> TaskFailure {
+    pub(super) fn of(self, task: &Task) -> TaskFailure {
         let now = clock::now().wall;
         let tried = task.attempts + 1;
         let (wait, counts) = match &self {
             Self::Mirror(error) if error.is_transient() => (Some(DISK_PAUSE), false),
             Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::Mirror(_) | Self::Panicked => (None, true),
-            Self::Length { .. } | Self::Digest { .. } => (wait_for(tried, None, &TRIES), true),
+            Self::Length { .. } | Self::Digest { .. } | Self::Stale { .. } => {
+                (wait_for(tried, None, &TRIES), true)
+            }
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
             }
@@ -131,13 +149,19 @@ async fn carry_out_unguarded(
     if task.kind == ChangeKind::Deleted {
         return Outcome::Remove;
     }
-    if is_known_by_digest(task) && is_in_place(mirror, task).await {
-        return Outcome::Same {
-            lastmod: task.lastmod.or(task.changed_at),
-        };
+    let by_digest = is_known_by_digest(task);
+    let mut known = known_version(task);
+    if by_digest || known.is_some() {
+        let in_place = is_in_place(mirror, task).await;
+        if by_digest && in_place {
+            return Outcome::Same {
+                lastmod: task.lastmod.or(task.changed_at),
+            };
+        }
+        known = known.filter(|_| in_place);
     }
     if let Some(member) = following.members.of(task) {
-        match unpack(mirror, task, &member, following.limits.resource).await {
+        match unpack(following, mirror, task, &member).await {
             Ok(fetched) => return Outcome::Fetched(Box::new(fetched)),
             Err(UnpackError::Mirror(error)) => {
                 return Outcome::Failed(Failure::from(error).of(task));
@@ -145,15 +169,39 @@ async fn carry_out_unguarded(
             Err(error) => following.members.refuse(following.name(), &member, &error),
         }
     }
-    match fetch(following, mirror, task).await {
-        Ok(fetched) => Outcome::Fetched(Box::new(fetched)),
-        Err(failure) => Outcome::Failed(failure.of(task)),
+    match candidates::fetch(following, mirror, task, known.as_ref()).await {
+        Ok(Got::Fetched(fetched)) => Outcome::Fetched(fetched),
+        Ok(Got::NotModified) => Outcome::Same {
+            lastmod: task.lastmod,
+        },
+        Err(failure) => Outcome::Failed(failure),
     }
 }
 
-/// Whether a digest that was told is one that the file had when it was published.
+/// The version that the server may be asked whether it is still the same. Where what was told says that it is not, or can't
+/// be held against the file, it is not asked: a cache that lags behind would say that nothing has changed. Nor is it asked
+/// for an audit, which asks what the bytes are.
+fn known_version(task: &Task) -> Option<KnownVersion> {
+    let may_be_same = task.live
+        && task.origin != Origin::Audit
+        && task.hashes.is_empty()
+        && task
+            .length
+            .is_none_or(|length| task.live_length == Some(length));
+    let version = task.live_version.as_ref().filter(|_| may_be_same)?;
+    Some(KnownVersion {
+        url: version.url.clone(),
+        validators: Validators {
+            etag: version.etag.clone(),
+            last_modified: version.last_modified.clone(),
+        },
+    })
+}
+
+/// Whether a digest that was told is one that the file had when it was published. An audit has seen that it has not.
 fn is_known_by_digest(task: &Task) -> bool {
     task.live
+        && task.origin != Origin::Audit
         && task
             .length
             .is_none_or(|length| task.live_length == Some(length))
@@ -179,41 +227,71 @@ async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
         .is_some_and(|found| Some(found) == length)
 }
 
-async fn fetch(
+/// Fetches a task's resource from one place; `known`: what that place is asked whether it is still the same.
+pub(super) async fn fetch_from(
     following: &Following,
     mirror: &Arc<Mirror>,
     task: &Task,
-) -> Result<Fetched, Failure> {
+    candidate: &Candidate,
+    known: Option<&KnownVersion>,
+) -> Result<Got, Failure> {
     let hosts = AllowedHosts::new(&following.source.hosts);
     let got = following
         .client
-        .get_content(&task.uri, &hosts, following.limits.resource, None)
+        .get_content(&candidate.uri, &hosts, following.limits.resource, known)
         .await?;
-    let content = got.ok_or(Failure::Interrupted)?;
+    let Some(content) = got else {
+        return Ok(Got::NotModified);
+    };
+    if !candidate.is_own {
+        refuse_stale(&content, &candidate.expected)?;
+    }
+    let version = content.version().filter(|_| candidate.is_own);
     let media_type = task
         .media_type
         .clone()
         .or_else(|| content.media_type().map(str::to_owned));
-    let lastmod = task.lastmod.or(content.last_modified()).or(task.changed_at);
-    let (whole, length, hashes) = copy(content, mirror, task, lastmod).await?;
-    Ok(Fetched {
+    // A duplicate's date is that of the copy.
+    let served = content.last_modified().filter(|_| candidate.is_own);
+    let lastmod = task.lastmod.or(served).or(task.changed_at);
+    let expected = &candidate.expected;
+    let (whole, length, hashes) = copy(following, content, mirror, expected, lastmod).await?;
+    Ok(Got::Fetched(Box::new(Fetched {
         whole,
         length,
         media_type,
         hashes,
         lastmod,
-    })
+        version: version.map(|version| ServedVersion {
+            url: version.url,
+            etag: version.validators.etag,
+            last_modified: version.validators.last_modified,
+        }),
+    })))
+}
+
+/// Refuses a duplicate that is older than it should be, where no digest will tell. Its date has whole seconds.
+fn refuse_stale(content: &Content, expected: &Expected) -> Result<(), Failure> {
+    match (expected.modified, content.last_modified()) {
+        (Some(told), Some(got))
+            if expected.hashes.is_empty() && told.micros() - got.micros() >= 1_000_000 =>
+        {
+            Err(Failure::Stale { told, got })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Copies a representation to a working file and verifies it on the way.
 async fn copy(
+    following: &Following,
     mut content: Content,
     mirror: &Arc<Mirror>,
-    task: &Task,
+    expected: &Expected,
     lastmod: Option<SourceTime>,
 ) -> Result<(Whole, u64, Vec<Digest>), Failure> {
     // One of our own, so that later a document may tell the same bytes by another digest than this one did.
-    let algorithms = task
+    let algorithms = expected
         .hashes
         .iter()
         .map(Digest::algorithm)
@@ -224,8 +302,9 @@ async fn copy(
     let mut length = 0_u64;
     while let Some(chunk) = content.chunk().await? {
         hashing.update(&chunk);
+        following.progress.count_bytes(chunk.len());
         length += chunk.len() as u64;
-        if let Some(told) = task.length.filter(|&told| length > told) {
+        if let Some(told) = expected.length.filter(|&told| length > told) {
             return Err(Failure::Length { told, got: length });
         }
         waiting.extend_from_slice(&chunk);
@@ -235,11 +314,11 @@ async fn copy(
     }
     // The connection is of use to others while the file is synced.
     drop(content);
-    if let Some(told) = task.length.filter(|&told| length != told) {
+    if let Some(told) = expected.length.filter(|&told| length != told) {
         return Err(Failure::Length { told, got: length });
     }
     let hashes = hashing.finish();
-    for told in &task.hashes {
+    for told in &expected.hashes {
         if let Some(got) = hashes
             .iter()
             .find(|got| got.algorithm() == told.algorithm() && *got != told)

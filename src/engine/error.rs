@@ -3,7 +3,7 @@
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{DiscoveryError, FetchError, PackageError};
+use crate::fetch::{DiscoveryError, Disposition, FetchError, PackageError};
 use crate::mirror::MirrorError;
 use crate::protocol::{Capability, Digest, ReadError};
 use crate::status::Trouble;
@@ -50,8 +50,14 @@ pub(super) enum EngineError {
     RefusedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
+    #[error("{0} entries of it can't be read")]
+    BadEntries(u64),
+    #[error("the Change Lists begin at {0}, after the Resource List")]
+    LateChangeList(String),
     #[error("an index of indexes goes too deep")]
     NestedIndex,
+    #[error("an index names too many lists")]
+    TooManyLists,
     #[error("no random numbers can be had: {0}")]
     Random(String),
     #[error("the work was interrupted")]
@@ -79,6 +85,7 @@ impl EngineError {
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
+            Self::Mirror(error) => error.code(),
             Self::Discovery(error) => error.code(),
             Self::Fetch { error, .. } => error.code(),
             Self::Read(error) | Self::BadDocument { error, .. } => error.code(),
@@ -90,10 +97,21 @@ impl EngineError {
             Self::PackageLength { .. } => "length-mismatch",
             Self::PackageDigest { .. } => "digest-mismatch",
             Self::RefusedPackage { code, .. } => code,
-            Self::Mirror(error) => error.code(),
+            Self::BadEntries(_) => "bad-entries",
+            Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
+            Self::TooManyLists => "too-many-lists",
             Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// Whether a document can't be had, and not only for now.
+    pub(super) fn is_lasting(&self) -> bool {
+        match self {
+            Self::Fetch { error, .. } => error.disposition() == Disposition::GiveUp,
+            Self::Read(_) | Self::BadDocument { .. } => true,
+            _ => false,
         }
     }
 

@@ -1,7 +1,7 @@
 //! What every worker of one Source shares.
 
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -9,12 +9,14 @@ use url::Url;
 
 use super::board::Board;
 use super::members::Members;
+use super::progress::Progress;
 use super::refusals::Refusals;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{Mirror, made_path, plain_path};
-use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
-use crate::store::{Change, DeletionRules, Store};
+use crate::protocol::{ChangeKind, Entry, Head, Oddities, Oddity, ResourceUri, SourceTime};
+use crate::store::{Change, DeletionRules, Paths, SetId, Store};
+use crate::sync::{Expected, Reliance, cut_links};
 
 /// One Source that is followed.
 pub(super) struct Following {
@@ -34,8 +36,16 @@ pub(super) struct Following {
     pub(super) package_files: tokio::sync::Mutex<()>,
     /// Packages that are of no use.
     pub(super) refusals: Refusals,
+    /// Whether channels are subscribed to, kept and ended at all.
+    pub(super) subscribes: bool,
+    /// How far the work has come.
+    pub(super) progress: Progress,
     /// Whether the mirror's disk refused the last file.
     pub(super) disk_refuses: AtomicBool,
+    /// Whether it was told that a resource has more links than are kept.
+    pub(super) links_cut: AtomicBool,
+    /// Which hosts of duplicates are relied on.
+    pub(super) reliance: Mutex<Reliance>,
     /// Asks the Source's worker to look for sets anew.
     pub(super) rediscover: Notify,
     /// Ends the workers.
@@ -49,36 +59,129 @@ impl Following {
         &self.source.name
     }
 
+    /// Notes what is odd about a document of a set as it was read now; with its head also what is odd about its place.
+    pub(super) fn note_document(
+        &self,
+        set: SetId,
+        document: &Url,
+        head: Option<&Head>,
+        oddities: &Oddities,
+    ) {
+        let mut oddities = oddities.clone();
+        let is_news = self.board.note_oddities(set, |documents| {
+            let is_astray = head.is_some_and(|head| documents.is_astray(head));
+            if is_astray && oddities.count(Oddity::WrongUp) == 0 {
+                oddities.add(Oddity::WrongUp);
+            }
+            documents.replace(document, oddities.clone())
+        });
+        self.tell_odd(is_news, document, &oddities);
+    }
+
+    /// Notes what is odd about a document that is above all of these sets.
+    pub(super) fn note_description<'a>(
+        &self,
+        sets: impl Iterator<Item = &'a SetId>,
+        document: &Url,
+        oddities: &Oddities,
+    ) {
+        let mut sets = sets.peekable();
+        let mut is_news = sets.peek().is_some();
+        for &set in sets {
+            // A set that came later does not make it news.
+            is_news &= self.board.note_oddities(set, |documents| {
+                documents.replace(document, oddities.clone())
+            });
+        }
+        self.tell_odd(is_news, document, oddities);
+    }
+
+    /// Notes what is odd about a notification.
+    pub(super) fn note_notification(&self, set: SetId, topic: &Url, oddities: &Oddities) {
+        let is_news = self
+            .board
+            .note_oddities(set, |documents| documents.add(topic, oddities));
+        self.tell_odd(is_news, topic, oddities);
+    }
+
+    /// A document is no longer one of the set's: what is odd about it is of no interest any more.
+    pub(super) fn forget_document(&self, set: SetId, document: &Url) {
+        self.board.note_oddities(set, |documents| {
+            documents.replace(document, Oddities::default())
+        });
+    }
+
+    fn tell_odd(&self, is_news: bool, document: &Url, oddities: &Oddities) {
+        if is_news {
+            tracing::info!(code = "odd-document", source = self.name(), %document, %oddities, "a document is odd");
+        }
+    }
+
     pub(super) fn deletion_rules(&self) -> DeletionRules {
         DeletionRules {
             max_share: self.source.max_delete,
         }
     }
 
-    /// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
-    ///
-    /// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
+    /// As the free [`change_of`].
     pub(super) fn change_of(
         &self,
         entry: Entry,
         kind: ChangeKind,
         changed_at: Option<SourceTime>,
     ) -> Option<Change> {
-        let uri = ResourceUri::try_from(entry.loc).ok()?;
-        if !self.source.filter.wants(&uri) {
-            return None;
+        let mut change = change_of(&self.source, entry, kind, changed_at)?;
+        if cut_links(&mut change.links) && !self.links_cut.swap(true, Ordering::Relaxed) {
+            tracing::warn!(code = "links-cut", source = self.name(), uri = %change.uri, kept = change.links.len(),
+                "a resource has more links than are kept; others may, too");
         }
-        Some(Change {
-            plain_path: plain_path(&uri).map(|path| path.to_string()),
-            made_path: made_path(&uri).to_string(),
-            uri,
-            kind: entry.md.change.unwrap_or(kind),
-            changed_at,
-            lastmod: entry.lastmod,
-            length: entry.md.length,
-            media_type: entry.md.media_type,
-            hashes: entry.md.hashes,
-            late: false,
-        })
+        if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
+            let expected = Expected {
+                length: change.length,
+                hashes: change.hashes.clone(),
+                modified: None,
+            };
+            let first = self.candidates(&change.uri, &expected, &change.links);
+            if let Some(first) = first.into_iter().next() {
+                change.authority = first.uri.authority();
+            }
+        }
+        Some(change)
     }
+}
+
+/// Where a resource's file may be.
+pub(super) fn paths_of(uri: &ResourceUri) -> Paths {
+    Paths {
+        plain: plain_path(uri).map(|path| path.to_string()),
+        made: made_path(uri).to_string(),
+    }
+}
+
+/// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
+///
+/// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
+pub(super) fn change_of(
+    source: &config::Source,
+    entry: Entry,
+    kind: ChangeKind,
+    changed_at: Option<SourceTime>,
+) -> Option<Change> {
+    let uri = ResourceUri::try_from(entry.loc).ok()?;
+    if !source.filter.wants(&uri) {
+        return None;
+    }
+    Some(Change {
+        paths: paths_of,
+        authority: uri.authority(),
+        uri,
+        kind: entry.md.change.unwrap_or(kind),
+        changed_at,
+        lastmod: entry.lastmod,
+        length: entry.md.length,
+        media_type: entry.md.media_type,
+        hashes: entry.md.hashes,
+        links: entry.links,
+        late: false,
+    })
 }

@@ -9,9 +9,11 @@ use flate2::read::GzDecoder;
 use super::EngineError;
 use super::set::SetWorker;
 use crate::clock;
-use crate::protocol::{Capability, ChangeKind, Document, Entry, ReadError, Root, read_document};
+use crate::protocol::{
+    Capability, ChangeKind, Direction, Document, Entry, ReadError, Root, read_document,
+};
 use crate::store::{Change, ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
-use crate::sync::{Direction, Gap, Pacing, Sequencer, Unknown, Verdict};
+use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -115,6 +117,9 @@ impl SetWorker {
             Ok(document) => document,
             Err(error) => return self.reject(&delivery, &channel, &error).await,
         };
+        let (set, topic) = (self.record.id, channel.topic.url());
+        self.following
+            .note_notification(set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
             return self.follow_framework(&delivery, &document).await;
         }

@@ -9,22 +9,34 @@
 //!                              ▲  │
 //!                  inbox, hubs │  └─ Change Lists, Resource Lists, dumps and their packages
 //! ```
+//!
+//! The same set workers and appliers also go through everything [once](Engine::once), without hubs. An [`Audit`] looks at
+//! the mirror without believing the database, and has what it finds mended by an applier.
 
 mod applier;
+mod audit;
 mod baseline;
 mod board;
+mod candidates;
 mod change_dumps;
+mod change_list_index;
 mod change_lists;
 mod channels;
 mod download;
 mod error;
+mod finding;
 mod following;
 mod hubs;
 mod inbox;
+mod index;
+mod list_parts;
 mod members;
+mod oddities;
+mod once;
 mod package_files;
 mod packages;
 mod polling;
+mod progress;
 mod publisher;
 mod reading;
 mod refusals;
@@ -39,7 +51,7 @@ mod unpack;
 mod view;
 
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -55,10 +67,14 @@ use crate::status::{Ending, Operations, Status, Trouble};
 use crate::store::{ChannelRecord, Store};
 use crate::sync::ChannelState;
 
+pub use audit::{Audit, Summary, Told};
+pub use progress::Counts;
+
 use board::Board;
 use error::EngineError;
 use following::Following;
 use members::Members;
+use progress::Progress;
 use refusals::Refusals;
 use set::Command;
 use source::SourceWorker;
@@ -75,7 +91,8 @@ pub struct Engine {
 
 struct Followed {
     following: Arc<Following>,
-    commands: mpsc::Sender<Command>,
+    /// To the Source's worker, if it has one that goes on.
+    commands: Option<mpsc::Sender<Command>>,
 }
 
 impl Engine {
@@ -83,12 +100,23 @@ impl Engine {
     /// once.
     #[must_use]
     pub fn start(config: &Config, store: Arc<Store>, client: &Client) -> Arc<Self> {
+        let mut engine = Self::new(config, store, client, true);
+        let mut workers = JoinSet::new();
+        for source in &mut engine.sources {
+            let (commands, receiver) = mpsc::channel(4);
+            source.commands = Some(commands);
+            workers.spawn(SourceWorker::new(Arc::clone(&source.following), receiver).run());
+        }
+        engine.workers = tokio::sync::Mutex::new(workers);
+        Arc::new(engine)
+    }
+
+    /// One whose workers have not begun.
+    fn new(config: &Config, store: Arc<Store>, client: &Client, subscribes: bool) -> Self {
         let board = Arc::new(Board::default());
         let stop = CancellationToken::new();
-        let mut workers = JoinSet::new();
-        let mut sources = Vec::new();
-        for source in &config.sources {
-            let following = Arc::new(Following {
+        let followed = |source: &config::Source| Followed {
+            following: Arc::new(Following {
                 source: source.clone(),
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
@@ -100,27 +128,25 @@ impl Engine {
                 members: Members::default(),
                 package_files: tokio::sync::Mutex::default(),
                 refusals: Refusals::default(),
+                subscribes,
+                progress: Progress::default(),
                 disk_refuses: AtomicBool::new(false),
+                links_cut: AtomicBool::new(false),
+                reliance: Mutex::default(),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),
                 retired: CancellationToken::new(),
-            });
-            let (commands, receiver) = mpsc::channel(4);
-            workers.spawn(SourceWorker::new(Arc::clone(&following), receiver).run());
-            sources.push(Followed {
-                following,
-                commands,
-            });
-        }
-        let workers = tokio::sync::Mutex::new(workers);
-        Arc::new(Self {
+            }),
+            commands: None,
+        };
+        Self {
             started_at: clock::now().wall,
+            sources: config.sources.iter().map(followed).collect(),
             store,
             board,
-            sources,
-            workers,
+            workers: tokio::sync::Mutex::default(),
             stop,
-        })
+        }
     }
 
     /// Stops following, in order: what is finished is published and kept. The subscriptions stay.
@@ -154,8 +180,10 @@ impl Operations for Engine {
         let Some(followed) = self.source(source) else {
             return false;
         };
-        // One that is full has been told already.
-        let _ = followed.commands.try_send(Command::Poll);
+        if let Some(commands) = &followed.commands {
+            // One that is full has been told already.
+            let _ = commands.try_send(Command::Poll);
+        }
         true
     }
 

@@ -47,7 +47,11 @@ impl SetWorker {
     }
 
     /// Looks whether the Capability List still offers what it did, and follows what it offers now.
-    async fn refresh_offers(&mut self) -> Result<(), EngineError> {
+    pub(super) async fn refresh_offers(&mut self) -> Result<(), EngineError> {
+        if self.record.is_implied() {
+            // There is no Capability List: the only list is all that there is to look at.
+            return Ok(());
+        }
         let following = &self.following;
         let uri = &self.record.capability_list;
         let known = following.store.document(self.record.id, uri).await?;
@@ -59,22 +63,30 @@ impl SetWorker {
                 last_modified: known.last_modified.clone(),
             });
         let limit = following.limits.document;
-        let Some(list) = following
-            .client
-            .capability_list(uri, validators.as_ref(), limit)
-            .await?
-        else {
+        // What a person has named may be a sitemap; what was a Capability List must not become one.
+        let may_be_list = self.record.offers.is_empty() && following.source.sets.contains(uri);
+        let found = if may_be_list {
+            Some(following.client.named_set(uri, limit).await?)
+        } else {
+            let client = &following.client;
+            client
+                .capability_list(uri, validators.as_ref(), limit)
+                .await?
+        };
+        let Some(list) = found else {
             return Ok(());
         };
-        if !list.oddities.is_empty() && known.is_none_or(|known| known.digest != list.digest) {
-            tracing::info!(code = "odd-document", document = %uri, oddities = %list.oddities, "a document is odd");
-        }
+        following.note_document(self.record.id, uri, None, &list.oddities);
         let offers: Vec<Offer> = list.capabilities.iter().map(offer_of).collect();
         following
             .store
             .save_offers(self.record.id, &offers, record_of_list(&list))
             .await?;
         if offers != self.record.offers {
+            let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
+            for gone in self.record.offers.iter().filter(is_gone) {
+                following.forget_document(self.record.id, &gone.uri);
+            }
             self.record.offers = offers;
             self.channels.follow(&self.record.offers).await?;
         }

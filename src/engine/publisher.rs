@@ -12,7 +12,7 @@ use super::following::Following;
 use crate::clock;
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, made_path};
 use crate::protocol::{Digest, SourceTime};
-use crate::store::{Conclusion, ResourceId, Task, TaskFailure};
+use crate::store::{Conclusion, Origin, ResourceId, ServedVersion, Task, TaskFailure};
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
@@ -63,7 +63,10 @@ async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
             .conclude(clock::now().wall, Arc::clone(&conclusions))
             .await
         {
-            Ok(()) => return,
+            Ok(()) => {
+                let counted = conclusions.iter();
+                return counted.for_each(|conclusion| count(following, conclusion));
+            }
             Err(error) => {
                 tracing::error!(code = error.code(), source = following.name(), %error, "what was applied can't be kept yet");
                 tokio::select! {
@@ -109,6 +112,16 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
     }
 }
 
+fn count(following: &Following, conclusion: &Conclusion) {
+    match conclusion {
+        Conclusion::Failed { failure, .. } if failure.retry_at.is_some() => {}
+        Conclusion::Failed { .. } => following.progress.count_failed(),
+        Conclusion::Published { .. } | Conclusion::Removed { .. } => {
+            following.progress.count_applied();
+        }
+    }
+}
+
 /// Tells once when the mirror's disk begins to refuse files, and once when it takes them again.
 fn tell_disk(following: &Following, failure: Option<&TaskFailure>) {
     let refused = following
@@ -136,7 +149,9 @@ fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Concl
     let mut fetched = Vec::new();
     for Finished { task, outcome } in finished {
         match outcome {
-            Outcome::Remove if deletes && task.live => removals.push(task),
+            // Also of what the database does not know to be here: a crash may have come between a file and its commit. Who asks
+            // an audit to remove something has asked for just that.
+            Outcome::Remove if deletes || task.origin == Origin::Audit => removals.push(task),
             Outcome::Remove => conclusions.push(Conclusion::Removed {
                 kept: task.live,
                 task,
@@ -182,6 +197,7 @@ struct File {
     media_type: Option<String>,
     hashes: Vec<Digest>,
     lastmod: Option<SourceTime>,
+    version: Option<ServedVersion>,
 }
 
 fn publish_files(
@@ -198,6 +214,7 @@ fn publish_files(
             media_type,
             hashes,
             lastmod,
+            version,
         },
     ) in fetched
     {
@@ -211,6 +228,7 @@ fn publish_files(
                     media_type,
                     hashes,
                     lastmod,
+                    version,
                 },
                 path,
             },
@@ -266,10 +284,12 @@ fn published(placed: Placed) -> Conclusion {
                 media_type,
                 hashes,
                 lastmod,
+                version,
             },
         path,
     } = placed;
     let same = task.live
+        && task.origin != Origin::Audit
         && task.live_length == Some(length)
         && hashes.iter().any(|hash| task.live_hashes.contains(hash));
     Conclusion::Published {
@@ -279,6 +299,7 @@ fn published(placed: Placed) -> Conclusion {
         media_type,
         hashes,
         lastmod,
+        version,
         news: !same,
     }
 }
@@ -298,6 +319,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion
             media_type: task.media_type.clone(),
             hashes: task.live_hashes.clone(),
             lastmod,
+            version: None,
             news: false,
             task,
         },

@@ -51,12 +51,31 @@ impl Following {
         uri: &Url,
         anew: bool,
     ) -> Result<Option<Fresh>, EngineError> {
-        let read_last = if anew {
+        let before = if anew {
             None
         } else {
             self.store.document(set, uri).await?
         };
-        let known = read_last.as_ref().map(|read| Validators {
+        let mut read_last = before.clone();
+        let fresh = self.fresh_since(set, uri, read_last.as_mut()).await?;
+        match read_last {
+            Some(now) if fresh.is_none() && before.as_ref() != Some(&now) => {
+                self.store.remember_document(set, now).await?;
+            }
+            _ => {}
+        }
+        Ok(fresh)
+    }
+
+    /// The same, where the caller remembers what was read last. That may change although the document has not: a date may
+    /// tell versions apart by now that it did not when the document was read.
+    pub(super) async fn fresh_since(
+        &self,
+        set: SetId,
+        uri: &Url,
+        read_last: Option<&mut DocumentRecord>,
+    ) -> Result<Option<Fresh>, EngineError> {
+        let known = read_last.as_deref().map(|read| Validators {
             etag: read.etag.clone(),
             last_modified: read.last_modified.clone(),
         });
@@ -71,10 +90,11 @@ impl Following {
             Fetched::NotModified => return Ok(None),
             Fetched::Document(document) => document,
         };
-        if read_last.is_some_and(|read| read.digest == *document.digest()) {
+        let record = record_of(uri, &document);
+        if let Some(read) = read_last.filter(|read| read.digest == record.digest) {
+            *read = record;
             return Ok(None);
         }
-        let record = record_of(uri, &document);
         let (document, survey) = survey(document).await.map_err(|error| match error {
             EngineError::Read(error) => EngineError::BadDocument {
                 uri: uri.to_string(),
@@ -82,6 +102,8 @@ impl Following {
             },
             other => other,
         })?;
+        self.note_document(set, uri, Some(&survey.head), &survey.oddities);
+        self.progress.count_document();
         Ok(Some(Fresh {
             document,
             survey,
@@ -99,13 +121,14 @@ pub(super) fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord
     }
 }
 
-pub(super) fn record_of_list(list: &CapabilityList) -> DocumentRecord {
-    DocumentRecord {
+/// `None` where the list is one of resources: it is remembered when its entries have been taken.
+pub(super) fn record_of_list(list: &CapabilityList) -> Option<DocumentRecord> {
+    (!list.is_implied()).then(|| DocumentRecord {
         uri: list.uri.to_string(),
         etag: list.validators.etag.clone(),
         last_modified: list.validators.last_modified.clone(),
         digest: list.digest,
-    }
+    })
 }
 
 pub(super) fn offer_of(advertised: &Advertised) -> Offer {

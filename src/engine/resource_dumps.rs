@@ -7,7 +7,8 @@
 use url::Url;
 
 use super::EngineError;
-use super::packages::{PackageEntry, packages_of};
+use super::index::{Entries, IndexWalk};
+use super::packages::PackageEntry;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use super::survey::Survey;
@@ -17,9 +18,6 @@ use crate::protocol::{Capability, Oddity, SourceTime};
 use crate::status::Trouble;
 use crate::store::{DumpProgress, Origin, PackageRecord};
 use crate::sync::{Unknown, latest_believed};
-
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
 
 impl SetWorker {
     /// Reads the Resource Dump, unless it is the one that was read last. `anew`: in any case.
@@ -77,28 +75,24 @@ impl SetWorker {
         at: SourceTime,
         proof: &mut Proof,
     ) -> Result<(), EngineError> {
-        let mut dumps = vec![(fresh, 0)];
-        let mut children: Vec<(Url, u32)> = Vec::new();
-        loop {
-            if let Some((fresh, depth)) = dumps.pop() {
-                if !fresh.survey.is_index() {
-                    self.take_packages(fresh, at, proof).await?;
-                } else if depth < DEPTH {
-                    let found = fresh.survey.children.into_iter().rev();
-                    children.extend(found.map(|child| (child.uri, depth + 1)));
-                } else {
-                    return Err(EngineError::NestedIndex);
-                }
-            }
-            let Some((uri, depth)) = children.pop() else {
-                return Ok(());
+        if !fresh.survey.is_index() {
+            return self.take_packages(fresh, at, proof).await;
+        }
+        let mut walk = IndexWalk::of(fresh.document);
+        while let Some(dump) = walk.next().await? {
+            let set = self.record.id;
+            let Some(fresh) = self.following.fresh(set, &dump.loc, true).await? else {
+                continue;
             };
-            if let Some(fresh) = self.following.fresh(self.record.id, &uri, true).await? {
-                fresh.expect_dump(&Capability::ResourceDump)?;
-                proof.count(&fresh.survey);
-                dumps.push((fresh, depth));
+            fresh.expect_dump(&Capability::ResourceDump)?;
+            proof.count(&fresh.survey);
+            if fresh.survey.is_index() {
+                walk.descend(fresh.document)?;
+            } else {
+                self.take_packages(fresh, at, proof).await?;
             }
         }
+        Ok(())
     }
 
     async fn take_packages(
@@ -108,9 +102,9 @@ impl SetWorker {
         proof: &mut Proof,
     ) -> Result<(), EngineError> {
         let (set, store) = (self.record.id, self.following.store.clone());
-        let mut packages = packages_of(fresh.document);
-        while let Some(package) = packages.recv().await {
-            let package = package?;
+        let mut packages = Entries::of(fresh.document);
+        while let Some(entry) = packages.next().await? {
+            let package = PackageEntry::of(entry);
             let (uri, version) = (package.uri.to_string(), package.version());
             let known = store.package(set, &uri).await?;
             if let Some(known) = known.filter(|known| known.version == version) {
@@ -253,9 +247,8 @@ fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;
-    let of_dumps = survey.children.iter().filter_map(|child| child.from).min();
     let believed = |time: &SourceTime| *time <= latest;
-    if let Some(at) = survey.head.md.at.or(of_dumps).filter(believed) {
+    if let Some(at) = survey.head.md.at.or(survey.lists_from).filter(believed) {
         return (at, true);
     }
     let at = survey.oldest.or(fresh.document.last_modified());

@@ -5,16 +5,11 @@ use url::Url;
 use super::EngineError;
 use super::reading::Fresh;
 use super::set::SetWorker;
-use super::survey::{Child, Survey};
-use super::taking::Listing;
 use crate::clock;
-use crate::protocol::{Capability, Oddity, SourceTime};
+use crate::protocol::{Capability, SourceTime};
 use crate::status::Trouble;
 use crate::store::{BaselineState, DocumentRecord, ListProgress, Origin};
-use crate::sync::latest_believed;
-
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
+use crate::sync::{believed_since, latest_believed};
 
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
@@ -40,28 +35,64 @@ impl SetWorker {
 
     async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
         let set = self.record.id;
-        let Some(fresh) = self.following.fresh(set, uri, anew).await? else {
+        let filter = self.following.source.filter.fingerprint();
+        let since = believed_since(clock::now().wall);
+        let must_look = self
+            .following
+            .store
+            .must_look_at_parts(set, filter, since)
+            .await?;
+        let Some(fresh) = self.following.fresh(set, uri, anew || must_look).await? else {
             return Ok(());
         };
+        if self.take_resource_list(uri, fresh, !anew).await? == Outcome::Doubtful
+            && let Some(fresh) = self.following.fresh(set, uri, true).await?
+        {
+            self.take_resource_list(uri, fresh, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Takes a Resource List, and what it proves. `trusts`: parts that are unchanged may be passed over.
+    async fn take_resource_list(
+        &mut self,
+        uri: &Url,
+        fresh: Fresh,
+        trusts: bool,
+    ) -> Result<Outcome, EngineError> {
+        let set = self.record.id;
         fresh.expect(&Capability::ResourceList)?;
-        let at = time_of(&fresh);
-        if self.record.list_at.is_some_and(|known| at < known) {
+        let (at, tells_time) = time_of(&fresh);
+        let is_older = self.record.list_at.is_some_and(|known| at < known);
+        if is_older && tells_time {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
-        // Without the word that it is a Resource List, absence from it proves nothing.
-        let is_stated = fresh.survey.head.md.capability.is_some();
+        let proof = Proof::of(&fresh, is_older);
         let record = fresh.record.clone();
-        let remembers = !fresh.survey.is_index() || fresh.survey.head.md.at.is_some();
-        self.following.store.begin_list(set).await?;
-        let bad_entries = self.take_lists(fresh, at).await?;
-        if is_stated && bad_entries == 0 {
+        let filter = self.following.source.filter.fingerprint();
+        let store = &self.following.store;
+        store
+            .begin_parts(set, uri, trusts.then_some(filter))
+            .await?;
+        store.begin_list(set).await?;
+        // A plain sitemap is the only one to tell of its resources: what it tells is never older than what is known.
+        let only_voice = self.record.is_implied() && !tells_time;
+        let taken_at = if only_voice { SourceTime::MAX } else { at };
+        let parts = self.take_parts(uri, fresh, taken_at, proof).await?;
+        let proof = proof.but(parts.bad_entries);
+        if proof == Proof::Whole {
+            if self.following.store.list_has_doubts(set).await? {
+                return Ok(Outcome::Doubtful);
+            }
             self.take_absences(Origin::ResourceList, at).await?;
         }
-        self.notice(notice_of(is_stated, bad_entries));
-        let record = remembers.then_some(record);
+        let passed_over = parts.passed_over.map(|error| error.trouble());
+        self.notice(passed_over.or(proof.notice()));
+        self.following.store.drop_parts(set).await?;
+        let record = (!parts.may_change_unseen).then_some(record);
         self.end_list(Origin::ResourceList, at, record).await?;
         tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
-        Ok(())
+        Ok(Outcome::Taken)
     }
 
     /// Keeps what a Resource List or a Resource Dump proves that was read to its end.
@@ -74,67 +105,20 @@ impl SetWorker {
         let mut trial = self.sequencer.clone();
         trial.resource_list(clock::now(), at);
         let mut end = self.end(&trial, None);
-        end.listed = Some(at);
+        let list_at = self.record.list_at.max(Some(at));
+        end.listed = list_at;
         end.documents.extend(record);
         let application = self
             .following
             .application(self.record.id, origin, Vec::new(), Some(end));
         let applied = self.following.store.apply(application).await?;
         self.sequencer = trial;
-        self.record.list_at = Some(at);
+        self.record.list_at = list_at;
         if self.record.baseline == BaselineState::Missing {
             self.record.baseline = BaselineState::Listed;
         }
         self.tell_held(applied.held);
         Ok(())
-    }
-
-    /// Takes a list, or all lists of an index; answers how many entries could not be read. A list that can't be had ends it:
-    /// what is not known to be complete proves nothing.
-    async fn take_lists(&mut self, fresh: Fresh, at: SourceTime) -> Result<u64, EngineError> {
-        let set = self.record.id;
-        let mut bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
-        if !fresh.survey.is_index() {
-            self.found += self
-                .following
-                .take_listed(
-                    self.list(Origin::ResourceList, at),
-                    Listing::Document(fresh.document),
-                )
-                .await?
-                .tasks;
-            return Ok(bad_entries);
-        }
-        let children = |survey: Survey, depth: u32| {
-            survey
-                .children
-                .into_iter()
-                .rev()
-                .map(move |child| (child, depth))
-        };
-        let mut lists: Vec<(Child, u32)> = children(fresh.survey, 1).collect();
-        while let Some((child, depth)) = lists.pop() {
-            let Some(fresh) = self.following.fresh(set, &child.uri, true).await? else {
-                continue;
-            };
-            fresh.expect(&Capability::ResourceList)?;
-            bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
-            if !fresh.survey.is_index() {
-                self.found += self
-                    .following
-                    .take_listed(
-                        self.list(Origin::ResourceList, at),
-                        Listing::Document(fresh.document),
-                    )
-                    .await?
-                    .tasks;
-            } else if depth < DEPTH {
-                lists.extend(children(fresh.survey, depth + 1));
-            } else {
-                return Err(EngineError::NestedIndex);
-            }
-        }
-        Ok(bad_entries)
     }
 
     pub(super) fn list(&self, origin: Origin, at: SourceTime) -> ListProgress {
@@ -164,37 +148,84 @@ impl SetWorker {
     }
 }
 
-/// The time that a Resource List is of: its `at`; without one, that of its newest entry.
-fn time_of(fresh: &Fresh) -> SourceTime {
+/// What came of a Resource List.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// It was taken.
+    Taken,
+    /// Members may be gone from it that parts named which were passed over: nothing is proven until all are read.
+    Doubtful,
+}
+
+/// The time that a Resource List is of, and whether it tells that itself. Without an `at` it is that of its newest entry: the
+/// list may be of any later time, and may seem to go back when its newest resource goes.
+fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;
-    let of_lists = survey.children.iter().filter_map(|child| child.from).min();
-    let told = [
-        survey.head.md.at,
-        of_lists,
-        survey.newest,
-        fresh.document.last_modified(),
-    ];
+    let believed = |times: [Option<SourceTime>; 2]| {
+        let mut times = times.into_iter().flatten();
+        times.find(|&at| at <= latest)
+    };
+    if let Some(at) = believed([survey.head.md.at, survey.lists_from]) {
+        return (at, true);
+    }
     // A list that tells no time at all, as an empty one may, leaves only the time at which it was read.
-    told.into_iter()
-        .flatten()
-        .find(|&at| at <= latest)
-        .unwrap_or_else(|| SourceTime::from(now))
+    let guessed = believed([survey.newest, fresh.document.last_modified()]);
+    (guessed.unwrap_or_else(|| SourceTime::from(now)), false)
 }
 
-fn notice_of(is_stated: bool, bad_entries: u64) -> Option<Trouble> {
-    let now = clock::now().wall;
-    if !is_stated {
-        let message =
-            "the Resource List does not say that it is one: what it does not name is kept";
-        Some(Trouble::new("unstated-capability", message, now))
-    } else if bad_entries > 0 {
-        let message = format!(
-            "{bad_entries} entries of the Resource List can't be read: what it does not name is kept"
-        );
-        Some(Trouble::new("bad-entries", message, now))
-    } else {
-        None
+/// What absence from a Resource List proves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Proof {
+    /// What it does not name is gone.
+    Whole,
+    /// Nothing: it does not say that it is one.
+    Unstated,
+    /// Nothing: it tells no time, and its newest entry is older than one that was read before.
+    Older,
+    /// Nothing: so many of its entries can't be read.
+    BadEntries(u64),
+}
+
+impl Proof {
+    fn of(fresh: &Fresh, is_older: bool) -> Self {
+        if fresh.survey.head.md.capability.is_none() {
+            Self::Unstated
+        } else if is_older {
+            Self::Older
+        } else {
+            Self::Whole
+        }
+    }
+
+    fn but(self, bad_entries: u64) -> Self {
+        match self {
+            Self::Whole if bad_entries > 0 => Self::BadEntries(bad_entries),
+            proof => proof,
+        }
+    }
+
+    /// As the status tells it.
+    fn notice(self) -> Option<Trouble> {
+        let (code, why) = match self {
+            Self::Whole => return None,
+            Self::Unstated => (
+                "unstated-capability",
+                "the list does not say that it is a Resource List, as a plain sitemap does not"
+                    .to_owned(),
+            ),
+            Self::Older => (
+                "older-resource-list",
+                "the Resource List tells no time, and its newest entry is older than before"
+                    .to_owned(),
+            ),
+            Self::BadEntries(count) => (
+                "bad-entries",
+                format!("{count} entries of the Resource List can't be read"),
+            ),
+        };
+        let message = format!("{why}: what it does not name is kept");
+        Some(Trouble::new(code, message, clock::now().wall))
     }
 }

@@ -15,13 +15,14 @@ use tokio::time::Instant;
 
 use super::EngineError;
 use super::change_dumps::ReadDump;
+use super::change_lists::ReadLists;
 use super::channels::Channels;
 use super::following::Following;
 use crate::clock;
 use crate::protocol::Capability;
 use crate::status::Trouble;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence, Span};
+use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence};
 
 /// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
 /// after its verification does not bring.
@@ -44,8 +45,8 @@ pub(super) struct SetWorker {
     pub(super) channels: Channels,
     /// The last delivery that was looked at.
     pub(super) seen: i64,
-    /// What the Change List covered when it was read last.
-    pub(super) span: Option<Span>,
+    /// What is remembered of the Change Lists.
+    pub(super) lists: ReadLists,
     /// The Change Dump that was read last.
     pub(super) dump: Option<ReadDump>,
     /// Changes that the poll under way has found.
@@ -62,6 +63,9 @@ impl SetWorker {
         record: SetRecord,
         commands: mpsc::Receiver<Command>,
     ) -> Result<Self, EngineError> {
+        following
+            .board
+            .begin_set(record.id, &record.capability_list);
         let (coverage, gaps) = following.store.progress(record.id).await?;
         let limits = Limits {
             reorder_window: following.source.reorder_window,
@@ -72,7 +76,7 @@ impl SetWorker {
             schedule: Schedule::new(clock::now(), following.source.poll_interval),
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
-            span: None,
+            lists: ReadLists::default(),
             dump: None,
             found: 0,
             silence: Silence::default(),

@@ -1,6 +1,6 @@
 //! The worker of one Source: finds its sets, and has a worker follow each.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,17 +13,20 @@ use super::EngineError;
 use super::applier::Applier;
 use super::board::SourceState;
 use super::channels::Channels;
+use super::finding::{FoundSet, Known, find_sets, is_wanted};
 use super::following::Following;
-use super::reading::{offer_of, record_of_list};
 use super::set::{Command, SetWorker};
 use crate::clock;
-use crate::fetch::{Bounds, CapabilityList, pause};
+use crate::fetch::{Bounds, KnownWay, pause};
 use crate::mirror::Mirror;
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
 
 /// New sets are looked for at the pace of the polls, but no more often than this.
 const SHORTEST_PACE: Duration = Duration::from_secs(60);
+/// The pace of that for a site without ResourceSync: its sitemaps tell their changes themselves, and it is asked for much
+/// before it is known to have nothing else.
+const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
 /// The first pause after something that a Source needs was not there.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -32,11 +35,14 @@ pub(super) struct SourceWorker {
     following: Arc<Following>,
     commands: mpsc::Receiver<Command>,
     sets: HashMap<SetId, FollowedSet>,
+    way: KnownWay,
     failures: u32,
 }
 
 struct FollowedSet {
     capability_list: Url,
+    /// Whether it is a sitemap that stands alone.
+    is_implied: bool,
     commands: mpsc::Sender<Command>,
     task: JoinHandle<()>,
 }
@@ -47,6 +53,7 @@ impl SourceWorker {
             following,
             commands,
             sets: HashMap::new(),
+            way: KnownWay::default(),
             failures: 0,
         }
     }
@@ -94,12 +101,12 @@ impl SourceWorker {
         }
         loop {
             let pause = match self.discover().await {
-                Ok(()) => {
+                Ok(pace) => {
                     self.failures = 0;
                     self.following
                         .board
                         .note_source(self.following.name(), SourceState::Ok, None);
-                    self.following.source.poll_interval.max(SHORTEST_PACE)
+                    self.following.source.poll_interval.max(pace)
                 }
                 Err(error) => {
                     self.fail(error.code(), error.to_string());
@@ -113,78 +120,71 @@ impl SourceWorker {
     /// Goes on with the sets that were followed before: they need nothing of the Source to be served.
     async fn resume(&mut self) -> Result<(), EngineError> {
         for record in self.following.store.sets(self.following.name()).await? {
-            if self.is_wanted(&record.capability_list) {
+            if is_wanted(&self.following.source, &record.capability_list) {
                 self.start(record).await?;
             }
         }
         Ok(())
     }
 
-    fn is_wanted(&self, capability_list: &Url) -> bool {
-        let named = &self.following.source.sets;
-        named.is_empty() || named.contains(capability_list)
-    }
-
-    /// Finds out which sets there are now.
-    async fn discover(&mut self) -> Result<(), EngineError> {
+    /// Finds out which sets there are now; answers how soon to look again at the earliest.
+    async fn discover(&mut self) -> Result<Duration, EngineError> {
         let following = Arc::clone(&self.following);
-        let found = following
-            .client
-            .discover(&following.source.url, following.limits.document)
-            .await?;
-        for (uri, error) in &found.failed {
-            tracing::warn!(code = error.code(), source = following.name(), set = %uri, %error, "a set can't be had yet");
+        // The Capability Lists of these are their workers' to look at.
+        let followed: HashSet<Url> = self
+            .sets
+            .values()
+            .filter(|set| !set.is_implied && !set.task.is_finished())
+            .map(|set| set.capability_list.clone())
+            .collect();
+        let known = Known {
+            followed: &followed,
+            had_resourcesync: following.had_resourcesync().await?,
+        };
+        let limit = following.limits.document;
+        let found = find_sets(
+            &following.client,
+            &following.source,
+            limit,
+            known,
+            &mut self.way,
+        )
+        .await?;
+        for set in &found.sets {
+            self.follow_set(set).await?;
         }
-        let mut current = Vec::new();
-        for list in &found.sets {
-            current.push(list.uri.clone());
-            if self.is_wanted(&list.uri) {
-                self.follow_set(&list.uri, Some(list)).await?;
-            }
+        for (uri, oddities) in &found.oddities {
+            following.note_description(self.sets.keys(), uri, oddities);
         }
-        // What is advertised and can't be had, or is named by the configuration alone, is followed all the same: its worker
-        // tells what is wrong with it, and goes on trying.
-        let advertised = found
-            .failed
-            .into_iter()
-            .map(|(uri, _)| uri)
-            .filter(|uri| self.is_wanted(uri));
-        for uri in advertised
-            .chain(following.source.sets.clone())
-            .collect::<Vec<_>>()
-        {
-            self.follow_set(&uri, None).await?;
-            current.push(uri);
+        if let Some(error) = found.trouble {
+            return Err(error.into());
         }
-        self.end_others(&current).await
+        if let Some(advertised) = &found.advertised {
+            self.end_others(advertised).await?;
+        }
+        Ok(if found.has_resourcesync {
+            SHORTEST_PACE
+        } else {
+            PACE_WITHOUT_RESOURCESYNC
+        })
     }
 
-    async fn follow_set(
-        &mut self,
-        uri: &Url,
-        list: Option<&CapabilityList>,
-    ) -> Result<(), EngineError> {
+    async fn follow_set(&mut self, found: &FoundSet) -> Result<(), EngineError> {
         if self
             .sets
             .values()
-            .any(|set| set.capability_list == *uri && !set.task.is_finished())
+            .any(|set| set.capability_list == found.uri && !set.task.is_finished())
         {
             return Ok(());
         }
-        let store = &self.following.store;
-        let mut record = store.begin_set(self.following.name(), uri).await?;
-        if let Some(list) = list {
-            record.offers = list.capabilities.iter().map(offer_of).collect();
-            store
-                .save_offers(record.id, &record.offers, record_of_list(list))
-                .await?;
-        }
-        tracing::info!(source = self.following.name(), set = %uri, "following a set");
+        let record = self.following.begin_set(found).await?;
+        tracing::info!(source = self.following.name(), set = %found.uri, "following a set");
         self.start(record).await
     }
 
     async fn start(&mut self, record: SetRecord) -> Result<(), EngineError> {
         let (id, capability_list) = (record.id, record.capability_list.clone());
+        let is_implied = record.is_implied();
         let (commands, receiver) = mpsc::channel(4);
         let worker = SetWorker::new(Arc::clone(&self.following), record, receiver).await?;
         let task = tokio::spawn(worker.run());
@@ -192,6 +192,7 @@ impl SourceWorker {
             id,
             FollowedSet {
                 capability_list,
+                is_implied,
                 commands,
                 task,
             },

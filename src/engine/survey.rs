@@ -10,17 +10,10 @@ use super::packages::is_zip;
 use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{
-    Capability, DocumentReader, Entry, Head, Oddities, ReadError, Root, SourceTime,
+    Capability, Direction, DocumentReader, Entry, Head, Oddities, Oddity, ReadError, Root,
+    SourceTime,
 };
-use crate::sync::{Direction, latest_believed};
-
-/// A list that an index names.
-#[derive(Clone, Debug)]
-pub(super) struct Child {
-    pub(super) uri: Url,
-    pub(super) from: Option<SourceTime>,
-    pub(super) until: Option<SourceTime>,
-}
+use crate::sync::latest_believed;
 
 /// What a document is, and what it spans.
 #[derive(Clone, Debug)]
@@ -35,8 +28,10 @@ pub(super) struct Survey {
     /// Whether its first entry is a package by its own word.
     pub(super) holds_packages: bool,
     pub(super) oddities: Oddities,
-    /// The lists of an index, in its order; empty for any other document.
-    pub(super) children: Vec<Child>,
+    /// How many lists it names, if it is an index.
+    pub(super) lists: u64,
+    /// From when on the first of them tells.
+    pub(super) lists_from: Option<SourceTime>,
 }
 
 impl Survey {
@@ -47,12 +42,14 @@ impl Survey {
     ) -> Result<Self, ReadError> {
         let (mut newest, mut oldest): (_, Option<SourceTime>) = (None, None);
         let mut direction = Direction::default();
-        let mut children = Vec::new();
+        let (mut lists, mut lists_from) = (0, None);
         let mut is_index = reader.head().root == Root::Sitemapindex;
         let mut holds_packages = false;
         let mut entries = 0_u64;
+        let mut ahead = 0;
         while let Some(entry) = reader.next_entry()? {
             direction.note(entry.changed_at());
+            ahead += u64::from(entry.changed_at().is_some_and(|time| time > latest));
             newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
             let time = entry.md.at.or(entry.lastmod);
             oldest = oldest.into_iter().chain(time).min();
@@ -62,18 +59,13 @@ impl Survey {
             }
             entries += 1;
             if is_index {
-                let (from, until) = (
-                    entry.md.from.or(entry.md.at),
-                    entry.md.until.or(entry.md.completed),
-                );
-                children.push(Child {
-                    uri: entry.loc,
-                    from,
-                    until,
-                });
+                lists += 1;
+                let from = entry.md.from.or(entry.md.at);
+                lists_from = lists_from.into_iter().chain(from).min();
             }
         }
-        let (head, oddities) = (reader.head().clone(), reader.oddities().clone());
+        let (head, mut oddities) = (reader.head().clone(), reader.oddities().clone());
+        oddities.add_several(Oddity::FutureTime, ahead);
         Ok(Self {
             head,
             newest,
@@ -81,7 +73,8 @@ impl Survey {
             holds_packages,
             newest_first: direction.is_newest_first(),
             oddities,
-            children,
+            lists,
+            lists_from,
         })
     }
 
@@ -106,7 +99,7 @@ impl Survey {
 
     /// Whether it is an index of other lists.
     pub(super) fn is_index(&self) -> bool {
-        self.head.root == Root::Sitemapindex || !self.children.is_empty()
+        self.head.root == Root::Sitemapindex || self.lists > 0
     }
 }
 
@@ -122,7 +115,7 @@ fn is_list(entry: &Entry, head: &Head) -> bool {
     }
 }
 
-/// Surveys a document off the asynchronous threads, and tells once what is odd about it.
+/// Surveys a document off the asynchronous threads.
 pub(super) async fn survey(
     mut document: Box<FetchedDocument>,
 ) -> Result<(Box<FetchedDocument>, Survey), EngineError> {
@@ -131,9 +124,5 @@ pub(super) async fn survey(
         let survey = Survey::of(document.reader()?, latest)?;
         Ok::<_, EngineError>((document, survey))
     });
-    let (document, survey) = surveying.await.map_err(|_| EngineError::Interrupted)??;
-    if !survey.oddities.is_empty() {
-        tracing::info!(code = "odd-document", document = %document.url(), oddities = %survey.oddities, "a document is odd");
-    }
-    Ok((document, survey))
+    surveying.await.map_err(|_| EngineError::Interrupted)?
 }

@@ -5,13 +5,17 @@ use std::collections::{HashMap, HashSet};
 use std::io::BufRead;
 use std::sync::Arc;
 
+use url::Url;
+
 use super::EngineError;
 use super::following::Following;
 use super::members::{Offering, Opened};
 use crate::clock;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{ChangeKind, DocumentReader, Entry, SourceTime};
-use crate::store::{Application, Applied, Change, End, ListProgress, Origin, SetId};
+use crate::store::{
+    Application, Applied, Change, End, ListProgress, Origin, PartEnd, PartStep, SetId,
+};
 use crate::sync::Unknown;
 
 /// How many entries go into one transaction.
@@ -38,10 +42,14 @@ pub(super) struct Changes {
     pub(super) end: End,
 }
 
+/// What an entry of a list tells, and where its bytes are in the package.
+type Listed = (Change, Option<String>);
+
 /// What is done with the entries.
 enum Work {
     Changes(SetId, Changes),
     Listed(ListProgress),
+    Part(ListProgress, Box<(Url, PartEnd)>),
 }
 
 impl Following {
@@ -55,7 +63,19 @@ impl Following {
         self.take(listing, Work::Changes(set, changes)).await
     }
 
-    /// Takes the entries of a Resource List, or of a manifest of a Resource Dump.
+    /// Takes the entries of a part of a Resource List, with the last of them its end.
+    pub(super) async fn take_part(
+        self: &Arc<Self>,
+        list: ListProgress,
+        uri: &Url,
+        document: Box<FetchedDocument>,
+        end: PartEnd,
+    ) -> Result<Applied, EngineError> {
+        let work = Work::Part(list, Box::new((uri.clone(), end)));
+        self.take(Listing::Document(document), work).await
+    }
+
+    /// Takes the entries of a manifest of a Resource Dump.
     pub(super) async fn take_listed(
         self: &Arc<Self>,
         list: ListProgress,
@@ -93,6 +113,7 @@ impl Following {
         match work {
             Work::Changes(set, changes) => self.take_changes_now(set, changes, reader, offering),
             Work::Listed(list) => self.take_listed_now(&list, reader, offering),
+            Work::Part(list, part) => self.take_part_now(&list, *part, reader),
         }
     }
 
@@ -191,31 +212,77 @@ impl Following {
         mut reader: DocumentReader<R>,
         mut offering: Offering,
     ) -> Result<Applied, EngineError> {
-        let mut batch = Vec::new();
         let mut sum = Applied::default();
         loop {
-            let entry = reader.next_entry()?;
-            let is_last = entry.is_none();
-            if let Some((change, path)) = entry.and_then(|entry| self.listed(entry)) {
+            let (entries, is_last) = self.batch(&mut reader)?;
+            let mut batch = Vec::with_capacity(entries.len());
+            for (change, path) in entries {
                 offering.offer(&change, path);
                 batch.push(change);
             }
-            if batch.len() >= BATCH || (is_last && !batch.is_empty()) {
-                let entries = std::mem::take(&mut batch);
-                sum.add(
-                    self.store
-                        .list_entries_blocking(list, clock::now().wall, entries)?,
-                );
-                offering.settle()?;
-            }
+            let writing = self.store.list_entries(list, clock::now().wall, batch);
+            sum.add(writing.wait()?);
+            offering.settle()?;
             if is_last {
                 return Ok(sum);
             }
         }
     }
 
+    fn take_part_now<R: BufRead>(
+        &self,
+        list: &ListProgress,
+        (uri, end): (Url, PartEnd),
+        mut reader: DocumentReader<R>,
+    ) -> Result<Applied, EngineError> {
+        let mut step = PartStep {
+            uri,
+            begins: true,
+            end: None,
+        };
+        let mut end = Some(end);
+        let mut sum = Applied::default();
+        // While one batch is written, the next one is read.
+        let mut written = None;
+        loop {
+            let (entries, is_last) = self.batch(&mut reader)?;
+            if is_last {
+                step.end = end.take();
+            }
+            let batch = entries.into_iter().map(|(change, _)| change).collect();
+            let now = clock::now().wall;
+            let writing = self.store.list_part(list, now, batch, step.clone());
+            step.begins = false;
+            if let Some(before) = written.replace(writing) {
+                sum.add(before.wait()?);
+            }
+            if is_last {
+                break;
+            }
+        }
+        if let Some(last) = written {
+            sum.add(last.wait()?);
+        }
+        Ok(sum)
+    }
+
+    /// The next entries of a list that are wanted, and whether there are no more.
+    fn batch<R: BufRead>(
+        &self,
+        reader: &mut DocumentReader<R>,
+    ) -> Result<(Vec<Listed>, bool), EngineError> {
+        let mut batch = Vec::with_capacity(BATCH);
+        while batch.len() < BATCH {
+            let Some(entry) = reader.next_entry()? else {
+                return Ok((batch, true));
+            };
+            batch.extend(self.listed(entry));
+        }
+        Ok((batch, false))
+    }
+
     /// What an entry of a Resource List or of a manifest tells, and where its bytes are in the package.
-    fn listed(&self, mut entry: Entry) -> Option<(Change, Option<String>)> {
+    fn listed(&self, mut entry: Entry) -> Option<Listed> {
         entry.md.change = None;
         let (path, lastmod) = (entry.md.path.take(), entry.lastmod);
         let change = self.change_of(entry, ChangeKind::Created, lastmod)?;
@@ -291,7 +358,7 @@ impl Work {
     fn origin(&self) -> Origin {
         match self {
             Self::Changes(_, changes) => changes.origin,
-            Self::Listed(list) => list.origin,
+            Self::Listed(list) | Self::Part(list, _) => list.origin,
         }
     }
 }

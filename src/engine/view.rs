@@ -67,6 +67,7 @@ async fn set(engine: &Engine, record: &SetRecord) -> Result<SetStatus, EngineErr
         last_poll_at: facts.last_poll_at.map(rfc3339),
         next_poll_at: facts.next_poll_at.map(rfc3339),
         error: error(facts, numbers),
+        oddities: engine.board.oddities(record.id),
     })
 }
 

@@ -12,10 +12,11 @@ const MOST_ENTRIES: usize = 20_000;
 /// A sitemap that says nothing of itself may be a Source Description if it is no longer than this.
 const MOST_GUESSES: usize = 20;
 
-/// How much of a page is searched for links, in bytes.
-const MOST_PAGE: u64 = 256 << 10;
+/// How much of a page or robots.txt is searched for links, in bytes.
+const MOST_PAGE: u64 = 512 << 10;
 
-/// A Capability List: a set of resources, and what the Source offers for it (section 9).
+/// A Capability List: a set of resources, and what the Source offers for it (section 9). Where there is none, one is
+/// implied by a Resource List or a plain sitemap that stands alone: see [`is_implied`](Self::is_implied).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapabilityList {
     /// Where it is, as it was asked for.
@@ -32,6 +33,31 @@ pub struct CapabilityList {
     pub digest: [u8; 32],
 }
 
+impl CapabilityList {
+    /// The set of a Resource List, or a plain sitemap, that no Capability List names: it is all that is known of it.
+    fn implied(uri: &Url, document: &FetchedDocument, oddities: Oddities) -> Self {
+        Self {
+            uri: uri.clone(),
+            description: None,
+            capabilities: vec![Advertised {
+                capability: Capability::ResourceList,
+                uri: uri.clone(),
+                hubs: Vec::new(),
+            }],
+            oddities,
+            validators: document.validators().clone(),
+            digest: *document.digest(),
+        }
+    }
+
+    /// Whether it is no Capability List, but the only list of a set that has none.
+    #[must_use]
+    pub fn is_implied(&self) -> bool {
+        matches!(&self.capabilities[..], [only]
+            if only.capability == Capability::ResourceList && only.uri == self.uri)
+    }
+}
+
 /// A document or a channel that is advertised.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Advertised {
@@ -44,7 +70,7 @@ pub struct Advertised {
 }
 
 /// What a document turned out to be.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Found {
     /// It has not changed.
     NotModified,
@@ -56,6 +82,8 @@ pub(super) enum Found {
         lists: Vec<Url>,
         /// The channels for framework notifications.
         channels: Vec<Advertised>,
+        /// What was odd about it.
+        oddities: Oddities,
     },
     /// A capability document of some set, or a plain sitemap.
     Member {
@@ -64,6 +92,12 @@ pub(super) enum Found {
         up: Vec<Url>,
         /// What else may lead on.
         index: Vec<Url>,
+        /// The entries of a short plain sitemap: they may be Capability Lists.
+        guesses: Vec<Url>,
+        /// The set that it is, if nothing leads to a Capability List; only of a Resource List or a plain sitemap.
+        alone: Option<Box<CapabilityList>>,
+        /// What was odd about what was read of it.
+        oddities: Oddities,
     },
     /// Not a document at all.
     Page {
@@ -84,20 +118,24 @@ impl Found {
     }
 }
 
-/// Fetches a document and tells what it is.
+/// Fetches a document and tells what it is, and what to ask with whether it still is.
 pub(super) async fn look(
     client: &Client,
     uri: &Url,
     known: Option<&Validators>,
     limit: u64,
-) -> Result<Found, DiscoveryError> {
+) -> Result<(Found, Validators), DiscoveryError> {
     let fetched = client.get_document(uri, known, limit).await;
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
-        Fetched::NotModified => Ok(Found::NotModified),
-        Fetched::Document(mut document) => match read(uri, &mut document) {
-            Ok(found) => Ok(found),
-            Err(error) => page(uri, *document, &error),
-        },
+        Fetched::NotModified => Ok((Found::NotModified, Validators::default())),
+        Fetched::Document(mut document) => {
+            let validators = document.validators().clone();
+            let found = match read(uri, &mut document) {
+                Ok(found) => found,
+                Err(error) => page(uri, *document, &error)?,
+            };
+            Ok((found, validators))
+        }
     }
 }
 
@@ -148,7 +186,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
         .clone()
         .or_else(|| capability_of_entries(&head, &entries));
     match capability {
-        Some(Capability::Description) => Ok(description(&head, &entries)),
+        Some(Capability::Description) => Ok(description(&head, &entries, oddities)),
         Some(Capability::CapabilityList) => Ok(Found::Set(Box::new(CapabilityList {
             uri: uri.clone(),
             description: web_links(&head, "up").into_iter().next(),
@@ -162,14 +200,21 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
             up.append(&mut links_up);
             let mut index = web_links(&head, "index");
             index.append(&mut links_on);
+            let mut guesses = Vec::new();
             if capability.is_none() && up.is_empty() && entries.len() <= MOST_GUESSES {
                 // A plain sitemap, as some sites have it for a Source Description: its entries may be Capability Lists.
-                up.extend(entries.into_iter().map(|entry| entry.loc).filter(is_web));
+                guesses.extend(entries.into_iter().map(|entry| entry.loc).filter(is_web));
             }
+            let is_list = matches!(capability, None | Some(Capability::ResourceList));
+            let alone =
+                is_list.then(|| Box::new(CapabilityList::implied(uri, document, oddities.clone())));
             Ok(Found::Member {
                 capability,
                 up,
                 index,
+                guesses,
+                alone,
+                oddities,
             })
         }
     }
@@ -190,7 +235,7 @@ fn capability_of_entries(head: &Head, entries: &[Entry]) -> Option<Capability> {
     }
 }
 
-fn description(head: &Head, entries: &[Entry]) -> Found {
+fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> Found {
     let mut lists = Vec::new();
     let mut channels = Vec::new();
     for entry in entries.iter().filter(|entry| is_web(&entry.loc)) {
@@ -204,7 +249,11 @@ fn description(head: &Head, entries: &[Entry]) -> Found {
             Some(_) => {}
         }
     }
-    Found::Description { lists, channels }
+    Found::Description {
+        lists,
+        channels,
+        oddities,
+    }
 }
 
 fn advertised(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Advertised> {

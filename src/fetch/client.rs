@@ -107,7 +107,8 @@ impl Client {
     }
 
     /// From connect to response head, and between two body chunks.
-    pub(super) fn timeout(&self) -> Duration {
+    #[must_use]
+    pub fn timeout(&self) -> Duration {
         self.timeout
     }
 

@@ -8,7 +8,7 @@ use url::Url;
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::validators::last_modified;
-use super::{FetchError, Validators};
+use super::{FetchError, KnownVersion, Validators};
 use crate::protocol::{ResourceUri, SourceTime};
 
 /// The hosts that resources may be fetched from.
@@ -91,10 +91,13 @@ impl Content {
         self.media_type.as_deref()
     }
 
-    /// To ask later whether it is still the same.
+    /// To ask later whether it is still the same; `None` if the server tells nothing to ask with.
     #[must_use]
-    pub fn validators(&self) -> &Validators {
-        &self.validators
+    pub fn version(&self) -> Option<KnownVersion> {
+        (!self.validators.is_empty()).then(|| KnownVersion {
+            url: self.answer.url.clone(),
+            validators: self.validators.clone(),
+        })
     }
 
     /// Where it comes from, after redirects.
@@ -134,7 +137,8 @@ impl std::fmt::Debug for Content {
 }
 
 impl Client {
-    /// Asks for a resource; `None`: it still is the version that `if_changed` tells of.
+    /// Asks for a resource; `None`: it still is the version that `if_changed` tells of. That is asked only where that version
+    /// was served, which may be behind a redirect.
     ///
     /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. One try only: what is to
     /// be tried again is the caller's to remember.
@@ -146,9 +150,12 @@ impl Client {
         uri: &ResourceUri,
         hosts: &AllowedHosts<'_>,
         limit: Option<u64>,
-        if_changed: Option<&Validators>,
+        if_changed: Option<&KnownVersion>,
     ) -> Result<Option<Content>, FetchError> {
-        let known = if_changed.filter(|known| !known.is_empty());
+        let known_at = |url: &Url| {
+            let known = if_changed.filter(|known| known.url == *url)?;
+            Some(&known.validators).filter(|known| !known.is_empty())
+        };
         let answer = self
             .ask(
                 Pool::Content,
@@ -156,13 +163,14 @@ impl Client {
                 Follow::All,
                 |url| hosts.check(url),
                 |http, url| {
+                    let known = known_at(&url);
                     Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "identity"))
                 },
             )
             .await?;
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {}
-            StatusCode::NOT_MODIFIED if known.is_some() => return Ok(None),
+            StatusCode::NOT_MODIFIED if known_at(&answer.url).is_some() => return Ok(None),
             _ => return Err(answer.into_error().await),
         }
         let length = answer.response.content_length();
@@ -276,12 +284,45 @@ mod tests {
             content.last_modified(),
             Some(SourceTime::from_micros(784_111_777_000_000))
         );
-        let known = content.validators().clone();
+        let known = content.version().unwrap();
         let again = client
             .get_content(&uri, &any, None, Some(&known))
             .await
             .unwrap();
         assert!(again.is_none(), "it has not changed");
+        let elsewhere = KnownVersion {
+            url: uri.url().join("/elsewhere").unwrap(),
+            ..known
+        };
+        let again = client
+            .get_content(&uri, &any, None, Some(&elsewhere))
+            .await
+            .unwrap();
+        assert!(
+            again.is_some(),
+            "what is known of another place says nothing"
+        );
+    }
+
+    #[tokio::test]
+    async fn whether_it_has_changed_is_asked_where_it_was_served() {
+        let site = Site::start(|request| match request.path() {
+            "/r" => {
+                assert_eq!(request.header("if-none-match"), "", "that is another place");
+                test_site::redirect(302, "/there")
+            }
+            _ if request.header("if-none-match") == "\"1\"" => test_site::status(304),
+            _ => test_site::ok_with(&[("etag", "\"1\"")], "12345"),
+        })
+        .await;
+        let client = test_site::client();
+        let uri = ResourceUri::parse(&site.url("/r")).unwrap();
+        let any = AllowedHosts::any();
+        let first = client.get_content(&uri, &any, None, None).await.unwrap();
+        let known = first.unwrap().version().unwrap();
+        assert_eq!(known.url.as_str(), site.url("/there"));
+        let again = client.get_content(&uri, &any, None, Some(&known)).await;
+        assert!(again.unwrap().is_none());
     }
 
     #[tokio::test]

@@ -4,30 +4,25 @@
 //! to one of the two: a capability document by its `up` link, a web page by its `resourcesync` link, a site by the
 //! well-known URI. Real Sources have gaps in these chains, so there is always a next thing to try; and real Sources have
 //! rings in them, so nothing is looked at twice and everything is counted.
+//!
+//! Where nothing of ResourceSync is found, a sitemap is a set all the same: a Resource List is one by definition (section
+//! 6.3.4). But a Source that has trouble for a moment must not be taken for one without ResourceSync.
 
-use std::collections::{HashSet, VecDeque};
+mod error;
+mod walk;
 
-use futures_util::{StreamExt, stream};
+use std::collections::{HashMap, HashSet};
+
 use url::Url;
 
 use super::capability_list::{Found, look};
-use super::{Advertised, CapabilityList, Client, Disposition, FetchError, Validators};
-use crate::protocol::{Capability, ReadError};
+use super::{Advertised, CapabilityList, Client, Validators};
+use crate::protocol::Oddities;
+pub use error::DiscoveryError;
+use walk::{Start, Walk};
 
 /// More sets than this are not followed.
 const MOST_SETS: usize = 10_000;
-
-/// How many steps from the entry point, by `up` and other links.
-const MOST_HOPS: usize = 4;
-
-/// How many documents are looked at on the way to a Source Description or Capability List.
-const MOST_LOOKS: usize = 64;
-
-/// How deep Source Descriptions may be nested.
-const MOST_LEVELS: usize = 3;
-
-/// How many Capability Lists are asked for at once; the client limits them for each host besides.
-const AT_ONCE: usize = 16;
 
 /// The well-known URI of a Source Description, and how some sites spell it.
 const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];
@@ -35,121 +30,42 @@ const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourc
 /// Where sites tell of their sitemaps.
 const ROBOTS: &str = "/robots.txt";
 
+/// Where sites have their sitemap, as often as not without telling.
+const SITEMAP: &str = "/sitemap.xml";
+
 /// What a Source offers.
 #[derive(Clone, Debug, Default)]
 pub struct Discovery {
     /// The Source Description, if one is known.
     pub description: Option<Url>,
-    /// The channels for framework notifications that the Source Description advertises.
+    /// The channels for framework notifications that the Source Descriptions advertise.
     pub channels: Vec<Advertised>,
     /// Its sets of resources, in the order in which they are advertised.
     pub sets: Vec<CapabilityList>,
+    /// What was odd about the documents above the sets, for each of them that was read; none where nothing was.
+    pub oddities: Vec<(Url, Oddities)>,
     /// The Capability Lists that are advertised but could not be had.
     pub failed: Vec<(Url, DiscoveryError)>,
+    /// The Capability Lists that are advertised, and were not asked for because they are followed already.
+    pub followed: Vec<Url>,
+}
+
+/// What is remembered from one search of a Source to the next, so that the next one is cheap: the documents that led to its
+/// sets. They are few.
+#[derive(Debug, Default)]
+pub struct KnownWay {
+    documents: HashMap<Url, (Found, Validators)>,
 }
 
 impl Discovery {
     fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.failed.is_empty()
+        self.sets.is_empty() && self.failed.is_empty() && self.followed.is_empty()
     }
-}
 
-/// Why nothing was discovered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DiscoveryError {
-    /// A document could not be fetched.
-    #[error("{uri}: {error}")]
-    Fetch {
-        /// The document.
-        uri: String,
-        /// Why.
-        error: FetchError,
-    },
-    /// A document could not be read.
-    #[error("{uri} is not a document: {message}")]
-    Read {
-        /// The document.
-        uri: String,
-        /// The reader's code.
-        code: &'static str,
-        /// The reader's message.
-        message: String,
-    },
-    /// Nothing that leads to a Source Description or a Capability List.
-    #[error("no Source Description and no Capability List can be found from {0}")]
-    NoSourceDescription(Url),
-    /// A Source Description that names no Capability List.
-    #[error("the Source Description {0} names no Capability List")]
-    NoCapabilityList(Url),
-    /// What should be a Capability List is something else.
-    #[error("not a Capability List, but {}", .0.as_ref().map_or("of no capability", Capability::as_str))]
-    NotACapabilityList(Option<Capability>),
-    /// More than 10,000 sets; those after them are not followed.
-    #[error("more than {MOST_SETS} sets")]
-    TooManySets,
-}
-
-impl DiscoveryError {
-    /// Its stable name.
+    /// Whether there is no ResourceSync: its sets are sitemaps that stand alone.
     #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Fetch { error, .. } => error.code(),
-            Self::Read { code, .. } => code,
-            Self::NoSourceDescription(_) => "no-source-description",
-            Self::NoCapabilityList(_) => "no-capability-list",
-            Self::NotACapabilityList(_) => "not-a-capability-list",
-            Self::TooManySets => "too-many-sets",
-        }
-    }
-
-    pub(super) fn fetching(uri: &Url, error: FetchError) -> Self {
-        Self::Fetch {
-            uri: uri.to_string(),
-            error,
-        }
-    }
-
-    pub(super) fn reading(uri: &Url, error: &ReadError) -> Self {
-        Self::Read {
-            uri: uri.to_string(),
-            code: error.code(),
-            message: error.to_string(),
-        }
-    }
-
-    /// Whether it is worth trying again soon.
-    #[must_use]
-    pub fn disposition(&self) -> Disposition {
-        match self {
-            Self::Fetch { error, .. } => error.disposition(),
-            _ => Disposition::GiveUp,
-        }
-    }
-
-    /// Whether the server can't be talked to, so that asking it for something else is of no use.
-    fn is_unreachable(&self) -> bool {
-        matches!(
-            self,
-            Self::Fetch {
-                error: FetchError::ForbiddenAddress(_)
-                    | FetchError::Scheme(_)
-                    | FetchError::Dns(_)
-                    | FetchError::Connect(_)
-                    | FetchError::Tls(_)
-                    | FetchError::Timeout,
-                ..
-            }
-        )
-    }
-
-    /// Whether it says no more than that there is nothing.
-    fn is_absence(&self) -> bool {
-        match self {
-            Self::Fetch { error, .. } => error.is_absent(),
-            Self::NoSourceDescription(_) => true,
-            _ => false,
-        }
+    pub fn is_implied(&self) -> bool {
+        !self.sets.is_empty() && self.sets.iter().all(CapabilityList::is_implied)
     }
 }
 
@@ -160,9 +76,29 @@ impl Client {
     /// A Capability List as entry point is one set; its siblings are not looked for. Sets that can't be had are in
     /// [`Discovery::failed`], and it may be that there are no others.
     ///
+    /// Where there is nothing of ResourceSync, a sitemap is a set by itself: the entry point, those that robots.txt names,
+    /// or the one at `/sitemap.xml`.
+    ///
     /// # Errors
     /// [`DiscoveryError`], when there is not even the name of a set.
     pub async fn discover(&self, entry: &Url, limit: u64) -> Result<Discovery, DiscoveryError> {
+        let mut way = KnownWay::default();
+        self.rediscover(entry, limit, &mut way, &HashSet::new())
+            .await
+    }
+
+    /// The same for somebody who asks again and again: documents on the way are fetched only if they have changed, and the
+    /// Capability Lists that are followed not at all, unless one is the entry point. They are in [`Discovery::followed`].
+    ///
+    /// # Errors
+    /// [`DiscoveryError`], when there is not even the name of a set.
+    pub async fn rediscover(
+        &self,
+        entry: &Url,
+        limit: u64,
+        way: &mut KnownWay,
+        followed: &HashSet<Url>,
+    ) -> Result<Discovery, DiscoveryError> {
         let mut entry = entry.clone();
         entry.set_fragment(None);
         let at = |path: &str| {
@@ -172,30 +108,40 @@ impl Client {
             url
         };
         let is_site = entry.path() == "/" && entry.query().is_none();
-        let mut starts: Vec<Url> = WELL_KNOWN.map(at).into();
-        starts.insert(if is_site { starts.len() } else { 0 }, entry.clone());
-        starts.push(at(ROBOTS));
+        let mut starts: Vec<(Start, Url)> =
+            WELL_KNOWN.map(|path| (Start::WellKnown, at(path))).into();
+        let first = if is_site { starts.len() } else { 0 };
+        starts.insert(first, (Start::Entry, entry.clone()));
+        starts.push((Start::Robots, at(ROBOTS)));
 
-        let mut walk = Walk {
-            client: self,
-            limit,
-            seen: HashSet::new(),
-            unreachable: false,
-        };
+        let known = std::mem::take(&mut way.documents);
+        let mut walk = Walk::new(self, limit, known, followed);
         let mut trouble = None;
-        for start in starts {
-            match walk.from(&start).await {
-                Ok(found) => return Ok(found),
-                Err(error) if walk.unreachable => return Err(error),
+        for (start, uri) in starts {
+            match walk.from(start, &uri).await {
+                Ok(found) => {
+                    way.documents = walk.into_way();
+                    return Ok(found);
+                }
+                Err(error) if walk.is_unreachable() => return Err(error),
                 Err(error) if error.is_absence() => {}
                 // robots.txt was only a last hope: that it can't be had explains nothing.
-                Err(_) if start.path() == ROBOTS && start != entry => {}
+                Err(_) if start == Start::Robots => {}
                 Err(error) => {
                     trouble.get_or_insert(error);
                 }
             }
         }
-        Err(trouble.unwrap_or(DiscoveryError::NoSourceDescription(entry)))
+        if walk.may_try_sitemap() {
+            // A guess, which explains nothing either.
+            let _ = walk.from(Start::Sitemap, &at(SITEMAP)).await;
+        }
+        let nothing = trouble.unwrap_or(DiscoveryError::NoSourceDescription(entry));
+        let implied = walk.implied();
+        if implied.is_some() {
+            way.documents = walk.into_way();
+        }
+        implied.ok_or(nothing)
     }
 
     /// Fetches a Capability List; `None`: it still is the version that is `known`. It may have `limit` bytes.
@@ -208,108 +154,25 @@ impl Client {
         known: Option<&Validators>,
         limit: u64,
     ) -> Result<Option<CapabilityList>, DiscoveryError> {
-        match look(self, uri, known, limit).await? {
+        match look(self, uri, known, limit).await?.0 {
             Found::NotModified => Ok(None),
             Found::Set(list) => Ok(Some(*list)),
             other => Err(DiscoveryError::NotACapabilityList(other.capability())),
         }
     }
-}
 
-/// One search; remembers what it has seen.
-struct Walk<'a> {
-    client: &'a Client,
-    limit: u64,
-    seen: HashSet<Url>,
-    /// The host of the entry point can't be talked to.
-    unreachable: bool,
-}
-
-impl Walk<'_> {
-    /// Goes from one document to all sets that it leads to.
-    async fn from(&mut self, start: &Url) -> Result<Discovery, DiscoveryError> {
-        let mut discovery = Discovery::default();
-        let mut trouble = None;
-        let mut next = VecDeque::from([(start.clone(), 0)]);
-        // Tried only where nothing better leads anywhere.
-        let mut spare = VecDeque::new();
-        let mut looks = 0;
-        while let Some((uri, hops)) = match next.pop_front() {
-            None if discovery.is_empty() => spare.pop_front(),
-            step => step,
-        } {
-            if looks == MOST_LOOKS || hops > MOST_HOPS || !self.seen.insert(uri.clone()) {
-                continue;
-            }
-            looks += 1;
-            let further = |links: Vec<Url>| links.into_iter().map(move |link| (link, hops + 1));
-            match look(self.client, &uri, None, self.limit).await {
-                Ok(Found::Set(list)) => {
-                    if discovery.description.is_none() {
-                        discovery.description.clone_from(&list.description);
-                    }
-                    discovery.sets.push(*list);
-                }
-                Ok(Found::Description { lists, channels }) => {
-                    if lists.is_empty() {
-                        trouble.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
-                    }
-                    discovery.description = Some(uri);
-                    discovery.channels.extend(channels);
-                    self.expand(&mut discovery, lists).await;
-                }
-                Ok(Found::Member { up, index, .. }) => {
-                    next.extend(further(up));
-                    spare.extend(further(index));
-                }
-                Ok(Found::Page { links }) => next.extend(further(links)),
-                Ok(Found::NotModified) => {}
-                Err(error) => {
-                    self.unreachable |= hops == 0 && error.is_unreachable();
-                    trouble.get_or_insert(error);
-                }
-            }
-        }
-        if discovery.is_empty() {
-            return Err(trouble.unwrap_or(DiscoveryError::NoSourceDescription(start.clone())));
-        }
-        Ok(discovery)
-    }
-
-    /// Fetches the Capability Lists of a Source Description, several at once, and those of the Source Descriptions among
-    /// them.
-    async fn expand(&mut self, discovery: &mut Discovery, lists: Vec<Url>) {
-        let mut level = lists;
-        for _ in 0..MOST_LEVELS {
-            level.retain(|uri| self.seen.insert(uri.clone()));
-            let (client, limit) = (self.client.clone(), self.limit);
-            let mut looks = stream::iter(std::mem::take(&mut level))
-                .map(move |uri| {
-                    let client = client.clone();
-                    async move {
-                        let found = look(&client, &uri, None, limit).await;
-                        (uri, found)
-                    }
-                })
-                .buffered(AT_ONCE);
-            while let Some((uri, found)) = looks.next().await {
-                if discovery.sets.len() >= MOST_SETS {
-                    discovery.failed.push((uri, DiscoveryError::TooManySets));
-                    return;
-                }
-                match found {
-                    Ok(Found::Set(list)) => discovery.sets.push(*list),
-                    Ok(Found::Description { lists, channels }) => {
-                        discovery.channels.extend(channels);
-                        level.extend(lists);
-                    }
-                    Ok(other) => {
-                        let error = DiscoveryError::NotACapabilityList(other.capability());
-                        discovery.failed.push((uri, error));
-                    }
-                    Err(error) => discovery.failed.push((uri, error)),
-                }
-            }
+    /// Fetches a Capability List, or a Resource List or plain sitemap that is to be a set by itself. It may have `limit`
+    /// bytes.
+    ///
+    /// # Errors
+    /// [`DiscoveryError`].
+    pub async fn named_set(&self, uri: &Url, limit: u64) -> Result<CapabilityList, DiscoveryError> {
+        match look(self, uri, None, limit).await?.0 {
+            Found::Set(list)
+            | Found::Member {
+                alone: Some(list), ..
+            } => Ok(*list),
+            other => Err(DiscoveryError::NotACapabilityList(other.capability())),
         }
     }
 }

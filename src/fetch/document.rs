@@ -30,6 +30,9 @@ pub enum Fetched {
     Document(Box<FetchedDocument>),
 }
 
+/// The reader of a document that it has to itself.
+pub type OwnedReader = DocumentReader<Box<dyn BufRead + Send>>;
+
 /// A document that was fetched whole.
 #[derive(Debug)]
 pub struct FetchedDocument {
@@ -86,6 +89,17 @@ impl FetchedDocument {
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
         let url = self.url.clone();
         DocumentReader::open(self.bytes()?, &url)
+    }
+
+    /// As [`reader`](Self::reader), but the reader has the document to itself: it can be put away between two entries.
+    ///
+    /// # Errors
+    /// [`ReadError`], when it is not a ResourceSync document, or can't be read from disk.
+    pub fn into_reader(mut self) -> Result<OwnedReader, ReadError> {
+        self.file.seek(SeekFrom::Start(0))?;
+        let bytes: Box<dyn BufRead + Send> =
+            Box::new(BufReader::with_capacity(64 << 10, self.file));
+        DocumentReader::open(bytes, &self.url)
     }
 
     /// Its first bytes, as text, for what is not a document.
@@ -306,6 +320,40 @@ mod tests {
         let client = test_site::client();
         let known = Some(document.validators());
         let again = client.get_document(document.url(), known, 99).await;
+        assert!(matches!(again, Ok(Fetched::NotModified)));
+    }
+
+    #[tokio::test]
+    async fn a_document_published_twice_within_a_second_is_not_missed() {
+        let second = Arc::new(AtomicUsize::new(0));
+        let published = second.clone();
+        // A server that knows nothing but dates.
+        let site = Site::start(move |request| {
+            let date = ["37", "37", "38"][published.load(Ordering::SeqCst)];
+            let date = format!("Sun, 06 Nov 1994 08:49:{date} GMT");
+            let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+            if request.header("if-modified-since") == modified {
+                return test_site::status(304);
+            }
+            let text = ["first", "second", "second"][published.load(Ordering::SeqCst)];
+            test_site::ok_with(&[("date", &date), ("last-modified", modified)], text)
+        })
+        .await;
+        let client = test_site::client();
+        let url = Url::parse(&site.url("/")).unwrap();
+        let mut known = None;
+        for (expected, text) in [(0, "first"), (1, "second"), (2, "second")] {
+            second.store(expected, Ordering::SeqCst);
+            match client.get_document(&url, known.as_ref(), 99).await {
+                Ok(Fetched::Document(mut document)) => {
+                    assert_eq!(document.text(99).unwrap(), text);
+                    known = Some(document.validators().clone());
+                }
+                other => panic!("{expected}: {other:?}"),
+            }
+        }
+        // The second is over: from now on the date says what it should.
+        let again = client.get_document(&url, known.as_ref(), 99).await;
         assert!(matches!(again, Ok(Fetched::NotModified)));
     }
 

@@ -6,7 +6,8 @@
 //!   connected to.
 //! - Everything ends: connecting, waiting for an answer, every pause in a body, redirects, retries, documents that claim to
 //!   be small and are not.
-//! - One host gets so many requests at once and no more; downloads of resources never keep documents and hubs waiting.
+//! - One host gets so many requests at once and no more; downloads of resources never keep documents and hubs waiting,
+//!   and packages, one at a time, nobody at all.
 //! - A document is handed on whole or not at all, decompressed, and can be read several times. A resource is handed on
 //!   exactly as it is served, a chunk at a time. A package goes to disk, and goes on where it was cut short.
 //!
@@ -24,9 +25,11 @@ mod error;
 mod guard;
 mod http_date;
 mod hub;
+mod insight;
 mod link_tags;
 mod package;
 mod permits;
+mod probe;
 mod retry;
 mod spool;
 mod topic;
@@ -39,12 +42,13 @@ mod test_site;
 pub use capability_list::{Advertised, CapabilityList};
 pub use client::Client;
 pub use content::{AllowedHosts, Content};
-pub use discovery::{Discovery, DiscoveryError};
-pub use document::{Fetched, FetchedDocument};
+pub use discovery::{Discovery, DiscoveryError, KnownWay};
+pub use document::{Fetched, FetchedDocument, OwnedReader};
 pub use error::{Disposition, FetchError};
 pub use guard::is_public;
 pub use hub::HubAnswer;
+pub use insight::{Changes, Insight, Insights};
 pub use package::{Member, Package, PackageError, PartialPackage};
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;
-pub use validators::Validators;
+pub use validators::{KnownVersion, Validators};

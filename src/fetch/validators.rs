@@ -1,8 +1,10 @@
 //! What tells one version of a representation from the next (RFC 9110, sections 8.8 and 13.1).
 
+use chrono::TimeDelta;
 use reqwest::RequestBuilder;
-use reqwest::header::{ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use reqwest::header::{DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
 use serde::{Deserialize, Serialize};
+use url::Url;
 
 use super::http_date::parse_http_date;
 use crate::protocol::SourceTime;
@@ -21,7 +23,7 @@ impl Validators {
         let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
         Self {
             etag: text(ETAG),
-            last_modified: text(LAST_MODIFIED),
+            last_modified: text(LAST_MODIFIED).filter(|_| is_past(headers)),
         }
     }
 
@@ -45,7 +47,56 @@ impl Validators {
     }
 }
 
+/// A version of a representation, and where it was served: what tells one version from the next means nothing elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownVersion {
+    /// Where it was served, after redirects.
+    pub url: Url,
+    /// What the server told of it there.
+    pub validators: Validators,
+}
+
+/// Whether the second of the last modification was over when the server answered. Within it there may be another version,
+/// which would have the same date (RFC 9110, section 8.8.2.2).
+fn is_past(headers: &HeaderMap) -> bool {
+    let date = |name| parse_http_date(headers.get(name)?.to_str().ok()?);
+    matches!((date(LAST_MODIFIED), date(DATE)),
+        (Some(modified), Some(answered)) if answered - modified >= TimeDelta::seconds(1))
+}
+
 /// When the server says that it was last modified.
 pub(super) fn last_modified(headers: &HeaderMap) -> Option<SourceTime> {
     parse_http_date(headers.get(LAST_MODIFIED)?.to_str().ok()?).map(SourceTime::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_modification_tells_versions_apart_once_its_second_is_over() {
+        let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
+        for (answered, expected) in [
+            (Some("Sun, 06 Nov 1994 08:49:37 GMT"), None),
+            (Some("Sun, 06 Nov 1994 08:49:36 GMT"), None),
+            (Some("yesterday"), None),
+            (None, None),
+            (Some("Sun, 06 Nov 1994 08:49:38 GMT"), Some(modified)),
+            (Some("Mon, 07 Nov 1994 00:00:00 GMT"), Some(modified)),
+        ] {
+            let mut headers = HeaderMap::new();
+            headers.insert(LAST_MODIFIED, modified.parse().unwrap());
+            headers.insert(ETAG, "\"1\"".parse().unwrap());
+            if let Some(answered) = answered {
+                headers.insert(DATE, answered.parse().unwrap());
+            }
+            let validators = Validators::of(&headers);
+            assert_eq!(
+                validators.last_modified.as_deref(),
+                expected,
+                "{answered:?}"
+            );
+            assert_eq!(validators.etag.as_deref(), Some("\"1\""));
+        }
+    }
 }

@@ -4,19 +4,22 @@ use url::Url;
 
 use super::link_tags::LinkTags;
 
-/// More links than this are not looked at.
+/// More links of a page than this are not looked at.
 const MOST_LINKS: usize = 20;
+
+/// More sitemaps of a robots.txt than this are not known.
+const MOST_SITEMAPS: usize = 200;
 
 /// The targets of a page's `<link rel="resourcesync">`, or of a robots.txt's `Sitemap` lines.
 pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {
-    let found: Vec<String> = if base.path().ends_with("/robots.txt") {
-        sitemap_lines(text)
+    let (found, most) = if base.path().ends_with("/robots.txt") {
+        (sitemap_lines(text), MOST_SITEMAPS)
     } else {
-        resourcesync_links(text)
+        (resourcesync_links(text), MOST_LINKS)
     };
     let mut links: Vec<Url> = Vec::new();
     for link in found.iter().filter_map(|href| base.join(href).ok()) {
-        if links.len() < MOST_LINKS && !links.contains(&link) {
+        if links.len() < most && !links.contains(&link) {
             links.push(link);
         }
     }
@@ -24,7 +27,8 @@ pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {
 }
 
 fn sitemap_lines(text: &str) -> Vec<String> {
-    text.lines()
+    text.trim_start_matches('\u{feff}')
+        .lines()
         .filter_map(|line| line.split_once(':'))
         .filter(|(field, _)| field.trim().eq_ignore_ascii_case("sitemap"))
         .map(|(_, value)| {
@@ -96,6 +100,11 @@ mod tests {
         let robots = "User-agent: *\nDisallow: /x\nsitemap : http://example.com/1.xml # one\nSitemap: /2.xml\r\n";
         let expected = ["http://example.com/1.xml", "http://example.com/2.xml"];
         check("/robots.txt", robots, &expected);
+        check(
+            "/robots.txt",
+            &format!("\u{feff}{}", "Sitemap: /2.xml"),
+            &expected[1..],
+        );
         check("/page.html", robots, &[]);
     }
 

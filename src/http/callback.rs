@@ -10,10 +10,12 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
+use super::refusals::Refusals;
+use super::turns::Turns;
 use crate::clock;
 use crate::protocol::TopicUri;
 use crate::protocol::websub::{Mode, Signature, Verification};
-use crate::store::{ChannelRecord, Receipt, Store, StoreError};
+use crate::store::{ChannelId, ChannelRecord, Receipt, Store, StoreError};
 
 /// How long a hub may take to send a delivery.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -35,6 +37,8 @@ pub struct Callback {
     pub longest_delivery: u64,
     /// How many bytes of deliveries may wait for one channel.
     pub inbox_room: u64,
+    turns: Turns,
+    refusals: Refusals<(ChannelId, &'static str)>,
 }
 
 impl Callback {
@@ -46,6 +50,8 @@ impl Callback {
             prefix: prefix.to_owned(),
             longest_delivery,
             inbox_room,
+            turns: Turns::default(),
+            refusals: Refusals::default(),
         }
     }
 }
@@ -133,6 +139,10 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
         .headers()
         .get("x-hub-signature")
         .map(|value| value.to_str().unwrap_or_default().to_owned());
+    let Some(_turn) = callback.turns.take(channel.id).await else {
+        reject(callback, channel, "too-many-deliveries").await;
+        return put_off();
+    };
     let body = match whole_body(request.into_body(), callback.longest_delivery).await {
         Ok(body) => body,
         Err(refusal) => {
@@ -160,12 +170,14 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
     {
         Ok(Receipt::Stored) => StatusCode::OK.into_response(),
         Ok(Receipt::Full) => {
-            tracing::warn!(code = "inbox-full", topic = %channel.topic, "a delivery was put off: the inbox is full");
-            (
-                StatusCode::SERVICE_UNAVAILABLE,
-                [(header::RETRY_AFTER, FULL_RETRY)],
-            )
-                .into_response()
+            let code = "inbox-full";
+            if callback
+                .refusals
+                .is_news((channel.id, code), clock::now().mono)
+            {
+                tracing::warn!(code, topic = %channel.topic, "a delivery was put off: the inbox is full");
+            }
+            put_off()
         }
         Err(error) => out_of_order(&error),
     }
@@ -202,7 +214,12 @@ async fn whole_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static s
 }
 
 async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str) {
-    tracing::warn!(code, topic = %channel.topic, "a delivery was refused");
+    if callback
+        .refusals
+        .is_news((channel.id, code), clock::now().mono)
+    {
+        tracing::warn!(code, topic = %channel.topic, "a delivery was refused");
+    }
     if let Err(error) = callback.store.count_rejected(channel.id).await {
         tracing::error!(code = error.code(), %error, "a refused delivery could not be counted");
     }
@@ -210,6 +227,10 @@ async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str
 
 fn out_of_order(error: &StoreError) -> Response {
     tracing::error!(code = error.code(), %error, "a hub's call could not be answered");
+    put_off()
+}
+
+fn put_off() -> Response {
     (
         StatusCode::SERVICE_UNAVAILABLE,
         [(header::RETRY_AFTER, FULL_RETRY)],

@@ -7,8 +7,12 @@
 //! Specification: WebSub, sections 5.3 (verification of intent), 7 (content distribution) and 7.1 (signatures).
 
 mod callback;
+mod gate;
 mod listener;
 mod operator;
+mod places;
+mod refusals;
+mod turns;
 
 pub use callback::{Callback, callback_router};
 pub use listener::{Bound, bind, serve};

@@ -8,6 +8,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
+use axum::middleware::from_fn_with_state;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -17,7 +18,8 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use crate::protocol::ResourceUri;
+use super::gate::{Gate, keep_out};
+use crate::protocol::{Digest, Link, ResourceUri};
 use crate::status::{Operations, Trouble, rfc3339};
 use crate::store::{FeedEntry, ResourceView, Store, StoreError, Wake};
 
@@ -35,10 +37,11 @@ struct Desk {
     stop: CancellationToken,
 }
 
-/// The routes of the status listener. Streams end when `stop` is given.
+/// The routes of the status listener. `hosts`: the names that it may be called by. Streams end when `stop` is given.
 pub fn operator_router(
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
+    hosts: &[String],
     stop: CancellationToken,
 ) -> Router {
     Router::new()
@@ -57,6 +60,7 @@ pub fn operator_router(
             store,
             stop,
         })
+        .layer(from_fn_with_state(Gate::new(hosts), keep_out))
 }
 
 async fn front_page(State(desk): State<Desk>) -> Response {
@@ -134,6 +138,44 @@ struct ResourceLine {
     changed_at: Option<String>,
     applied_at: Option<String>,
     deleted: bool,
+    links: Vec<LinkLine>,
+}
+
+#[derive(Serialize)]
+struct LinkLine {
+    rel: String,
+    href: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pri: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+}
+
+impl From<Link> for LinkLine {
+    fn from(link: Link) -> Self {
+        let hashes: Vec<String> = link.hashes.iter().map(Digest::to_string).collect();
+        Self {
+            rel: link.rel,
+            href: link.href.to_string(),
+            pri: link.pri,
+            modified: link.modified.map(|time| time.to_string()),
+            length: link.length,
+            media_type: link.media_type,
+            encoding: link.encoding,
+            hash: Some(hashes.join(" ")).filter(|hashes| !hashes.is_empty()),
+            path: link.path,
+        }
+    }
 }
 
 impl From<ResourceView> for ResourceLine {
@@ -150,6 +192,7 @@ impl From<ResourceView> for ResourceLine {
             changed_at: view.changed_at.map(|time| time.to_string()),
             applied_at: view.applied_at.map(rfc3339),
             deleted: view.deleted,
+            links: view.links.into_iter().map(LinkLine::from).collect(),
         }
     }
 }
@@ -299,7 +342,7 @@ fn broken(trouble: &Trouble) -> Response {
         .into_response()
 }
 
-fn told(status: StatusCode, code: &str, message: &str) -> Response {
+pub(super) fn told(status: StatusCode, code: &str, message: &str) -> Response {
     (
         status,
         Json(json!({ "error": { "code": code, "message": message } })),

@@ -88,6 +88,12 @@ impl MirrorError {
         )
     }
 
+    /// What went wrong while an open file was read.
+    #[must_use]
+    pub fn reading(path: &str, error: &io::Error) -> Self {
+        Self::sort_io("reading", path, error)
+    }
+
     /// Sorts what the operating system said.
     pub(super) fn sort(doing: &'static str, path: &str, source: Errno) -> Self {
         let path = path.to_owned();

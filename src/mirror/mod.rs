@@ -33,7 +33,7 @@ pub use error::MirrorError;
 pub use path::{MirrorPath, made_path, plain_path};
 pub use publish::Unpublished;
 pub use reading::{Files, MirrorReader};
-pub use staged::{Staged, Whole};
+pub use staged::{Staged, Whole, file_time};
 
 /// A folder of resources, open for changes.
 ///

@@ -195,8 +195,9 @@ impl fmt::Debug for Staged {
     }
 }
 
-/// A Source's time as a file's.
-fn file_time(time: SourceTime) -> SystemTime {
+/// A Source's time as a file's: the nearest one that file systems can keep.
+#[must_use]
+pub fn file_time(time: SourceTime) -> SystemTime {
     let micros = time.micros().clamp(*TIMES.start(), *TIMES.end());
     let distance = Duration::from_micros(micros.unsigned_abs());
     if micros < 0 {

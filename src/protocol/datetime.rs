@@ -21,6 +21,8 @@ pub struct DatetimeError(pub String);
 impl SourceTime {
     /// Before everything that a Source could tell of.
     pub const MIN: Self = Self(i64::MIN);
+    /// Later than all others.
+    pub const MAX: Self = Self(i64::MAX);
 
     /// Reads a W3C Datetime (`2013`, `2013-01`, `2013-01-03`, `2013-01-03T10:00Z`, with seconds, with decimals, with an
     /// offset); what leaves out the end means its beginning. Decimals beyond the microsecond are cut off.

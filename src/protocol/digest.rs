@@ -27,6 +27,14 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
+    const ALL: [Self; 5] = [
+        Self::Md5,
+        Self::Sha1,
+        Self::Sha256,
+        Self::Sha384,
+        Self::Sha512,
+    ];
+
     /// Its token in the `hash` attribute.
     #[must_use]
     pub fn as_str(self) -> &'static str {
@@ -42,6 +50,12 @@ impl Algorithm {
     /// The algorithm of a token, in any case, with or without dashes: `sha-256`, `SHA256`.
     #[must_use]
     pub fn parse(token: &str) -> Option<Self> {
+        // Lists are long, and nearly all of them spell it as it should be.
+        for known in Self::ALL {
+            if known.as_str() == token {
+                return Some(known);
+            }
+        }
         let mut plain = token.trim().to_ascii_lowercase();
         plain.retain(|c| !matches!(c, '-' | '_'));
         match plain.as_str() {
@@ -164,19 +178,24 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
 
 /// Reads hexadecimal of any case.
 pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: u8| {
-        char::from(byte)
-            .to_digit(16)
-            .and_then(|d| u8::try_from(d).ok())
-    };
     let (pairs, odd) = text.as_bytes().as_chunks::<2>();
     if !odd.is_empty() {
         return None;
     }
-    pairs
-        .iter()
-        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?))
-        .collect()
+    let mut bytes = Vec::with_capacity(pairs.len());
+    for [high, low] in pairs {
+        bytes.push(hex_digit(*high)? << 4 | hex_digit(*low)?);
+    }
+    Some(bytes)
+}
+
+fn hex_digit(byte: u8) -> Option<u8> {
+    match byte {
+        b'0'..=b'9' => Some(byte - b'0'),
+        b'a'..=b'f' => Some(byte - b'a' + 10),
+        b'A'..=b'F' => Some(byte - b'A' + 10),
+        _ => None,
+    }
 }
 
 /// Writes hexadecimal in lower case.

@@ -1,12 +1,11 @@
 //! The documents, as values. Every ResourceSync document is a `urlset` or a `sitemapindex` with a head and entries
 //! (section 7); what differs is the capability it names.
 
-use std::collections::BTreeMap;
 use std::fmt;
 
 use url::Url;
 
-use super::{Digest, SourceTime};
+use super::{Digest, Oddities, Oddity, SourceTime};
 
 /// The namespace of the Sitemap protocol.
 pub(super) const SITEMAP_NAMESPACE: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
@@ -304,103 +303,6 @@ pub struct Document {
     pub entries: Vec<Entry>,
     /// What was odd about it.
     pub oddities: Oddities,
-}
-
-/// Something that a document does otherwise than the specification says, and that was understood nevertheless.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Oddity {
-    /// The namespace of `rs` is not spelt as the specification spells it.
-    Namespace,
-    /// The capability is misspelt, or in another case.
-    CapabilitySpelling,
-    /// The document names no capability.
-    NoCapability,
-    /// A datetime without a time zone, with a space for the `T`, or otherwise not as W3C Datetime has it.
-    DatetimeForm,
-    /// A datetime that could not be read at all, and was left out.
-    BadDatetime,
-    /// A digest that could not be read, is of an unknown algorithm, or contradicts another, and was left out.
-    UnknownDigest,
-    /// A digest in base64 instead of hexadecimal.
-    DigestEncoding,
-    /// A number that could not be read, and was left out.
-    BadNumber,
-    /// Several `rs:md` in one entry or head.
-    SeveralMetadata,
-    /// An entry without a usable `loc`, which was passed over.
-    BadLoc,
-    /// A link without a relation or a usable `href`, which was passed over.
-    BadLink,
-    /// A `loc` or `href` that is relative.
-    RelativeUri,
-    /// An entry whose `change` is missing or unknown, where one is needed.
-    BadChange,
-    /// The head's metadata stand behind the first entry.
-    LateHead,
-    /// An entry that is named otherwise than the root element asks for.
-    MixedEntries,
-}
-
-impl Oddity {
-    /// Its stable name.
-    #[must_use]
-    pub fn code(self) -> &'static str {
-        match self {
-            Self::Namespace => "namespace-spelling",
-            Self::CapabilitySpelling => "capability-spelling",
-            Self::NoCapability => "no-capability",
-            Self::DatetimeForm => "datetime-form",
-            Self::BadDatetime => "bad-datetime",
-            Self::UnknownDigest => "unknown-digest",
-            Self::DigestEncoding => "digest-encoding",
-            Self::BadNumber => "bad-number",
-            Self::SeveralMetadata => "several-metadata",
-            Self::BadLoc => "bad-loc",
-            Self::BadLink => "bad-link",
-            Self::RelativeUri => "relative-uri",
-            Self::BadChange => "bad-change",
-            Self::LateHead => "late-head",
-            Self::MixedEntries => "mixed-entries",
-        }
-    }
-}
-
-/// How often each oddity was met in one document.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Oddities(BTreeMap<Oddity, u64>);
-
-impl Oddities {
-    /// Counts one more.
-    pub fn add(&mut self, oddity: Oddity) {
-        *self.0.entry(oddity).or_default() += 1;
-    }
-
-    /// How often it was met.
-    #[must_use]
-    pub fn count(&self, oddity: Oddity) -> u64 {
-        self.0.get(&oddity).copied().unwrap_or_default()
-    }
-
-    /// Whether nothing was odd.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-}
-
-impl fmt::Display for Oddities {
-    /// As `bad-loc=2 namespace-spelling=1`, for a log line.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, (oddity, count)) in self.0.iter().enumerate() {
-            write!(
-                f,
-                "{}{}={count}",
-                if n == 0 { "" } else { " " },
-                oddity.code()
-            )?;
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

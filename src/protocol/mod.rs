@@ -10,9 +10,11 @@
 
 mod datetime;
 mod digest;
+mod direction;
 mod document;
 mod interval;
 mod link_header;
+mod oddity;
 mod reader;
 mod uri;
 pub mod websub;
@@ -20,11 +22,11 @@ mod writer;
 
 pub use datetime::{DatetimeError, SourceTime};
 pub use digest::{Algorithm, Digest, Hashing, parse_hashes};
-pub use document::{
-    Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root,
-};
+pub use direction::Direction;
+pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Root};
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
+pub use oddity::{Oddities, Oddity};
 pub use reader::{DocumentReader, ReadError, read_document};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError};
 pub use writer::{DocumentWriter, write_document};

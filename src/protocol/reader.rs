@@ -6,6 +6,7 @@
 //! all, that are not whole, or that go beyond the limits below.
 
 mod attributes;
+mod conformance;
 mod element;
 mod error;
 #[cfg(test)]
@@ -21,6 +22,7 @@ use super::{
     Capability, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root, SourceTime,
 };
 use attributes::{merge_metadata, read_link, read_metadata, resolve};
+use conformance::Conformance;
 use element::{Element, Spelling, read_root};
 pub use error::ReadError;
 use xml::{Tag, XmlEvent, XmlEvents};
@@ -41,6 +43,7 @@ pub struct DocumentReader<R: BufRead> {
     head_bytes: u64,
     spelling: Spelling,
     oddities: Oddities,
+    conformance: Conformance,
     state: State,
 }
 
@@ -83,6 +86,7 @@ impl<R: BufRead> DocumentReader<R> {
             head_bytes: 0,
             spelling,
             oddities,
+            conformance: Conformance::default(),
             state: State::InEntry,
         };
         reader.state = reader.seek_entry(false)?;
@@ -116,7 +120,7 @@ impl<R: BufRead> DocumentReader<R> {
         }
     }
 
-    /// What was odd so far.
+    /// What was odd so far; what is odd about the whole is counted at its end.
     #[must_use]
     pub fn oddities(&self) -> &Oddities {
         &self.oddities
@@ -161,6 +165,8 @@ impl<R: BufRead> DocumentReader<R> {
         if self.head.md.capability.is_none() {
             self.oddities.add(Oddity::NoCapability);
         }
+        self.conformance
+            .finish(&self.head, &self.base, &mut self.oddities);
         Ok(State::Ended)
     }
 
@@ -193,6 +199,7 @@ impl<R: BufRead> DocumentReader<R> {
         if entry.md.change.is_none() && !unknown_change && needs_change(&self.head, &entry.md) {
             self.oddities.add(Oddity::BadChange);
         }
+        self.conformance.note(&self.head, &entry);
         Ok(Some(entry))
     }
 }

@@ -207,12 +207,10 @@ fn push_escaped(piece: &mut String, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
     use url::Url;
 
     use super::*;
-    use crate::protocol::{Algorithm, Capability, ChangeKind, Document, Oddities, SourceTime};
-    use crate::protocol::{parse_hashes, read_document};
+    use crate::protocol::{Capability, ChangeKind, Oddities, parse_hashes};
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
@@ -277,130 +275,5 @@ mod tests {
         let head = Head::new(Root::Urlset, Capability::ChangeList);
         let error = DocumentWriter::start(Full, &head).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
-    }
-
-    fn times() -> impl Strategy<Value = Option<SourceTime>> {
-        let range = -62_167_219_200_000_000_i64..253_402_300_800_000_000;
-        prop::option::of(range.prop_map(SourceTime::from_micros))
-    }
-
-    fn urls() -> impl Strategy<Value = Url> {
-        "(https?|ftp)://[a-z]{1,6}\\.example/[ -~é\\n]{0,20}".prop_map(|text| url(&text))
-    }
-
-    /// Whatever XML can hold, with something else than white space at both ends.
-    fn texts() -> impl Strategy<Value = Option<String>> {
-        prop::option::of("[!-~é][ -~é\\t\\n\\r]{0,12}[!-~é]")
-    }
-
-    fn hashes() -> impl Strategy<Value = Vec<Digest>> {
-        let all = vec![
-            Algorithm::Md5,
-            Algorithm::Sha1,
-            Algorithm::Sha256,
-            Algorithm::Sha384,
-            Algorithm::Sha512,
-        ];
-        (prop::sample::subsequence(all, 0..5), any::<u64>()).prop_map(|(algorithms, content)| {
-            let digest = |algorithm| Digest::of(algorithm, &content.to_le_bytes());
-            algorithms.into_iter().map(digest).collect()
-        })
-    }
-
-    fn capabilities() -> impl Strategy<Value = Capability> {
-        prop_oneof![
-            Just(Capability::Description),
-            Just(Capability::CapabilityList),
-            Just(Capability::ResourceList),
-            Just(Capability::ResourceDump),
-            Just(Capability::ResourceDumpManifest),
-            Just(Capability::ChangeList),
-            Just(Capability::ChangeDump),
-            Just(Capability::ChangeDumpManifest),
-            Just(Capability::ChangeNotification),
-            Just(Capability::FrameworkNotification),
-            "archive-[a-z]{1,5}".prop_map(Capability::Other),
-        ]
-    }
-
-    fn links() -> impl Strategy<Value = Vec<Link>> {
-        let link = (
-            (
-                "[a-zA-Z:/&]{1,8}",
-                urls(),
-                prop::option::of(1..=999_999_u32),
-            ),
-            (times(), hashes(), any::<Option<u64>>()),
-            (texts(), texts(), texts()),
-        );
-        let link = link.prop_map(
-            |((rel, href, pri), (modified, hashes, length), texts)| Link {
-                rel,
-                href,
-                pri,
-                modified,
-                length,
-                media_type: texts.0,
-                encoding: texts.1,
-                path: texts.2,
-                hashes,
-            },
-        );
-        prop::collection::vec(link, 0..3)
-    }
-
-    /// Metadata of entries, with or without everything; the change is always there, as some documents need it.
-    fn metadata() -> impl Strategy<Value = Metadata> {
-        let kinds = [
-            ChangeKind::Created,
-            ChangeKind::Updated,
-            ChangeKind::Deleted,
-        ];
-        let times = (times(), times(), times(), times(), times());
-        let change = prop::sample::select(kinds.to_vec());
-        let others = (prop::option::of(capabilities()), change, hashes());
-        let texts = (any::<Option<u64>>(), texts(), texts(), texts());
-        (times, others, texts).prop_map(|(times, others, texts)| Metadata {
-            at: times.0,
-            completed: times.1,
-            from: times.2,
-            until: times.3,
-            capability: others.0,
-            change: Some(others.1),
-            datetime: times.4,
-            length: texts.0,
-            media_type: texts.1,
-            encoding: texts.2,
-            path: texts.3,
-            hashes: others.2,
-        })
-    }
-
-    fn entries() -> impl Strategy<Value = Vec<Entry>> {
-        let entry = (urls(), times(), metadata(), links());
-        let entry = entry.prop_map(|(loc, lastmod, md, links)| Entry {
-            loc,
-            lastmod,
-            md,
-            links,
-        });
-        prop::collection::vec(entry, 0..4)
-    }
-
-    proptest! {
-        #[test]
-        fn what_is_written_reads_back_without_oddities(
-            index in any::<bool>(), capability in capabilities(), md in metadata(), links in links(),
-            entries in entries(),
-        ) {
-            let root = if index { Root::Sitemapindex } else { Root::Urlset };
-            let md = Metadata { capability: Some(capability), ..md };
-            let head = Head { root, md, links };
-            let written = write_document(&head, &entries);
-            let base = url("http://example.com/somewhere/else");
-            let read = read_document(&written, &base).unwrap();
-            let oddities = Oddities::default();
-            prop_assert_eq!(read, Document { head, entries, oddities });
-        }
     }
 }

@@ -6,7 +6,7 @@ use super::channels::Outcome;
 use super::feed::Origin;
 use super::sets::DocumentRecord;
 use super::{ChannelId, SetId};
-use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
 use crate::sync::{Coverage, Gap, Told};
 
 /// A change as a document tells it, or an entry of a Resource List.
@@ -14,10 +14,8 @@ use crate::sync::{Coverage, Gap, Told};
 pub struct Change {
     /// The resource.
     pub uri: ResourceUri,
-    /// Where its file would be called by its plain name; `None` where that can't be had.
-    pub plain_path: Option<String>,
-    /// Where its file is if the plain name can't be had, or belongs to another resource.
-    pub made_path: String,
+    /// Where its file belongs; asked only the first time that the resource is told of.
+    pub paths: fn(&ResourceUri) -> Paths,
     /// What happened.
     pub kind: ChangeKind,
     /// When it happened.
@@ -30,8 +28,21 @@ pub struct Change {
     pub media_type: Option<String>,
     /// Its digests.
     pub hashes: Vec<Digest>,
+    /// What it is related to.
+    pub links: Vec<Link>,
+    /// The host that it is fetched from first.
+    pub authority: String,
     /// Whether a later document has told of the same time already.
     pub late: bool,
+}
+
+/// Where a resource's file may be, relative to the mirror.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// By its plain name; `None` where that can't be had.
+    pub plain: Option<String>,
+    /// Where it is if the plain name can't be had, or belongs to another resource.
+    pub made: String,
 }
 
 impl Change {

@@ -12,6 +12,7 @@ use super::feed::Origin;
 use super::lists::begin_list;
 use super::planning::{Context, Found};
 use super::tasks::{COLUMNS, Task, task};
+use super::writer::Tx;
 use super::{SetId, Store, StoreError, Wake, row};
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::sync::{Decision, plan_change, plan_listed};
@@ -58,20 +59,13 @@ impl Store {
         set: SetId,
         dump: DumpProgress,
     ) -> Result<bool, StoreError> {
-        self.write(move |tx| {
-            if under_way(tx.sql, set)?.is_some_and(|known| known == dump) {
-                return Ok(true);
+        loop {
+            let dump = dump.clone();
+            let begun = self.write(move |tx| begin_dump(tx, set, &dump)).await?;
+            if let Some(goes_on) = begun {
+                return Ok(goes_on);
             }
-            forget(tx.sql, set)?;
-            begin_list(tx, set)?;
-            tx.sql.execute(
-                "INSERT INTO dump (set_id, uri, digest, generation)
-                 SELECT id, ?2, ?3, generation FROM source_set WHERE id = ?1",
-                params![set.0, dump.uri, dump.digest],
-            )?;
-            Ok(false)
-        })
-        .await
+        }
     }
 
     /// The Resource Dump of a set whose reading has begun and not ended.
@@ -276,6 +270,27 @@ impl Store {
         })
         .await
     }
+}
+
+/// Takes a step towards the reading of a dump; after the last one answers whether the reading goes on.
+fn begin_dump(
+    tx: &mut Tx<'_>,
+    set: SetId,
+    dump: &DumpProgress,
+) -> Result<Option<bool>, StoreError> {
+    if under_way(tx.sql, set)?.is_some_and(|known| known == *dump) {
+        return Ok(Some(true));
+    }
+    if !begin_list(tx, set)? {
+        return Ok(None);
+    }
+    forget(tx.sql, set)?;
+    tx.sql.execute(
+        "INSERT INTO dump (set_id, uri, digest, generation)
+         SELECT id, ?2, ?3, generation FROM source_set WHERE id = ?1",
+        params![set.0, dump.uri, dump.digest],
+    )?;
+    Ok(Some(false))
 }
 
 /// A dump counts as under way as long as no other list has begun a generation of its own.

@@ -15,14 +15,19 @@ mod channels;
 mod dumps;
 mod feed;
 mod inbox;
+mod ledger;
+mod links;
 mod lists;
+mod mending;
 mod numbers;
+mod parts;
 mod planning;
 mod resources;
 mod row;
 mod schema;
 mod sets;
 mod tasks;
+mod versions;
 mod writer;
 
 use std::fs::{File, TryLockError};
@@ -32,18 +37,29 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
-pub use application::{Application, Applied, Change, DeletionRules, End};
+pub use application::{Application, Applied, Change, DeletionRules, End, Paths};
 pub use channels::{ChannelRecord, Outcome};
 pub use dumps::{Awaited, DumpProgress, PackageRecord};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
+pub use ledger::{
+    Expectation, Finding, FindingKind, KnownFile, KnownFiles, Ledger, Outcome as FindingOutcome,
+    PendingList, Place, Telling,
+};
 pub use lists::ListProgress;
+pub use mending::Adoption;
 pub use numbers::SetNumbers;
+pub use parts::{KeptPart, Part, PartEnd, PartStep, PartWord};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Conclusion, Taken, Task, TaskFailure};
+pub use versions::ServedVersion;
 
 use writer::Writer;
+pub use writer::Writing;
+
+/// The database's name in its folder.
+const DATABASE: &str = "resyncd.db";
 
 macro_rules! row_id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -60,6 +76,10 @@ row_id! {
 row_id! {
     /// A channel that is, or was, subscribed to.
     ChannelId
+}
+row_id! {
+    /// A part of a Resource List: a list that its index names, or the only one.
+    PartId
 }
 row_id! {
     /// A resource that was told of.
@@ -164,7 +184,7 @@ impl Store {
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
             Err(TryLockError::Error(error)) => return Err(told(error)),
         }
-        let path = folder.join("resyncd.db");
+        let path = folder.join(DATABASE);
         let connection = match schema::open(&path) {
             Err(error) if error.code() == "database-damaged" => {
                 let aside = schema::set_aside(&path).map_err(told)?;

@@ -41,6 +41,21 @@ impl Store {
     pub async fn set_numbers(self: &Arc<Self>, set: SetId) -> Result<SetNumbers, StoreError> {
         self.read(move |sql| numbers(sql, set)).await
     }
+
+    /// How many changes of a Source are known and to be carried out.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn pending(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| {
+            let count = sql
+                .prepare_cached("SELECT COUNT(*) FROM task WHERE source = ?1 AND state = 'ready'")?
+                .query_row([source], |row| row.get(0))?;
+            Ok(row::unsigned(count))
+        })
+        .await
+    }
 }
 
 fn numbers(sql: &Connection, set: SetId) -> Result<SetNumbers, StoreError> {

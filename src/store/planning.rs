@@ -8,7 +8,9 @@ use rusqlite::{Connection, params};
 
 use super::application::{Application, Applied, Change, DeletionRules, End};
 use super::feed::Origin;
-use super::resources::join;
+use super::links::{links_text, save_links};
+use super::parts::{PartOf, doubt_parts_of, part_if_named};
+use super::resources::{Membership, join};
 use super::sets::{save_document, save_progress, unbroken_until};
 use super::writer::Tx;
 use super::{ResourceId, SetId, Store, StoreError, Wake, dumps, inbox, row};
@@ -68,7 +70,10 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
         let is_gone = found.known.as_ref().is_some_and(|known| known.deleted);
         let has_left = decision == Decision::Older && is_gone;
         if !has_left && change.kind != ChangeKind::Deleted {
-            join(tx.sql, context.set, found.resource, context.generation)?;
+            found.join_told(tx.sql, &context)?;
+        }
+        if decision == Decision::Task && change.kind == ChangeKind::Deleted {
+            doubt_parts_of(tx.sql, found.resource)?;
         }
         match decision {
             Decision::Task if put_task(tx.sql, &context, found.resource, change)? => {
@@ -82,6 +87,7 @@ fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreErr
             Decision::Done => {
                 applied.known += 1;
                 found.drop_task(tx.sql)?;
+                save_links(tx.sql, found.resource, &change.links)?;
             }
         }
     }
@@ -137,6 +143,8 @@ pub(super) struct Found {
     pub(super) resource: ResourceId,
     pub(super) known: Option<Known>,
     pub(super) pending: Option<Pending>,
+    /// How it is a member of the set.
+    pub(super) member: Option<Membership>,
     /// Whether a Resource List or a Resource Dump of the same set told of what is pending.
     listed: bool,
 }
@@ -158,6 +166,7 @@ impl Found {
             resource: add_resource(sql, context, change)?,
             known: None,
             pending: None,
+            member: None,
             listed: false,
         })
     }
@@ -171,11 +180,12 @@ impl Found {
         let mut query = sql.prepare_cached(
             "SELECT resource.id, resource.length, resource.hashes, resource.lastmod, resource.changed_at,
                     resource.deleted, resource.applied_at, task.kind, task.changed_at, resource.change, task.origin,
-                    task.set_id, resource.set_id
+                    task.set_id, resource.set_id, member.generation, member.part
              FROM resource LEFT JOIN task ON task.resource_id = resource.id
+                  LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
              WHERE resource.source = ?1 AND resource.uri = ?2",
         )?;
-        let mut rows = query.query(params![context.source, uri.as_str()])?;
+        let mut rows = query.query(params![context.source, uri.as_str(), context.set.0])?;
         let Some(found) = rows.next()? else {
             return Ok(None);
         };
@@ -202,6 +212,13 @@ impl Found {
             }),
             None => None,
         };
+        let member = match found.get(13)? {
+            Some(generation) => Some(Membership {
+                generation,
+                part: found.get(14)?,
+            }),
+            None => None,
+        };
         let listed = match found.get::<_, Option<String>>(10)? {
             Some(origin) => {
                 Origin::from_code(&origin)?.is_listing()
@@ -214,9 +231,41 @@ impl Found {
             resource,
             known,
             pending,
+            member,
             listed,
         };
         Ok(Some((found, told_by)))
+    }
+
+    /// Makes it a member of the set that something else than a part of its Resource List tells of.
+    pub(super) fn join_told(
+        &self,
+        sql: &Connection,
+        context: &Context<'_>,
+    ) -> Result<(), StoreError> {
+        let part = match self.member {
+            Some(member) if member.generation < context.generation => part_if_named(sql, member)?,
+            member => member.and_then(|member| member.part),
+        };
+        let now = Membership {
+            generation: context.generation,
+            part,
+        };
+        join(sql, context.set, self.resource, self.member, now)
+    }
+
+    /// Makes it a member of the set that a part of its Resource List names.
+    pub(super) fn join_named(
+        &self,
+        sql: &Connection,
+        context: &Context<'_>,
+        part_of: &mut PartOf<'_>,
+    ) -> Result<(), StoreError> {
+        let now = Membership {
+            generation: context.generation,
+            part: Some(part_of.member(self.member)?),
+        };
+        join(sql, context.set, self.resource, self.member, now)
     }
 
     /// What is pending, as a Resource List looks at it: what an earlier list of its set told is no objection to the newer
@@ -284,9 +333,10 @@ fn add_resource(
     change: &Change,
 ) -> Result<ResourceId, StoreError> {
     let mut taken = sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2")?;
-    let path = match &change.plain_path {
+    let paths = (change.paths)(&change.uri);
+    let path = match paths.plain {
         Some(plain) if !taken.exists(params![context.source, plain])? => plain,
-        _ => &change.made_path,
+        _ => paths.made,
     };
     sql.prepare_cached("INSERT INTO resource (source, uri, set_id, path) VALUES (?1, ?2, ?3, ?4)")?
         .execute(params![
@@ -316,22 +366,27 @@ pub(super) fn put_task(
         (Some(changed_at), Some(unbroken)) => Some(changed_at.min(unbroken)),
         (changed_at, unbroken) => changed_at.or(unbroken),
     };
+    let links = match change.kind {
+        ChangeKind::Deleted => None,
+        ChangeKind::Created | ChangeKind::Updated => links_text(&change.links)?,
+    };
     let put = sql.prepare_cached(
         "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                           origin, state, not_before, since, version)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+                           origin, state, not_before, since, links, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
                  (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
-             set_id = ?3, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
-             state = ?12, not_before = ?13, since = MIN(since, ?14), version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
+             set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10, origin = ?11,
+             state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, version = version + 1, attempts = 0, error_code = NULL, error_message = NULL
          WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
+            OR (?15 IS NOT NULL AND links IS NOT ?15)
             OR (changed_at IS NULL AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
     )?
     .execute(params![
         resource.0,
         context.source,
         context.set.0,
-        change.uri.authority(),
+        change.authority,
         change.kind.as_str(),
         change.changed_at.map(SourceTime::micros),
         change.lastmod.map(SourceTime::micros),
@@ -342,6 +397,7 @@ pub(super) fn put_task(
         state,
         row::micros(context.now),
         since.map(SourceTime::micros),
+        links,
     ])?;
     Ok(put > 0)
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
+use super::links::links;
 use super::{ResourceId, SetId, Store, StoreError, row};
-use crate::protocol::{ResourceUri, SourceTime};
+use crate::protocol::{Link, ResourceUri, SourceTime};
 
 /// What is known of a resource.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub struct ResourceView {
     pub applied_at: Option<DateTime<Utc>>,
     /// Whether it was deleted.
     pub deleted: bool,
+    /// What it is related to (section 14).
+    pub links: Vec<Link>,
 }
 
 impl Store {
@@ -48,7 +51,7 @@ impl Store {
         self.read(move |sql| {
             let mut query = sql.prepare_cached(
                 "SELECT resource.uri, resource.source, source_set.capability_list, path, length, media_type, hashes, lastmod,
-                        changed_at, applied_at, deleted
+                        changed_at, applied_at, deleted, links
                  FROM resource JOIN source_set ON source_set.id = resource.set_id
                  WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
                  ORDER BY deleted, resource.id LIMIT 1",
@@ -67,6 +70,7 @@ impl Store {
                 changed_at: row::source_time(found.get(8)?),
                 applied_at: found.get::<_, Option<i64>>(9)?.map(row::datetime),
                 deleted: found.get(10)?,
+                links: links(found.get::<_, Option<String>>(11)?.as_deref())?,
             }))
         })
         .await
@@ -84,23 +88,36 @@ pub(super) fn live_length(
     Ok(query.query_row([resource.0], |row| row.get(0)).optional()?)
 }
 
-/// Makes a resource a member of a set, seen in that generation of its Resource List.
+/// How a resource is a member of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Membership {
+    /// The generation of its Resource List that it was seen in last.
+    pub(super) generation: i64,
+    /// The part of the list that named it.
+    pub(super) part: Option<i64>,
+}
+
+/// Makes a resource a member of a set, or notes how it is one now. `before`: how it was one.
 pub(super) fn join(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
-    generation: i64,
+    before: Option<Membership>,
+    now: Membership,
 ) -> Result<(), StoreError> {
-    let seen = sql
-        .prepare_cached("UPDATE member SET generation = ?3 WHERE set_id = ?1 AND resource_id = ?2")?
-        .execute(params![set.0, resource.0, generation])?;
-    if seen == 0 {
-        sql.prepare_cached(
-            "INSERT INTO member (set_id, resource_id, generation) VALUES (?1, ?2, ?3)",
-        )?
-        .execute(params![set.0, resource.0, generation])?;
-        if let Some(length) = live_length(sql, resource)? {
-            sum_up(sql, set, 1, length)?;
+    let values = params![set.0, resource.0, now.generation, now.part];
+    match before {
+        Some(before) if before == now => {}
+        Some(_) => {
+            sql.prepare_cached("UPDATE member SET generation = ?3, part = ?4 WHERE set_id = ?1 AND resource_id = ?2")?
+                .execute(values)?;
+        }
+        None => {
+            sql.prepare_cached("INSERT INTO member (set_id, resource_id, generation, part) VALUES (?1, ?2, ?3, ?4)")?
+                .execute(values)?;
+            if let Some(length) = live_length(sql, resource)? {
+                sum_up(sql, set, 1, length)?;
+            }
         }
     }
     Ok(())

@@ -10,7 +10,7 @@ use super::StoreError;
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One step a version; `PRAGMA user_version` says how many have been taken. A step, once released, never changes.
-const STEPS: &[&str] = &[
+pub(super) const STEPS: &[&str] = &[
     // Times of the Source and of this machine are microseconds since 1970.
     "
     CREATE TABLE source_set (
@@ -153,8 +153,30 @@ const STEPS: &[&str] = &[
     ",
     "
     -- What the server told of the version that the mirror has, and what else the Source tells of a resource.
+    ALTER TABLE resource ADD COLUMN served_by TEXT;
+    ALTER TABLE resource ADD COLUMN etag TEXT;
+    ALTER TABLE resource ADD COLUMN last_modified TEXT;
+    ALTER TABLE resource ADD COLUMN links TEXT;
+    ALTER TABLE task ADD COLUMN links TEXT;
+    -- The open Change List that was read last: it may be closed elsewhere than where the next one begins.
+    ALTER TABLE source_set ADD COLUMN open_list TEXT;
 
     -- The lists of an index, so that those that are unchanged need not be read again.
+    CREATE TABLE part (
+        -- Numbers never come again: members may name a part that is gone.
+        id INTEGER PRIMARY KEY AUTOINCREMENT,
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        uri TEXT NOT NULL,
+        filter TEXT,
+        doubted INTEGER NOT NULL DEFAULT 0,
+        told INTEGER,
+        asked_at INTEGER,
+        read INTEGER NOT NULL DEFAULT 0,
+        kept INTEGER NOT NULL DEFAULT 0,
+        bad_entries INTEGER NOT NULL DEFAULT 0,
+        UNIQUE (set_id, uri)
+    );
+    ALTER TABLE member ADD COLUMN part INTEGER;
 
     -- How far a baseline from a Resource Dump has come.
     CREATE TABLE dump (
@@ -189,16 +211,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.set_prepared_statement_cache_capacity(128);
     // Reads the schema, so that damage to it shows here, and not in the midst of work.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
-    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
-    let known = STEPS.len();
-    let taken = usize::try_from(found).ok().filter(|&taken| taken <= known);
-    let Some(taken) = taken else {
-        return Err(StoreError::NewerSchema {
-            path: path.to_owned(),
-            found,
-            known: i64::try_from(known).unwrap_or(i64::MAX),
-        });
-    };
+    let taken = check_version(&connection, path)?;
     for (version, step) in STEPS.iter().enumerate().skip(taken) {
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {step} PRAGMA user_version = {}; COMMIT;",
@@ -206,6 +219,18 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         ))?;
     }
     Ok(connection)
+}
+
+/// How many steps a database has taken; more than are known is an error.
+pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
+    let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let known = STEPS.len();
+    let taken = usize::try_from(found).ok().filter(|&taken| taken <= known);
+    taken.ok_or_else(|| StoreError::NewerSchema {
+        path: path.to_owned(),
+        found,
+        known: i64::try_from(known).unwrap_or(i64::MAX),
+    })
 }
 
 /// Renames a database that can't be read, with its companions, to names that are free.

@@ -60,6 +60,17 @@ pub struct SetRecord {
     pub list_at: Option<SourceTime>,
     /// Up to where the Source's documents have been read.
     pub read_until: Option<SourceTime>,
+    /// The open Change List that was read last.
+    pub open_list: Option<Url>,
+}
+
+impl SetRecord {
+    /// Whether the set has no Capability List: what stands for it is its only list.
+    #[must_use]
+    pub fn is_implied(&self) -> bool {
+        matches!(&self.offers[..], [only]
+            if only.capability == Capability::ResourceList && only.uri == self.capability_list)
+    }
 }
 
 /// What is remembered of a document, so as not to read it again while it stays the same.
@@ -133,7 +144,7 @@ impl Store {
         .await
     }
 
-    /// Keeps what a Capability List offers.
+    /// Keeps what a Capability List offers, and with it, if it is to be remembered, the document that says so.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -141,7 +152,7 @@ impl Store {
         self: &Arc<Self>,
         set: SetId,
         offers: &[Offer],
-        document: DocumentRecord,
+        document: Option<DocumentRecord>,
     ) -> Result<(), StoreError> {
         let rows: Vec<OfferRow> = offers.iter().map(OfferRow::from).collect();
         let json = serde_json::to_string(&rows).map_err(|_| StoreError::BadRow("an offer"))?;
@@ -150,9 +161,51 @@ impl Store {
                 "UPDATE source_set SET offers = ?2 WHERE id = ?1",
                 params![set.0, json],
             )?;
-            save_document(tx, set, &document)
+            match &document {
+                Some(document) => save_document(tx, set, document),
+                None => Ok(()),
+            }
         })
         .await
+    }
+
+    /// Keeps which open Change List was read last; `None`: it was closed, or an index. The one that it has replaced need not
+    /// be remembered: where a list has another URI at each publication, those of old would pile up.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn save_open_list(
+        self: &Arc<Self>,
+        set: SetId,
+        open_list: Option<&Url>,
+    ) -> Result<(), StoreError> {
+        let uri = open_list.map(Url::to_string);
+        self.write(move |tx| {
+            tx.sql.execute(
+                "DELETE FROM document
+                 WHERE set_id = ?1 AND uri <> ?2 AND uri = (SELECT open_list FROM source_set WHERE id = ?1)",
+                params![set.0, uri],
+            )?;
+            tx.sql.execute(
+                "UPDATE source_set SET open_list = ?2 WHERE id = ?1",
+                params![set.0, uri],
+            )?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// Remembers a document, or what a server tells now of one that is remembered.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn remember_document(
+        self: &Arc<Self>,
+        set: SetId,
+        document: DocumentRecord,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| save_document(tx, set, &document))
+            .await
     }
 
     /// What was known of the set's time when it was last committed.
@@ -213,7 +266,7 @@ fn sets_where(
     values: &[&String],
 ) -> Result<Vec<SetRecord>, StoreError> {
     let mut query = sql.prepare(&format!(
-        "SELECT id, source, capability_list, offers, baseline, list_at, read_until FROM source_set WHERE {condition}"
+        "SELECT id, source, capability_list, offers, baseline, list_at, read_until, open_list FROM source_set WHERE {condition}"
     ))?;
     let mut rows = query.query(rusqlite::params_from_iter(values))?;
     let mut sets = Vec::new();
@@ -228,6 +281,10 @@ fn sets_where(
             baseline: BaselineState::from_code(&found.get::<_, String>(4)?),
             list_at: row::source_time(found.get(5)?),
             read_until: row::source_time(found.get(6)?),
+            open_list: found
+                .get::<_, Option<String>>(7)?
+                .map(|uri| row::url(&uri))
+                .transpose()?,
         });
     }
     Ok(sets)

@@ -7,11 +7,14 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Row, params};
 
 use super::feed::{self, NewEntry, Origin};
+use super::links::{links, links_text};
+use super::parts::doubt_parts_of;
 use super::planning::conclude_baseline;
 use super::resources::{live_length, sum_up_members};
+use super::versions::{ServedVersion, version};
 use super::writer::Tx;
 use super::{ResourceId, SetId, Store, StoreError, Wake, row};
-use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
 
 /// Something to be done for one resource.
 #[derive(Clone, Debug)]
@@ -26,7 +29,7 @@ pub struct Task {
     pub set: SetId,
     /// The resource's URI.
     pub uri: ResourceUri,
-    /// The host that it is fetched from.
+    /// The host that it is fetched from first.
     pub authority: String,
     /// What happened.
     pub kind: ChangeKind,
@@ -40,6 +43,8 @@ pub struct Task {
     pub media_type: Option<String>,
     /// The digests that it must have.
     pub hashes: Vec<Digest>,
+    /// What it is related to.
+    pub links: Vec<Link>,
     /// What told of it.
     pub origin: Origin,
     /// How often it was tried.
@@ -52,6 +57,8 @@ pub struct Task {
     pub live_length: Option<u64>,
     /// The digests of that file.
     pub live_hashes: Vec<Digest>,
+    /// What the server told of the version that the file is.
+    pub live_version: Option<ServedVersion>,
 }
 
 /// Tasks that were taken from the database before.
@@ -74,12 +81,14 @@ pub enum Conclusion {
         path: String,
         /// Its length, in bytes.
         length: u64,
-        /// The media type that was told, or else served.
+        /// The media type that was told, or else served; `None`, where its bytes are not new: as before.
         media_type: Option<String>,
         /// Its digests.
         hashes: Vec<Digest>,
-        /// When it was last modified, as was told or else served.
+        /// When it was last modified, as was told or else served; `None`, where its bytes are not new: as before.
         lastmod: Option<SourceTime>,
+        /// What the server told of this version; `None`, where its bytes are not new: as before.
+        version: Option<ServedVersion>,
         /// Whether its bytes are new; if not, the feed stays silent.
         news: bool,
     },
@@ -114,7 +123,8 @@ pub struct TaskFailure {
 
 pub(super) const COLUMNS: &str = "task.resource_id, task.version, task.source, task.set_id, resource.uri, task.authority, task.kind,
     task.changed_at, task.lastmod, task.length, task.media_type, task.hashes, task.origin, task.attempts, resource.path,
-    resource.applied_at IS NOT NULL AND resource.deleted = 0, resource.length, resource.hashes";
+    resource.applied_at IS NOT NULL AND resource.deleted = 0, resource.length, resource.hashes, task.links,
+    resource.served_by, resource.etag, resource.last_modified";
 
 impl Store {
     /// Tasks of a Source that are due: for each host so many that at most `a_host` of them wait, none of those under way. Also answers when the next
@@ -156,6 +166,29 @@ impl Store {
                 later = [later, next].into_iter().flatten().min();
             }
             Ok((due, later.map(row::datetime)))
+        })
+        .await
+    }
+
+    /// When the first of a Source's tasks that are to be carried out is, or was, due; `None`: there are none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn next_due(
+        self: &Arc<Self>,
+        source: &str,
+    ) -> Result<Option<DateTime<Utc>>, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| {
+            let mut next = sql.prepare_cached(
+                "SELECT MIN(not_before) FROM task WHERE source = ?1 AND state = 'ready' AND authority = ?2",
+            )?;
+            let mut first: Option<i64> = None;
+            for authority in authorities(sql, &source)? {
+                let due = next.query_row([&source, &authority], |row| row.get(0))?;
+                first = [first, due].into_iter().flatten().min();
+            }
+            Ok(first.map(row::datetime))
         })
         .await
     }
@@ -270,6 +303,8 @@ pub(super) fn task(found: &Row<'_>) -> Result<Task, StoreError> {
         live: found.get(15)?,
         live_length: found.get::<_, Option<i64>>(16)?.map(row::unsigned),
         live_hashes: row::hashes(&found.get::<_, String>(17)?),
+        links: links(found.get::<_, Option<String>>(18)?.as_deref())?,
+        live_version: version(found, 19)?,
     })
 }
 
@@ -286,13 +321,21 @@ fn conclude<'a>(
             media_type,
             hashes,
             lastmod,
+            version,
             news,
         } => {
             let before = live_length(tx.sql, task.resource)?;
+            let version = version.as_ref();
             tx.sql
                 .prepare_cached(
-                    "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, media_type = ?5, hashes = ?6, lastmod = ?7,
-                     changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0 WHERE id = ?1",
+                    "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, hashes = ?6,
+                     media_type = COALESCE(?5, CASE ?11 WHEN 0 THEN media_type END),
+                     lastmod = COALESCE(?7, CASE ?11 WHEN 0 THEN lastmod END),
+                     served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
+                     etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
+                     last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
+                     links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0
+                     WHERE id = ?1",
                 )?
                 .execute(params![
                     task.resource.0,
@@ -305,6 +348,11 @@ fn conclude<'a>(
                     task.changed_at.map(SourceTime::micros),
                     row::micros(now),
                     change_of(task),
+                    news,
+                    version.map(|version| version.url.as_str()),
+                    version.and_then(|version| version.etag.as_deref()),
+                    version.and_then(|version| version.last_modified.as_deref()),
+                    links_text(&task.links)?,
                 ])?;
             let length_now = row::signed(*length);
             match before {
@@ -322,6 +370,7 @@ fn conclude<'a>(
             if let Some(length) = before {
                 sum_up_members(tx.sql, task.resource, -1, -length)?;
             }
+            doubt_parts_of(tx.sql, task.resource)?;
             // What has been created again meanwhile stays a member: its task is on its way.
             tx.sql
                 .prepare_cached(
@@ -331,7 +380,7 @@ fn conclude<'a>(
                 .execute([task.resource.0, task.version])?;
             tx.sql
                 .prepare_cached(
-                    "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1
+                    "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1, links = NULL
                      WHERE id = ?1",
                 )?
                 .execute(params![

@@ -4,7 +4,10 @@ mod claims;
 mod dumps;
 mod inbox;
 mod lists;
+mod mending;
 mod opening;
+mod parts;
+mod related;
 mod tasks;
 
 use std::collections::HashSet;
@@ -40,18 +43,27 @@ fn uri(name: &str) -> ResourceUri {
     ResourceUri::parse(&format!("https://example.org/{name}")).unwrap()
 }
 
+fn paths_of(uri: &ResourceUri) -> Paths {
+    let name = uri.url().path().trim_start_matches('/');
+    Paths {
+        plain: Some(format!("example.org/{name}")),
+        made: format!("example.org/%made/{name}"),
+    }
+}
+
 /// What a document tells of a resource. `time`: in seconds; below zero, none is told.
 fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
     Change {
         uri: uri(name),
-        plain_path: Some(format!("example.org/{name}")),
-        made_path: format!("example.org/%made/{name}"),
+        paths: paths_of,
         kind,
         changed_at: (time >= 0).then(|| at(time)),
         lastmod: None,
         length: None,
         media_type: None,
         hashes: Vec::new(),
+        links: Vec::new(),
+        authority: uri(name).authority(),
         late: false,
     }
 }
@@ -102,6 +114,7 @@ fn published(task: Task, content: &str) -> Conclusion {
         media_type: None,
         hashes: sha256(content),
         lastmod: task.lastmod,
+        version: None,
         news: true,
         task,
     }
@@ -187,9 +200,8 @@ impl World {
         };
         self.store.begin_list(set).await.unwrap();
         let (store, listing, now) = (Arc::clone(&self.store), list.clone(), self.now);
-        let taken = tokio::task::spawn_blocking(move || {
-            store.list_entries_blocking(&listing, now, entries)
-        });
+        let taken =
+            tokio::task::spawn_blocking(move || store.list_entries(&listing, now, entries).wait());
         let mut sum = taken.await.unwrap().unwrap();
         while let Some(absent) = self.store.list_absent(&list, self.now).await.unwrap() {
             sum.tasks += absent.tasks;

@@ -77,6 +77,21 @@ impl Writer {
     }
 }
 
+/// Something that the writer was told to do.
+#[must_use = "only who waits learns how it went"]
+#[derive(Debug)]
+pub struct Writing<T>(oneshot::Receiver<Result<T, StoreError>>);
+
+impl<T> Writing<T> {
+    /// Waits until it is on disk. For a caller on a blocking thread.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing was written.
+    pub fn wait(self) -> Result<T, StoreError> {
+        self.0.blocking_recv().map_err(|_| StoreError::Closed)?
+    }
+}
+
 impl Drop for Writer {
     fn drop(&mut self) {
         drop(self.jobs.take());
@@ -105,10 +120,16 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        self.writer
-            .submit(job)
-            .blocking_recv()
-            .map_err(|_| StoreError::Closed)?
+        self.begin_write(job).wait()
+    }
+
+    /// Tells the writer of a job. Jobs are done in the order in which they were told.
+    pub(super) fn begin_write<T, F>(&self, job: F) -> Writing<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        Writing(self.writer.submit(job))
     }
 }
 

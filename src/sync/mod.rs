@@ -3,25 +3,32 @@
 //!
 //! Everything here is a value that is told what happened and what time it is, and answers what to do: no I/O, no clock,
 //! no SQL, no XML. Times of the Source are [`SourceTime`](crate::protocol::SourceTime)s, times of this machine come as
-//! [`Now`](crate::clock::Now); the two are compared in one place only, where a notification claims to come from the future.
+//! [`Now`](crate::clock::Now); the two are compared in two places only: where a notification claims to come from the future,
+//! and where a time that a list is said to be of may not be over.
 //!
 //! Specification: Change Notification 1.0.1, section 3 (consecutive, non-overlapping intervals); core, sections 10.1 and
 //! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
 
+mod candidates;
 mod coverage;
-mod direction;
 mod lease;
+mod part;
 mod plan;
+mod related;
+mod reliance;
 mod schedule;
 mod sequencer;
 mod silence;
 mod span;
 mod unknown;
 
+pub use candidates::{Candidate, Expected, plan_candidates};
 pub use coverage::Coverage;
-pub use direction::Direction;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
+pub use part::{KnownPart, PartPlan, believed_since, plan_part, proof_of_part};
 pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
+pub use related::cut_links;
+pub use reliance::Reliance;
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, latest_believed,

@@ -14,7 +14,7 @@ use crate::clock::Now;
 use crate::protocol::{Interval, SourceTime};
 
 /// How far ahead of our clock a Source's clock may run before its intervals are no longer believed.
-const FUTURE_TOLERANCE: TimeDelta = TimeDelta::minutes(10);
+pub(super) const FUTURE_TOLERANCE: TimeDelta = TimeDelta::minutes(10);
 
 /// How the engine tells one notification from another.
 pub type NotificationId = i64;

@@ -122,6 +122,7 @@ fn a_file_that_is_no_toml_at_all_is_not_gone_through() {
     let found = faults(&"<p>not a configuration</p>\n".repeat(1000));
     assert!((1..=101).contains(&found.len()), "{}", found.len());
     assert!(found.iter().all(|fault| fault.ends_with(" syntax")));
+    check("\u{b}", &["1  syntax"]);
 }
 
 #[test]

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 
-use crate::support::{NAME, Rig, SET, resources};
+use crate::support::{NAME, Rig, SET, path_of, resources};
 
 fn polled(resources_per_set: usize) -> SampleOptions {
     SampleOptions {
@@ -124,4 +124,23 @@ async fn file_of_a_deleted_resource_is_kept_if_the_operator_wants_it() {
         set.resources == 3 && set.state == "in-sync"
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_a_crash_left_uncommitted_goes_with_its_resource() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let uri = rig.source.resource_uri(SET, "new.txt");
+    rig.source.fail(uri.path(), Fault::Status(503), usize::MAX);
+    rig.source.create(SET, "new.txt", "never committed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("it is to be fetched", |set| set.pending + set.failed > 0)
+        .await;
+    // As after a crash between publishing the file and telling the database.
+    let path = rig.config.sources[0].mirror.join(path_of(&uri));
+    std::fs::write(&path, "never committed").unwrap();
+    rig.source.delete(SET, "new.txt");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.settled().await;
+    assert!(!path.exists());
 }

@@ -127,7 +127,16 @@ async fn help_and_version_are_printed() {
         text(&version.stdout),
         format!("resyncd {}\n", env!("CARGO_PKG_VERSION"))
     );
-    for command in ["run", "check", "status", "approve", "unsubscribe", "demo"] {
+    for command in [
+        "run",
+        "check",
+        "discover",
+        "sync",
+        "status",
+        "approve",
+        "unsubscribe",
+        "demo",
+    ] {
         let help = program().args([command, "--help"]).output().unwrap();
         assert_eq!(help.status.code(), Some(0), "{command}");
         assert!(text(&help.stdout).contains("Usage:"), "{command}");

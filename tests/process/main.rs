@@ -8,8 +8,12 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod audit;
 mod commands;
 mod crash;
 mod demo;
+mod discover;
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 mod start;
+mod sync;

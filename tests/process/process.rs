@@ -132,6 +132,11 @@ impl Running {
         self.child.wait().unwrap();
     }
 
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Sends a signal, as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);

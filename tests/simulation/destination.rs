@@ -1,6 +1,9 @@
 //! The worker of one set: a model of `src/engine/set.rs` and `src/engine/polling.rs`.
 
+use std::collections::BTreeMap;
+
 use resyncd::clock::Now;
+use resyncd::protocol::SourceTime;
 use resyncd::sync::{Pacing, Schedule, Sequencer, Span};
 
 use super::disk::{Baseline, Disk};
@@ -15,8 +18,10 @@ pub(crate) struct Worker {
     pub(crate) schedule: Schedule,
     /// The last delivery that was looked at.
     pub(crate) seen: i64,
-    /// What the Change List covered when it was read last.
-    pub(crate) span: Option<Span>,
+    /// The Change List that was read last, and what it covers.
+    pub(crate) last_list: Option<(u32, Span)>,
+    /// Up to where the lists of an index reach that were asked for.
+    pub(crate) reached: BTreeMap<u32, Option<SourceTime>>,
     pub(crate) is_awake: bool,
 }
 
@@ -29,7 +34,8 @@ impl Worker {
                 .having_read(row.read_until),
             schedule: Schedule::new(now, settings.poll_interval),
             seen: 0,
-            span: None,
+            last_list: None,
+            reached: BTreeMap::new(),
             is_awake: true,
         }
     }
@@ -66,7 +72,10 @@ impl World {
     }
 
     fn look(&mut self, set: SetNo) -> Result<Pacing, Halt> {
-        let refreshed = self.request_document();
+        let refreshed = self.refresh_offers(set);
+        if refreshed == Err(Halt::Crash) {
+            return Err(Halt::Crash);
+        }
         let begins = self.disk.sets[set].baseline == Baseline::Missing;
         if begins {
             self.read_resource_list(set, true)?;
@@ -77,6 +86,16 @@ impl World {
         }
         refreshed?;
         filled
+    }
+
+    /// Asks which Change List the Capability List names.
+    pub(crate) fn refresh_offers(&mut self, set: SetNo) -> Result<(), Halt> {
+        self.request_document()?;
+        let offered = self.source.lists(set).last().map(|list| list.key);
+        if self.disk.sets[set].offered != offered {
+            self.transact(|disk| disk.sets[set].offered = offered)?;
+        }
+        Ok(())
     }
 
     /// Reads the Change Lists, and the Resource List if a gap needs it, or if nothing else tells of changes;

@@ -40,6 +40,10 @@ pub(crate) struct SetRow {
     pub(crate) members: BTreeMap<ResourceNo, u32>,
     /// The revision of each document that need not be read again while it stays the same.
     pub(crate) documents: BTreeMap<u32, u32>,
+    /// The Change List that the Capability List named last.
+    pub(crate) offered: Option<u32>,
+    /// The open Change List that was read last.
+    pub(crate) open_list: Option<u32>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -82,6 +86,8 @@ impl Disk {
             generation: 0,
             members: BTreeMap::new(),
             documents: BTreeMap::new(),
+            offered: None,
+            open_list: None,
         };
         Self {
             sets: vec![set; sets],

@@ -61,7 +61,7 @@ impl History {
     fn needs_resource_list(&self) -> bool {
         let forgets = |act: &Act| match act {
             Act::DropOldLists(_) => true,
-            Act::RollOver(_) => self.habits.change_lists == ChangeLists::Open,
+            Act::RollOver(_) => self.habits.change_lists != ChangeLists::Index,
             _ => false,
         };
         self.last_resource_list
@@ -149,6 +149,7 @@ pub(crate) fn habits() -> impl Strategy<Value = Habits> {
         1 => Just(ChangeLists::Absent),
         2 => Just(ChangeLists::Open),
         3 => Just(ChangeLists::Index),
+        2 => Just(ChangeLists::Replaced),
     ];
     let overlap = prop_oneof![3 => Just(0_i64), 1 => 1..3000_i64];
     let clock_ahead = prop_oneof![Just(0_i64), Just(-7200_i64), Just(300_i64)];

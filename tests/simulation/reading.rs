@@ -1,10 +1,11 @@
-//! How a set reads Change Lists and the Resource List: a model of `src/engine/change_lists.rs`, `resource_lists.rs` and
-//! `reading.rs`.
+//! How a set reads Change Lists and the Resource List: a model of `src/engine/change_lists.rs`, `change_list_index.rs`,
+//! `resource_lists.rs` and `reading.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use resyncd::protocol::Direction;
 use resyncd::protocol::{Digest, Interval, SourceTime};
-use resyncd::sync::{Direction, Span, Unknown};
+use resyncd::sync::{Span, Unknown};
 
 use super::disk::{End, Origin};
 use super::inbox::end;
@@ -13,6 +14,13 @@ use super::world::{Halt, World};
 
 /// The Resource List's place among the documents.
 const RESOURCE_LIST: u32 = 0;
+
+/// What came of reading a list.
+struct Read {
+    span: Span,
+    is_fresh: bool,
+    is_closed: bool,
+}
 
 impl World {
     /// Fetches a document; whether it is not the one that was read last. `anew`: read it in any case.
@@ -30,23 +38,60 @@ impl World {
 
     pub(crate) fn read_change_lists(&mut self, set: SetNo) -> Result<Span, Halt> {
         self.requests.change_lists += 1;
-        let span = match self.source.habits.change_lists {
-            ChangeLists::Index => self.read_index(set)?,
-            _ => {
-                let list = self.source.lists(set)[0].clone();
-                let known = self.workers[set].span;
-                if self.fresh(set, list.key, list.revision, known.is_none())? {
-                    self.take_list(set, &list)?
-                } else {
-                    known.unwrap_or(Span {
-                        from: None,
-                        until: None,
-                    })
-                }
-            }
+        match self.source.habits.change_lists {
+            ChangeLists::Index => self.read_index(set),
+            _ => self.read_offered_lists(set),
+        }
+    }
+
+    /// Reads the list that the Capability List names, and before it the open one that it named before.
+    fn read_offered_lists(&mut self, set: SetNo) -> Result<Span, Halt> {
+        let row = &self.disk.sets[set];
+        let former = row.open_list.filter(|&key| row.offered != Some(key));
+        let mut span = match former.map(|key| self.read_list(set, key)) {
+            Some(Err(Halt::Crash)) => return Err(Halt::Crash),
+            Some(Ok(read)) => Some(read.span),
+            _ => None,
         };
-        self.workers[set].span = Some(span);
-        Ok(span)
+        loop {
+            let offered = self.disk.sets[set].offered.ok_or(Halt::Unreachable)?;
+            let read = self.read_list(set, offered)?;
+            let covered = span.map_or(read.span, |before| before.then(read.span));
+            span = Some(covered);
+            let open = (!read.is_closed).then_some(offered);
+            if self.disk.sets[set].open_list != open {
+                self.transact(|disk| disk.sets[set].open_list = open)?;
+            }
+            if !(read.is_closed && read.is_fresh) {
+                return Ok(covered);
+            }
+            // The Capability List knows the next one.
+            match self.refresh_offers(set) {
+                Err(Halt::Crash) => return Err(Halt::Crash),
+                Ok(()) if self.disk.sets[set].offered != Some(offered) => {}
+                _ => return Ok(covered),
+            }
+        }
+    }
+
+    fn read_list(&mut self, set: SetNo, key: u32) -> Result<Read, Halt> {
+        let found = self.source.lists(set).iter().find(|list| list.key == key);
+        let Some(list) = found.cloned() else {
+            self.request_document()?;
+            return Err(Halt::Unreachable);
+        };
+        let known = self.workers[set].last_list.filter(|last| last.0 == key);
+        let is_fresh = self.fresh(set, key, list.revision, known.is_none())?;
+        let span = match known {
+            Some((_, span)) if !is_fresh => span,
+            _ => self.take_list(set, &list)?,
+        };
+        self.workers[set].last_list = Some((key, span));
+        Ok(Read {
+            span,
+            is_fresh,
+            is_closed: list.until.is_some(),
+        })
     }
 
     fn lagging(&self, set: SetNo, list: &List, unknown: Unknown) -> Unknown {
@@ -125,8 +170,9 @@ impl World {
             until: None,
         };
         let mut failed = None;
+        let before = std::mem::take(&mut self.workers[set].reached);
         for list in &lists {
-            match self.read_child(set, list) {
+            match self.read_child(set, list, before.get(&list.key)) {
                 Ok(until) => span.until = span.until.max(until),
                 Err(Halt::Crash) => return Err(Halt::Crash),
                 Err(error) => failed = failed.or(Some(error)),
@@ -148,7 +194,12 @@ impl World {
     }
 
     /// Reads a list of an index, if it can hold news; answers up to where it reaches.
-    fn read_child(&mut self, set: SetNo, list: &List) -> Result<Option<SourceTime>, Halt> {
+    fn read_child(
+        &mut self,
+        set: SetNo,
+        list: &List,
+        reached: Option<&Option<SourceTime>>,
+    ) -> Result<Option<SourceTime>, Halt> {
         let from = self.source.habits.lists_say_from.then_some(list.from);
         let stated = from
             .zip(list.until)
@@ -157,11 +208,12 @@ impl World {
         if stated.is_some_and(|interval| sequencer.is_settled(interval)) {
             return Ok(list.until);
         }
-        let known = self.workers[set].span;
-        if !self.fresh(set, list.key, list.revision, known.is_none())? {
-            return Ok(list.until.or(known.and_then(|span| span.until)));
-        }
         let span = self.span_of(list);
+        if !self.fresh(set, list.key, list.revision, reached.is_none())? {
+            let until = list.until.or(reached.copied().flatten());
+            self.workers[set].reached.insert(list.key, until);
+            return Ok(until);
+        }
         let now = self.now();
         let unknown = match span.interval() {
             Some(interval) => self.workers[set]
@@ -176,6 +228,7 @@ impl World {
             ..End::default()
         };
         self.take_changes(set, list, &unknown, end)?;
+        self.workers[set].reached.insert(list.key, span.until);
         Ok(span.until)
     }
 

@@ -132,6 +132,34 @@ fn closed_list_is_read_although_notifications_cover_it() {
     history(habits, acts).live();
 }
 
+/// What was added to a Change List before another one took its place is had from it, also by a process that was not there.
+#[test]
+fn list_that_is_replaced_is_read_to_its_end() {
+    for crash in [false, true] {
+        let mut acts = vec![
+            Act::Change(1),
+            Act::WriteChangeLists(0),
+            Act::Pass(900_000),
+            Act::Change(2),
+            Act::RollOver(0),
+            Act::Change(3),
+            Act::WriteChangeLists(0),
+        ];
+        if crash {
+            acts.push(Act::Crash(0));
+        }
+        acts.push(Act::Pass(900_000));
+        let History {
+            habits, settings, ..
+        } = history(habits(ChangeLists::Replaced), Vec::new());
+        let mut world = World::new(habits, settings);
+        world.pass(5000);
+        acts.iter().for_each(|act| world.act(act));
+        assert!(world.disk.sets[0].gaps.is_empty(), "{crash}");
+        world.heal(false, 3_600_000);
+    }
+}
+
 /// A moment's last word is not taken back by a late notification of the same moment.
 #[test]
 fn late_deletion_does_not_undo_a_creation_of_the_same_moment() {

@@ -37,6 +37,8 @@ pub(crate) enum ChangeLists {
     Open,
     /// Closed ones and an open one, in an index.
     Index,
+    /// Closed ones and an open one, of which the Capability List names only the latter.
+    Replaced,
 }
 
 /// A Source's ways.
@@ -335,12 +337,13 @@ impl Source {
     /// Closes the open Change List and begins another; where there is no index, the one list begins anew.
     pub(crate) fn roll_over(&mut self, moment: u64, set: SetNo) {
         let forgets = self.habits.change_lists != ChangeLists::Index;
+        let keeps = self.habits.change_lists != ChangeLists::Open;
         if forgets && self.habits.boundary == Boundary::Loose {
             return;
         }
         let until = self.stamp(moment);
         let (end, next) = match self.habits.change_lists {
-            ChangeLists::Index => self.cut(until),
+            ChangeLists::Index | ChangeLists::Replaced => self.cut(until),
             _ => (0, self.first_at(until)),
         };
         self.keys += 1;
@@ -352,7 +355,7 @@ impl Source {
             last: next,
         };
         let drafts = &mut self.sets[set].drafts;
-        if self.habits.change_lists == ChangeLists::Index {
+        if keeps {
             let open = drafts.last_mut().unwrap();
             (open.until, open.last) = (Some(until), end);
             drafts.push(draft);

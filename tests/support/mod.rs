@@ -10,6 +10,7 @@
 )]
 
 mod files;
+mod lists;
 mod operator;
 
 use std::fs::File;
@@ -28,6 +29,7 @@ use tokio::sync::broadcast;
 use url::Url;
 
 pub(crate) use files::{difference, expected_files, files, path_of};
+pub(crate) use lists::{capability_list, change, change_list, change_list_index};
 pub(crate) use operator::{FeedLine, Operator, client};
 
 /// How long something may take that should happen at once.
@@ -302,6 +304,35 @@ impl Rig {
             found.ok_or(format!("{lines:#?}"))
         })
         .await
+    }
+}
+
+/// A daemon alone, which follows whatever is at a URL.
+pub(crate) struct Destination {
+    pub(crate) config: Config,
+    pub(crate) operator: Operator,
+    daemon: Daemon,
+    /// Goes last.
+    _folder: TempDir,
+}
+
+impl Destination {
+    /// Starts with the configuration of [`Rig`]; `change` has the last word on it.
+    pub(crate) async fn start(url: Url, change: impl FnOnce(&mut Config)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut config = configuration(&folder, url);
+        change(&mut config);
+        let daemon = Daemon::start(config.clone()).await.unwrap();
+        Self {
+            config,
+            operator: Operator::new(daemon.status),
+            daemon,
+            _folder: folder,
+        }
+    }
+
+    pub(crate) fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.daemon.store.wakes()
     }
 }
 

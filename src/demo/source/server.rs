@@ -31,10 +31,20 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap)
     let path = uri
         .path_and_query()
         .map_or_else(|| uri.path(), |path| path.as_str());
-    let (found, fault) = {
+    let (found, fault, is_current) = {
         let mut world = lock(&shared.world);
-        world.hit(path);
-        (world.find(path), world.faults().take(path))
+        let (found, fault) = (world.find(path), world.faults().take(path));
+        let is_current = match (&found, &fault) {
+            (Some(found), None | Some(Fault::Slow(_))) => is_current(&headers, found),
+            _ => false,
+        };
+        let sent = found.as_ref().filter(|_| !is_current);
+        world.hit(
+            path,
+            is_current,
+            sent.map_or(0, |sent| sent.document.body.len()),
+        );
+        (found, fault, is_current)
     };
     shared.requests.send_modify(|count| *count += 1);
     if let Some(Fault::Slow(by)) = fault {
@@ -47,8 +57,7 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap)
             .body(Body::empty()),
         (_, Some(Fault::Redirect(to))) => refusal(302).header(LOCATION, to).body(Body::empty()),
         (None, _) => refusal(404).body(Body::empty()),
-        (Some(found), None | Some(Fault::Slow(_))) if is_current(&headers, &found) => {
-            lock(&shared.world).hit_not_modified(path);
+        (Some(found), None | Some(Fault::Slow(_))) if is_current => {
             refusal(304).header(ETAG, &found.etag).body(Body::empty())
         }
         (Some(found), fault) => {

@@ -42,6 +42,7 @@ pub(super) struct World {
     faults: Faults,
     /// By path and query: requests, and those answered 304.
     hits: HashMap<String, (u64, u64)>,
+    sent: u64,
 }
 
 impl World {
@@ -62,6 +63,7 @@ impl World {
             documents: BTreeMap::new(),
             faults: Faults::default(),
             hits: HashMap::new(),
+            sent: 0,
         };
         for name in &names {
             world.add_set(name);
@@ -150,14 +152,22 @@ impl World {
         self.hits.get(path).copied().unwrap_or_default()
     }
 
-    /// Counts a request.
-    pub(super) fn hit(&mut self, path: &str) {
-        self.hits.entry(path.to_owned()).or_default().0 += 1;
+    /// Counts a request, whether the answer was 304, and how many bytes it has or would have but for a fault.
+    pub(super) fn hit(&mut self, path: &str, is_not_modified: bool, bytes: usize) {
+        let hits = self.hits.entry(path.to_owned()).or_default();
+        hits.0 += 1;
+        hits.1 += u64::from(is_not_modified);
+        self.sent += bytes as u64;
     }
 
-    /// Counts an answer of 304.
-    pub(super) fn hit_not_modified(&mut self, path: &str) {
-        self.hits.entry(path.to_owned()).or_default().1 += 1;
+    /// How many requests there were.
+    pub(super) fn requests(&self) -> u64 {
+        self.hits.values().map(|(requests, _)| requests).sum()
+    }
+
+    /// The bytes of all bodies.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
     }
 
     /// What is at a path with its query.

@@ -1,7 +1,7 @@
 //! What members a package has, and where.
 //!
 //! Names are not kept: a member takes the same few bytes whatever its name, so that a package with a million members
-//! is opened in some sixty megabytes. They are found by a hash with a random key, which nobody can aim at.
+//! is opened in some fifty megabytes. They are found by a hash with a random key, which nobody can aim at.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};

@@ -1,5 +1,6 @@
 //! The attributes of `rs:md` and `rs:ln` (section 7), and the values in them.
 
+use std::borrow::Cow;
 use std::str::FromStr;
 
 use url::Url;
@@ -93,8 +94,16 @@ pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
 /// The URI of a `loc` or `href`, resolved against the document. Line breaks, and the indentation that comes with them, are
 /// taken out. `None` if it is none.
 pub(super) fn resolve(text: &str, base: &Url, oddities: &mut Oddities) -> Option<Url> {
-    let lines = text.split(['\n', '\r', '\t']).map(str::trim);
-    let text: String = lines.collect();
+    let text = text.trim();
+    let text = if text
+        .bytes()
+        .any(|byte| matches!(byte, b'\n' | b'\r' | b'\t'))
+    {
+        let lines = text.split(['\n', '\r', '\t']).map(str::trim);
+        Cow::Owned(lines.collect::<String>())
+    } else {
+        Cow::Borrowed(text)
+    };
     if text.is_empty() {
         return None;
     }

@@ -39,9 +39,21 @@ fn read(text: &str) -> Result<Document, ReadError> {
     read_document(text.as_bytes(), &base())
 }
 
-/// A document of that capability with this inside.
+/// A document of that capability with this inside, and with all that its head should have.
 fn urlset(capability: &str, inside: &str) -> String {
-    format!(r#"<urlset {NAMESPACES}><rs:md capability="{capability}"/>{inside}</urlset>"#)
+    let times = match capability {
+        "changelist" | "changedump" | "changedump-manifest" => r#"from="2013-01-01""#,
+        "change-notification" => r#"from="2013-01-01" until="2013-01-02""#,
+        "resourcelist" | "resourcedump" | "resourcedump-manifest" => r#"at="2013-01-01""#,
+        _ => "",
+    };
+    let up = match capability {
+        "description" => "",
+        _ => r#"<rs:ln rel="up" href="http://example.com/up"/>"#,
+    };
+    format!(
+        r#"<urlset {NAMESPACES}>{up}<rs:md capability="{capability}" {times}/>{inside}</urlset>"#
+    )
 }
 
 fn time(text: &str) -> Option<SourceTime> {
@@ -144,11 +156,12 @@ fn a_list_longer_than_the_protocol_allows_is_read_as_it_comes() {
 #[test]
 fn other_prefixes_mean_the_same() {
     let text = r#"<s:sitemapindex xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9">
+        <ln xmlns="http://www.openarchives.org/rs/terms/" rel="up" href="/up"/>
         <md xmlns="http://www.openarchives.org/rs/terms/" capability="resourcelist" at="2013-01-03"/>
         <s:sitemap><s:loc>http://example.com/1.xml</s:loc>
         <r:md xmlns:r="http://www.openarchives.org/rs/terms/" x:at="2012" at="2013" xmlns:x="http://example.com/x"/>
         </s:sitemap></s:sitemapindex>"#;
-    let document = read_odd(text, &[]);
+    let document = read_odd(text, &[Oddity::RelativeUri]);
     assert_eq!(document.head.root, Root::Sitemapindex);
     assert_eq!(document.head.md.at, time("2013-01-03"));
     assert_eq!(document.entries[0].md.at, time("2013-01-01"));
@@ -179,7 +192,7 @@ fn namespaces_in_other_spellings_are_understood_and_counted_once_each() {
         ),
     ] {
         let text = format!(
-            r#"<urlset xmlns="{sitemap}" xmlns:rs="{rs}"><rs:md capability="resourcelist"/>
+            r#"<urlset xmlns="{sitemap}" xmlns:rs="{rs}"><rs:md capability="description"/>
             <url><loc>http://example.com/1</loc><rs:md length="5"/></url>
             <url><loc>http://example.com/2</loc><rs:md length="6"/></url></urlset>"#
         );
@@ -351,7 +364,7 @@ fn odd_values_are_read_and_counted() {
     assert_eq!(link.href.as_str(), "http://example.com/sets/meta.xml");
     assert_eq!(link.rel, "describedBy");
     let entry = only_entry(
-        &format!("{loc}<rs:md capability='resourceList' change='Created'/>"),
+        &format!("{loc}<rs:md capability='CapabilityList' change='Created'/>"),
         &[Oddity::CapabilitySpelling],
     );
     assert_eq!(entry.md.change, Some(ChangeKind::Created));
@@ -380,8 +393,9 @@ fn elements_of_other_vocabularies_say_nothing() {
 
 #[test]
 fn a_missing_change_counts_where_one_is_needed() {
-    let plain = "<url><loc>http://example.com/1</loc></url>";
-    let unknown = "<url><loc>http://example.com/1</loc><rs:md change='x'/></url>";
+    let plain = "<url><loc>http://example.com/1</loc><lastmod>2013</lastmod></url>";
+    let unknown =
+        "<url><loc>http://example.com/1</loc><lastmod>2013</lastmod><rs:md change='x'/></url>";
     let list = "<url><loc>http://example.com/1.xml</loc><rs:md capability='changelist'/></url>";
     for (capability, inside, odd) in [
         ("changelist", plain, true),
@@ -394,15 +408,14 @@ fn a_missing_change_counts_where_one_is_needed() {
         ("resourcelist", plain, false),
         ("capabilitylist", list, false),
     ] {
-        let counted = if odd {
-            vec![Oddity::BadChange]
-        } else {
-            Vec::new()
-        };
+        let is_index = capability == "changelist" && inside == list;
+        let mut counted = vec![Oddity::BadChange; usize::from(odd)];
+        counted.extend(is_index.then_some(Oddity::IndexAsUrlset));
         read_odd(&urlset(capability, inside), &counted);
     }
     let index = format!(
-        "<sitemapindex {NAMESPACES}><rs:md capability='changelist'/><sitemap><loc>http://example.com/1.xml</loc></sitemap></sitemapindex>"
+        "<sitemapindex {NAMESPACES}><rs:ln rel='up' href='http://example.com/up'/>
+        <rs:md capability='changelist' from='2013'/><sitemap><loc>http://example.com/1.xml</loc></sitemap></sitemapindex>"
     );
     read_odd(&index, &[]);
 }

@@ -242,7 +242,8 @@ impl Tag<'_> {
     /// Its attributes without a prefix, by name and value. Those with a prefix belong to other vocabularies.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
         // All of them were checked when the tag was read, so that none is lost to an error here.
-        let attributes = self.start.attributes();
+        let mut attributes = self.start.attributes();
+        attributes.with_checks(false);
         attributes.filter_map(|attribute| {
             let attribute = attribute.ok()?;
             let name = attribute.key.into_inner();

@@ -28,7 +28,7 @@ impl World {
     async fn take_dumped(&self, time: i64, entries: Vec<Change>) -> Applied {
         let (store, list, now) = (Arc::clone(&self.store), self.dump_of(time), self.now);
         let taking =
-            tokio::task::spawn_blocking(move || store.list_entries_blocking(&list, now, entries));
+            tokio::task::spawn_blocking(move || store.list_entries(&list, now, entries).wait());
         taking.await.unwrap().unwrap()
     }
 

@@ -32,6 +32,49 @@ async fn newer_schema_is_refused_and_left_alone() {
     );
 }
 
+/// As the first version made it, with a set, a resource in the mirror, and an update of it that is due.
+#[tokio::test]
+async fn database_of_the_first_version_keeps_working() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
+    database.execute_batch(schema::STEPS[0]).unwrap();
+    database
+        .execute_batch(
+            "INSERT INTO source_set (id, source, capability_list, baseline, resources, bytes)
+             VALUES (1, 'demo', 'https://example.org/capabilitylist.xml', 'done', 1, 3);
+             INSERT INTO coverage (set_id, from_time, until_time) VALUES (1, 0, 20000000);
+             INSERT INTO document (set_id, uri, etag, digest) VALUES (1, 'https://example.org/c', 'e', zeroblob(32));
+             INSERT INTO resource (id, source, uri, set_id, path, length, changed_at, applied_at)
+             VALUES (1, 'demo', 'https://example.org/a', 1, 'example.org/a', 3, 10000000, 10000000);
+             INSERT INTO member (set_id, resource_id, generation) VALUES (1, 1, 0);
+             INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, hashes, origin, state)
+             VALUES (1, 'demo', 1, 'example.org', 'updated', 20000000, '', 'change-list', 'ready');
+             PRAGMA user_version = 1;",
+        )
+        .unwrap();
+    drop(database);
+    let world = World {
+        store: Store::open(folder.path()).unwrap(),
+        folder,
+        set: SetId(1),
+        now: DateTime::from_timestamp(1_800_000_000, 0).unwrap(),
+    };
+    let record = world.store.sets(SOURCE).await.unwrap().remove(0);
+    assert_eq!((record.id, record.open_list), (world.set, None));
+    let document = "https://example.org/c".parse().unwrap();
+    let document = world.store.document(world.set, &document).await.unwrap();
+    assert_eq!(document.unwrap().etag.as_deref(), Some("e"));
+    let task = world.due().await.remove(0);
+    assert!(task.live && task.links.is_empty() && task.live_version.is_none());
+    let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
+    assert_eq!((known.length, known.links), (Some(3), Vec::new()));
+    world.work("1234").await;
+    assert_eq!(world.sums(world.set).await, (1, 4));
+    world.tell(vec![created("b", 30)]).await;
+    world.work("1").await;
+    assert_eq!(world.sums(world.set).await, (2, 5));
+}
+
 #[tokio::test]
 async fn damaged_database_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();
@@ -120,8 +163,10 @@ fn frequent_queries_go_by_an_index() {
         "SELECT other.id FROM source_set AS own
          JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1",
         "SELECT until_time FROM coverage WHERE set_id = 1 ORDER BY from_time LIMIT 1",
-        "UPDATE task SET since = 1 WHERE set_id = 1 AND since > 1",
-        "UPDATE task SET since = 1 WHERE since > 1 AND resource_id IN (SELECT resource_id FROM member WHERE set_id = 1)",
+        "UPDATE task SET since = 1 WHERE resource_id IN (SELECT resource_id FROM task WHERE since > 1 AND set_id = 1 LIMIT 9)",
+        "SELECT resource_id FROM task WHERE since > 1 AND set_id IN (SELECT other.id FROM source_set AS own
+         JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1)
+         AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 1 AND member.resource_id = task.resource_id) LIMIT 9",
         "SELECT 1 FROM task WHERE set_id = 1 AND state = 'weighed'",
         "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id WHERE task.set_id = 1 AND task.kind = 'deleted'
          AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
@@ -129,9 +174,15 @@ fn frequent_queries_go_by_an_index() {
         "UPDATE task SET state = 'ready' WHERE source = 'a' AND state = 'held'",
         "UPDATE task SET state = 'ready' WHERE set_id = 1 AND state = 'failed'",
         "SELECT 1 FROM resource WHERE source = 'a' AND path = 'b'",
+        "SELECT MAX(resource_id) FROM (SELECT resource_id FROM member WHERE set_id = 1 AND resource_id > 2
+         ORDER BY resource_id LIMIT 9)",
         "SELECT member.resource_id FROM member JOIN resource ON resource.id = member.resource_id WHERE member.set_id = 1
-         AND member.generation < 2 AND member.resource_id > (SELECT absent_until FROM source_set WHERE id = 1)
+         AND member.generation < 2 AND member.resource_id > 3 AND member.resource_id <= 4 AND NOT EXISTS (
+             SELECT 1 FROM part WHERE part.id = member.part AND part.kept = 2 AND member.generation >= part.read)
          ORDER BY member.resource_id LIMIT 1000",
+        "SELECT part.id FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = 1 AND part.uri = 'a'",
+        "UPDATE part SET doubted = 1 WHERE id IN (SELECT part FROM member WHERE resource_id = 1 AND part > 0)",
+        "UPDATE part SET doubted = 1 WHERE set_id IN (SELECT set_id FROM member WHERE resource_id = 1 AND part = 0) AND doubted = 0",
         "SELECT id, channel_id, body FROM inbox WHERE id IN (1, 2, 3) ORDER BY id",
         "SELECT * FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > 1 ORDER BY seq LIMIT 3",
         "SELECT * FROM resource WHERE uri = 'a' AND source IN (SELECT DISTINCT source FROM source_set)",

@@ -172,8 +172,12 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
     let mut changes: Vec<Change> = (0..5).map(|n| created(&format!("r{n}"), 10)).collect();
     let elsewhere = ResourceUri::parse("https://elsewhere.example/x").unwrap();
     changes.push(Change {
+        authority: elsewhere.authority(),
         uri: elsewhere,
-        plain_path: None,
+        paths: |uri| Paths {
+            plain: None,
+            ..paths_of(uri)
+        },
         ..created("x", 10)
     });
     world.tell(changes).await;
@@ -285,6 +289,7 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
             media_type,
             hashes,
             lastmod,
+            version: None,
             news: false,
         },
         other => other,
@@ -327,7 +332,10 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
 async fn two_resources_that_want_one_path_get_two() {
     let world = World::new().await;
     let second = Change {
-        plain_path: Some("example.org/a".to_owned()),
+        paths: |uri| Paths {
+            plain: Some("example.org/a".to_owned()),
+            ..paths_of(uri)
+        },
         ..created("b", 10)
     };
     world.tell(vec![created("a", 10), second]).await;
@@ -340,7 +348,10 @@ async fn two_resources_that_want_one_path_get_two() {
     paths.sort();
     assert_eq!(paths, ["example.org/%made/b", "example.org/a"]);
     let odd = Change {
-        plain_path: None,
+        paths: |uri| Paths {
+            plain: None,
+            ..paths_of(uri)
+        },
         ..created("c", 10)
     };
     world.tell(vec![odd]).await;

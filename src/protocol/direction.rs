@@ -1,6 +1,6 @@
 //! In which order a document tells its changes.
 
-use crate::protocol::SourceTime;
+use super::SourceTime;
 
 /// Whether a document goes forwards in time, as section 12.1 of the specification wants it, or backwards, as some Sources
 /// write it. It matters where times are equal: of two changes of a resource within one second, the later one counts.
@@ -26,6 +26,12 @@ impl Direction {
     pub fn is_newest_first(&self) -> bool {
         self.falls && !self.rises
     }
+
+    /// Whether there is no order: times rise, and fall.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        self.falls && self.rises
+    }
 }
 
 impl FromIterator<Option<SourceTime>> for Direction {
@@ -42,20 +48,21 @@ mod tests {
 
     #[test]
     fn only_times_that_fall_and_never_rise_are_newest_first() {
-        let check = |times: &[i64], newest_first: bool| {
+        let check = |times: &[i64], newest_first: bool, lost: bool| {
             let direction: Direction = times
                 .iter()
                 .map(|&time| (time >= 0).then(|| SourceTime::from_micros(time)))
                 .collect();
             assert_eq!(direction.is_newest_first(), newest_first, "{times:?}");
+            assert_eq!(direction.is_lost(), lost, "{times:?}");
         };
-        check(&[], false);
-        check(&[3], false);
-        check(&[3, 3, 3], false);
-        check(&[1, 2, 2, 3], false);
-        check(&[3, 2, 2, 1], true);
-        check(&[3, -1, 2], true);
-        check(&[3, 2, 3], false);
-        check(&[2, 3, 1], false);
+        check(&[], false, false);
+        check(&[3], false, false);
+        check(&[3, 3, 3], false, false);
+        check(&[1, 2, 2, 3], false, false);
+        check(&[3, 2, 2, 1], true, false);
+        check(&[3, -1, 2], true, false);
+        check(&[3, 2, 3], false, true);
+        check(&[2, 3, 1], false, true);
     }
 }

@@ -1,0 +1,138 @@
+//! What must hold of anything that strangers send. Each body takes any bytes, and panics when a promise is broken.
+//!
+//! cargo-fuzz runs them without end, and the tests of the crate run them on the corpus and on variations of it.
+
+use std::path::Path;
+
+use resyncd::config::Config;
+use resyncd::mirror::{MirrorPath, made_path, plain_path};
+use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
+use resyncd::protocol::{
+    Oddities, ResourceUri, SourceTime, parse_hashes, parse_link_header, read_document,
+    write_document,
+};
+use url::Url;
+
+fn base() -> Url {
+    Url::parse("http://example.com/set/list.xml").expect("a constant URL can be parsed")
+}
+
+/// A document is refused, or read whole: what was read is written and read back the same, but for characters that no XML can
+/// hold.
+pub(crate) fn document(data: &[u8]) {
+    let Ok(read) = read_document(data, &base()) else {
+        return;
+    };
+    let written = write_document(&read.head, &read.entries);
+    let read = read_document(&written, &base()).expect("what the writer writes, the reader reads");
+    let written = write_document(&read.head, &read.entries);
+    let again = read_document(&written, &base()).expect("what the writer writes, the reader reads");
+    assert_eq!(read.head, again.head);
+    assert_eq!(read.entries, again.entries);
+}
+
+/// A datetime is refused, or one that is written in a form that means the same.
+pub(crate) fn datetime(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Some(time) = SourceTime::parse_w3c(text, &mut Oddities::default()) {
+        let written = time.to_string();
+        let mut oddities = Oddities::default();
+        let again = SourceTime::parse_w3c(&written, &mut oddities);
+        assert_eq!(again, Some(time), "{written}");
+        // A year of more than four digits, as a zone can make of 9999, is beyond W3C Datetime.
+        assert!(
+            oddities.is_empty() || written.starts_with(['+', '-']),
+            "{written}"
+        );
+    }
+    let hashes = parse_hashes(text, &mut Oddities::default());
+    let written: Vec<String> = hashes.iter().map(ToString::to_string).collect();
+    let again = parse_hashes(&written.join(" "), &mut Oddities::default());
+    assert_eq!(again, hashes);
+}
+
+/// A Link header gives links that are URLs, as many as it has room for.
+pub(crate) fn link_header(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    for link in parse_link_header(text, &base()) {
+        assert!(!link.rel.is_empty());
+        assert!(!link.rel.contains([' ', '\t']));
+        assert_eq!(Url::parse(link.href.as_str()).as_ref(), Ok(&link.href));
+    }
+}
+
+/// No path leaves the mirror or touches what is ours, and no two URIs (a line each) share one.
+pub(crate) fn path(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    let uris: Vec<ResourceUri> = text
+        .lines()
+        .take(8)
+        .filter_map(|line| ResourceUri::parse(line).ok())
+        .collect();
+    let paths = |uri: &ResourceUri| [plain_path(uri), Some(made_path(uri))];
+    for path in uris.iter().flat_map(paths).flatten() {
+        let text = path.as_str();
+        let again = MirrorPath::parse(text).expect("a path that was made can be parsed");
+        assert_eq!(again.as_str(), text);
+        for name in text.split('/') {
+            assert!((1..=255).contains(&name.len()), "{text}");
+            assert!(
+                !matches!(name, "." | "..") && !name.contains('\0'),
+                "{text}"
+            );
+        }
+        assert!(!text.starts_with(".resyncd"), "{text}");
+    }
+    for (number, one) in uris.iter().enumerate() {
+        for other in uris.iter().skip(number + 1).filter(|other| *other != one) {
+            assert_ne!(made_path(one), made_path(other), "{one} {other}");
+            assert_ne!(plain_path(one), Some(made_path(other)), "{one} {other}");
+            // Of two that differ in their scheme alone, the second one gets a path that is made.
+            let without_scheme = |uri: &ResourceUri| uri.as_str().replacen("https:", "http:", 1);
+            if without_scheme(one) != without_scheme(other) && plain_path(one).is_some() {
+                assert_ne!(plain_path(one), plain_path(other), "{one} {other}");
+            }
+        }
+    }
+}
+
+/// A callback's query, and a delivery's signature and body (a line each), are refused or understood.
+pub(crate) fn callback(data: &[u8]) {
+    let mut lines = data.splitn(3, |&byte| byte == b'\n');
+    let query = String::from_utf8_lossy(lines.next().unwrap_or_default());
+    let signature = String::from_utf8_lossy(lines.next().unwrap_or_default());
+    let body = lines.next().unwrap_or_default();
+    if let Some(verification) = Verification::parse_query(&query) {
+        let again = Verification::parse_query(&verification.to_query());
+        assert_eq!(again, Some(verification));
+    }
+    if let Some(request) = SubscriptionRequest::parse_form(&query) {
+        let again = SubscriptionRequest::parse_form(&request.to_form());
+        assert_eq!(again, Some(request));
+    }
+    if let Some(signature) = Signature::parse(&signature) {
+        let right = Signature::sign(signature.method(), b"secret", body);
+        let is_right = right
+            .to_string()
+            .eq_ignore_ascii_case(&signature.to_string());
+        assert_eq!(signature.verifies(b"secret", body), is_right);
+    }
+    document(body);
+}
+
+/// A configuration is valid, or has faults that tell where they are.
+pub(crate) fn configuration(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else {
+        return;
+    };
+    if let Err(faults) = Config::parse(text, Path::new("/nowhere/config.toml")) {
+        let told = faults.to_string();
+        assert!(told.contains("/nowhere/config.toml"), "{told}");
+    }
+}

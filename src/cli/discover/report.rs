@@ -1,0 +1,223 @@
+//! What was found, as the command tells it: plain data, in the names of the status.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+use serde::Serialize;
+use url::Url;
+
+use crate::clock;
+use crate::fetch::{Advertised, CapabilityList, Discovery, DiscoveryError, Insight, Insights};
+use crate::protocol::{Capability, Oddities, SourceTime};
+use crate::status::Trouble;
+
+#[derive(Debug, Serialize)]
+pub(super) struct Report {
+    pub(super) url: String,
+    pub(super) description: Option<String>,
+    pub(super) implied: bool,
+    pub(super) channels: Vec<Channel>,
+    pub(super) sets: Vec<Set>,
+    pub(super) failed: Vec<FailedSet>,
+    pub(super) oddities: Vec<OddDocument>,
+    pub(super) left_out: usize,
+    pub(super) error: Option<Trouble>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Set {
+    pub(super) capability_list: String,
+    pub(super) implied: bool,
+    pub(super) oddities: Counts,
+    pub(super) capabilities: Vec<Offered>,
+    pub(super) channels: Vec<Channel>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Channel {
+    pub(super) kind: String,
+    pub(super) topic: String,
+    pub(super) hubs: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Offered {
+    pub(super) capability: String,
+    pub(super) uri: String,
+    pub(super) looked_into: bool,
+    #[serde(flatten)]
+    pub(super) facts: Option<Facts>,
+    pub(super) error: Option<Trouble>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Facts {
+    pub(super) index: bool,
+    pub(super) at: Option<String>,
+    pub(super) completed: Option<String>,
+    pub(super) from: Option<String>,
+    pub(super) until: Option<String>,
+    pub(super) entries: u64,
+    pub(super) earliest: Option<String>,
+    pub(super) latest: Option<String>,
+    pub(super) created: u64,
+    pub(super) updated: u64,
+    pub(super) deleted: u64,
+    pub(super) bytes: u64,
+    pub(super) oddities: Counts,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct FailedSet {
+    pub(super) capability_list: String,
+    pub(super) error: Trouble,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct OddDocument {
+    pub(super) document: String,
+    pub(super) oddities: Counts,
+}
+
+/// How often something was met, by its code.
+pub(super) type Counts = BTreeMap<&'static str, u64>;
+
+impl Report {
+    /// What was found.
+    pub(super) fn of(url: &Url, found: &Discovery, insights: &Insights) -> Self {
+        let failed = found.failed.iter().map(|(uri, error)| FailedSet {
+            capability_list: uri.to_string(),
+            error: trouble(error.code(), error),
+        });
+        let odd = |(_, oddities): &&(_, Oddities)| !oddities.is_empty();
+        let oddities = found
+            .oddities
+            .iter()
+            .filter(odd)
+            .map(|(uri, oddities)| OddDocument {
+                document: uri.to_string(),
+                oddities: counts(oddities),
+            });
+        Self {
+            description: found.description.as_ref().map(Url::to_string),
+            implied: found.is_implied(),
+            channels: found.channels.iter().map(channel).collect(),
+            sets: found
+                .sets
+                .iter()
+                .map(|set| Set::of(set, insights))
+                .collect(),
+            failed: failed.collect(),
+            oddities: oddities.collect(),
+            left_out: insights.left_out,
+            ..Self::empty(url)
+        }
+    }
+
+    /// That nothing was found, and why.
+    pub(super) fn nothing(url: &Url, code: &str, error: &dyn Display) -> Self {
+        Self {
+            error: Some(trouble(code, error)),
+            ..Self::empty(url)
+        }
+    }
+
+    fn empty(url: &Url) -> Self {
+        Self {
+            url: url.to_string(),
+            description: None,
+            implied: false,
+            channels: Vec::new(),
+            sets: Vec::new(),
+            failed: Vec::new(),
+            oddities: Vec::new(),
+            left_out: 0,
+            error: None,
+        }
+    }
+}
+
+impl Set {
+    fn of(set: &CapabilityList, insights: &Insights) -> Self {
+        let (channels, documents): (Vec<_>, Vec<_>) = set
+            .capabilities
+            .iter()
+            .partition(|advertised| is_channel(&advertised.capability));
+        let offered = |advertised: &Advertised| offered(advertised, insights.of(&advertised.uri));
+        Self {
+            capability_list: set.uri.to_string(),
+            implied: set.is_implied(),
+            oddities: counts(&set.oddities),
+            capabilities: documents.into_iter().map(offered).collect(),
+            channels: channels.into_iter().map(channel).collect(),
+        }
+    }
+}
+
+fn offered(advertised: &Advertised, seen: Option<&Result<Insight, DiscoveryError>>) -> Offered {
+    let error = match seen {
+        Some(Err(error)) => Some(trouble(error.code(), error)),
+        Some(Ok(insight)) => contradiction(&advertised.capability, insight),
+        None => None,
+    };
+    let insight = seen.and_then(|seen| seen.as_ref().ok());
+    Offered {
+        capability: advertised.capability.to_string(),
+        uri: advertised.uri.to_string(),
+        looked_into: seen.is_some(),
+        facts: insight.map(facts),
+        error,
+    }
+}
+
+/// What a document says it is, if that is not what it is advertised as.
+fn contradiction(advertised: &Capability, insight: &Insight) -> Option<Trouble> {
+    let stated = insight.head.capability.as_ref()?;
+    let message = format!("advertised as a {advertised}, but a {stated} by its own word");
+    (stated != advertised).then(|| trouble("wrong-capability", &message))
+}
+
+fn facts(insight: &Insight) -> Facts {
+    let text = |time: Option<SourceTime>| time.map(|time| time.to_string());
+    Facts {
+        index: insight.is_index,
+        at: text(insight.head.at),
+        completed: text(insight.head.completed),
+        from: text(insight.head.from),
+        until: text(insight.head.until),
+        entries: insight.entries,
+        earliest: text(insight.earliest),
+        latest: text(insight.latest),
+        created: insight.changes.created,
+        updated: insight.changes.updated,
+        deleted: insight.changes.deleted,
+        bytes: insight.bytes,
+        oddities: counts(&insight.oddities),
+    }
+}
+
+fn channel(advertised: &Advertised) -> Channel {
+    Channel {
+        kind: advertised.capability.to_string(),
+        topic: advertised.uri.to_string(),
+        hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn is_channel(capability: &Capability) -> bool {
+    matches!(
+        capability,
+        Capability::ChangeNotification | Capability::FrameworkNotification
+    )
+}
+
+fn counts(oddities: &Oddities) -> Counts {
+    oddities
+        .iter()
+        .map(|(oddity, count)| (oddity.code(), count))
+        .collect()
+}
+
+fn trouble(code: &str, error: &(impl Display + ?Sized)) -> Trouble {
+    Trouble::new(code, error.to_string(), clock::now().wall)
+}

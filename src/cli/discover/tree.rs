@@ -1,0 +1,150 @@
+//! A report as a tree for people.
+
+use super::report::{Channel, Counts, Facts, Offered, Report, Set};
+use crate::status::Trouble;
+
+/// The lines of a report.
+pub(super) fn of(report: &Report) -> String {
+    let mut tree = Tree::default();
+    tree.line(0, &report.url);
+    match &report.description {
+        Some(description) => tree.line(1, &format!("Source Description {description}")),
+        None if report.implied => {
+            tree.line(1, "no ResourceSync: sitemaps, followed by polling them")
+        }
+        None => tree.line(1, "no Source Description"),
+    }
+    for odd in &report.oddities {
+        tree.line(
+            2,
+            &format!("odd: {} in {}", listed(&odd.oddities), odd.document),
+        );
+    }
+    for channel in &report.channels {
+        tree.channel(1, channel);
+    }
+    for set in &report.sets {
+        tree.set(set);
+    }
+    for failed in &report.failed {
+        tree.line(1, &format!("set {}", failed.capability_list));
+        tree.trouble(2, Some(&failed.error));
+    }
+    if report.left_out > 0 {
+        let told = format!(
+            "{} documents were not looked into: they are too many",
+            report.left_out
+        );
+        tree.line(0, &told);
+    }
+    tree.0
+}
+
+#[derive(Default)]
+struct Tree(String);
+
+impl Tree {
+    fn line(&mut self, depth: usize, text: &str) {
+        self.0.extend(std::iter::repeat_n("  ", depth));
+        // What comes from outside must not write on the terminal what it likes.
+        self.0.extend(text.chars().filter(|c| !c.is_control()));
+        self.0.push('\n');
+    }
+
+    fn set(&mut self, set: &Set) {
+        self.line(1, &format!("set {}", set.capability_list));
+        self.odd(2, &set.oddities);
+        for offered in &set.capabilities {
+            self.offered(offered);
+        }
+        for channel in &set.channels {
+            self.channel(2, channel);
+        }
+    }
+
+    fn offered(&mut self, offered: &Offered) {
+        let index = offered.facts.as_ref().is_some_and(|facts| facts.index);
+        let kind = if index { " index" } else { "" };
+        self.line(2, &format!("{}{kind} {}", offered.capability, offered.uri));
+        if let Some(facts) = &offered.facts {
+            self.line(3, &told(&offered.capability, facts));
+            self.odd(3, &facts.oddities);
+        } else if !offered.looked_into {
+            self.line(3, "not looked into");
+        }
+        self.trouble(3, offered.error.as_ref());
+    }
+
+    fn channel(&mut self, depth: usize, channel: &Channel) {
+        self.line(depth, &format!("{} {}", channel.kind, channel.topic));
+        for hub in &channel.hubs {
+            self.line(depth + 1, &format!("hub {hub}"));
+        }
+        if channel.hubs.is_empty() {
+            self.line(depth + 1, "no hub is advertised");
+        }
+    }
+
+    fn odd(&mut self, depth: usize, oddities: &Counts) {
+        if !oddities.is_empty() {
+            self.line(depth, &format!("odd: {}", listed(oddities)));
+        }
+    }
+
+    fn trouble(&mut self, depth: usize, trouble: Option<&Trouble>) {
+        if let Some(Trouble { code, message, .. }) = trouble {
+            self.line(depth, &format!("! {message} [{code}]"));
+        }
+    }
+}
+
+fn listed(oddities: &Counts) -> String {
+    let parts: Vec<_> = oddities
+        .iter()
+        .map(|(code, count)| format!("{code} {count}"))
+        .collect();
+    parts.join(", ")
+}
+
+/// A document in one line: its times, then its entries.
+fn told(capability: &str, facts: &Facts) -> String {
+    let mut parts = Vec::new();
+    for (name, time) in [
+        ("at", &facts.at),
+        ("completed", &facts.completed),
+        ("from", &facts.from),
+        ("until", &facts.until),
+    ] {
+        parts.extend(time.as_ref().map(|time| format!("{name} {time}")));
+    }
+    let is_dump = capability.ends_with("dump");
+    let many = match (facts.index, is_dump, capability) {
+        (true, true, _) => "dumps",
+        (true, false, _) => "lists",
+        (false, true, _) => "packages",
+        (false, false, "changelist") => "changes",
+        (false, false, _) => "resources",
+    };
+    let mut entries = format!("{} {many}", facts.entries);
+    let changes = [
+        (facts.created, "created"),
+        (facts.updated, "updated"),
+        (facts.deleted, "deleted"),
+    ];
+    let counted: Vec<_> = changes
+        .iter()
+        .filter(|(count, _)| *count > 0)
+        .map(|(count, kind)| format!("{count} {kind}"))
+        .collect();
+    if !counted.is_empty() {
+        entries += &format!(" ({})", counted.join(", "));
+    }
+    parts.push(entries);
+    if let (Some(earliest), Some(latest)) = (&facts.earliest, &facts.latest) {
+        parts.push(format!("dated {earliest} to {latest}"));
+    }
+    if facts.bytes > 0 {
+        parts.push(format!("{} bytes", facts.bytes));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,498 @@
+//! What the Source says now: each set's Resource List, or all lists of its index, and the Change Lists after it, written
+//! into the ledger an entry at a time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use url::Url;
+
+use super::Audit;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::finding::{FoundSet, Known, find_sets};
+use crate::engine::following::change_of;
+use crate::fetch::{CapabilityList, Fetched, FetchedDocument, KnownWay};
+use crate::protocol::{Capability, ChangeKind, Direction, Entry, Head, Oddity, Root, SourceTime};
+use crate::store::{Finding, FindingKind, Ledger, PendingList, Telling};
+use crate::sync::latest_believed;
+
+/// How deep indexes may lie within indexes.
+const DEPTH: u32 = 4;
+/// How many entries go into the ledger at once.
+const BATCH: usize = 1000;
+
+/// What was read of a Source.
+pub(super) struct Reading {
+    /// Whether all of it was.
+    pub(super) whole: bool,
+    /// Whether what is not named is thereby known not to exist.
+    pub(super) proves_absence: bool,
+    /// The time of the oldest Resource List.
+    pub(super) since: Option<SourceTime>,
+    /// Its sets; the number of the first is 1.
+    pub(super) sets: Vec<FoundSet>,
+}
+
+impl Reading {
+    /// Whether a file that is not expected is extra.
+    pub(super) fn proves_extras(&self) -> bool {
+        self.whole && self.proves_absence
+    }
+
+    /// The Capability List of a set.
+    pub(super) fn set(&self, number: u32) -> Option<Url> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        self.sets.get(index).map(|set| set.uri.clone())
+    }
+}
+
+/// What was read of one capability of a set.
+struct Walked {
+    /// Whether a document of it was read at all.
+    any: bool,
+    whole: bool,
+    /// Whether each document says what it is.
+    stated: bool,
+    /// The time of the oldest document.
+    at: Option<SourceTime>,
+    /// Where the documents begin by their own word.
+    from: Option<SourceTime>,
+}
+
+/// What was read of one document.
+struct Taken {
+    bad_entries: u64,
+    stated: bool,
+    at: Option<SourceTime>,
+    from: Option<SourceTime>,
+    /// The index that a closed list is part of: that knows the one which follows.
+    index: Option<Url>,
+}
+
+/// A document of a set, on its way into the ledger.
+struct Document {
+    set: u32,
+    number: i64,
+    list: PendingList,
+    capability: Capability,
+    /// What happened before that is in the Resource List.
+    since: Option<SourceTime>,
+    fetched: Box<FetchedDocument>,
+}
+
+impl Audit {
+    /// Reads everything that the Source says. Fails only if the ledger does: what can't be read is a finding.
+    pub(super) async fn read_documents(
+        &self,
+        ledger: &Arc<Ledger>,
+    ) -> Result<Reading, EngineError> {
+        let mut reading = Reading {
+            whole: true,
+            proves_absence: true,
+            since: None,
+            sets: Vec::new(),
+        };
+        let limit = self.limits.document;
+        let had_resourcesync = match &self.mending {
+            Some(mending) => mending.following.had_resourcesync().await?,
+            None => false,
+        };
+        let known = Known {
+            followed: &HashSet::new(),
+            had_resourcesync,
+        };
+        let mut way = KnownWay::default();
+        match find_sets(&self.client, &self.source, limit, known, &mut way).await {
+            Ok(found) => {
+                reading.sets = found.sets;
+                if let Some(error) = found.trouble {
+                    reading.whole = false;
+                    unread(ledger, None, &self.source.url, &error.into())?;
+                }
+            }
+            Err(error) => {
+                reading.whole = false;
+                unread(ledger, None, &self.source.url, &error)?;
+            }
+        }
+        let mut number = 0;
+        for set in &mut reading.sets {
+            number += 1;
+            let list = match set.list.take() {
+                Some(list) => Ok(list),
+                None => self.capability_list(&set.uri).await,
+            };
+            let list = match list {
+                Ok(list) => list,
+                Err(error) => {
+                    reading.whole = false;
+                    unread(ledger, Some(number), &set.uri, &error)?;
+                    continue;
+                }
+            };
+            let (listed, changes) = self.read_set(ledger, number, &list).await?;
+            set.list = Some(list);
+            reading.whole &= listed.any && listed.whole && changes.whole;
+            reading.proves_absence &= listed.stated;
+            reading.since = match (reading.since, listed.at) {
+                (Some(since), Some(at)) => Some(since.min(at)),
+                (since, at) => since.or(at),
+            };
+        }
+        Ok(reading)
+    }
+
+    async fn capability_list(&self, uri: &Url) -> Result<CapabilityList, EngineError> {
+        let limit = self.limits.document;
+        Ok(self.client.named_set(uri, limit).await?)
+    }
+
+    async fn read_set(
+        &self,
+        ledger: &Arc<Ledger>,
+        set: u32,
+        list: &CapabilityList,
+    ) -> Result<(Walked, Walked), EngineError> {
+        let listed = self
+            .walk(ledger, set, list, Capability::ResourceList, None)
+            .await?;
+        if !listed.any && offered(list, &Capability::ResourceList).next().is_none() {
+            unread(ledger, Some(set), &list.uri, &EngineError::NoResourceList)?;
+        }
+        let mut changes = self
+            .walk(ledger, set, list, Capability::ChangeList, listed.at)
+            .await?;
+        if let (Some(at), Some(from)) = (listed.at, changes.from)
+            && from > at
+        {
+            changes.whole = false;
+            let error = EngineError::LateChangeList(from.to_string());
+            unread(ledger, Some(set), &list.uri, &error)?;
+        }
+        Ok((listed, changes))
+    }
+
+    /// Reads all documents of a capability. Where a Capability List names several, the first one that can be read counts.
+    async fn walk(
+        &self,
+        ledger: &Arc<Ledger>,
+        set: u32,
+        list: &CapabilityList,
+        capability: Capability,
+        since: Option<SourceTime>,
+    ) -> Result<Walked, EngineError> {
+        let mut walked = Walked {
+            any: false,
+            whole: true,
+            stated: true,
+            at: None,
+            from: None,
+        };
+        let mut after = 0;
+        let mut failed = None;
+        for uri in offered(list, &capability) {
+            note(ledger, set, &capability, uri.clone(), 0)?;
+            let Some((number, top)) = ledger.next_list(set, &capability, after)? else {
+                continue;
+            };
+            after = number;
+            match self
+                .read_list(ledger, set, number, top, &capability, since)
+                .await
+            {
+                Ok(taken) => {
+                    walked.add(ledger, set, uri, &taken)?;
+                    if let Some(index) = taken.index {
+                        note(ledger, set, &capability, index, 0)?;
+                    }
+                    failed = None;
+                    break;
+                }
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some((uri.clone(), error))),
+            }
+        }
+        if let Some((uri, error)) = failed {
+            walked.whole = false;
+            unread(ledger, Some(set), &uri, &error)?;
+        }
+        while let Some((number, list)) = ledger.next_list(set, &capability, after)? {
+            after = number;
+            let uri = list.uri.clone();
+            match self
+                .read_list(ledger, set, number, list, &capability, since)
+                .await
+            {
+                Ok(taken) => walked.add(ledger, set, &uri, &taken)?,
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => {
+                    walked.whole = false;
+                    unread(ledger, Some(set), &uri, &error)?;
+                }
+            }
+        }
+        Ok(walked)
+    }
+
+    async fn read_list(
+        &self,
+        ledger: &Arc<Ledger>,
+        set: u32,
+        number: i64,
+        list: PendingList,
+        capability: &Capability,
+        since: Option<SourceTime>,
+    ) -> Result<Taken, EngineError> {
+        let limit = self.limits.document;
+        let fetched = self.client.get_document(&list.uri, None, limit).await;
+        let fetched = match fetched.map_err(|error| EngineError::Fetch {
+            uri: list.uri.to_string(),
+            error,
+        })? {
+            Fetched::Document(fetched) => fetched,
+            Fetched::NotModified => return Err(EngineError::Interrupted),
+        };
+        let document = Document {
+            set,
+            number,
+            list,
+            capability: capability.clone(),
+            since,
+            fetched,
+        };
+        let (source, ledger) = (self.source.clone(), Arc::clone(ledger));
+        let taking = tokio::task::spawn_blocking(move || document.take(&source, &ledger));
+        let taken = taking.await.map_err(|_| EngineError::Interrupted)??;
+        self.progress.count_document();
+        Ok(taken)
+    }
+}
+
+impl Walked {
+    fn add(
+        &mut self,
+        ledger: &Ledger,
+        set: u32,
+        uri: &Url,
+        taken: &Taken,
+    ) -> Result<(), EngineError> {
+        self.any = true;
+        self.stated &= taken.stated;
+        self.at = [self.at, taken.at].into_iter().flatten().min();
+        self.from = [self.from, taken.from].into_iter().flatten().min();
+        if taken.bad_entries > 0 {
+            self.whole = false;
+            unread(
+                ledger,
+                Some(set),
+                uri,
+                &EngineError::BadEntries(taken.bad_entries),
+            )?;
+        }
+        Ok(())
+    }
+}
+
+impl Document {
+    /// Writes what the document says into the ledger. For a blocking thread.
+    fn take(
+        mut self,
+        source: &crate::config::Source,
+        ledger: &Ledger,
+    ) -> Result<Taken, EngineError> {
+        let latest = latest_believed(clock::now().wall);
+        let first = FirstLook::of(&mut self.fetched, latest)?;
+        let md = &first.head.md;
+        if let Some(found) = md
+            .capability
+            .as_ref()
+            .filter(|&found| *found != self.capability)
+        {
+            return Err(EngineError::WrongCapability {
+                document: self.list.uri.to_string(),
+                wanted: self.capability.clone(),
+                found: found.clone(),
+            });
+        }
+        if first.is_index && self.list.depth >= DEPTH {
+            return Err(EngineError::NestedIndex);
+        }
+        let is_listed = self.capability == Capability::ResourceList;
+        let told = self.list.from.or(md.at).filter(|&at| at <= latest);
+        let at = told
+            .or(first.newest)
+            .or(self.fetched.last_modified())
+            .unwrap_or_else(|| SourceTime::from(clock::now().wall));
+        let mut taken = Taken {
+            bad_entries: first.bad_entries,
+            stated: md.capability.is_some(),
+            at: (is_listed && !first.is_index).then_some(at),
+            from: None,
+            index: None,
+        };
+        if !is_listed {
+            taken.from = md.from.or(md.at).filter(|_| self.list.depth == 0);
+            let index = first.head.link("index");
+            taken.index = index
+                .filter(|&index| md.until.is_some() && *index != self.list.uri)
+                .cloned();
+        }
+        if first.is_index {
+            self.take_index(ledger, told.filter(|_| is_listed))?;
+        } else {
+            let telling = if is_listed {
+                Telling::Listed { at }
+            } else {
+                Telling::Changes {
+                    newest_first: first.newest_first,
+                }
+            };
+            self.take_entries(source, ledger, telling)?;
+        }
+        Ok(taken)
+    }
+
+    /// Notes the lists of an index. `at`: the time that all of them are of.
+    fn take_index(&mut self, ledger: &Ledger, at: Option<SourceTime>) -> Result<(), EngineError> {
+        let mut reader = self.fetched.reader()?;
+        let mut lists = Vec::new();
+        while let Some(entry) = reader.next_entry()? {
+            let until = entry.md.until.or(entry.md.completed);
+            // What is older than the Resource List is in it.
+            if until.is_some_and(|until| self.since.is_some_and(|since| until < since)) {
+                continue;
+            }
+            lists.push(PendingList {
+                from: at.or(entry.md.from).or(entry.md.at),
+                until,
+                uri: entry.loc,
+                depth: self.list.depth + 1,
+            });
+            if lists.len() >= BATCH {
+                ledger.note_lists(self.set, &self.capability, &lists)?;
+                lists.clear();
+            }
+        }
+        ledger.note_lists(self.set, &self.capability, &lists)?;
+        Ok(())
+    }
+
+    fn take_entries(
+        &mut self,
+        source: &crate::config::Source,
+        ledger: &Ledger,
+        telling: Telling,
+    ) -> Result<(), EngineError> {
+        let since = self.since;
+        let mut reader = self.fetched.reader()?;
+        let mut batch = Vec::new();
+        while let Some(mut entry) = reader.next_entry()? {
+            batch.extend(match telling {
+                Telling::Listed { .. } => {
+                    entry.md.change = None;
+                    let lastmod = entry.lastmod;
+                    change_of(source, entry, ChangeKind::Created, lastmod)
+                }
+                Telling::Changes { .. } if is_old(&entry, since) => None,
+                Telling::Changes { .. } => {
+                    let changed_at = entry.changed_at();
+                    change_of(source, entry, ChangeKind::Updated, changed_at)
+                }
+            });
+            if batch.len() >= BATCH {
+                ledger.tell(self.set, self.number, telling, &batch)?;
+                batch.clear();
+            }
+        }
+        ledger.tell(self.set, self.number, telling, &batch)?;
+        Ok(())
+    }
+}
+
+fn is_old(entry: &Entry, since: Option<SourceTime>) -> bool {
+    let changed_at = entry.changed_at();
+    changed_at.is_some_and(|changed| since.is_some_and(|since| changed < since))
+}
+
+/// A document that was read once to its end, so that one that is cut short tells nothing.
+struct FirstLook {
+    head: Head,
+    is_index: bool,
+    newest: Option<SourceTime>,
+    newest_first: bool,
+    bad_entries: u64,
+}
+
+impl FirstLook {
+    fn of(document: &mut FetchedDocument, latest: SourceTime) -> Result<Self, EngineError> {
+        let uri = document.url().to_string();
+        let bad = |error| EngineError::BadDocument {
+            uri: uri.clone(),
+            error,
+        };
+        let mut reader = document.reader().map_err(bad)?;
+        let mut is_index = reader.head().root == Root::Sitemapindex;
+        let (mut newest, mut direction, mut is_first) = (None, Direction::default(), true);
+        while let Some(entry) = reader.next_entry().map_err(bad)? {
+            direction.note(entry.changed_at());
+            newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
+            // An index that is served as a urlset: its entries are lists by their own word.
+            is_index |= is_first
+                && matches!(
+                    entry.md.capability,
+                    Some(Capability::ResourceList | Capability::ChangeList)
+                );
+            is_first = false;
+        }
+        Ok(Self {
+            head: reader.head().clone(),
+            is_index,
+            newest,
+            newest_first: direction.is_newest_first(),
+            bad_entries: reader.oddities().count(Oddity::BadLoc),
+        })
+    }
+}
+
+fn offered<'a>(
+    list: &'a CapabilityList,
+    capability: &'a Capability,
+) -> impl Iterator<Item = &'a Url> {
+    let advertised = list.capabilities.iter();
+    advertised
+        .filter(move |advertised| advertised.capability == *capability)
+        .map(|advertised| &advertised.uri)
+}
+
+fn note(
+    ledger: &Ledger,
+    set: u32,
+    capability: &Capability,
+    uri: Url,
+    depth: u32,
+) -> Result<(), EngineError> {
+    let list = PendingList {
+        uri,
+        depth,
+        from: None,
+        until: None,
+    };
+    Ok(ledger.note_lists(set, capability, &[list])?)
+}
+
+/// Puts down that a document can't be read.
+fn unread(
+    ledger: &Ledger,
+    set: Option<u32>,
+    uri: &Url,
+    error: &EngineError,
+) -> Result<(), EngineError> {
+    let finding = Finding {
+        set,
+        uri: Some(uri.to_string()),
+        code: Some(error.code().to_owned()),
+        message: Some(error.to_string()),
+        ..Finding::new(FindingKind::Unreachable)
+    };
+    Ok(ledger.add_findings(&[finding])?)
+}

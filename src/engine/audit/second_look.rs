@@ -1,0 +1,161 @@
+//! A second look at what was found: a daemon that is running may have been at work meanwhile, and what nobody can have is
+//! told from what the mirror alone lacks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use futures_util::{StreamExt, stream};
+
+use super::Audit;
+use super::files::{Facts, Seen, examine};
+use crate::engine::EngineError;
+use crate::engine::progress::Progress;
+use crate::fetch::AllowedHosts;
+use crate::mirror::MirrorReader;
+use crate::protocol::ResourceUri;
+use crate::store::{Finding, FindingKind, KnownFile, KnownFiles, Ledger};
+
+/// How many findings are looked at again at once.
+const PAGE: usize = 256;
+/// How many resources are asked for at once; the client limits them for each host besides.
+const PROBES: usize = 16;
+/// How often to look again at what a daemon is about to apply, and how long to wait for it.
+const LOOKS: u32 = 4;
+const PAUSE: Duration = Duration::from_secs(1);
+
+impl Audit {
+    /// Takes back what a daemon has put right since the audit began.
+    pub(super) async fn look_again(
+        &self,
+        ledger: &Arc<Ledger>,
+        reader: Option<&Arc<MirrorReader>>,
+        began: DateTime<Utc>,
+    ) -> Result<(), EngineError> {
+        let Some(reader) = reader else { return Ok(()) };
+        for look in 1..=LOOKS {
+            let again = Again {
+                source: self.source.name.clone(),
+                state: self.state.clone(),
+                ledger: Arc::clone(ledger),
+                reader: Arc::clone(reader),
+                progress: Arc::clone(&self.progress),
+                began,
+            };
+            let looking = tokio::task::spawn_blocking(move || again.look());
+            let pending = looking.await.map_err(|_| EngineError::Interrupted)??;
+            if !pending || look == LOOKS {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+        Ok(())
+    }
+
+    /// Asks the Source for what the mirror does not have as it should.
+    pub(super) async fn probe(&self, ledger: &Arc<Ledger>) -> Result<(), EngineError> {
+        let mut after = 0;
+        loop {
+            let page = ledger.findings(after, PAGE)?;
+            let Some(last) = page.last() else {
+                return Ok(());
+            };
+            after = last.id;
+            let lacking = page.into_iter().filter(Finding::needs_bytes);
+            let probing = stream::iter(lacking).map(|finding| self.probed(finding));
+            let unreachable: Vec<Finding> = probing
+                .buffer_unordered(PROBES)
+                .filter_map(std::future::ready)
+                .collect()
+                .await;
+            ledger.change_findings(&unreachable)?;
+        }
+    }
+
+    async fn probed(&self, finding: Finding) -> Option<Finding> {
+        let uri = ResourceUri::parse(finding.uri.as_deref()?).ok()?;
+        let hosts = AllowedHosts::new(&self.source.hosts);
+        let error = self.client.probe(&uri, &hosts).await.err()?;
+        Some(Finding {
+            kind: FindingKind::Unreachable,
+            code: Some(error.code().to_owned()),
+            message: Some(error.to_string()),
+            ..finding
+        })
+    }
+}
+
+impl Finding {
+    /// Whether the bytes of a resource would mend it.
+    pub(super) fn needs_bytes(&self) -> bool {
+        match self.kind {
+            FindingKind::Missing => true,
+            FindingKind::Altered => self.differs != ["lastmod"],
+            _ => false,
+        }
+    }
+}
+
+struct Again {
+    source: String,
+    state: std::path::PathBuf,
+    ledger: Arc<Ledger>,
+    reader: Arc<MirrorReader>,
+    progress: Arc<Progress>,
+    began: DateTime<Utc>,
+}
+
+impl Again {
+    /// Looks at every finding again; answers whether some of those that stand are about to be applied.
+    fn look(&self) -> Result<bool, EngineError> {
+        let Some(known) = KnownFiles::open(&self.state)? else {
+            return Ok(false);
+        };
+        let waiting = known.has_deliveries(&self.source)?;
+        let mut pending = false;
+        let mut after = 0;
+        loop {
+            let page = self.ledger.findings(after, PAGE)?;
+            let Some(last) = page.last() else {
+                return Ok(pending);
+            };
+            after = last.id;
+            let mut settled = Vec::new();
+            for finding in &page {
+                let (Some(path), uri) = (finding.path.as_deref(), finding.uri.as_deref()) else {
+                    continue;
+                };
+                let file = known.of(&self.source, uri, Some(path))?;
+                if self.is_settled(finding, path, file.as_ref()) {
+                    settled.push(finding.id);
+                } else {
+                    pending |= waiting || file.is_some_and(|file| file.pending);
+                }
+            }
+            self.ledger.drop_findings(&settled)?;
+        }
+    }
+
+    fn is_settled(&self, finding: &Finding, path: &str, known: Option<&KnownFile>) -> bool {
+        if finding.kind == FindingKind::Extra && self.is_absent(path) {
+            return true;
+        }
+        let Some(known) = known else { return false };
+        if known.applied_at.is_none_or(|applied| applied < self.began) {
+            return false;
+        }
+        let path = known.path.as_deref().unwrap_or(path);
+        if known.deleted {
+            return self.is_absent(path);
+        }
+        matches!(
+            examine(&self.reader, path, &Facts::of(known), &self.progress),
+            Seen::Right { .. }
+        )
+    }
+
+    fn is_absent(&self, path: &str) -> bool {
+        let nothing = Facts::default();
+        examine(&self.reader, path, &nothing, &self.progress) == Seen::Missing
+    }
+}

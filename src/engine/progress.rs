@@ -1,0 +1,52 @@
+//! How far the work on a Source has come, in numbers that only grow: for those who watch, and to see whether anything moves.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// What has been done for one Source since this process began.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    documents: AtomicU64,
+    applied: AtomicU64,
+    failed: AtomicU64,
+    bytes: AtomicU64,
+}
+
+/// The numbers at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Documents that were read.
+    pub documents: u64,
+    /// Resources that were fetched, removed, or found to be right.
+    pub applied: u64,
+    /// Resources that were given up until the next poll.
+    pub failed: u64,
+    /// Bytes of resources that came in.
+    pub bytes: u64,
+}
+
+impl Progress {
+    pub(super) fn count_document(&self) {
+        self.documents.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_applied(&self) {
+        self.applied.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_failed(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn count_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    pub(super) fn counts(&self) -> Counts {
+        Counts {
+            documents: self.documents.load(Ordering::Relaxed),
+            applied: self.applied.load(Ordering::Relaxed),
+            failed: self.failed.load(Ordering::Relaxed),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! Sites without ResourceSync: their sitemaps are sets.
+
+use super::*;
+
+fn plain(entries: &[&str]) -> String {
+    document("urlset", "", &[], entries)
+}
+
+/// A long sitemap: nobody takes its entries for Capability Lists.
+fn long() -> String {
+    let entries: Vec<String> = (0..30).map(|n| format!("=/page{n}")).collect();
+    plain(&entries.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+const HTML: &str = "<html>nothing";
+
+/// Discovery from `entry` ends with exactly these sitemaps as sets.
+async fn check_implied(pages: &[(&str, String)], entry: &str, sets: &[&str]) -> Discovery {
+    let found = check(pages, entry, sets).await;
+    assert!(found.is_implied(), "{found:?}");
+    for set in &found.sets {
+        assert!(set.is_implied());
+        assert_eq!(set.capabilities[0].uri, set.uri);
+    }
+    found
+}
+
+/// Discovery from `entry` finds nothing, for that reason.
+async fn check_nothing(pages: &[(&str, String)], entry: &str, code: &str) {
+    let (site, _) = site(pages).await;
+    let error = discover(&site, entry).await.unwrap_err();
+    assert_eq!(error.code(), code, "from {entry}: {error}");
+}
+
+#[tokio::test]
+async fn sitemap_without_resourcesync_is_a_set_by_itself() {
+    let index = document("sitemapindex", "", &[], &["=/a.xml", "=/b.xml"]);
+    for sitemap in [plain(&["=/page"]), long(), index, plain(&[])] {
+        let pages = [
+            ("/maps/1.xml", sitemap),
+            ("/a.xml", plain(&["=/page"])),
+            ("/b.xml", long()),
+            ("/page", HTML.into()),
+            // What is named counts, not what is found besides.
+            ("/robots.txt", "Sitemap: /a.xml".into()),
+            ("/sitemap.xml", long()),
+        ];
+        check_implied(&pages, "/maps/1.xml", &["/maps/1.xml"]).await;
+    }
+}
+
+#[tokio::test]
+async fn sitemaps_of_robots_txt_are_a_set_each() {
+    let robots = "User-agent: *\nSitemap: /1.xml\nSitemap: /2.xml\nSitemap: /404.xml\nSitemap: /feed\nSitemap: /1.xml";
+    let pages = [
+        ("/robots.txt", robots.into()),
+        ("/1.xml", plain(&["=/page"])),
+        ("/2.xml", long()),
+        ("/feed", "<rss><channel/></rss>".into()),
+        ("/sitemap.xml", long()),
+        ("/page", HTML.into()),
+    ];
+    for entry in ["/", "/page", "/robots.txt", "/404"] {
+        check_implied(&pages, entry, &["/1.xml", "/2.xml"]).await;
+    }
+}
+
+#[tokio::test]
+async fn usual_place_of_a_sitemap_is_the_last_resort() {
+    let pages = [
+        ("/", HTML.into()),
+        ("/robots.txt", "User-agent: *".into()),
+        ("/sitemap.xml", long()),
+    ];
+    check_implied(&pages, "/", &["/sitemap.xml"]).await;
+    // A server that lets nobody see its hidden folders says nothing by that.
+    let forbidding = [(WELL, "403".into()), ("/sitemap.xml", long())];
+    check_implied(&forbidding, "/", &["/sitemap.xml"]).await;
+    let page = [("/", HTML.into()), ("/sitemap.xml", HTML.into())];
+    check_nothing(&page, "/", "no-source-description").await;
+}
+
+#[tokio::test]
+async fn resource_list_without_capability_list_is_a_set_and_an_index_stands_for_its_parts() {
+    let part = document("urlset", "resourcelist", &["index=/index", "up=/404"], &[]);
+    let index = document("sitemapindex", "resourcelist", &[], &["=/part"]);
+    let pages = [("/part", part), ("/index", index)];
+    check_implied(&pages, "/index", &["/index"]).await;
+    check_implied(&pages, "/part", &["/index"]).await;
+    // An index that says that it is its own, and two that say so of each other.
+    let ring = |index: &str| document("urlset", "resourcelist", &[index], &[]);
+    let rings = [
+        ("/self", ring("index=/self")),
+        ("/a", ring("index=/b")),
+        ("/b", ring("index=/a")),
+    ];
+    check_implied(&rings, "/self", &["/self"]).await;
+    check_implied(&rings, "/a", &["/a", "/b"]).await;
+    let beside = [
+        rings[0].clone(),
+        ("/other", long()),
+        ("/robots.txt", "Sitemap: /self\nSitemap: /other".into()),
+    ];
+    check_implied(&beside, "/", &["/self", "/other"]).await;
+    // The index can't be had: the part is what there is.
+    check_implied(&pages[..1], "/part", &["/part"]).await;
+}
+
+#[tokio::test]
+async fn where_there_is_resourcesync_a_sitemap_is_no_set() {
+    let rs = [
+        (WELL, description(&["=/1"])),
+        ("/1", list(&["resourcelist=/list"])),
+        (
+            "/robots.txt",
+            "Sitemap: /sitemap.xml\nSitemap: /list".into(),
+        ),
+        ("/sitemap.xml", long()),
+    ];
+    for entry in ["/", "/sitemap.xml", "/robots.txt"] {
+        check(&rs, entry, &["/1"]).await;
+    }
+    // The Resource List among the sitemaps leads to its Capability List.
+    let by_robots = [
+        (
+            "/robots.txt",
+            "Sitemap: /sitemap.xml\nSitemap: /list".into(),
+        ),
+        ("/list", document("urlset", "resourcelist", &["up=/1"], &[])),
+        ("/1", list(&["resourcelist=/list"])),
+        ("/sitemap.xml", long()),
+    ];
+    check(&by_robots, "/", &["/1"]).await;
+    // A sitemap of few entries may be a Source Description in disguise.
+    let disguised = [
+        ("/sitemap.xml", plain(&["=/page", "=/1"])),
+        ("/page", HTML.into()),
+        ("/1", list(&["changelist=/c"])),
+    ];
+    check(&disguised, "/sitemap.xml", &["/1"]).await;
+    let nested = [
+        (WELL, document("sitemapindex", "", &[], &["=/d"])),
+        ("/d", plain(&["=/1"])),
+        ("/1", list(&["changelist=/c"])),
+    ];
+    check(&nested, "/", &["/1"]).await;
+}
+
+#[tokio::test]
+async fn trouble_is_not_taken_for_a_site_without_resourcesync() {
+    let sitemap = ("/sitemap.xml", long());
+    let cut = description(&["=/1"]).replace("</urlset>", "");
+    let linked = document("urlset", "resourcelist", &["up=/1"], &[]);
+    let cases = [
+        (vec![(WELL, "503".into())], "http-status"),
+        (vec![(WELL, cut)], "cut-short"),
+        (vec![(WELL, description(&[]))], "no-capability-list"),
+        (
+            vec![(WELL, plain(&["=/1"])), ("/1", "500".into())],
+            "http-status",
+        ),
+        (vec![("/", "500".into())], "http-status"),
+        (vec![("/robots.txt", "500".into())], "no-source-description"),
+        (
+            vec![
+                ("/robots.txt", "Sitemap: /list".into()),
+                ("/list", linked),
+                ("/1", "502".into()),
+            ],
+            "no-source-description",
+        ),
+        (
+            vec![
+                ("/robots.txt", "Sitemap: /500".into()),
+                ("/500", "500".into()),
+            ],
+            "no-source-description",
+        ),
+    ];
+    for (mut pages, code) in cases {
+        pages.push(sitemap.clone());
+        check_nothing(&pages, "/", code).await;
+    }
+    // Who names a Change List does not want the site's pages.
+    let lonely = [
+        ("/changes", document("urlset", "changelist", &[], &[])),
+        sitemap,
+    ];
+    check_nothing(&lonely, "/changes", "no-source-description").await;
+}
+
+#[tokio::test]
+async fn sitemap_that_fails_for_now_is_told_beside_the_others() {
+    let pages = [
+        (
+            "/robots.txt",
+            "Sitemap: /1.xml\nSitemap: /2.xml\nSitemap: /3.xml".into(),
+        ),
+        ("/1.xml", "503".into()),
+        ("/2.xml", long()),
+        ("/3.xml", long().replace("</urlset>", "")),
+    ];
+    for entry in ["/", "/robots.txt"] {
+        let found = check_implied(&pages, entry, &["/2.xml"]).await;
+        let failed: Vec<_> = found
+            .failed
+            .iter()
+            .map(|(uri, error)| (uri.path(), error.code()))
+            .collect();
+        assert_eq!(failed, [("/1.xml", "http-status"), ("/3.xml", "cut-short")]);
+    }
+}
+
+#[tokio::test]
+async fn guesses_have_an_end_and_fetch_nothing_large() {
+    let many: String = (0..100).map(|n| format!("Sitemap: /{n}.xml\n")).collect();
+    // Longer than any Capability List that is only guessed to be one.
+    let padding = format!("<!-- {} -->", " ".repeat(60_000)).repeat(20);
+    let film = list(&["resourcelist=/r"]).replace("</urlset>", &(padding + "</urlset>"));
+    let site = Site::start(move |request| match request.path() {
+        "/robots.txt" => test_site::ok(many.clone()),
+        "/film" => test_site::ok(film.clone()),
+        "/few.xml" => test_site::ok(plain(&["=/film"])),
+        path if path.ends_with(".xml") => test_site::ok(long()),
+        _ => test_site::status(404),
+    })
+    .await;
+    let entry = Url::parse(&site.url("/")).unwrap();
+    let found = test_site::client().discover(&entry, LIMIT).await.unwrap();
+    assert_eq!((found.sets.len(), found.failed.len()), (63, 37));
+    assert_eq!(found.failed[0].1.code(), "too-many-documents");
+
+    let few = entry.join("few.xml").unwrap();
+    let found = test_site::client().discover(&few, 16 << 20).await.unwrap();
+    assert!(found.is_implied(), "{found:?}");
+}
+
+#[tokio::test]
+async fn named_set_may_be_a_sitemap() {
+    let pages = [
+        ("/sitemap.xml", long()),
+        ("/1", list(&["changelist=/c"])),
+        ("/changes", document("urlset", "changelist", &[], &[])),
+        ("/page", HTML.into()),
+    ];
+    let (site, _) = site(&pages).await;
+    let client = test_site::client();
+    let named = async |path| {
+        let uri = Url::parse(&site.url(path)).unwrap();
+        let found = client.named_set(&uri, LIMIT).await;
+        found
+            .map(|set| set.is_implied())
+            .map_err(|error| error.code())
+    };
+    assert_eq!(named("/sitemap.xml").await, Ok(true));
+    assert_eq!(named("/1").await, Ok(false));
+    for path in ["/changes", "/page"] {
+        assert_eq!(named(path).await, Err("not-a-capability-list"));
+    }
+    // What must be a Capability List is never a sitemap.
+    let uri = Url::parse(&site.url("/sitemap.xml")).unwrap();
+    let strict = client.capability_list(&uri, None, LIMIT).await;
+    assert_eq!(strict, Err(DiscoveryError::NotACapabilityList(None)));
+}

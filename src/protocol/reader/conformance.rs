@@ -1,0 +1,180 @@
+//! What a document of its capability should be like as a whole: told when it has been read to its end.
+
+use url::Url;
+
+use crate::protocol::{Capability, Direction, Entry, Head, Metadata, Oddities, Oddity, Root};
+
+/// How many entries a document may have by the Sitemap protocol, to which section 7 points.
+const MOST_ENTRIES: u64 = 50_000;
+
+/// What the entries of a document have shown so far. Memory does not depend on how many there are.
+#[derive(Default)]
+pub(super) struct Conformance {
+    entries: u64,
+    /// Entries without any time of change.
+    undated: u64,
+    /// Entries that are lists themselves by their own word.
+    lists: u64,
+    /// Entries with `at` or `completed`.
+    snapshots: u64,
+    /// Entries with `from` or `until`.
+    intervals: u64,
+    /// Capabilities that were named before.
+    twice: u64,
+    named: Vec<Capability>,
+    direction: Direction,
+    /// An entry is what `up` points at.
+    up_is_below: bool,
+}
+
+impl Conformance {
+    /// Takes the next entry.
+    pub(super) fn note(&mut self, head: &Head, entry: &Entry) {
+        let md = &entry.md;
+        self.entries += 1;
+        self.undated += u64::from(entry.changed_at().is_none());
+        self.snapshots += u64::from(has_snapshot(md));
+        self.intervals += u64::from(has_interval(md));
+        if let Some(capability) = &md.capability {
+            self.lists += u64::from(is_listing(capability));
+            if self.named.contains(capability) {
+                self.twice += 1;
+            } else if !matches!(capability, Capability::Other(_)) {
+                self.named.push(capability.clone());
+            }
+        }
+        self.direction.note(if holds_intervals(head) {
+            md.from
+        } else {
+            entry.changed_at()
+        });
+        self.up_is_below |= head.link("up") == Some(&entry.loc);
+    }
+
+    /// Counts what is odd about the whole.
+    pub(super) fn finish(&self, head: &Head, base: &Url, oddities: &mut Oddities) {
+        let mut add = |oddity: Oddity, is_so: bool| {
+            if is_so {
+                oddities.add(oddity);
+            }
+        };
+        add(Oddity::TooManyEntries, self.entries > MOST_ENTRIES);
+        let Some(capability) = &head.md.capability else {
+            return;
+        };
+        let up = head.link("up");
+        let leads_down = self.up_is_below || up == Some(base);
+        let is_top = *capability == Capability::Description;
+        add(Oddity::NoUp, up.is_none() && needs_up(capability));
+        add(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
+        add(
+            Oddity::IndexAsUrlset,
+            head.root == Root::Urlset && self.lists > 0 && is_listing(capability),
+        );
+
+        let (md, family) = (&head.md, Family::of(capability));
+        let (misplaced, misplaced_below) = match family {
+            Family::Snapshot => (has_interval(md), self.intervals),
+            Family::Changes => (has_snapshot(md), self.snapshots),
+            Family::Neither => (false, 0),
+        };
+        add(Oddity::WrongInterval, misplaced);
+        match family {
+            Family::Snapshot => add(Oddity::NoAt, md.at.is_none() && !misplaced),
+            Family::Changes => {
+                add(Oddity::NoFrom, md.from.is_none() && !misplaced);
+                let is_closed = *capability == Capability::ChangeNotification;
+                add(
+                    Oddity::NoUntil,
+                    is_closed && md.until.is_none() && !misplaced,
+                );
+                add(Oddity::NewestFirst, self.direction.is_newest_first());
+                add(Oddity::Unordered, self.direction.is_lost());
+            }
+            Family::Neither => {}
+        }
+
+        let of_lists = head.root == Root::Sitemapindex || self.lists > 0;
+        if of_lists || holds_intervals(head) {
+            oddities.add_several(Oddity::WrongInterval, misplaced_below);
+        }
+        let of_changes = matches!(
+            capability,
+            Capability::ChangeList | Capability::ChangeDumpManifest
+        );
+        if of_changes && !of_lists {
+            oddities.add_several(Oddity::NoChangeTime, self.undated);
+        }
+        if *capability == Capability::CapabilityList {
+            oddities.add_several(Oddity::CapabilityTwice, self.twice);
+        }
+    }
+}
+
+/// Which times belong to a document (appendix A of the specification).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Family {
+    /// `at` and `completed`.
+    Snapshot,
+    /// `from` and `until`.
+    Changes,
+    /// None, or whatever it likes.
+    Neither,
+}
+
+impl Family {
+    fn of(capability: &Capability) -> Self {
+        match capability {
+            Capability::ResourceList
+            | Capability::ResourceDump
+            | Capability::ResourceDumpManifest => Self::Snapshot,
+            Capability::ChangeList
+            | Capability::ChangeDump
+            | Capability::ChangeDumpManifest
+            | Capability::ChangeNotification => Self::Changes,
+            Capability::Description
+            | Capability::CapabilityList
+            | Capability::FrameworkNotification
+            | Capability::Other(_) => Self::Neither,
+        }
+    }
+}
+
+fn has_snapshot(md: &Metadata) -> bool {
+    md.at.is_some() || md.completed.is_some()
+}
+
+fn has_interval(md: &Metadata) -> bool {
+    md.from.is_some() || md.until.is_some()
+}
+
+/// Whether its entries are documents or packages, which have an interval or a time of their own.
+fn holds_intervals(head: &Head) -> bool {
+    head.root == Root::Sitemapindex
+        || matches!(
+            head.md.capability,
+            Some(Capability::ResourceDump | Capability::ChangeDump)
+        )
+}
+
+/// Whether documents of this capability may have an index.
+fn is_listing(capability: &Capability) -> bool {
+    matches!(
+        capability,
+        Capability::ResourceList
+            | Capability::ResourceDump
+            | Capability::ChangeList
+            | Capability::ChangeDump
+    )
+}
+
+/// Whether a link to the document above is mandatory. Notifications may do without.
+fn needs_up(capability: &Capability) -> bool {
+    is_listing(capability)
+        || matches!(
+            capability,
+            Capability::CapabilityList
+                | Capability::ResourceDumpManifest
+                | Capability::ChangeDumpManifest
+        )
+}

@@ -1,0 +1,399 @@
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use tempfile::TempDir;
+use url::Url;
+
+use super::*;
+use crate::protocol::{Algorithm, Capability};
+use crate::store::{
+    Application, Conclusion, DeletionRules, End, KnownFiles, Origin, Paths, SetId, Store, Taken,
+};
+
+const SOURCE: &str = "demo";
+
+fn at(seconds: i64) -> SourceTime {
+    SourceTime::from_micros(seconds * 1_000_000)
+}
+
+fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Change {
+    let uri = ResourceUri::parse(&format!("https://example.org/{name}")).unwrap();
+    Change {
+        paths: |uri| Paths {
+            plain: Some(format!("example.org{}", uri.url().path())),
+            made: format!("example.org/%made{}", uri.url().path()),
+        },
+        authority: uri.authority(),
+        uri,
+        kind,
+        changed_at: time.map(at),
+        lastmod: time.map(at),
+        length: Some(content.len() as u64),
+        media_type: None,
+        hashes: vec![Digest::of(Algorithm::Sha256, content.as_bytes())],
+        links: Vec::new(),
+        late: false,
+    }
+}
+
+fn updated(name: &str, time: i64, content: &str) -> Change {
+    change(name, ChangeKind::Updated, Some(time), content)
+}
+
+fn deleted(name: &str, time: i64) -> Change {
+    change(name, ChangeKind::Deleted, Some(time), "")
+}
+
+fn listed(seconds: i64) -> Telling {
+    Telling::Listed { at: at(seconds) }
+}
+
+const CHANGES: Telling = Telling::Changes {
+    newest_first: false,
+};
+const BACKWARDS: Telling = Telling::Changes { newest_first: true };
+
+/// What is expected: `name:length of content`.
+fn expected(ledger: &Ledger) -> Vec<String> {
+    let expectations = ledger.expectations(0, 100).unwrap();
+    expectations
+        .iter()
+        .map(|expectation| {
+            let name = expectation.uri.url().path().trim_start_matches('/');
+            match expectation.length {
+                Some(length) => format!("{name}:{length}"),
+                None => format!("{name}:?"),
+            }
+        })
+        .collect()
+}
+
+/// Tells documents, one after the other, and looks what is expected then.
+#[track_caller]
+fn check(documents: &[(Telling, &[Change])], wanted: &[&str]) {
+    let ledger = Ledger::begin().unwrap();
+    for (number, (telling, entries)) in (1..).zip(documents) {
+        ledger.tell(1, number, *telling, entries).unwrap();
+    }
+    assert_eq!(expected(&ledger), wanted, "{documents:#?}");
+}
+
+#[test]
+fn the_later_word_counts() {
+    let list = (
+        listed(10),
+        &[updated("a", 1, "x"), updated("b", 1, "x")][..],
+    );
+    check(&[list], &["a:1", "b:1"]);
+    check(
+        &[list, (CHANGES, &[updated("a", 11, "xx")])],
+        &["a:2", "b:1"],
+    );
+    check(
+        &[list, (CHANGES, &[updated("a", 9, "xx")])],
+        &["a:1", "b:1"],
+    );
+    check(
+        &[(CHANGES, &[updated("a", 11, "xx")]), list],
+        &["a:2", "b:1"],
+    );
+    check(&[list, (CHANGES, &[deleted("a", 10)])], &["b:1"]);
+    let back = [deleted("a", 11), updated("a", 12, "xxx")];
+    check(&[list, (CHANGES, &back)], &["a:3", "b:1"]);
+    check(
+        &[list, (CHANGES, &[back[1].clone(), back[0].clone()])],
+        &["a:3", "b:1"],
+    );
+    // Another set, which lists it again, or has deleted it longer ago.
+    check(
+        &[
+            list,
+            (CHANGES, &[deleted("a", 11)]),
+            (listed(12), &[updated("a", 1, "xxxx")]),
+        ],
+        &["a:4", "b:1"],
+    );
+    check(&[list, (CHANGES, &[deleted("a", 9)])], &["a:1", "b:1"]);
+}
+
+#[test]
+fn of_one_moment_the_order_of_the_document_counts() {
+    let (first, second) = (deleted("a", 11), updated("a", 11, "xx"));
+    let forwards = [first.clone(), second.clone()];
+    let backwards = [second, first];
+    check(&[(CHANGES, &forwards)], &["a:2"]);
+    check(&[(CHANGES, &backwards)], &[]);
+    check(&[(BACKWARDS, &backwards)], &["a:2"]);
+    check(&[(BACKWARDS, &forwards)], &[]);
+    // Another document comes later, whatever its own order is.
+    check(
+        &[(BACKWARDS, &backwards), (BACKWARDS, &[deleted("a", 11)])],
+        &[],
+    );
+}
+
+#[test]
+fn what_tells_no_time_only_raises_doubts() {
+    let list = (listed(10), &[updated("a", 1, "x")][..]);
+    let undated = |name, kind| change(name, kind, None, "xx");
+    check(
+        &[list, (CHANGES, &[undated("a", ChangeKind::Updated)])],
+        &["a:?"],
+    );
+    check(
+        &[list, (CHANGES, &[undated("b", ChangeKind::Updated)])],
+        &["a:1", "b:?"],
+    );
+    check(
+        &[list, (CHANGES, &[undated("a", ChangeKind::Deleted)])],
+        &[],
+    );
+    let ledger = Ledger::begin().unwrap();
+    ledger.tell(1, 1, listed(10), list.1).unwrap();
+    ledger
+        .tell(1, 2, CHANGES, &[undated("a", ChangeKind::Deleted)])
+        .unwrap();
+    // It may be there or not: its file is not extra.
+    assert!(ledger.place("example.org/a").unwrap().expected);
+}
+
+#[test]
+fn no_two_resources_share_a_path() {
+    let ledger = Ledger::begin().unwrap();
+    let one = updated("a", 1, "x");
+    let other = Change {
+        uri: ResourceUri::parse("http://example.org/a").unwrap(),
+        ..one.clone()
+    };
+    ledger.tell(1, 1, listed(10), &[one, other]).unwrap();
+    let paths: Vec<String> = ledger
+        .expectations(0, 9)
+        .unwrap()
+        .into_iter()
+        .map(|expectation| expectation.path)
+        .collect();
+    assert_eq!(paths, ["example.org/a", "example.org/%made/a"]);
+}
+
+#[test]
+fn lists_are_read_once_in_the_order_they_were_named() {
+    let ledger = Ledger::begin().unwrap();
+    let list = |name: &str| PendingList {
+        uri: Url::parse(&format!("https://example.org/{name}")).unwrap(),
+        depth: 1,
+        from: Some(at(3)),
+        until: None,
+    };
+    let kind = Capability::ResourceList;
+    ledger
+        .note_lists(1, &kind, &[list("b"), list("a")])
+        .unwrap();
+    ledger
+        .note_lists(1, &kind, &[list("a"), list("c")])
+        .unwrap();
+    ledger.note_lists(2, &kind, &[list("a")]).unwrap();
+    let (mut read, mut after) = (Vec::new(), 0);
+    while let Some((number, list)) = ledger.next_list(1, &kind, after).unwrap() {
+        after = number;
+        read.push(list);
+    }
+    assert_eq!(read, [list("b"), list("a"), list("c")]);
+    assert_eq!(
+        ledger.next_list(1, &Capability::ChangeList, 0).unwrap(),
+        None
+    );
+}
+
+#[test]
+fn findings_come_back_as_they_were_put_down() {
+    let ledger = Ledger::begin().unwrap();
+    let altered = Finding {
+        set: Some(1),
+        uri: Some("https://example.org/a".into()),
+        path: Some("example.org/a".into()),
+        expected: Some(7),
+        differs: vec!["digest".into(), "lastmod".into()],
+        length: Some(3),
+        hashes: vec![Digest::of(Algorithm::Md5, b"abc")],
+        ..Finding::new(FindingKind::Altered)
+    };
+    let extra = Finding::new(FindingKind::Extra);
+    ledger.add_findings(&[altered.clone(), extra]).unwrap();
+    let found = ledger.findings(0, 9).unwrap();
+    let whole = |finding: &Finding| {
+        format!(
+            "{:?}",
+            Finding {
+                id: 0,
+                ..finding.clone()
+            }
+        )
+    };
+    assert_eq!(whole(&found[0]), whole(&altered));
+    ledger.drop_findings(&[found[1].id]).unwrap();
+    let mended = Finding {
+        outcome: Outcome::Mended,
+        ..found[0].clone()
+    };
+    ledger.change_findings(&[mended]).unwrap();
+    let found = ledger.findings(0, 9).unwrap();
+    assert_eq!(found.len(), 1);
+    assert_eq!(found[0].outcome, Outcome::Mended);
+}
+
+/// A database in which a daemon has applied things.
+struct State {
+    folder: TempDir,
+    store: Arc<Store>,
+    set: SetId,
+}
+
+impl State {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let uri = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        let set = store.begin_set(SOURCE, &uri).await.unwrap().id;
+        Self { folder, store, set }
+    }
+
+    async fn tell(&self, changes: Vec<Change>) {
+        let end = End {
+            rules: DeletionRules { max_share: 1.0 },
+            progress: None,
+            delivery: None,
+            documents: Vec::new(),
+            listed: None,
+            read_until: None,
+        };
+        let application = Application {
+            set: self.set,
+            source: SOURCE.into(),
+            origin: Origin::Notification,
+            now: DateTime::<Utc>::UNIX_EPOCH,
+            changes,
+            end: Some(end),
+        };
+        self.store.apply(application).await.unwrap();
+    }
+
+    /// Has everything that is due applied.
+    async fn work(&self) {
+        let now = DateTime::<Utc>::UNIX_EPOCH;
+        let due = self
+            .store
+            .due_tasks(SOURCE, now, 99, Taken::default())
+            .await;
+        let concluded = due.unwrap().0.into_iter().map(|task| match task.kind {
+            ChangeKind::Deleted => Conclusion::Removed { task, kept: false },
+            _ => Conclusion::Published {
+                path: task.path.clone(),
+                length: task.length.unwrap(),
+                media_type: None,
+                hashes: task.hashes.clone(),
+                lastmod: task.lastmod,
+                version: None,
+                news: true,
+                task,
+            },
+        });
+        let concluded = Arc::new(concluded.collect());
+        self.store.conclude(now, concluded).await.unwrap();
+    }
+
+    fn weighed(&self, entries: &[Change], wants: impl Fn(&ResourceUri) -> bool) -> Ledger {
+        let ledger = Ledger::begin().unwrap();
+        ledger.tell(1, 1, listed(10), entries).unwrap();
+        assert!(
+            ledger
+                .take_known(self.folder.path(), SOURCE, wants)
+                .unwrap()
+        );
+        ledger
+            .weigh_known(Some(at(10)), |uri| format!("made/{}", uri.url().path()))
+            .unwrap();
+        ledger
+    }
+}
+
+#[tokio::test]
+async fn what_the_database_knows_from_later_on_counts() {
+    let state = State::new().await;
+    let told = ["older", "newer", "gone", "unlisted", "unwanted"];
+    let time = |name: &str| if name == "older" { 9 } else { 11 };
+    let known = told.map(|name| updated(name, time(name), "known"));
+    state.tell(known.into()).await;
+    state.work().await;
+    state.tell(vec![deleted("gone", 12)]).await;
+    state.work().await;
+    state.tell(vec![updated("newer", 13, "on its way")]).await;
+
+    let listed = ["older", "newer", "gone", "lacking"].map(|name| updated(name, 1, "x"));
+    let ledger = state.weighed(&listed, |uri| !uri.as_str().contains("unwanted"));
+    assert_eq!(
+        expected(&ledger),
+        ["older:1", "newer:5", "lacking:1", "unlisted:5"]
+    );
+    let place = |name: &str| ledger.place(&format!("example.org/{name}")).unwrap();
+    let facts = |place: Place| (place.expected, place.known, place.live);
+    assert_eq!(facts(place("newer")), (true, true, true));
+    assert_eq!(facts(place("gone")), (false, true, false));
+    assert_eq!(facts(place("unwanted")), (false, false, true));
+    assert_eq!(place("stray"), Place::default());
+    let known: Vec<bool> = ledger
+        .expectations(0, 9)
+        .unwrap()
+        .iter()
+        .map(|expectation| expectation.is_known)
+        .collect();
+    assert_eq!(known, [true, true, false, true]);
+
+    let files = KnownFiles::open(state.folder.path()).unwrap().unwrap();
+    let newer = files
+        .of(SOURCE, Some("https://example.org/newer"), None)
+        .unwrap()
+        .unwrap();
+    assert!(newer.pending && !newer.deleted);
+    let gone = files.of(SOURCE, None, Some("example.org/gone")).unwrap();
+    assert!(gone.unwrap().deleted);
+    assert!(!files.has_deliveries(SOURCE).unwrap());
+}
+
+#[tokio::test]
+async fn paths_are_those_of_the_database() {
+    let state = State::new().await;
+    // Without TLS, and first.
+    let first = Change {
+        uri: ResourceUri::parse("http://example.org/a").unwrap(),
+        ..updated("a", 9, "x")
+    };
+    let moved = Change {
+        paths: |_| Paths {
+            plain: Some("example.org/elsewhere".into()),
+            made: String::new(),
+        },
+        ..updated("b", 9, "x")
+    };
+    state.tell(vec![first, moved]).await;
+    state.work().await;
+    let ledger = state.weighed(&[updated("a", 1, "x"), updated("b", 1, "x")], |_| true);
+    let paths: Vec<String> = ledger
+        .expectations(0, 9)
+        .unwrap()
+        .into_iter()
+        .map(|expectation| expectation.path)
+        .collect();
+    assert_eq!(paths, ["made//a", "example.org/elsewhere"]);
+}
+
+#[test]
+fn no_database_is_no_fault_and_a_newer_one_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let ledger = Ledger::begin().unwrap();
+    assert!(!ledger.take_known(folder.path(), SOURCE, |_| true).unwrap());
+    assert!(KnownFiles::open(folder.path()).unwrap().is_none());
+    let newer = Connection::open(folder.path().join(DATABASE)).unwrap();
+    newer.pragma_update(None, "user_version", 9999).unwrap();
+    let taken = ledger.take_known(folder.path(), SOURCE, |_| true);
+    assert_eq!(taken.unwrap_err().code(), "newer-schema");
+}

@@ -1,0 +1,226 @@
+//! A Resource List in parts, of which those are passed over that are unchanged: in the end the mirror has what the parts
+//! name, whatever moved between them, was told besides, or was interrupted.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::prelude::*;
+use url::Url;
+
+use super::*;
+
+const RESOURCES: usize = 6;
+const PARTS: usize = 3;
+const FILTER: &str = "all";
+
+#[derive(Clone, Debug)]
+enum Step {
+    /// The part names these now; `None`: the index has it no more.
+    Publish(usize, Option<BTreeSet<usize>>),
+    /// A notification tells of a deletion, or of a creation.
+    Tell(usize, bool),
+    /// What is pending is done.
+    Work,
+    /// The list is read; after so many writes that ends.
+    Read(Option<usize>),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let names = || prop::collection::btree_set(0..RESOURCES, 0..4);
+    let step = prop_oneof![
+        4 => (0..PARTS, names()).prop_map(|(part, names)| Step::Publish(part, Some(names))),
+        1 => (0..PARTS).prop_map(|part| Step::Publish(part, None)),
+        2 => (0..RESOURCES, any::<bool>()).prop_map(|(resource, deleted)| Step::Tell(resource, deleted)),
+        1 => Just(Step::Work),
+        3 => Just(Step::Read(None)),
+        2 => (0..12_usize).prop_map(|writes| Step::Read(Some(writes))),
+    ];
+    prop::collection::vec(step, 1..14)
+}
+
+/// What the Source serves: the version of each part, and what it names.
+type Parts = BTreeMap<usize, (u8, BTreeSet<usize>)>;
+
+fn part_uri(part: usize) -> Url {
+    Url::parse(&format!("https://example.org/part-{part}.xml")).unwrap()
+}
+
+fn name(resource: usize) -> String {
+    format!("r{resource}")
+}
+
+/// Reads the list as the engine does; answers whether it came to its end.
+async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mut usize) -> bool {
+    let (store, set) = (&world.store, world.set);
+    let mut goes_on = || {
+        let left = *writes;
+        *writes = left.saturating_sub(1);
+        left > 0
+    };
+    let index = Url::parse("https://example.org/index.xml").unwrap();
+    store
+        .begin_parts(set, &index, trusts.then_some(FILTER))
+        .await
+        .unwrap();
+    store.begin_list(set).await.unwrap();
+    for (&part, (version, names)) in parts {
+        if !goes_on() {
+            return false;
+        }
+        let uri = part_uri(part);
+        let known = store.part(set, &uri).await.unwrap();
+        let document = store.document(set, &uri).await.unwrap();
+        let is_same = document.is_some_and(|document| document.digest[0] == *version);
+        if let Some(known) = known.filter(|known| known.known.is_whole && is_same) {
+            let kept = KeptPart {
+                id: known.id,
+                asked: None,
+            };
+            store.keep_parts(vec![kept]).await.unwrap();
+            continue;
+        }
+        let list = ListProgress {
+            set,
+            source: SOURCE.to_owned(),
+            origin: Origin::ResourceList,
+            at: at(time),
+        };
+        let end = PartEnd {
+            filter: FILTER.to_owned(),
+            word: PartWord {
+                told: None,
+                asked_at: world.now,
+            },
+            bad_entries: 0,
+            document: Some(DocumentRecord {
+                uri: uri.to_string(),
+                etag: None,
+                last_modified: None,
+                digest: [*version; 32],
+            }),
+        };
+        let mut step = PartStep {
+            uri,
+            begins: true,
+            end: None,
+        };
+        let named = names.iter().map(|&resource| Some(resource));
+        for resource in named.chain([None]) {
+            if !goes_on() {
+                return false;
+            }
+            let entries = resource.map(|resource| created(&name(resource), -1));
+            step.end = resource.is_none().then(|| end.clone());
+            let (store, list, now) = (Arc::clone(store), list.clone(), world.now);
+            let taken = step.clone();
+            let taking = move || {
+                store
+                    .list_part(&list, now, Vec::from_iter(entries), taken)
+                    .wait()
+            };
+            tokio::task::spawn_blocking(taking).await.unwrap().unwrap();
+            step.begins = false;
+        }
+    }
+    if store.list_has_doubts(set).await.unwrap() {
+        assert!(trusts, "who has read all has no doubts");
+        return Box::pin(read(world, parts, time, false, writes)).await;
+    }
+    let list = ListProgress {
+        set,
+        source: SOURCE.to_owned(),
+        origin: Origin::ResourceList,
+        at: at(time),
+    };
+    while store.list_absent(&list, world.now).await.unwrap().is_some() {}
+    store.drop_parts(set).await.unwrap();
+    let end = End {
+        progress: Some((coverage(time), Vec::new())),
+        listed: Some(at(time)),
+        ..end()
+    };
+    let application = Application {
+        origin: Origin::ResourceList,
+        ..world.application(set, Vec::new(), Some(end))
+    };
+    store.apply(application).await.unwrap();
+    true
+}
+
+async fn live(world: &World) -> BTreeSet<usize> {
+    let mut live = BTreeSet::new();
+    for resource in 0..RESOURCES {
+        let view = world.store.resource(&uri(&name(resource))).await.unwrap();
+        if view.is_some_and(|view| !view.deleted) {
+            live.insert(resource);
+        }
+    }
+    live
+}
+
+async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
+    let world = World::new().await;
+    let mut parts = Parts::new();
+    let (mut version, mut time) = (0, 0);
+    // However it went before, a last reading comes to its end.
+    for step in steps.into_iter().chain([Step::Read(None)]) {
+        time += 10;
+        match step {
+            Step::Publish(part, names) => {
+                version += 1;
+                match names {
+                    Some(names) if parts.get(&part).is_none_or(|(_, before)| *before != names) => {
+                        parts.insert(part, (version, names));
+                    }
+                    Some(_) => {}
+                    None => drop(parts.remove(&part)),
+                }
+            }
+            Step::Tell(resource, true) => {
+                world.tell(vec![deleted(&name(resource), time)]).await;
+            }
+            Step::Tell(resource, false) => {
+                world.tell(vec![created(&name(resource), time)]).await;
+            }
+            Step::Work => world.work("1").await,
+            Step::Read(writes) => {
+                let mut writes = writes.unwrap_or(usize::MAX);
+                if !read(&world, &parts, time, true, &mut writes).await {
+                    continue;
+                }
+                world.work("1").await;
+                let listed = parts
+                    .values()
+                    .flat_map(|(_, names)| names)
+                    .copied()
+                    .collect();
+                prop_assert_eq!(live(&world).await, listed);
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn mirror_has_what_the_parts_name(steps in steps()) {
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        runtime.block_on(check(steps))?;
+    }
+}
+
+/// A part was read that lacks a resource, then the reading ended; told of again, the resource is none of that part's.
+#[tokio::test]
+async fn unchanged_part_does_not_speak_for_what_it_did_not_name() {
+    let only = |resource| Some(BTreeSet::from([resource]));
+    let steps = vec![
+        Step::Publish(0, only(1)),
+        Step::Publish(1, only(2)),
+        Step::Read(None),
+        Step::Publish(0, only(3)),
+        Step::Read(Some(3)),
+        Step::Tell(1, false),
+    ];
+    check(steps).await.unwrap();
+}

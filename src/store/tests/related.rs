@@ -1,0 +1,197 @@
+use super::*;
+use crate::protocol::Link;
+
+fn link(rel: &str) -> Link {
+    Link::new(rel, "https://example.org/other".parse().unwrap())
+}
+
+fn linked(change: Change, rels: &[&str]) -> Change {
+    Change {
+        links: rels.iter().map(|rel| link(rel)).collect(),
+        ..change
+    }
+}
+
+fn served(task: Task, etag: Option<&str>, is_new: bool) -> Conclusion {
+    let etag = etag.map(str::to_owned);
+    match published(task, "1") {
+        Conclusion::Published {
+            task,
+            path,
+            length,
+            hashes,
+            lastmod,
+            ..
+        } => Conclusion::Published {
+            media_type: is_new.then(|| "text/plain".to_owned()),
+            version: etag.map(|etag| ServedVersion {
+                url: task.uri.url().clone(),
+                etag: Some(etag),
+                last_modified: None,
+            }),
+            task,
+            path,
+            length,
+            hashes,
+            lastmod,
+            news: is_new,
+        },
+        other => other,
+    }
+}
+
+impl World {
+    async fn rels(&self, name: &str) -> Vec<String> {
+        let known = self.store.resource(&uri(name)).await.unwrap().unwrap();
+        known.links.into_iter().map(|link| link.rel).collect()
+    }
+}
+
+#[tokio::test]
+async fn links_are_kept_with_all_they_tell() {
+    let world = World::new().await;
+    let told = Link {
+        pri: Some(3),
+        modified: Some(at(5)),
+        length: Some(7),
+        media_type: Some("text/html".to_owned()),
+        encoding: Some("gzip".to_owned()),
+        path: Some("/a".to_owned()),
+        hashes: sha256("content"),
+        ..link("duplicate")
+    };
+    let change = Change {
+        links: vec![told.clone(), link("via")],
+        ..created("a", 10)
+    };
+    world.tell(vec![change]).await;
+    assert_eq!(world.due().await[0].links, [told.clone(), link("via")]);
+    world.work("1").await;
+    let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
+    assert_eq!(known.links, [told, link("via")]);
+}
+
+#[tokio::test]
+async fn links_are_those_of_the_change_that_was_applied_last() {
+    let world = World::new().await;
+    world.tell(vec![linked(created("a", 10), &["via"])]).await;
+    world.work("1").await;
+    assert_eq!(world.rels("a").await, ["via"]);
+    // Told again: what is told more is kept, what is told less is not forgotten, and nothing is fetched.
+    world
+        .tell(vec![linked(created("a", 10), &["via", "collection"])])
+        .await;
+    assert_eq!(world.rels("a").await, ["via", "collection"]);
+    world.tell(vec![created("a", 10)]).await;
+    assert_eq!(world.rels("a").await, ["via", "collection"]);
+    assert!(world.due().await.is_empty());
+
+    world.tell(vec![updated("a", 11)]).await;
+    world.work("2").await;
+    assert!(world.rels("a").await.is_empty());
+    world
+        .list(world.set, 20, vec![linked(created("a", -1), &["memento"])])
+        .await;
+    assert_eq!(world.rels("a").await, ["memento"]);
+    world.tell(vec![linked(deleted("a", 21), &["via"])]).await;
+    world.work("").await;
+    assert!(world.rels("a").await.is_empty());
+}
+
+#[tokio::test]
+async fn links_that_are_told_later_reach_what_is_pending() {
+    let world = World::new().await;
+    world.tell(vec![created("a", 10)]).await;
+    let applied = world
+        .tell(vec![linked(created("a", 10), &["duplicate"])])
+        .await;
+    assert_eq!(applied.tasks, 1);
+    // Whoever tells less tells nothing new.
+    let applied = world.tell(vec![created("a", 10)]).await;
+    assert_eq!(applied.tasks, 0);
+    assert_eq!(world.due().await[0].links, [link("duplicate")]);
+}
+
+#[tokio::test]
+async fn first_place_to_fetch_from_is_what_tasks_are_queued_by() {
+    let world = World::new().await;
+    let elsewhere = |host: &str| Change {
+        authority: host.to_owned(),
+        ..created("a", 10)
+    };
+    world.tell(vec![elsewhere("one.example")]).await;
+    let changed = Change {
+        length: Some(1),
+        ..elsewhere("two.example")
+    };
+    world.tell(vec![changed]).await;
+    assert_eq!(world.due().await[0].authority, "two.example");
+}
+
+#[tokio::test]
+async fn what_a_server_told_belongs_to_the_bytes_it_served() {
+    let world = World::new().await;
+    let etag = |task: &Task| task.live_version.as_ref().and_then(|v| v.etag.clone());
+    let media_type = async || {
+        let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
+        (known.media_type, known.lastmod)
+    };
+    let dated = Change {
+        lastmod: Some(at(9)),
+        ..created("a", 10)
+    };
+    world.tell(vec![dated]).await;
+    let task = world.due().await.remove(0);
+    assert_eq!(etag(&task), None);
+    world.conclude(vec![served(task, Some("1"), true)]).await;
+
+    // The same bytes again: all that was told of them still holds.
+    world.tell(vec![updated("a", 11)]).await;
+    let task = world.due().await.remove(0);
+    assert_eq!(etag(&task).as_deref(), Some("1"));
+    world.conclude(vec![served(task, None, false)]).await;
+    assert_eq!(
+        media_type().await,
+        (Some("text/plain".to_owned()), Some(at(9)))
+    );
+    // The same bytes, served anew.
+    world.tell(vec![updated("a", 12)]).await;
+    let task = world.due().await.remove(0);
+    assert_eq!(etag(&task).as_deref(), Some("1"));
+    world.conclude(vec![served(task, Some("2"), false)]).await;
+    // Other bytes, of which nothing was told.
+    world.tell(vec![updated("a", 13)]).await;
+    let task = world.due().await.remove(0);
+    assert_eq!(etag(&task).as_deref(), Some("2"));
+    world.conclude(vec![served(task, None, true)]).await;
+    assert_eq!(media_type().await.1, None);
+    world.tell(vec![updated("a", 14)]).await;
+    assert_eq!(world.due().await[0].live_version, None);
+}
+
+#[tokio::test]
+async fn lists_that_were_replaced_are_forgotten() {
+    let world = World::new().await;
+    let list = |n: u32| -> url::Url { format!("https://example.org/{n}.xml").parse().unwrap() };
+    let remembers = async |n: u32| {
+        let found = world.store.document(world.set, &list(n)).await.unwrap();
+        found.is_some()
+    };
+    for n in 1..=3 {
+        let document = DocumentRecord {
+            uri: list(n).to_string(),
+            etag: None,
+            last_modified: None,
+            digest: [0; 32],
+        };
+        let (set, store) = (world.set, &world.store);
+        store.remember_document(set, document).await.unwrap();
+        store.save_open_list(set, Some(&list(n))).await.unwrap();
+        let record = store.sets(SOURCE).await.unwrap().remove(0);
+        assert_eq!(record.open_list, Some(list(n)));
+        assert!(remembers(n).await && !remembers(n - 1).await);
+    }
+    // A list that is closed in its place is the same document.
+    world.store.save_open_list(world.set, None).await.unwrap();
+    assert!(remembers(3).await);
+}

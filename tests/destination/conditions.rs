@@ -1,0 +1,90 @@
+//! Conditional requests for resources: what has not changed is not sent again, and what must have changed is not asked
+//! whether it has.
+
+use resyncd::demo::{ChannelHub, SampleOptions};
+
+use crate::support::{NAME, Rig, SET, path_of, resources};
+
+const PATH: &str = "/set1/res/r0001.txt";
+
+async fn rig(digests: bool) -> Rig {
+    let rig = Rig::start_with(
+        SampleOptions {
+            digests,
+            hub: ChannelHub::None,
+            ..resources(3)
+        },
+        |_| {},
+    )
+    .await;
+    rig.settled().await;
+    rig
+}
+
+/// Has the Source tell of a change whose bytes are the same; how often r0001 was asked for, and answered 304.
+async fn touch(rig: &Rig) -> (u64, u64) {
+    let bytes = rig.source.state(SET)[&rig.uri("r0001.txt")].clone();
+    let at = rig.source.update(SET, "r0001.txt", bytes);
+    rig.operator.poll(NAME).await;
+    rig.until("in step", |set| {
+        set.state == "in-sync"
+            && set
+                .synced_until
+                .as_ref()
+                .is_some_and(|until| crate::support::time(until) >= at)
+    })
+    .await;
+    let known = rig.operator.resource(&rig.uri("r0001.txt")).await.unwrap();
+    assert_eq!(known["changed_at"], at.to_string(), "{known}");
+    assert_eq!(known["lastmod"], at.to_string(), "{known}");
+    assert_eq!(known["type"], "text/plain", "{known}");
+    rig.assert_mirrored();
+    (rig.source.hits(PATH), rig.source.hits_not_modified(PATH))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_has_not_changed_is_not_sent_again() {
+    let mut rig = rig(false).await;
+    let since = rig.operator.last_change().await;
+    assert_eq!(touch(&rig).await, (2, 1));
+    assert_eq!(touch(&rig).await, (3, 2), "what it was asked with is kept");
+    rig.stop_daemon().await;
+    rig.start_daemon().await;
+    assert_eq!(
+        touch(&rig).await,
+        (4, 3),
+        "also when the daemon was stopped"
+    );
+    assert!(rig.operator.changes(since).await.is_empty(), "no news");
+
+    // Without the file there is nothing to be the same.
+    let file = rig.config.sources[0]
+        .mirror
+        .join(path_of(&rig.source.resource_uri(SET, "r0001.txt")));
+    std::fs::remove_file(file).unwrap();
+    assert_eq!(touch(&rig).await, (5, 3));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn digest_that_is_known_needs_no_request() {
+    let rig = rig(true).await;
+    assert_eq!(touch(&rig).await, (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cache_that_lags_behind_does_not_pass_the_old_bytes_for_new_ones() {
+    let rig = rig(false).await;
+    let old = rig.mirrored("r0001.txt").unwrap();
+    // The cache still answers with what it had, and would say that nothing has changed.
+    rig.source.put_document(PATH, "text/plain", old);
+    rig.source.update(SET, "r0001.txt", "new");
+    rig.operator.poll(NAME).await;
+    let set = rig
+        .until("told", |set| set.pending == 1 && set.error.is_some())
+        .await;
+    assert_eq!(set.error.unwrap().code, "length-mismatch");
+    assert_eq!(rig.source.hits_not_modified(PATH), 0);
+    rig.source.remove_document(PATH);
+    rig.until_holds("r0001.txt", "new").await;
+    rig.until("in step", |set| set.state == "in-sync").await;
+}

@@ -1,0 +1,126 @@
+//! What a Source that has not changed costs: one small answer for each document that may tell of changes.
+
+use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd::protocol::{Capability, ChangeKind};
+
+use crate::support::{NAME, Rig, SET, resources};
+
+const CAPABILITIES: &str = "/set1/capabilitylist.xml";
+const CHANGES: &str = "/set1/changelist.xml";
+const DESCRIPTION: &str = "/.well-known/resourcesync";
+
+async fn polled() -> Rig {
+    let options = SampleOptions {
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let rig = Rig::start(options).await;
+    rig.settled().await;
+    rig.source.wait_for_hits(CHANGES, 1).await;
+    rig
+}
+
+/// Polls, and looks for new sets; `last` is the document that the poll asks for last. How many requests that took, and how
+/// many bytes.
+async fn poll(rig: &Rig, last: &str) -> (u64, u64) {
+    let (requests, bytes) = rig.source.traffic();
+    let (hits, searches) = (rig.source.hits(last), rig.source.hits(DESCRIPTION));
+    rig.operator.poll(NAME).await;
+    rig.source.wait_for_hits(DESCRIPTION, searches + 1).await;
+    rig.source.wait_for_hits(last, hits + 1).await;
+    let now = rig.source.traffic();
+    (now.0 - requests, now.1 - bytes)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn poll_without_news_is_three_small_answers() {
+    let rig = polled().await;
+    for _ in 0..3 {
+        assert_eq!(poll(&rig, CHANGES).await, (3, 0));
+    }
+    assert_eq!(rig.source.hits_not_modified(CHANGES), 3);
+    // The first one found what the search for sets had read.
+    assert_eq!(rig.source.hits_not_modified(CAPABILITIES), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn poll_of_an_index_without_news_asks_only_for_its_open_list() {
+    let rig = polled().await;
+    for name in ["a.txt", "b.txt", "c.txt"] {
+        rig.source.roll_change_list(SET);
+        rig.source.create(SET, name, name);
+    }
+    // Beyond the moment at which the list before was closed.
+    rig.source.create(SET, "d.txt", "d");
+    let open = "/set1/changelist-0004.xml";
+    poll(&rig, open).await;
+    rig.until_mirrored().await;
+    rig.until("in step", |set| set.state == "in-sync").await;
+    for _ in 0..3 {
+        assert_eq!(poll(&rig, open).await, (4, 0));
+    }
+    // The index stays the same while its open list grows.
+    let unchanged = rig.source.hits_not_modified(CHANGES);
+    rig.source.update(SET, "r0001.txt", "of the open list");
+    assert_eq!(poll(&rig, open).await.0, 4);
+    rig.until_mirrored().await;
+    rig.until("in step", |set| set.state == "in-sync").await;
+    assert_eq!(rig.source.hits_not_modified(CHANGES), unchanged + 1);
+    // The index changes: closed lists that are known are still not asked for.
+    rig.source.roll_change_list(SET);
+    rig.source.update(SET, "r0002.txt", "of the next list");
+    rig.source.update(SET, "r0001.txt", "of the next list, too");
+    poll(&rig, "/set1/changelist-0005.xml").await;
+    rig.until_mirrored().await;
+    rig.until("in step", |set| set.state == "in-sync").await;
+    for closed in ["/set1/changelist-0001.xml", "/set1/changelist-0002.xml"] {
+        assert_eq!(rig.source.hits(closed), 1, "{closed}");
+    }
+    assert_eq!(poll(&rig, "/set1/changelist-0005.xml").await, (4, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_for_new_sets_asks_for_nothing_that_is_followed() {
+    let names: Vec<String> = (0..20).map(|n| format!("set{n}")).collect();
+    let rig = Rig::start(SampleOptions {
+        sets: names.clone(),
+        ..resources(1)
+    })
+    .await;
+    for name in &names {
+        rig.until_named(name, "in step", |set| {
+            set.state == "in-sync" && set.channels.iter().all(|c| c.state == "active")
+        })
+        .await;
+    }
+    let whole = |path: &str| rig.source.hits(path) - rig.source.hits_not_modified(path);
+    let lists = || -> Vec<u64> {
+        let path = |name: &String| format!("/{name}/capabilitylist.xml");
+        names.iter().map(|name| whole(&path(name))).collect()
+    };
+    let before = (whole(DESCRIPTION), lists());
+    for round in 1..=3 {
+        let hits = rig.source.hits(DESCRIPTION);
+        let uri = rig.source.base().join(DESCRIPTION).unwrap();
+        let entry = rig
+            .source
+            .framework_entry(uri, Capability::Description, ChangeKind::Updated);
+        let notification = rig.source.framework("set1", &[entry]);
+        rig.source.publish(&notification).await.unwrap();
+        rig.source.wait_for_hits(DESCRIPTION, hits + 1).await;
+        assert_eq!(rig.source.hits_not_modified(DESCRIPTION), round);
+    }
+    assert_eq!((whole(DESCRIPTION), lists()), before);
+
+    // One more set costs its own Capability List.
+    rig.source.add_set("late");
+    let uri = rig.source.base().join(DESCRIPTION).unwrap();
+    let entry = rig
+        .source
+        .framework_entry(uri, Capability::Description, ChangeKind::Updated);
+    let notification = rig.source.framework("set1", &[entry]);
+    rig.source.publish(&notification).await.unwrap();
+    rig.until_named("late", "followed", |set| set.state == "in-sync")
+        .await;
+    assert_eq!((whole(DESCRIPTION), lists()), (before.0 + 1, before.1));
+}

@@ -1,0 +1,458 @@
+//! Sites without ResourceSync: a plain sitemap is followed by polling it.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use resyncd::config::Config;
+use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd::status::SetStatus;
+
+use crate::support::{NAME, Rig, SET, eventually, files, path_of, resources};
+
+const SITEMAP: &str = "/sitemap.xml";
+
+/// A sitemap of pages and their times.
+fn sitemap(source: &SampleSource, head: &str, pages: &[(&str, &str)]) -> String {
+    let mut xml = format!(
+        r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">{head}"#
+    );
+    for (page, lastmod) in pages {
+        let loc = source.base().join(page).unwrap();
+        write!(
+            xml,
+            "<url><loc>{loc}</loc><lastmod>{lastmod}</lastmod></url>"
+        )
+        .unwrap();
+    }
+    xml + "</urlset>"
+}
+
+fn put(source: &SampleSource, path: &str, text: impl Into<String>) {
+    source.put_document(path, "text/plain", text.into());
+}
+
+/// A site of these pages, each of which holds its name, and nothing else.
+async fn site(pages: &[&str]) -> SampleSource {
+    let source = SampleSource::start(SampleOptions {
+        sets: Vec::new(),
+        hub: ChannelHub::None,
+        ..SampleOptions::default()
+    })
+    .await
+    .unwrap();
+    for path in ["/", "/.well-known/resourcesync"] {
+        source.fail(path, Fault::Status(404), usize::MAX);
+    }
+    for page in pages {
+        put(&source, page, *page);
+    }
+    source
+}
+
+fn every_second(config: &mut Config) {
+    config.sources[0].poll_interval = Duration::from_secs(1);
+}
+
+/// A site of four pages at [`SITEMAP`], followed and in step.
+async fn followed() -> Rig {
+    let pages = ["/a", "/b", "/c", "/d"];
+    let source = site(&pages).await;
+    let text = sitemap(&source, "", &FOUR);
+    put(&source, SITEMAP, text);
+    let rig = Rig::follow(source, every_second).await;
+    until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    rig
+}
+
+const FOUR: [(&str, &str); 4] = [
+    ("/a", "2026-01-01"),
+    ("/b", "2026-01-02T08:00:00Z"),
+    ("/c", "2026-01-03"),
+    ("/d", "2026-01-04T00:00:00Z"),
+];
+
+async fn sets(rig: &Rig) -> Vec<SetStatus> {
+    let status = rig.operator.status().await;
+    status
+        .sources
+        .into_iter()
+        .flat_map(|one| one.sets)
+        .collect()
+}
+
+/// Waits until the set of that sitemap stands as it should.
+async fn until(
+    rig: &Rig,
+    path: &str,
+    what: &str,
+    wanted: impl Fn(&SetStatus) -> bool,
+) -> SetStatus {
+    let uri = rig.source.base().join(path).unwrap();
+    eventually(what, Some(rig.wakes()), async || {
+        let all = sets(rig).await;
+        let found = all.iter().find(|set| set.capability_list == uri.as_str());
+        match found {
+            Some(set) if wanted(set) => Ok(set.clone()),
+            _ => Err(format!("{all:#?}")),
+        }
+    })
+    .await
+}
+
+/// Waits until the mirror holds these pages, and nothing else.
+async fn until_files(rig: &Rig, pages: &[&str]) {
+    let base = rig.source.base();
+    let wanted: Vec<String> = pages
+        .iter()
+        .map(|page| path_of(&base.join(page).unwrap()))
+        .collect();
+    eventually(
+        "the mirror holds the pages",
+        Some(rig.wakes()),
+        async || {
+            let found: Vec<String> = files(&rig.config.sources[0].mirror).into_keys().collect();
+            if found == wanted {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        },
+    )
+    .await;
+}
+
+/// Waits until a page in the mirror has these bytes.
+async fn until_holds(rig: &Rig, page: &str, bytes: &str) {
+    let path = path_of(&rig.source.base().join(page).unwrap());
+    eventually("it is fetched", Some(rig.wakes()), async || {
+        let found = files(&rig.config.sources[0].mirror).remove(&path);
+        match found {
+            Some(found) if found == bytes.as_bytes() => Ok(()),
+            found => Err(format!("{found:?}")),
+        }
+    })
+    .await;
+}
+
+fn hits(rig: &Rig) -> BTreeMap<&'static str, u64> {
+    let pages = ["/a", "/b", "/c", "/d"];
+    pages
+        .into_iter()
+        .map(|page| (page, rig.source.hits(page)))
+        .collect()
+}
+
+/// Publishes a sitemap, and waits until it has been taken in: it is asked for again and has not changed.
+async fn publish(rig: &Rig, text: String) {
+    put(&rig.source, SITEMAP, text);
+    let known = rig.source.hits_not_modified(SITEMAP);
+    eventually("it is known", None, async || {
+        let now = rig.source.hits_not_modified(SITEMAP);
+        if now > known {
+            Ok(())
+        } else {
+            Err(now.to_string())
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_sitemap_is_followed_by_its_times_and_deletes_nothing() {
+    let rig = followed().await;
+    let set = until(&rig, SITEMAP, "told", |set| set.error.is_some()).await;
+    assert_eq!((set.resources, set.channels.len()), (4, 0));
+    let error = set.error.unwrap();
+    assert_eq!(error.code, "unstated-capability");
+    assert!(error.message.contains("is kept"), "{error:?}");
+
+    // Nothing has changed: a poll is one conditional request.
+    let (asked, unchanged) = (
+        rig.source.hits(SITEMAP),
+        rig.source.hits_not_modified(SITEMAP),
+    );
+    let before = hits(&rig);
+    rig.source.wait_for_hits(SITEMAP, asked + 3).await;
+    let (asked, unchanged) = (
+        rig.source.hits(SITEMAP) - asked,
+        rig.source.hits_not_modified(SITEMAP) - unchanged,
+    );
+    assert!(
+        asked - unchanged <= 1,
+        "{unchanged} of {asked}, one under way"
+    );
+    assert_eq!(hits(&rig), before);
+
+    // One has changed, another is gone from the sitemap, a third has changed and not its time.
+    for page in ["/b", "/c"] {
+        put(&rig.source, page, "new");
+    }
+    let mut pages = FOUR;
+    pages[1].1 = "2026-01-03T10:00:00Z";
+    publish(&rig, sitemap(&rig.source, "", &pages[1..])).await;
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    eventually("the page is fetched", Some(rig.wakes()), async || {
+        let found = hits(&rig);
+        if found["/b"] > before["/b"] {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
+        }
+    })
+    .await;
+    let set = until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    assert_eq!(set.resources, 4, "what is not named is kept");
+    let expected = BTreeMap::from([
+        ("/a", before["/a"]),
+        ("/b", before["/b"] + 1),
+        ("/c", before["/c"]),
+        ("/d", before["/d"]),
+    ]);
+    assert_eq!(hits(&rig), expected, "only what has a new time is fetched");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_whose_newest_page_goes_is_followed_on() {
+    let rig = followed().await;
+    let before = hits(&rig);
+    publish(&rig, sitemap(&rig.source, "", &FOUR[..3])).await;
+    let mut pages = FOUR;
+    pages[0].1 = "2026-01-02T12:00:00Z";
+    publish(&rig, sitemap(&rig.source, "", &pages[..3])).await;
+    eventually("the page is fetched", Some(rig.wakes()), async || {
+        let found = hits(&rig);
+        if found["/a"] > before["/a"] {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
+        }
+    })
+    .await;
+    let set = until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    assert_eq!(set.error.unwrap().code, "unstated-capability");
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn time_beyond_the_newest_one_that_is_believed_is_a_change_too() {
+    let rig = followed().await;
+    let mut pages = FOUR;
+    for time in ["2999-01-01", "2999-01-02"] {
+        let before = hits(&rig);
+        // The local time of somebody to the east, marked as if it were ours.
+        pages[3].1 = time;
+        put(&rig.source, "/d", time);
+        publish(&rig, sitemap(&rig.source, "", &pages)).await;
+        eventually("the page is fetched", Some(rig.wakes()), async || {
+            let found = hits(&rig);
+            if found["/d"] > before["/d"] {
+                Ok(())
+            } else {
+                Err(format!("{found:?}"))
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_without_a_time_is_not_stuck_when_its_newest_resource_goes() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let head = r#"<rs:md capability="resourcelist"/>"#;
+    put(&source, SITEMAP, sitemap(&source, head, &FOUR));
+    let rig = Rig::follow(source, every_second).await;
+    until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    publish(&rig, sitemap(&rig.source, head, &FOUR[1..3])).await;
+    let told = |set: &SetStatus| {
+        let code = set.error.as_ref().map(|error| error.code.as_str());
+        set.state == "in-sync" && code == Some("older-resource-list")
+    };
+    // An old copy of the list would look the same: it proves no deletion.
+    until(&rig, SITEMAP, "kept", told).await;
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    let mut pages = FOUR;
+    pages[2].1 = "2026-01-05";
+    publish(&rig, sitemap(&rig.source, head, &pages[1..3])).await;
+    until_files(&rig, &["/b", "/c"]).await;
+    until(&rig, SITEMAP, "in step", |set| {
+        set.state == "in-sync" && set.error.is_none() && set.resources == 2
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_sitemap_of_robots_txt_is_a_set_and_goes_on_after_a_restart() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    put(
+        &source,
+        "/robots.txt",
+        "Sitemap: /1.xml\nSitemap: /index.xml\n",
+    );
+    put(&source, "/1.xml", sitemap(&source, "", &FOUR[..2]));
+    put(&source, "/2.xml", sitemap(&source, "", &FOUR[2..]));
+    put(&source, "/index.xml", index(&source, &["/2.xml"]));
+    let mut rig = Rig::follow(source, every_second).await;
+    for path in ["/1.xml", "/index.xml"] {
+        let set = until(&rig, path, "in step", |set| set.state == "in-sync").await;
+        assert_eq!(set.resources, 2);
+    }
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    rig.stop_daemon().await;
+    let mut pages = FOUR;
+    pages[0].1 = "2026-02-01";
+    put(&rig.source, "/a", "while nobody looked");
+    put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages[..2]));
+    rig.start_daemon().await;
+    until_holds(&rig, "/a", "while nobody looked").await;
+    until(&rig, "/1.xml", "in step", |set| set.state == "in-sync").await;
+    assert_eq!(sets(&rig).await.len(), 2);
+}
+
+/// A sitemap index of these sitemaps.
+fn index(source: &SampleSource, parts: &[&str]) -> String {
+    let mut xml =
+        r#"<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">"#.to_owned();
+    for part in parts {
+        let loc = source.base().join(part).unwrap();
+        write!(xml, "<sitemap><loc>{loc}</loc></sitemap>").unwrap();
+    }
+    xml + "</sitemapindex>"
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_of_an_index_that_is_not_there_is_told_and_keeps_nothing_back() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let parts = ["/absent.xml", "/page.xml", "/1.xml"];
+    put(&source, SITEMAP, index(&source, &parts));
+    put(&source, "/page.xml", "<html>not here</html>");
+    put(&source, "/1.xml", sitemap(&source, "", &FOUR));
+    let rig = Rig::follow(source, every_second).await;
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    let told = |set: &SetStatus| {
+        let error = set.error.as_ref();
+        set.state == "in-sync" && error.is_some_and(|error| error.code == "not-found")
+    };
+    let set = until(&rig, SITEMAP, "told", told).await;
+    assert!(set.error.unwrap().message.contains("/absent.xml"));
+    // One that fails for now is waited for.
+    let mut pages = FOUR;
+    pages[0].1 = "2026-02-01";
+    rig.source.fail("/1.xml", Fault::Status(503), usize::MAX);
+    until(&rig, SITEMAP, "waited for", |set| set.state == "failing").await;
+    put(&rig.source, "/a", "meanwhile");
+    put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages));
+    rig.source.heal("/1.xml");
+    until_holds(&rig, "/a", "meanwhile").await;
+    until(&rig, SITEMAP, "told", told).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_that_is_named_is_followed_wherever_it_is() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    put(&source, "/deep/map.xml", sitemap(&source, "", &FOUR[..2]));
+    put(&source, "/other.xml", sitemap(&source, "", &FOUR[2..]));
+    let named = source.base().join("/deep/map.xml").unwrap();
+    // At first nothing leads to it; then others do to others.
+    let rig = Rig::follow(source, |config| {
+        every_second(config);
+        config.sources[0].sets = vec![named];
+    })
+    .await;
+    until(&rig, "/deep/map.xml", "in step", |set| {
+        set.state == "in-sync"
+    })
+    .await;
+    until_files(&rig, &["/a", "/b"]).await;
+    assert_eq!(rig.operator.status().await.sources[0].state, "ok");
+    put(&rig.source, "/robots.txt", "Sitemap: /other.xml");
+    let asked = rig.source.hits("/other.xml");
+    rig.operator.poll(NAME).await;
+    rig.source.wait_for_hits("/other.xml", asked + 1).await;
+    let polled = rig.source.hits("/deep/map.xml");
+    rig.source.wait_for_hits("/deep/map.xml", polled + 2).await;
+    until_files(&rig, &["/a", "/b"]).await;
+    assert_eq!(sets(&rig).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_whose_description_is_missing_for_now_does_not_become_a_plain_site() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    put(&rig.source, "/page", "a page");
+    put(
+        &rig.source,
+        SITEMAP,
+        sitemap(&rig.source, "", &[("/page", "2026-01-01")]),
+    );
+    for path in ["/", "/.well-known/resourcesync"] {
+        rig.source.fail(path, Fault::Status(404), usize::MAX);
+    }
+    rig.operator.poll(NAME).await;
+    eventually("it is told", Some(rig.wakes()), async || {
+        let status = rig.operator.status().await;
+        let error = status.sources[0].error.clone();
+        match error {
+            Some(error) if error.code == "no-source-description" => Ok(()),
+            error => Err(format!("{error:?}")),
+        }
+    })
+    .await;
+    assert!(rig.source.hits(SITEMAP) > 0, "it was a temptation");
+    rig.source.update(SET, "r0000.txt", "goes on");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+    assert_eq!(sets(&rig).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sitemap_that_comes_back_is_followed_from_where_it_was() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let both = "Sitemap: /1.xml\nSitemap: /2.xml\n";
+    put(&source, "/robots.txt", both);
+    put(&source, "/1.xml", sitemap(&source, "", &FOUR[..2]));
+    put(&source, "/2.xml", sitemap(&source, "", &FOUR[2..]));
+    let rig = Rig::follow(source, every_second).await;
+    for path in ["/1.xml", "/2.xml"] {
+        until(&rig, path, "in step", |set| set.state == "in-sync").await;
+    }
+    put(&rig.source, "/robots.txt", "Sitemap: /2.xml");
+    rig.operator.poll(NAME).await;
+    eventually("one is ended", Some(rig.wakes()), async || {
+        let all = sets(&rig).await;
+        if all.len() == 1 {
+            Ok(())
+        } else {
+            Err(format!("{all:#?}"))
+        }
+    })
+    .await;
+    let mut pages = FOUR;
+    pages[0].1 = "2026-02-01";
+    put(&rig.source, "/a", "meanwhile");
+    put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages[..2]));
+    put(&rig.source, "/robots.txt", both);
+    rig.operator.poll(NAME).await;
+    until_holds(&rig, "/a", "meanwhile").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn named_set_is_followed_although_discovery_fails() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    put(&source, SITEMAP, sitemap(&source, "", &FOUR));
+    let well_known = "/.well-known/resourcesync";
+    source.heal(well_known);
+    source.fail(well_known, Fault::Status(503), usize::MAX);
+    let named = source.base().join(SITEMAP).unwrap();
+    let rig = Rig::follow(source, |config| {
+        every_second(config);
+        config.sources[0].sets = vec![named];
+    })
+    .await;
+    until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    let status = rig.operator.status().await;
+    let error = status.sources[0].error.as_ref().unwrap();
+    assert_eq!(error.code, "http-status");
+}

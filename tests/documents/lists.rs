@@ -1,0 +1,295 @@
+//! Resource Lists and what their entries look like.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use resyncd::config::Filter;
+use resyncd::protocol::{Algorithm, Digest};
+
+use crate::site::{
+    Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
+};
+
+/// A Source without Change Lists.
+async fn listing(resource_list: &str) -> Site {
+    let site = Site::with_lists(resource_list).await;
+    site.put(
+        "/capabilities.xml",
+        &capability_list(&[("resourcelist", "/list.xml")]),
+    );
+    site
+}
+
+/// The first version of a list, then a second one that names another resource and no longer the first.
+async fn check_baseline(list: impl Fn(&str, &str) -> String, oddity: &str) {
+    let site = listing(&list("/a", "01")).await;
+    site.put("/a", "a");
+    site.put("/b", "b");
+    let follower = Follower::start(site).await;
+    let set = follower.holds(&[("/a", "a")]).await;
+    assert_eq!(set.synced_until.as_deref(), Some("2026-03-01T00:00:00Z"));
+    follower.site.put("/list.xml", &list("/b", "04"));
+    follower.poll().await;
+    follower.holds(&[("/b", "b")]).await;
+    follower.shows(&[oddity]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_without_at_is_of_its_newest_entry() {
+    let list = |path: &str, day: &str| {
+        let lastmod = format!("<lastmod>2026-03-{day}T00:00:00Z</lastmod>");
+        document(
+            "urlset",
+            "capability=\"resourcelist\"",
+            &entry(path, &lastmod),
+        )
+    };
+    check_baseline(list, "/list.xml no-at=1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_with_from_is_of_its_newest_entry() {
+    let list = |path: &str, day: &str| {
+        let lastmod = format!("<lastmod>2026-03-{day}T00:00:00Z</lastmod>");
+        let md = format!("capability=\"resourcelist\" from=\"2026-03-{day}T00:00:00Z\"");
+        document("urlset", &md, &entry(path, &lastmod))
+    };
+    check_baseline(list, "/list.xml wrong-interval=1").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_lastmod_tells_a_change() {
+    let list = |at: &str, day: &str| {
+        let lastmod = |day: &str| format!("<lastmod>2026-02-{day}T00:00:00Z</lastmod>");
+        let entries = entry("/a", &lastmod(day)) + &entry("/b", &lastmod("01"));
+        let md = format!("capability=\"resourcelist\" at=\"2026-03-{at}T00:00:00Z\"");
+        document("urlset", &md, &entries)
+    };
+    let site = listing(&list("01", "01")).await;
+    site.put("/a", "a");
+    site.put("/b", "b");
+    let follower = Follower::start(site).await;
+    follower.holds(&[("/a", "a"), ("/b", "b")]).await;
+    let asked = follower.site.hits("/b");
+    follower.site.put("/a", "altered");
+    follower.site.put("/list.xml", &list("02", "03"));
+    follower.poll().await;
+    follower.holds(&[("/a", "altered"), ("/b", "b")]).await;
+    assert_eq!(follower.site.hits("/b"), asked, "nothing has changed there");
+    follower.shows(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn elements_in_any_order_say_the_same() {
+    let text = "text";
+    let digest = Digest::of(Algorithm::Sha256, text.as_bytes());
+    let entries = format!(
+        "<url><rs:md hash=\"{digest}\"/><rs:ln rel=\"describedby\" href=\"/about\"/>
+         <lastmod>2026-02-01T00:00:00Z</lastmod><loc>{{site}}/a</loc>
+         <rs:md length=\"{}\" type=\"text/plain\"/></url>",
+        text.len()
+    );
+    let list = resource_list(&entries);
+    // The head's metadata before its links.
+    let (up, md) = (list.find("<rs:ln").unwrap(), list.find("<rs:md").unwrap());
+    let behind = list[md..].find("/>").unwrap() + md + 2;
+    let list = format!(
+        "{}{}{}{}",
+        &list[..up],
+        &list[md..behind],
+        &list[up..md],
+        &list[behind..]
+    );
+    let site = Site::with_lists(&list).await;
+    site.put("/a", text);
+    let follower = Follower::start(site).await;
+    follower.holds(&[("/a", text)]).await;
+    follower
+        .shows(&["/list.xml relative-uri=1", "/list.xml several-metadata=1"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn digests_in_any_encoding_are_checked() {
+    let of = |algorithm, text: &str| Digest::of(algorithm, text.as_bytes());
+    let md5 = |text: &str| of(Algorithm::Md5, text);
+    let sha = |text: &str| of(Algorithm::Sha256, text);
+    let hashed = |path: &str, hash: &str| {
+        let md = format!("<lastmod>2026-02-01T00:00:00Z</lastmod><rs:md hash=\"{hash}\"/>");
+        entry(path, &md)
+    };
+    let base64 = format!("md5:{}", STANDARD.encode(md5("base64").bytes()));
+    let for_urls = format!("SHA256:{}", URL_SAFE_NO_PAD.encode(sha("urls").bytes()));
+    let several = format!(
+        "{}\n      {}\tcrc32:1234abcd",
+        md5("several"),
+        sha("several")
+    );
+    let unknown = "blake3:af1349b9f5f9a1a6a0404dea36dcc949 xxh64:1";
+    let wrong = format!("md5:{}", STANDARD.encode(md5("another").bytes()));
+    let entries = [
+        hashed("/base64", &base64),
+        hashed("/several", &several),
+        hashed("/unknown", unknown),
+        hashed("/urls", &for_urls),
+        hashed("/wrong", &wrong),
+    ];
+    let site = Site::with_lists(&resource_list(&entries.concat())).await;
+    for name in ["base64", "several", "unknown", "urls", "wrong"] {
+        site.put(&format!("/{name}"), name);
+    }
+    let follower = Follower::start(site).await;
+    let set = follower
+        .until("one is refused", |set| {
+            (set.resources, set.pending) == (4, 1) && set.error.is_some()
+        })
+        .await;
+    assert_eq!(set.error.unwrap().code, "digest-mismatch");
+    follower
+        .shows(&["/list.xml digest-encoding=3", "/list.xml unknown-digest=3"])
+        .await;
+    follower.site.put("/wrong", "another");
+    follower.poll().await;
+    let names = ["/base64", "/several", "/unknown", "/urls", "/wrong"];
+    let held = names.map(|name| (name, name.trim_start_matches('/')));
+    let held = held.map(|(path, text)| (path, if path == "/wrong" { "another" } else { text }));
+    follower.holds(&held).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn loc_with_white_space_or_without_a_host_is_found() {
+    let entries = [
+        "<url><loc>\n      {site}/a\n    </loc></url>",
+        "<url><loc>{site}\n      /deep/\n      b</loc></url>",
+        "<url><loc>/c</loc><rs:ln rel=\"describedBy\" href=\"about/c\"/></url>",
+        "<url><loc>d</loc></url>",
+        "<url><loc>   </loc></url>",
+    ];
+    let site = Site::with_lists(&resource_list(&entries.concat())).await;
+    let held = [("/a", "a"), ("/c", "c"), ("/d", "d"), ("/deep/b", "b")];
+    held.iter().for_each(|(path, text)| site.put(path, text));
+    let follower = Follower::start(site).await;
+    let set = follower.until("in sync", |set| {
+        set.state == "in-sync" && set.resources == 4
+    });
+    assert_eq!(set.await.error.unwrap().code, "bad-entries");
+    follower
+        .shows(&["/list.xml bad-loc=1", "/list.xml relative-uri=3"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn markup_of_others_is_passed_over() {
+    let list = resource_list(
+        "<!-- a > comment --><i:all xmlns:i=\"http://example.com/i\"><i:url><i:loc>{site}/no</i:loc></i:url></i:all>
+         <url><i:image xmlns:i=\"http://example.com/i\"><i:loc>{site}/no</i:loc><loc>{site}/no</loc></i:image>
+         <loc>{site}/<!-- in the middle -->a</loc><priority>0.5</priority><changefreq>daily</changefreq>
+         <rs:md i:change=\"deleted\" xmlns:i=\"http://example.com/i\" type=\"text/plain\"/></url>",
+    );
+    let list = format!(
+        "\u{feff}<?xml version=\"1.0\" encoding=\"utf-8\"?>\n<?xml-stylesheet type=\"text/xsl\" href=\"/style.xsl\"?>\n<!-- made by hand -->\n{list}<!-- the end -->\n"
+    );
+    let site = Site::with_lists(&list).await;
+    site.put("/a", "a");
+    let follower = Follower::start(site).await;
+    follower.holds(&[("/a", "a")]).await;
+    follower.shows(&[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn gzip_is_known_by_the_name_or_by_the_header_alone() {
+    let site = Site::with_lists("").await;
+    let lists = [
+        ("resourcelist", "/list.xml.gz"),
+        ("changelist", "/changes.xml"),
+    ];
+    site.put("/capabilities.xml", &capability_list(&lists));
+    site.put_gzip("/list.xml.gz", &resource_list(&listed("/a")), false);
+    let changes = change_list(&changed("/b", "created", "02T00:00:00"));
+    site.put_gzip("/changes.xml", &changes, true);
+    site.put("/a", "a");
+    site.put_gzip("/b", "kept as it is served", false);
+    let follower = Follower::start(site).await;
+    let set = follower.until("in sync", |set| {
+        set.state == "in-sync" && set.resources == 2
+    });
+    assert!(set.await.error.is_none());
+    follower.shows(&[]).await;
+    follower.site.put("/b", "b");
+    let changes = change_list(&changed("/b", "updated", "02T00:00:01"));
+    follower.site.put_gzip("/changes.xml", &changes, true);
+    follower.poll().await;
+    follower.holds(&[("/a", "a"), ("/b", "b")]).await;
+}
+
+/// Two lists below an index, or below two of them.
+async fn check_index(index: &str, oddities: &[&str]) {
+    let site = listing(index).await;
+    let md = "capability=\"resourcelist\" at=\"2026-03-01T00:00:00Z\"";
+    let part = entry("/2.xml", "<rs:md at=\"2026-03-01T00:00:00Z\"/>");
+    let inner = document("sitemapindex", md, &part.replace("url>", "sitemap>"));
+    site.put("/inner.xml", &inner);
+    site.put("/1.xml", &resource_list(&listed("/a")));
+    site.put("/2.xml", &resource_list(&(listed("/b") + &listed("/c"))));
+    let held = [("/a", "a"), ("/b", "b"), ("/c", "c")];
+    held.iter().for_each(|(path, text)| site.put(path, text));
+    let follower = Follower::start(site).await;
+    follower.holds(&held).await;
+    follower.shows(oddities).await;
+
+    // Absence from all lists together is what deletes.
+    let newer = |page: &str| page.replace("2026-03-01", "2026-03-04");
+    let site = &follower.site;
+    site.put("/list.xml", &newer(index));
+    site.put("/inner.xml", &newer(&inner));
+    site.put("/1.xml", &newer(&resource_list(&listed("/b"))));
+    site.put("/2.xml", &newer(&resource_list(&listed("/c"))));
+    follower.poll().await;
+    follower.holds(&held[1..]).await;
+    follower.shows(oddities).await;
+}
+
+fn index(root: &str, inside: [&str; 2], of_each: &str) -> String {
+    let md = "capability=\"resourcelist\" at=\"2026-03-01T00:00:00Z\"";
+    let parts = inside.map(|path| entry(path, of_each)).concat();
+    let name = if root == "urlset" { "url>" } else { "sitemap>" };
+    document(root, md, &parts.replace("url>", name))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_of_resource_lists_is_followed() {
+    let times = "<rs:md at=\"2026-03-01T00:00:00Z\"/>";
+    check_index(&index("sitemapindex", ["/1.xml", "/2.xml"], times), &[]).await;
+    // No capability, no times, not even a link up.
+    let plain = "<sitemapindex xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"
+        xmlns:rs=\"http://www.openarchives.org/rs/terms/\"><rs:md capability=\"resourcelist\" at=\"2026-03-01\"/>
+        <sitemap><loc>/1.xml</loc></sitemap><sitemap><loc>/2.xml</loc></sitemap></sitemapindex>";
+    check_index(plain, &["/list.xml no-up=1", "/list.xml relative-uri=2"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_of_resource_lists_as_a_urlset_is_followed() {
+    let named = "<rs:md capability=\"resourcelist\"/>";
+    let index = index("urlset", ["/1.xml", "/2.xml"], named);
+    check_index(&index, &["/list.xml index-as-urlset=1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_of_indexes_is_followed() {
+    let index = index("sitemapindex", ["/1.xml", "/inner.xml"], "");
+    check_index(&index, &[]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_of_more_entries_than_the_protocol_allows_is_read_whole() {
+    let others: String = (0..50_000)
+        .map(|n| listed(&format!("/others/{n}")))
+        .collect();
+    let site = Site::with_lists(&resource_list(&(others + &listed("/a")))).await;
+    site.put("/a", "a");
+    let follower = Follower::enter_with(site, "/", |source| {
+        source.filter = Filter::matching(&[], &["*/others/*".to_owned()]).unwrap();
+    })
+    .await;
+    follower.holds(&[("/a", "a")]).await;
+    follower.shows(&["/list.xml too-many-entries=1"]).await;
+}

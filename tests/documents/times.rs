@@ -1,0 +1,109 @@
+//! Times in other forms.
+
+use crate::site::{Follower, Site, document, entry};
+
+/// A Resource List and a Change List whose times are written so; `later` is later by whatever they say.
+async fn check(times: [&str; 4], oddities: &[&str]) {
+    let [baseline, before, changed, later] = times;
+    let lastmod = |time: &str| format!("<lastmod>{time}</lastmod>");
+    let listed = entry("/a", &lastmod(before)) + &entry("/gone", &lastmod(before));
+    let md = format!("capability=\"resourcelist\" at=\"{baseline}\"");
+    let site = Site::with_lists(&document("urlset", &md, &listed)).await;
+    let told = |path: &str, change: &str, time: &str| {
+        let md = format!("<rs:md change=\"{change}\"/>");
+        entry(path, &(lastmod(time) + &md))
+    };
+    let md = format!("capability=\"changelist\" from=\"{baseline}\"");
+    let first = told("/b", "created", changed);
+    site.put("/changes.xml", &document("urlset", &md, &first));
+    site.put("/a", "a");
+    site.put("/b", "b");
+    site.put("/gone", "gone");
+    let follower = Follower::start(site).await;
+    follower
+        .holds(&[("/a", "a"), ("/b", "b"), ("/gone", "gone")])
+        .await;
+    let site = &follower.site;
+    site.put("/b", "altered");
+    site.remove("/gone");
+    let more = first + &told("/b", "updated", later) + &told("/gone", "deleted", later);
+    site.put("/changes.xml", &document("urlset", &md, &more));
+    follower.poll().await;
+    follower.holds(&[("/a", "a"), ("/b", "altered")]).await;
+    follower.shows(oddities).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_to_the_day_only_are_enough() {
+    check(
+        ["2026-03-02", "2026-03-01", "2026-03-03", "2026-03-04"],
+        &[],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_the_day_of_the_baseline_are_not_lost() {
+    check(
+        ["2026-03-02", "2026-03-01", "2026-03-02", "2026-03-02"],
+        &[],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_without_a_zone_are_utc() {
+    check(
+        [
+            "2026-03-02T00:00:00",
+            "2026-03-01T12:00:00.25",
+            "2026-03-02T12:00:00",
+            "2026-03-02T13:00:00",
+        ],
+        &["/changes.xml datetime-form=4", "/list.xml datetime-form=3"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_with_a_space_are_times() {
+    check(
+        [
+            "2026-03-02 00:00:00Z",
+            "2026-03-01 12:00:00Z",
+            "2026-03-02 12:00:00Z",
+            "2026-03-02 13:00:00Z",
+        ],
+        &["/changes.xml datetime-form=4", "/list.xml datetime-form=3"],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn times_with_an_offset_are_in_order() {
+    check(
+        [
+            "2026-03-02T09:00:00+09:00",
+            "2026-03-01T12:00:00+09:00",
+            "2026-03-02T10:00:00+09:00",
+            "2026-03-02T00:30:00-01:00",
+        ],
+        &[],
+    )
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn local_time_marked_as_utc_is_taken_as_it_comes_and_told_where_it_shows() {
+    let in_hours = |hours: i64| {
+        let now = resyncd::clock::now().wall + chrono::TimeDelta::hours(hours);
+        now.format("%Y-%m-%dT%H:%M:%SZ").to_string()
+    };
+    // A Source nine hours east of Greenwich.
+    let [baseline, before, changed, later] = [7, 6, 8, 9].map(in_hours);
+    check(
+        [&baseline, &before, &changed, &later],
+        &["/changes.xml future-time=3", "/list.xml future-time=2"],
+    )
+    .await;
+}

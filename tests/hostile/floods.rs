@@ -1,0 +1,152 @@
+//! More than the listeners can take: they go on, and a real delivery hardly notices.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use resyncd::clock;
+use resyncd::demo::{SampleSource, Subscription};
+use resyncd::protocol::Capability;
+use resyncd::protocol::websub::{Signature, SignatureMethod};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+use url::Url;
+
+use crate::process::{Home, program};
+use crate::support::{SET, client, resources, soon};
+
+/// As many file descriptors as the system lets this process have: the peers are all here.
+fn raise_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    setrlimit(Resource::Nofile, raised).unwrap();
+}
+
+async fn change_subscription(source: &SampleSource) -> Subscription {
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    let hub = source.hub().unwrap();
+    hub.wait_for_subscription(&topic.to_string()).await
+}
+
+fn callback_address(subscription: &Subscription) -> SocketAddr {
+    let callback = Url::parse(&subscription.callback).unwrap();
+    callback.socket_addrs(|| None).unwrap()[0]
+}
+
+/// Opens connections that begin to ask, and never do.
+async fn silent_peers(address: SocketAddr, count: usize) -> Vec<TcpStream> {
+    let connecting = (0..count).map(|_| async {
+        let mut peer = TcpStream::connect(address).await.unwrap();
+        // The listener may have ended it already, to make room.
+        let _ = peer.write_all(b"POST / HTTP/1.1\r\nHos").await;
+        peer
+    });
+    join_all(connecting).await
+}
+
+/// A change goes from the Source to the mirror; answers how long its delivery took.
+async fn push(home: &Home, source: &SampleSource, text: &str) -> Duration {
+    source.update(SET, "r0000.txt", text.to_owned());
+    let begun = clock::now().mono;
+    source.notify_and_publish(SET).await.unwrap();
+    let took = clock::now().mono - begun;
+    home.until_mirrored(source).await;
+    took
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousand_silent_peers_do_not_delay_a_delivery() {
+    raise_limit();
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let _daemon = home.run();
+    home.settled(&source).await;
+    let address = callback_address(&change_subscription(&source).await);
+    let peers = soon("a thousand peers", silent_peers(address, 1000)).await;
+    let took = push(&home, &source, "beside a thousand").await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    drop(peers);
+    assert_eq!(push(&home, &source, "after them").await.as_secs(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn listeners_go_on_when_no_file_descriptor_is_left() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let mut command = Command::new("sh");
+    let script = "ulimit -n 64 && exec \"$0\" --config \"$1\" run";
+    command.args(["-c", script]).arg(program().get_program());
+    command.arg(&home.config).env("RUST_LOG", "warn");
+    command.stdin(Stdio::null()).stderr(Stdio::piped());
+    let daemon = Ending(command.process_group(0).spawn().unwrap());
+    home.settled(&source).await;
+    let callback = callback_address(&change_subscription(&source).await);
+    let peers = soon("peers", silent_peers(callback, 200)).await;
+    let more = soon("peers", silent_peers(home.status, 200)).await;
+    push(&home, &source, "without a descriptor to spare").await;
+    assert_eq!(home.operator.get("/healthz").await.0, 200);
+    drop((peers, more));
+    push(&home, &source, "with some again").await;
+    assert_eq!(home.operator.get("/healthz").await.0, 200);
+    drop(daemon);
+}
+
+/// A process that is killed when it is dropped.
+struct Ending(Child);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        // It has ended already, or the test has failed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The most memory that a process has had, in bytes.
+fn peak_memory(process: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"));
+    let digits = line.unwrap().replace(|c: char| !c.is_ascii_digit(), "");
+    digits.parse::<u64>().unwrap() * 1024
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_times_the_load_it_can_take_does_no_harm() {
+    const PEERS: usize = 2560;
+    raise_limit();
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let daemon = home.run();
+    home.settled(&source).await;
+    let subscription = change_subscription(&source).await;
+    let secret = subscription.secret.clone().unwrap();
+    // Wrongly signed: each is read whole, and none is kept. 64 KiB each is 160 MiB together.
+    let body = vec![b'x'; 64 << 10];
+    let wrong = Signature::sign(SignatureMethod::Sha256, b"guessed", &body).to_string();
+    assert_ne!(secret.as_bytes(), b"guessed");
+    let client = client();
+    let before = peak_memory(daemon.id());
+    let deliveries = (0..PEERS).map(|_| {
+        let request = client.post(&subscription.callback);
+        let request = request.header("X-Hub-Signature", &wrong).body(body.clone());
+        async { request.send().await.map(|answer| answer.status().as_u16()) }
+    });
+    let answers = join_all(deliveries).await;
+    let told = answers.iter().filter(|answer| answer.is_ok()).count();
+    assert!(told > 0, "somebody was served");
+    for status in answers.into_iter().flatten() {
+        assert!(matches!(status, 200 | 503), "{status}");
+    }
+    let grown = peak_memory(daemon.id()).saturating_sub(before);
+    assert!(grown < 48 << 20, "{grown} bytes more");
+    let took = push(&home, &source, "after the flood").await;
+    assert!(took < Duration::from_secs(1), "{took:?}");
+    home.settled(&source).await;
+}

@@ -1,0 +1,60 @@
+//! Documents that a test writes itself, where the sample Source would write others.
+
+use resyncd::protocol::{
+    Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document,
+};
+use url::Url;
+
+/// An update of a resource.
+pub(crate) fn change(uri: &Url, at: SourceTime) -> Entry {
+    let mut entry = Entry::new(uri.clone());
+    entry.lastmod = Some(at);
+    entry.md.change = Some(ChangeKind::Updated);
+    entry.md.datetime = Some(at);
+    entry
+}
+
+/// A Change List; closed, if it has an end.
+pub(crate) fn change_list(
+    from: SourceTime,
+    until: Option<SourceTime>,
+    index: Option<&Url>,
+    entries: &[Entry],
+) -> Vec<u8> {
+    let mut head = Head::new(Root::Urlset, Capability::ChangeList);
+    head.md.from = Some(from);
+    head.md.until = until;
+    head.links
+        .extend(index.map(|index| Link::new("index", index.clone())));
+    write_document(&head, entries)
+}
+
+/// An index of Change Lists: where each is, from when, until when.
+pub(crate) fn change_list_index(lists: &[(&Url, SourceTime, Option<SourceTime>)]) -> Vec<u8> {
+    let mut head = Head::new(Root::Sitemapindex, Capability::ChangeList);
+    head.md.from = lists.first().map(|list| list.1);
+    let entries: Vec<Entry> = lists
+        .iter()
+        .map(|&(uri, from, until)| {
+            let mut entry = Entry::new(uri.clone());
+            entry.md.from = Some(from);
+            entry.md.until = until;
+            entry
+        })
+        .collect();
+    write_document(&head, &entries)
+}
+
+/// A Capability List.
+pub(crate) fn capability_list(documents: &[(&Url, Capability)]) -> Vec<u8> {
+    let head = Head::new(Root::Urlset, Capability::CapabilityList);
+    let entries: Vec<Entry> = documents
+        .iter()
+        .map(|(uri, capability)| {
+            let mut entry = Entry::new((*uri).clone());
+            entry.md.capability = Some(capability.clone());
+            entry
+        })
+        .collect();
+    write_document(&head, &entries)
+}
