@@ -5,6 +5,7 @@
 //! lock and writes nothing, and an audit that mends makes tasks like those of the daemon, which the
 //! [`Applier`](super::applier::Applier) carries out.
 
+mod document;
 mod documents;
 mod files;
 mod mending;

@@ -109,11 +109,8 @@ impl SetWorker {
         let mut dumps = Waiting::default();
         self.take_dump_part(fresh, 0, &mut walk, &mut dumps).await?;
         while let Some((dump, depth)) = dumps.next() {
-            match self
-                .following
-                .fresh(self.record.id, &dump.uri, last.is_none())
-                .await
-            {
+            let anew = last.is_none();
+            match self.following.fresh(self.record.id, &dump.uri, anew).await {
                 Ok(None) => {
                     let known = dump.until.or(last.and_then(|last| last.span.until));
                     walk.until = walk.until.max(known);

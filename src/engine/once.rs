@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use super::applier::Applier;
 use super::board::SourceState;
-use super::finding::{Known, find_sets, is_wanted};
+use super::discovering::{Known, find_sets, is_wanted};
 use super::following::Following;
 use super::progress::Counts;
 use super::set::SetWorker;

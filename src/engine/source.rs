@@ -13,7 +13,7 @@ use super::EngineError;
 use super::applier::Applier;
 use super::board::SourceState;
 use super::channels::Channels;
-use super::finding::{FoundSet, Known, find_sets, is_wanted};
+use super::discovering::{FoundSet, Known, find_sets, is_wanted};
 use super::following::Following;
 use super::set::{Command, SetWorker};
 use crate::clock;

@@ -9,8 +9,9 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::application::Change;
 use super::feed::Origin;
+use super::found::Found;
 use super::lists::begin_list;
-use super::planning::{Context, Found};
+use super::planning::Context;
 use super::tasks::{COLUMNS, Task, task};
 use super::writer::Tx;
 use super::{SetId, Store, StoreError, Wake, row};

@@ -11,9 +11,10 @@ use rusqlite::params;
 
 use super::application::{Change, Paths};
 use super::feed::Origin;
+use super::found::Found;
 use super::links::save_links;
 use super::parts::{IS_KEPT, PartOf, PartStep};
-use super::planning::{Context, Found, put_task};
+use super::planning::{Context, put_task};
 use super::resources::{Membership, join, leave};
 use super::sets::unbroken_until;
 use super::writer::{Tx, Writing};

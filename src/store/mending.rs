@@ -7,7 +7,8 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::application::Change;
 use super::feed::Origin;
-use super::planning::{Context, Found};
+use super::found::Found;
+use super::planning::Context;
 use super::resources::{live_length, sum_up_members};
 use super::writer::Tx;
 use super::{ResourceId, SetId, Store, StoreError, Wake, row};
@@ -220,7 +221,8 @@ fn adopt(tx: &mut Tx<'_>, context: &Context<'_>, adoption: &Adoption) -> Result<
         .max(found.known.and_then(|known| known.changed_at));
     sql.prepare_cached(
         "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
-             changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0 WHERE id = ?1",
+             changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL
+         WHERE id = ?1",
     )?
     .execute(params![
         found.resource.0,

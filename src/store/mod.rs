@@ -12,8 +12,10 @@
 
 mod application;
 mod channels;
+mod conclusions;
 mod dumps;
 mod feed;
+mod found;
 mod inbox;
 mod ledger;
 mod links;
@@ -39,6 +41,7 @@ use tokio::sync::broadcast;
 
 pub use application::{Application, Applied, Change, DeletionRules, End, Paths};
 pub use channels::{ChannelRecord, Outcome};
+pub use conclusions::{Conclusion, TaskFailure};
 pub use dumps::{Awaited, DumpProgress, PackageRecord};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Receipt};
@@ -52,7 +55,7 @@ pub use numbers::SetNumbers;
 pub use parts::{KeptPart, Part, PartEnd, PartStep, PartWord};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
-pub use tasks::{Conclusion, Taken, Task, TaskFailure};
+pub use tasks::{Taken, Task};
 pub use versions::ServedVersion;
 
 use writer::Writer;

@@ -306,6 +306,51 @@ async fn nothing_is_extra_while_a_list_can_not_be_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn lists_that_do_not_prove_absence_call_nothing_extra() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    sync(&home);
+    let list = |md: &str, more: &str| {
+        let uri = source.resource_uri(SET, "r0000.txt");
+        format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{md}<url><loc>{uri}</loc></url>{more}</urlset>"
+        )
+    };
+    let stated = "<rs:md capability=\"resourcelist\"/>";
+    let path = "/set1/resourcelist.xml";
+    source.put_document(path, "application/xml", list("", ""));
+    let told = home.tell(&["audit"]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    assert!(
+        text(&told.stdout).contains("nothing was called extra"),
+        "{told:?}"
+    );
+    source.put_document(
+        path,
+        "application/xml",
+        list(stated, "<url><lastmod>2013</lastmod></url>"),
+    );
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(&told, 1, &["unreachable resourcelist.xml bad-entries"]);
+    source.put_document(path, "application/xml", list(stated, ""));
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(&told, 1, &["extra r0001.txt", "extra r0002.txt"]);
+    source.remove_document(path);
+
+    // What happened in between, no list tells.
+    source.set_change_list(SET, false);
+    source.create(SET, "lost.txt", "lost");
+    source.set_change_list(SET, true);
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(
+        &told,
+        1,
+        &["unreachable capabilitylist.xml change-list-starts-late"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_database_is_made_anew_without_fetching() {
     let source = SampleSource::start(resources(5)).await.unwrap();
     let home = Home::new(&source.url(), "");

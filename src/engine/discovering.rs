@@ -127,6 +127,7 @@ impl Following {
     /// The row of a set that was found, with what its Capability List offers now.
     pub(super) async fn begin_set(&self, found: &FoundSet) -> Result<SetRecord, EngineError> {
         let mut record = self.store.begin_set(self.name(), &found.uri).await?;
+        self.board.begin_set(record.id, &found.uri);
         if let Some(list) = &found.list {
             record.offers = list.capabilities.iter().map(offer_of).collect();
             self.store

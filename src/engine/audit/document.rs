@@ -1,0 +1,196 @@
+//! One document of a set, written into the ledger an entry at a time.
+
+use url::Url;
+
+use crate::clock;
+use crate::config::Source;
+use crate::engine::EngineError;
+use crate::engine::following::change_of;
+use crate::fetch::FetchedDocument;
+use crate::protocol::{Capability, ChangeKind, Direction, Entry, Head, Oddity, Root, SourceTime};
+use crate::store::{Ledger, PendingList, Telling};
+use crate::sync::latest_believed;
+
+/// How deep indexes may lie within indexes.
+const DEPTH: u32 = 4;
+/// How many entries go into the ledger at once.
+const BATCH: usize = 1000;
+
+/// A document of a set, on its way into the ledger.
+pub(super) struct Document {
+    pub(super) set: u32,
+    pub(super) number: i64,
+    pub(super) list: PendingList,
+    pub(super) capability: Capability,
+    /// What happened before that is in the Resource List.
+    pub(super) since: Option<SourceTime>,
+    pub(super) fetched: Box<FetchedDocument>,
+}
+
+/// What was read of one document.
+pub(super) struct Taken {
+    pub(super) bad_entries: u64,
+    pub(super) stated: bool,
+    pub(super) at: Option<SourceTime>,
+    pub(super) from: Option<SourceTime>,
+    /// The index that a closed list is part of: that knows the one which follows.
+    pub(super) index: Option<Url>,
+}
+
+impl Document {
+    /// Writes what the document says into the ledger. For a blocking thread.
+    pub(super) fn take(mut self, source: &Source, ledger: &Ledger) -> Result<Taken, EngineError> {
+        let latest = latest_believed(clock::now().wall);
+        let first = FirstLook::of(&mut self.fetched, latest)?;
+        let md = &first.head.md;
+        if let Some(found) = md
+            .capability
+            .as_ref()
+            .filter(|&found| *found != self.capability)
+        {
+            return Err(EngineError::WrongCapability {
+                document: self.list.uri.to_string(),
+                wanted: self.capability.clone(),
+                found: found.clone(),
+            });
+        }
+        if first.is_index && self.list.depth >= DEPTH {
+            return Err(EngineError::NestedIndex);
+        }
+        let is_listed = self.capability == Capability::ResourceList;
+        let told = self.list.from.or(md.at).filter(|&at| at <= latest);
+        let at = told
+            .or(first.newest)
+            .or(self.fetched.last_modified())
+            .unwrap_or_else(|| SourceTime::from(clock::now().wall));
+        let mut taken = Taken {
+            bad_entries: first.bad_entries,
+            // What an index names is what the index says that it is.
+            stated: md.capability.is_some() || self.list.depth > 0,
+            at: (is_listed && !first.is_index).then_some(at),
+            from: None,
+            index: None,
+        };
+        if !is_listed {
+            taken.from = md.from.or(md.at).filter(|_| self.list.depth == 0);
+            let index = first.head.link("index");
+            taken.index = index
+                .filter(|&index| md.until.is_some() && *index != self.list.uri)
+                .cloned();
+        }
+        if first.is_index {
+            self.take_index(ledger, told.filter(|_| is_listed))?;
+        } else {
+            let telling = if is_listed {
+                Telling::Listed { at }
+            } else {
+                Telling::Changes {
+                    newest_first: first.newest_first,
+                }
+            };
+            self.take_entries(source, ledger, telling)?;
+        }
+        Ok(taken)
+    }
+
+    /// Notes the lists of an index. `at`: the time that all of them are of.
+    fn take_index(&mut self, ledger: &Ledger, at: Option<SourceTime>) -> Result<(), EngineError> {
+        let mut reader = self.fetched.reader()?;
+        let mut lists = Vec::new();
+        while let Some(entry) = reader.next_entry()? {
+            let until = entry.md.until.or(entry.md.completed);
+            // What is older than the Resource List is in it.
+            if until.is_some_and(|until| self.since.is_some_and(|since| until < since)) {
+                continue;
+            }
+            lists.push(PendingList {
+                from: at.or(entry.md.from).or(entry.md.at),
+                until,
+                uri: entry.loc,
+                depth: self.list.depth + 1,
+            });
+            if lists.len() >= BATCH {
+                ledger.note_lists(self.set, &self.capability, &lists)?;
+                lists.clear();
+            }
+        }
+        ledger.note_lists(self.set, &self.capability, &lists)?;
+        Ok(())
+    }
+
+    fn take_entries(
+        &mut self,
+        source: &Source,
+        ledger: &Ledger,
+        telling: Telling,
+    ) -> Result<(), EngineError> {
+        let since = self.since;
+        let mut reader = self.fetched.reader()?;
+        let mut batch = Vec::new();
+        while let Some(mut entry) = reader.next_entry()? {
+            batch.extend(match telling {
+                Telling::Listed { .. } => {
+                    entry.md.change = None;
+                    let lastmod = entry.lastmod;
+                    change_of(source, entry, ChangeKind::Created, lastmod)
+                }
+                Telling::Changes { .. } if is_old(&entry, since) => None,
+                Telling::Changes { .. } => {
+                    let changed_at = entry.changed_at();
+                    change_of(source, entry, ChangeKind::Updated, changed_at)
+                }
+            });
+            if batch.len() >= BATCH {
+                ledger.tell(self.set, self.number, telling, &batch)?;
+                batch.clear();
+            }
+        }
+        ledger.tell(self.set, self.number, telling, &batch)?;
+        Ok(())
+    }
+}
+
+fn is_old(entry: &Entry, since: Option<SourceTime>) -> bool {
+    let changed_at = entry.changed_at();
+    changed_at.is_some_and(|changed| since.is_some_and(|since| changed < since))
+}
+
+/// A document that was read once to its end, so that one that is cut short tells nothing.
+struct FirstLook {
+    head: Head,
+    is_index: bool,
+    newest: Option<SourceTime>,
+    newest_first: bool,
+    bad_entries: u64,
+}
+
+impl FirstLook {
+    fn of(document: &mut FetchedDocument, latest: SourceTime) -> Result<Self, EngineError> {
+        let uri = document.url().to_string();
+        let bad = |error| EngineError::BadDocument {
+            uri: uri.clone(),
+            error,
+        };
+        let mut reader = document.reader().map_err(bad)?;
+        let mut is_index = reader.head().root == Root::Sitemapindex;
+        let (mut newest, mut direction, mut is_first) = (None, Direction::default(), true);
+        while let Some(entry) = reader.next_entry().map_err(bad)? {
+            direction.note(entry.changed_at());
+            newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
+            // An index that is served as a urlset: its entries are lists by their own word.
+            is_index |= is_first
+                && matches!(
+                    entry.md.capability,
+                    Some(Capability::ResourceList | Capability::ChangeList)
+                );
+            is_first = false;
+        }
+        Ok(Self {
+            head: reader.head().clone(),
+            is_index,
+            newest,
+            newest_first: direction.is_newest_first(),
+            bad_entries: reader.oddities().count(Oddity::BadLoc),
+        })
+    }
+}
