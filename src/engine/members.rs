@@ -197,6 +197,10 @@ impl Offering {
             if !still.is_empty() && !self.woken(&mut wakes).await {
                 return Err(EngineError::Interrupted);
             }
+            // A disk that refuses files is waited for, but not by those who go through once.
+            if !self.following.subscribes && self.following.disk_refuses.load(Ordering::Relaxed) {
+                return Err(EngineError::Interrupted);
+            }
             awaited.extend(still);
         }
         Ok(())

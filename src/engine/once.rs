@@ -294,7 +294,7 @@ impl SetWorker {
         }
         // The daemon would wait for a Change List that reaches over the gap. There is no later here.
         if !self.sequencer.gaps().is_empty() && !begins {
-            self.read_resource_list(false).await?;
+            self.read_snapshot().await?;
         }
         Ok(())
     }
