@@ -281,7 +281,11 @@ impl SetWorker {
             .store
             .retry_failed(set, self.following.name(), now.wall)
             .await?;
-        if let Err(error) = self.look().await {
+        let looked = self.look().await;
+        self.following
+            .board
+            .note_set(set, |facts| facts.looked = true);
+        if let Err(error) = looked {
             self.tell(&error);
         }
         while self.can_follow() {
