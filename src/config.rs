@@ -85,6 +85,8 @@ pub struct Limits {
     pub notification: u64,
     /// One resource; `None`: no limit.
     pub resource: Option<u64>,
+    /// One package of a dump; `None`: no limit but the length that its dump tells.
+    pub package: Option<u64>,
     /// All deliveries of one channel that wait to be read.
     pub inbox: u64,
     /// Early notifications kept per channel, a number.

@@ -63,6 +63,7 @@ impl Default for Limits {
             document: 64 * MIB,
             notification: 8 * MIB,
             resource: None,
+            package: None,
             inbox: 256 * MIB,
             held_notifications: 1024,
         }

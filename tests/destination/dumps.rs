@@ -722,3 +722,15 @@ async fn dump_that_lacks_much_holds_deletions_back() {
     assert_eq!(status, 202, "{body}");
     rig.until_mirrored().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_too_large_is_not_fetched_and_the_list_is_used() {
+    let rig = Rig::start_with(dumped(12), |config| config.limits.package = Some(500)).await;
+    let set = rig
+        .until("in step", |set| {
+            set.state == "in-sync" && set.resources == 12
+        })
+        .await;
+    assert_eq!(set.error.unwrap().code, "too-large");
+    assert_eq!(single_fetches(&rig, 12), 12);
+}
