@@ -4,18 +4,23 @@
 //! URL is looked at before it is requested, and every name is resolved by [`GuardedResolver`], which hands on only the
 //! addresses that may be contacted: what is checked is what is connected to, whatever the name resolves to next time.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::FetchError;
 
 /// Decides which addresses may be contacted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Guard {
     /// Whether loopback and private-range addresses may be contacted too.
     pub(super) allow_private: bool,
+    /// Addresses that count as public. Only tests have any: they play the public internet.
+    pub(super) as_public: Arc<[IpAddr]>,
 }
 
 impl Guard {
@@ -23,7 +28,7 @@ impl Guard {
     ///
     /// # Errors
     /// [`FetchError::Scheme`] and [`FetchError::ForbiddenAddress`].
-    pub(super) fn check(self, url: &Url) -> Result<(), FetchError> {
+    pub(super) fn check(&self, url: &Url) -> Result<(), FetchError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchError::Scheme(url.scheme().to_owned()));
         }
@@ -41,8 +46,8 @@ impl Guard {
         }
     }
 
-    fn allows(self, address: IpAddr) -> bool {
-        self.allow_private || is_public(address)
+    fn allows(&self, address: IpAddr) -> bool {
+        self.allow_private || is_public(address) || self.as_public.contains(&address)
     }
 }
 
@@ -105,21 +110,40 @@ pub(super) enum ResolveError {
     Forbidden(String),
     /// It could not be resolved.
     #[error("{0}: {1}")]
-    Lookup(String, std::io::Error),
+    Lookup(String, io::Error),
 }
 
-/// The system's resolver, without the addresses that must not be contacted.
-pub(super) struct GuardedResolver(pub(super) Guard);
+/// Finds the addresses of a name; their ports don't matter.
+pub(super) type Lookup =
+    Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
+
+/// The system's own lookup.
+pub(super) fn system_lookup() -> Lookup {
+    Arc::new(|host| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.collect())
+        })
+    })
+}
+
+/// A resolver without the addresses that must not be contacted.
+pub(super) struct GuardedResolver {
+    pub(super) guard: Guard,
+    pub(super) lookup: Lookup,
+}
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.0;
+        let guard = self.guard.clone();
+        let host = name.as_str().to_owned();
+        let looking = (self.lookup)(host.clone());
         Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let found = tokio::net::lookup_host((host.as_str(), 0))
-                .await
-                .map_err(|error| ResolveError::Lookup(host.clone(), error))?;
-            let allowed: Vec<_> = found.filter(|found| guard.allows(found.ip())).collect();
+            let mut allowed = match looking.await {
+                Ok(found) => found,
+                Err(error) => return Err(ResolveError::Lookup(host, error).into()),
+            };
+            allowed.retain(|found| guard.allows(found.ip()));
             if allowed.is_empty() {
                 return Err(ResolveError::Forbidden(host).into());
             }
@@ -133,12 +157,15 @@ impl Resolve for GuardedResolver {
 mod tests {
     use super::*;
 
-    const PUBLIC_ONLY: Guard = Guard {
-        allow_private: false,
-    };
+    fn guard(allow_private: bool) -> Guard {
+        Guard {
+            allow_private,
+            as_public: Arc::default(),
+        }
+    }
 
     fn check(url: &str) -> Result<(), FetchError> {
-        PUBLIC_ONLY.check(&Url::parse(url).unwrap())
+        guard(false).check(&Url::parse(url).unwrap())
     }
 
     #[test]
@@ -247,18 +274,18 @@ mod tests {
 
     #[test]
     fn private_addresses_pass_when_they_are_allowed() {
-        let guard = Guard {
-            allow_private: true,
-        };
+        let guard = guard(true);
         let url = Url::parse("http://127.0.0.1:8080/").unwrap();
         assert_eq!(guard.check(&url), Ok(()));
     }
 
     #[tokio::test]
     async fn names_of_inner_addresses_are_refused() {
-        let resolved = GuardedResolver(PUBLIC_ONLY)
-            .resolve("localhost".parse().unwrap())
-            .await;
+        let resolver = GuardedResolver {
+            guard: guard(false),
+            lookup: system_lookup(),
+        };
+        let resolved = resolver.resolve("localhost".parse().unwrap()).await;
         let error = resolved.err().unwrap();
         assert!(matches!(
             error.downcast_ref(),
