@@ -20,4 +20,6 @@ mod support;
 mod process;
 
 mod floods;
+mod inside;
 mod pages;
+mod site;
