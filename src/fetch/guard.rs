@@ -36,6 +36,9 @@ impl Guard {
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
+            Some(Host::Domain(name)) if is_localhost(name) && !self.allow_private => {
+                return Err(FetchError::ForbiddenAddress(name.to_owned()));
+            }
             Some(Host::Domain(_)) => return Ok(()),
             None => return Err(FetchError::Scheme(url.scheme().to_owned())),
         };
@@ -49,6 +52,12 @@ impl Guard {
     fn allows(&self, address: IpAddr) -> bool {
         self.allow_private || is_public(address) || self.as_public.contains(&address)
     }
+}
+
+/// Whether a name means this machine, whatever a resolver makes of it (RFC 6761, section 6.3).
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Whether an address belongs to the public internet.
@@ -233,6 +242,9 @@ mod tests {
             "[febf::1]",
             "[fec0::1]",
             "[ff02::1]",
+            "localhost",
+            "LOCALHOST.",
+            "a.b.localhost",
         ] {
             let refused = check(&format!("http://{host}/x"));
             assert!(
@@ -246,6 +258,8 @@ mod tests {
     fn public_addresses_and_names_pass() {
         for host in [
             "example.com",
+            "localhost.example.com",
+            "notlocalhost",
             "8.8.8.8",
             "1.1.1.1",
             "100.63.255.255",

@@ -82,6 +82,7 @@ const SPELLINGS: &[&str] = &[
     "http://localhost:PORT/",
     "http://localhost.:PORT/",
     "http://LOCALHOST:PORT/",
+    "http://a.localhost:PORT/",
     "http://loc%61lhost:PORT/",
     "http://ｌｏｃａｌｈｏｓｔ:PORT/",
     "http://ℓocalhost:PORT/",
@@ -381,7 +382,7 @@ async fn links_on_the_way_to_a_source_do_not_lead_inside() {
                 answer.headers_mut().insert("link", link);
                 return answer;
             }
-            if path == "/robots.txt" {
+            if path == "/maps/robots.txt" {
                 let lines = spellings
                     .iter()
                     .map(|spelling| format!("Sitemap: {spelling}\n"));
@@ -400,6 +401,9 @@ async fn links_on_the_way_to_a_source_do_not_lead_inside() {
             assert!(kind == "up" || found.is_err() || !found.unwrap().failed.is_empty());
         }
     }
+    let maps = site.url("/maps/robots.txt");
+    let found = soon("discovery", client.discover(&maps, 1 << 20)).await;
+    assert!(found.is_err() || found.unwrap().failed.len() > 40);
     canaries.assert_silent();
 }
 
