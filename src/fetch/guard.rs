@@ -164,7 +164,16 @@ impl Resolve for GuardedResolver {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
     use super::*;
+    use crate::config;
+    use crate::fetch::test_site;
+    use crate::fetch::{AllowedHosts, Client};
+    use crate::protocol::ResourceUri;
 
     fn guard(allow_private: bool) -> Guard {
         Guard {
@@ -293,8 +302,75 @@ mod tests {
         assert_eq!(guard.check(&url), Ok(()));
     }
 
+    /// Answers every connection to an address, and counts them.
+    async fn counting(address: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = count.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counter.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+                let _ = stream.write_all(answer).await;
+            }
+        });
+        (address, count)
+    }
+
     #[tokio::test]
-    async fn names_of_inner_addresses_are_refused() {
+    async fn address_that_was_checked_is_the_one_that_is_connected_to() {
+        let public = Ipv4Addr::new(127, 0, 0, 2);
+        let inner = Ipv4Addr::LOCALHOST;
+        let (address, asked) = counting((public, 0).into()).await;
+        let (_, inside) = counting((inner, address.port()).into()).await;
+        // What a resolver answers to one lookup after another.
+        let answers: [&[Ipv4Addr]; 5] = [
+            &[public],
+            &[inner],
+            &[inner, public],
+            &[public, inner],
+            &[inner, Ipv4Addr::new(10, 0, 0, 1)],
+        ];
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counter = lookups.clone();
+        let lookup: Lookup = Arc::new(move |host| {
+            assert_eq!(host, "rebinding.example");
+            let addresses = answers[counter.fetch_add(1, Ordering::SeqCst)];
+            let found = addresses.iter().map(|&ip| (ip, 0).into()).collect();
+            Box::pin(std::future::ready(Ok(found)))
+        });
+        let http = config::Http {
+            allow_private_addresses: false,
+            ..test_site::http()
+        };
+        let guard = Guard {
+            as_public: [IpAddr::V4(public)].into(),
+            ..guard(false)
+        };
+        let client = Client::guarded(&http, guard, lookup).unwrap();
+        let url = format!("http://rebinding.example:{}/", address.port());
+        let uri = ResourceUri::parse(&url).unwrap();
+        let any = AllowedHosts::any();
+        for (lookup, addresses) in answers.iter().enumerate() {
+            let got = client.get_content(&uri, &any, None, None).await;
+            let code = got.map(drop).map_err(|error| error.code());
+            let expected = if addresses.contains(&public) {
+                Ok(())
+            } else {
+                Err("forbidden-address")
+            };
+            assert_eq!(code, expected, "{addresses:?}");
+            assert_eq!(lookups.load(Ordering::SeqCst), lookup + 1);
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+        assert_eq!(inside.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn a_name_without_a_public_address_is_refused() {
         let resolver = GuardedResolver {
             guard: guard(false),
             lookup: system_lookup(),

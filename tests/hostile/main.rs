@@ -19,6 +19,7 @@ mod support;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 
+mod credentials;
 mod floods;
 mod inside;
 mod pages;
