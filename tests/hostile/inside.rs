@@ -13,7 +13,9 @@ use resyncd::protocol::{Algorithm, Digest, HubUri};
 use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
-use crate::site::{Guarded, PUBLIC, Site, entry, guarded_client, ok, redirect, status, urlset};
+use crate::site::{
+    Guarded, PUBLIC, Site, entry, guarded_client, number, ok, redirect, status, urlset,
+};
 use crate::support::{files, soon};
 
 /// Ways to write an inner address, or something that is mistaken for one; PORT is the canary's.
@@ -171,46 +173,6 @@ impl Canaries {
     }
 }
 
-/// The place of an element that a path such as `/set/7/list.xml` tells.
-fn number(path: &str) -> usize {
-    path.split('/').nth(2).unwrap().parse().unwrap()
-}
-
-/// A site of one set, with this Resource List, which may tell its own base; `resource` answers for `/r/N`.
-async fn site_of(
-    list: impl FnOnce(&str) -> String,
-    resource: impl Fn(usize) -> axum::response::Response + Send + Sync + 'static,
-) -> Site {
-    Site::start(PUBLIC, |address| {
-        let base = format!("http://{address}");
-        let list = urlset("resourcelist", "", &list(&base));
-        let description = urlset(
-            "description",
-            "",
-            &entry(
-                &format!("{base}/caps.xml"),
-                r#"<rs:md capability="capabilitylist"/>"#,
-            ),
-        );
-        let caps = urlset(
-            "capabilitylist",
-            "",
-            &entry(
-                &format!("{base}/list.xml"),
-                r#"<rs:md capability="resourcelist"/>"#,
-            ),
-        );
-        move |path: &str, _: &_| match path {
-            "/.well-known/resourcesync" => ok(description.clone()),
-            "/caps.xml" => ok(caps.clone()),
-            "/list.xml" => ok(list.clone()),
-            path if path.starts_with("/r/") => resource(number(path)),
-            _ => status(404),
-        }
-    })
-    .await
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn resources_of_inner_addresses_are_not_asked_for() {
     let canaries = Canaries::start().await;
@@ -218,7 +180,7 @@ async fn resources_of_inner_addresses_are_not_asked_for() {
         let inside = canaries.list(|_, spelling| entry(spelling, ""));
         inside + &entry(&format!("{base}/r/0"), "")
     };
-    let site = site_of(list, |_| ok("outside")).await;
+    let site = Site::of_list(PUBLIC, list, |_| ok("outside")).await;
     let daemon = Guarded::follow(site.url("/")).await;
     let sets = daemon
         .until("all tried", |sets| {
@@ -246,7 +208,7 @@ async fn mirrors_at_inner_addresses_are_not_asked() {
             entry(&format!("{base}/r/{n}"), &told)
         })
     };
-    let site = site_of(list, |_| ok("outside")).await;
+    let site = Site::of_list(PUBLIC, list, |_| ok("outside")).await;
     let daemon = Guarded::follow(site.url("/")).await;
     daemon
         .until("all from the Source itself", |sets| {
@@ -261,7 +223,7 @@ async fn redirects_to_inner_addresses_are_not_followed() {
     let canaries = Canaries::start().await;
     let targets = canaries.spellings.clone();
     let list = |base: &str| canaries.list(|n, _| entry(&format!("{base}/r/{n}"), ""));
-    let site = site_of(list, move |n| {
+    let site = Site::of_list(PUBLIC, list, move |n| {
         redirect([301, 302, 303, 307, 308][n % 5], &targets[n])
     })
     .await;

@@ -19,8 +19,10 @@ mod support;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 
+mod bodies;
 mod credentials;
 mod floods;
 mod inside;
 mod pages;
+mod redirects;
 mod site;

@@ -38,6 +38,11 @@ pub(crate) fn entry(loc: &str, more: &str) -> String {
     format!("<url><loc>{loc}</loc>{more}</url>")
 }
 
+/// The place of an element that a path such as `/set/7/list.xml` tells.
+pub(crate) fn number(path: &str) -> usize {
+    path.split('/').nth(2).unwrap().parse().unwrap()
+}
+
 pub(crate) fn ok(body: impl Into<Body>) -> Response {
     Response::new(body.into())
 }
@@ -76,6 +81,42 @@ impl Site {
         });
         let server = tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
         Self { address, server }
+    }
+
+    /// A site of one set, with this Resource List, which is told its base; `resource` answers for `/r/N`.
+    pub(crate) async fn of_list(
+        host: Ipv4Addr,
+        list: impl FnOnce(&str) -> String,
+        resource: impl Fn(usize) -> Response + Send + Sync + 'static,
+    ) -> Self {
+        Self::start(host, |address| {
+            let base = format!("http://{address}");
+            let list = urlset("resourcelist", "", &list(&base));
+            let description = urlset(
+                "description",
+                "",
+                &entry(
+                    &format!("{base}/caps.xml"),
+                    r#"<rs:md capability="capabilitylist"/>"#,
+                ),
+            );
+            let caps = urlset(
+                "capabilitylist",
+                "",
+                &entry(
+                    &format!("{base}/list.xml"),
+                    r#"<rs:md capability="resourcelist"/>"#,
+                ),
+            );
+            move |path: &str, _: &_| match path {
+                "/.well-known/resourcesync" => ok(description.clone()),
+                "/caps.xml" => ok(caps.clone()),
+                "/list.xml" => ok(list.clone()),
+                path if path.starts_with("/r/") => resource(number(path)),
+                _ => status(404),
+            }
+        })
+        .await
     }
 
     pub(crate) fn url(&self, path: &str) -> Url {
