@@ -320,25 +320,27 @@ mod tests {
         (address, count)
     }
 
+    /// Plays the public internet.
+    const PUBLIC: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+    const INNER: Ipv4Addr = Ipv4Addr::LOCALHOST;
+    /// What a resolver answers to one lookup after another.
+    const ANSWERS: [&[Ipv4Addr]; 5] = [
+        &[PUBLIC],
+        &[INNER],
+        &[INNER, PUBLIC],
+        &[PUBLIC, INNER],
+        &[INNER, Ipv4Addr::new(10, 0, 0, 1)],
+    ];
+
     #[tokio::test]
     async fn address_that_was_checked_is_the_one_that_is_connected_to() {
-        let public = Ipv4Addr::new(127, 0, 0, 2);
-        let inner = Ipv4Addr::LOCALHOST;
-        let (address, asked) = counting((public, 0).into()).await;
-        let (_, inside) = counting((inner, address.port()).into()).await;
-        // What a resolver answers to one lookup after another.
-        let answers: [&[Ipv4Addr]; 5] = [
-            &[public],
-            &[inner],
-            &[inner, public],
-            &[public, inner],
-            &[inner, Ipv4Addr::new(10, 0, 0, 1)],
-        ];
+        let (address, asked) = counting((PUBLIC, 0).into()).await;
+        let (_, inside) = counting((INNER, address.port()).into()).await;
         let lookups = Arc::new(AtomicUsize::new(0));
         let counter = lookups.clone();
         let lookup: Lookup = Arc::new(move |host| {
             assert_eq!(host, "rebinding.example");
-            let addresses = answers[counter.fetch_add(1, Ordering::SeqCst)];
+            let addresses = ANSWERS[counter.fetch_add(1, Ordering::SeqCst)];
             let found = addresses.iter().map(|&ip| (ip, 0).into()).collect();
             Box::pin(std::future::ready(Ok(found)))
         });
@@ -347,17 +349,17 @@ mod tests {
             ..test_site::http()
         };
         let guard = Guard {
-            as_public: [IpAddr::V4(public)].into(),
+            as_public: [IpAddr::V4(PUBLIC)].into(),
             ..guard(false)
         };
         let client = Client::guarded(&http, guard, lookup).unwrap();
         let url = format!("http://rebinding.example:{}/", address.port());
         let uri = ResourceUri::parse(&url).unwrap();
         let any = AllowedHosts::any();
-        for (lookup, addresses) in answers.iter().enumerate() {
+        for (lookup, addresses) in ANSWERS.iter().enumerate() {
             let got = client.get_content(&uri, &any, None, None).await;
             let code = got.map(drop).map_err(|error| error.code());
-            let expected = if addresses.contains(&public) {
+            let expected = if addresses.contains(&PUBLIC) {
                 Ok(())
             } else {
                 Err("forbidden-address")
