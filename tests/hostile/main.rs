@@ -19,5 +19,9 @@ mod support;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 
+mod documents;
+mod doors;
+mod entities;
 mod floods;
 mod pages;
+mod uris;
