@@ -24,4 +24,5 @@ mod doors;
 mod entities;
 mod floods;
 mod pages;
+mod paths;
 mod uris;
