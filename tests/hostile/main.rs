@@ -19,6 +19,7 @@ mod support;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 
+mod bombs;
 mod documents;
 mod doors;
 mod entities;
