@@ -2,9 +2,11 @@
 //!
 //! cargo-fuzz runs them without end, and the tests of the crate run them on the corpus and on variations of it.
 
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use resyncd::config::Config;
+use resyncd::fetch::Package;
 use resyncd::mirror::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
 use resyncd::protocol::{
@@ -87,7 +89,7 @@ pub(crate) fn path(data: &[u8]) {
                 "{text}"
             );
         }
-        assert!(!text.starts_with(".resyncd"), "{text}");
+        assert_ne!(text.split('/').next(), Some(".resyncd"), "{text}");
     }
     for (number, one) in uris.iter().enumerate() {
         for other in uris.iter().skip(number + 1).filter(|other| *other != one) {
@@ -134,5 +136,38 @@ pub(crate) fn configuration(data: &[u8]) {
     if let Err(faults) = Config::parse(text, Path::new("/nowhere/config.toml")) {
         let told = faults.to_string();
         assert!(told.contains("/nowhere/config.toml"), "{told}");
+    }
+}
+
+/// A package is refused, or its members give as many bytes as its directory says, and never more, or an error.
+pub(crate) fn package(data: &[u8]) {
+    let mut file = tempfile::tempfile().expect("there is room for a small file");
+    file.write_all(data)
+        .expect("there is room for a small file");
+    let Ok(package) = Package::open(file) else {
+        return;
+    };
+    // A member takes 46 bytes in the directory at least, whatever the directory says.
+    assert!(package.members() <= data.len() / 46, "{package:?}");
+    let mut paths = vec![
+        "a".to_owned(),
+        "res/a".to_owned(),
+        "manifest.xml".to_owned(),
+    ];
+    if let Ok(mut manifest) = package.manifest(&base(), 1 << 20) {
+        while let Ok(Some(entry)) = manifest.next_entry() {
+            paths.extend(entry.md.path.filter(|_| paths.len() < 20));
+        }
+    }
+    for path in paths {
+        let Ok(member) = package.member(&path) else {
+            continue;
+        };
+        let length = member.length();
+        // Bytes can't grow further than by a factor of about a thousand, so this ends soon.
+        match io::copy(&mut member.take(length.saturating_add(1)), &mut io::sink()) {
+            Ok(read) => assert_eq!(read, length, "{path}"),
+            Err(error) => assert!(!error.to_string().is_empty(), "{path}"),
+        }
     }
 }

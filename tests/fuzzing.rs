@@ -116,5 +116,6 @@ targets!(
     link_header,
     path,
     callback,
-    configuration
+    configuration,
+    package
 );

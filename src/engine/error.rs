@@ -58,6 +58,8 @@ pub(super) enum EngineError {
     NestedIndex,
     #[error("an index names too many lists")]
     TooManyLists,
+    #[error("a notification has more than {0} entries")]
+    TooManyEntries(usize),
     #[error("no random numbers can be had: {0}")]
     Random(String),
     #[error("the work was interrupted")]
@@ -101,6 +103,7 @@ impl EngineError {
             Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
             Self::TooManyLists => "too-many-lists",
+            Self::TooManyEntries(_) => "too-many-entries",
             Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",
         }

@@ -5,18 +5,22 @@ use std::io::Read;
 use std::sync::Arc;
 
 use flate2::read::GzDecoder;
+use url::Url;
 
 use super::EngineError;
 use super::set::SetWorker;
 use crate::clock;
+use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Direction, Document, Entry, ReadError, Root, read_document,
+    Capability, ChangeKind, Direction, Document, DocumentReader, Entry, ReadError, Root,
 };
 use crate::store::{Change, ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
 use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
+/// The most entries of a notification. What it would have told beyond them a poll brings.
+const MOST_ENTRIES: usize = 50_000;
 
 impl SetWorker {
     /// Works until the inbox holds nothing but notifications that wait for an earlier one.
@@ -273,14 +277,13 @@ impl SetWorker {
 fn read(delivery: &Delivery, channel: &ChannelRecord, limit: u64) -> Result<Document, EngineError> {
     let base = channel.topic.url();
     let document = if delivery.body.starts_with(&[0x1f, 0x8b]) {
-        let mut plain = Vec::new();
-        GzDecoder::new(delivery.body.as_slice())
-            .take(limit)
-            .read_to_end(&mut plain)
-            .map_err(ReadError::Io)?;
-        read_document(&plain, base)?
+        let plain = unzip(&delivery.body, limit).map_err(|error| EngineError::Fetch {
+            uri: format!("a notification of {base}"),
+            error,
+        })?;
+        read_entries(&plain, base)?
     } else {
-        read_document(&delivery.body, base)?
+        read_entries(&delivery.body, base)?
     };
     let carried = match &document.head.md.capability {
         // The authors' own publisher labels its notifications so.
@@ -298,5 +301,56 @@ fn read(delivery: &Delivery, channel: &ChannelRecord, limit: u64) -> Result<Docu
             Err(ReadError::WrongRoot("sitemapindex".to_owned()).into())
         }
         _ => Ok(document),
+    }
+}
+
+/// Reads a notification, of as many entries as a document may have (sitemaps.org): they are all in memory at once.
+fn read_entries(bytes: &[u8], base: &Url) -> Result<Document, EngineError> {
+    let mut reader = DocumentReader::open(bytes, base)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        if entries.len() == MOST_ENTRIES {
+            return Err(EngineError::TooManyEntries(MOST_ENTRIES));
+        }
+        entries.push(entry);
+    }
+    Ok(Document {
+        head: reader.head().clone(),
+        oddities: reader.oddities().clone(),
+        entries,
+    })
+}
+
+/// Decompresses a delivery. What is longer than the longest delivery is not read on: a few bytes may become a great many.
+fn unzip(body: &[u8], limit: u64) -> Result<Vec<u8>, FetchError> {
+    let mut plain = Vec::new();
+    GzDecoder::new(body)
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut plain)
+        .map_err(|error| FetchError::BadGzip(error.to_string()))?;
+    if plain.len() as u64 > limit {
+        return Err(FetchError::TooLarge { limit });
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn compressed_delivery_is_as_long_as_any_other_may_be() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&[b' '; 1000]).unwrap();
+        let body = encoder.finish().unwrap();
+        assert_eq!(unzip(&body, 1000), Ok(vec![b' '; 1000]));
+        assert_eq!(unzip(&body, 999), Err(FetchError::TooLarge { limit: 999 }));
+        let cut = unzip(&body[..body.len() - 9], 1000);
+        assert_eq!(cut.unwrap_err().code(), "bad-gzip");
     }
 }

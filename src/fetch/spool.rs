@@ -12,11 +12,11 @@ use super::FetchError;
 /// What is kept in memory; longer documents go to an unnamed file.
 const IN_MEMORY: usize = 1 << 20;
 
-/// How far a compressed body over [`RATIO_FROM`] may grow.
+/// How far a compressed body may grow once more than [`RATIO_FROM`] has come out of it.
 const RATIO: u64 = 100;
 
-/// Shorter bodies may grow as they like: the limit holds them.
-const RATIO_FROM: u64 = 1 << 20;
+/// So much may come out of any body, in bytes: large lists are dense, and as a rule the limit is no higher.
+const RATIO_FROM: u64 = 64 << 20;
 
 /// A body on its way in. Works on disk, so it belongs on a thread that may block.
 pub(super) struct Spool {
@@ -41,6 +41,7 @@ impl Spool {
                 hash: Sha256::new(),
                 len: 0,
                 limit,
+                proportion: RATIO_FROM,
             })),
             taken: 0,
         }
@@ -49,12 +50,12 @@ impl Spool {
     /// Takes the next bytes, as they were served.
     pub(super) fn take(&mut self, chunks: &[Bytes]) -> Result<(), FetchError> {
         for chunk in chunks {
-            self.unzip.write_all(chunk).map_err(to_fetch_error)?;
             self.taken += chunk.len() as u64;
-            let len = self.unzip.sink().and_then(Unzip::sink).map_or(0, |s| s.len);
-            if is_out_of_proportion(self.taken, len) {
-                return Err(FetchError::Expansion);
+            // The sink decides: a few bytes that were compressed twice may be more than a disk holds.
+            if let Some(sink) = self.unzip.inner().and_then(Unzip::inner) {
+                sink.proportion = in_proportion(self.taken);
             }
+            self.unzip.write_all(chunk).map_err(to_fetch_error)?;
         }
         Ok(())
     }
@@ -72,8 +73,9 @@ impl Spool {
     }
 }
 
-fn is_out_of_proportion(taken: u64, len: u64) -> bool {
-    taken > RATIO_FROM && len / RATIO > taken
+/// How much may come out of so many bytes.
+fn in_proportion(taken: u64) -> u64 {
+    taken.saturating_mul(RATIO).max(RATIO_FROM)
 }
 
 /// What the sink refuses; travels through the decoders as an `io::Error`.
@@ -81,6 +83,8 @@ fn is_out_of_proportion(taken: u64, len: u64) -> bool {
 enum SinkError {
     #[error("over the limit of {0} bytes")]
     OverLimit(u64),
+    #[error("out of proportion to what was served")]
+    OutOfProportion,
     #[error(transparent)]
     Disk(io::Error),
 }
@@ -89,6 +93,7 @@ enum SinkError {
 fn to_fetch_error(error: io::Error) -> FetchError {
     match error.get_ref().and_then(|inner| inner.downcast_ref()) {
         Some(SinkError::OverLimit(limit)) => FetchError::TooLarge { limit: *limit },
+        Some(SinkError::OutOfProportion) => FetchError::Expansion,
         Some(SinkError::Disk(error)) => FetchError::Io(error.to_string()),
         None => FetchError::BadGzip(error.to_string()),
     }
@@ -100,6 +105,8 @@ struct Sink {
     hash: Sha256,
     len: u64,
     limit: u64,
+    /// How much may come out of what was taken so far.
+    proportion: u64,
 }
 
 impl Write for Sink {
@@ -107,6 +114,9 @@ impl Write for Sink {
         self.len = self.len.saturating_add(bytes.len() as u64);
         if self.len > self.limit {
             return Err(io::Error::other(SinkError::OverLimit(self.limit)));
+        }
+        if self.len > self.proportion {
+            return Err(io::Error::other(SinkError::OutOfProportion));
         }
         self.file
             .write_all(bytes)
@@ -138,10 +148,10 @@ impl<W: Write> Unzip<W> {
         Self::Start(Vec::with_capacity(MAGIC.len()), inner)
     }
 
-    fn sink(&self) -> Option<&W> {
+    fn inner(&mut self) -> Option<&mut W> {
         match self {
             Self::Start(_, inner) | Self::Plain(inner) => Some(inner),
-            Self::Gzip(decoder) => Some(decoder.get_ref()),
+            Self::Gzip(decoder) => Some(decoder.get_mut()),
             Self::Broken => None,
         }
     }
@@ -248,13 +258,23 @@ mod tests {
 
     #[test]
     fn a_document_that_grows_out_of_proportion_is_refused() {
-        for (taken, len, expected) in [
-            (1 << 20, 1 << 40, false),
-            (2 << 20, 200 << 20, false),
-            (2 << 20, 203 << 20, true),
-            (2 << 20, 2 << 20, false),
+        const MIB: u64 = 1 << 20;
+        for (taken, expected) in [
+            (1, 64 * MIB),
+            (MIB / 2, 64 * MIB),
+            (MIB, 100 * MIB),
+            (2 * MIB, 200 * MIB),
+            (u64::MAX, u64::MAX),
         ] {
-            assert_eq!(is_out_of_proportion(taken, len), expected, "{taken} {len}");
+            assert_eq!(in_proportion(taken), expected, "{taken}");
+        }
+        // However it was compressed, and in however few pieces it comes.
+        let zeros = vec![0; 65 << 20];
+        let (once, twice) = (gzip(&zeros), gzip(&gzip(&zeros)));
+        assert!(twice.len() < 2000);
+        for served in [once, twice] {
+            let error = spool(&served, served.len(), 1 << 40).unwrap_err();
+            assert_eq!(error.code(), "expansion");
         }
     }
 

@@ -15,6 +15,8 @@ use crate::protocol::ResourceUri;
 const LONGEST_NAME: usize = 255;
 /// The longest path, in bytes: with the mirror's own path before it, it stays below the 4,096 that programs can open.
 const LONGEST_PATH: usize = 3000;
+/// The most names in a plain path: each folder that is made is waited for, and a thousand of them for one file is an attack.
+const MOST_NAMES: usize = 128;
 /// How much of the last segment a made name repeats, in bytes; file systems that encrypt names hold about 140 in all.
 const READABLE: usize = 60;
 
@@ -113,6 +115,7 @@ pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
     }
     let segments = url.path().strip_prefix('/')?;
     if segments.split('/').next() == Some(MADE)
+        || segments.split('/').count() >= MOST_NAMES
         || segments.contains("%3F")
         || segments.contains("%3f")
         || segments.split('/').any(|name| name.starts_with(INDEX))
@@ -212,6 +215,7 @@ mod tests {
         let long_name = format!("http://example.com/{}", "n".repeat(256));
         let long_query = format!("http://example.com/a?{}", "n".repeat(252));
         let long_path = format!("http://example.com/{}", "name/".repeat(600));
+        let deep_path = format!("http://example.com/{}a", "d/".repeat(MOST_NAMES - 1));
         for uri in [
             "http://example.com/a%3Fb",
             "http://example.com/a%3fb/c",
@@ -229,9 +233,16 @@ mod tests {
             &long_name,
             &long_query,
             &long_path,
+            &deep_path,
         ] {
             check(uri, None);
         }
+    }
+
+    #[test]
+    fn deep_paths_are_plain_up_to_a_limit() {
+        let deep = format!("example.com/{}a", "d/".repeat(MOST_NAMES - 2));
+        check(&format!("http://{deep}"), Some(&deep));
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Change {
 /// When deletions wait for a person.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionRules {
-    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once is held back.
+    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once, or within an hour, is held back.
     pub max_share: f64,
 }
 

@@ -30,6 +30,7 @@ mod schema;
 mod sets;
 mod tasks;
 mod versions;
+mod weighing;
 mod writer;
 
 use std::fs::{File, TryLockError};

@@ -6,16 +6,17 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
-use super::application::{Application, Applied, Change, DeletionRules, End};
+use super::application::{Application, Applied, Change, End};
 use super::feed::Origin;
 use super::found::Found;
 use super::links::{links_text, save_links};
 use super::parts::doubt_parts_of;
 use super::sets::{save_document, save_progress, unbroken_until};
+use super::weighing::{forget_losses, weigh_deletions};
 use super::writer::Tx;
 use super::{ResourceId, SetId, Store, StoreError, Wake, dumps, inbox, row};
 use crate::protocol::{ChangeKind, SourceTime};
-use crate::sync::{Decision, holds_back, plan_change};
+use crate::sync::{Decision, plan_change};
 
 impl Store {
     /// Makes tasks of changes; with its end, moves all that moves with them. For the asynchronous side.
@@ -34,7 +35,8 @@ impl Store {
         self.write_blocking(move |tx| apply(tx, &application))
     }
 
-    /// Lets the deletions of a Source that are held back go on; answers how many.
+    /// Lets the deletions of a Source that are held back go on; answers how many. Somebody has looked: what went on before
+    /// does not count any more.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -45,6 +47,7 @@ impl Store {
                 "UPDATE task SET state = 'ready' WHERE source = ?1 AND state = 'held'",
                 [&source],
             )?;
+            forget_losses(tx.sql, &source)?;
             if held > 0 {
                 tx.wake(Wake::Tasks(source));
             }
@@ -194,7 +197,7 @@ pub(super) fn put_task(
 
 /// Ends a document; answers how many deletions are held back.
 fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, StoreError> {
-    let held = weigh_deletions(tx.sql, context.set, end.rules)?;
+    let held = weigh_deletions(tx.sql, context.set, context.now, end.rules)?;
     if let Some((coverage, gaps)) = &end.progress {
         save_progress(tx, context.set, coverage, gaps)?;
     }
@@ -219,34 +222,6 @@ fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, Stor
     }
     conclude_baseline(tx.sql, context.set)?;
     Ok(held)
-}
-
-/// Lets a document's deletions go on, or holds them all back if they are too many for a person not to look.
-fn weigh_deletions(sql: &Connection, set: SetId, rules: DeletionRules) -> Result<u64, StoreError> {
-    let mut weighed =
-        sql.prepare_cached("SELECT 1 FROM task WHERE set_id = ?1 AND state = 'weighed'")?;
-    if !weighed.exists([set.0])? {
-        return Ok(0);
-    }
-    let deletions: i64 = sql
-        .prepare_cached(
-            "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id
-             WHERE task.set_id = ?1 AND task.kind = 'deleted' AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
-        )?
-        .query_row([set.0], |row| row.get(0))?;
-    let resources: i64 = sql
-        .prepare_cached("SELECT resources FROM source_set WHERE id = ?1")?
-        .query_row([set.0], |row| row.get(0))?;
-    let hold = holds_back(
-        row::unsigned(deletions),
-        row::unsigned(resources),
-        rules.max_share,
-    );
-    let state = if hold { "held" } else { "ready" };
-    let settled = sql
-        .prepare_cached("UPDATE task SET state = ?2 WHERE set_id = ?1 AND state = 'weighed'")?
-        .execute(params![set.0, state])?;
-    Ok(if hold { settled as u64 } else { 0 })
 }
 
 /// The baseline is done when each of its resources has been fetched, or given up for now.

@@ -197,6 +197,14 @@ pub(super) const STEPS: &[&str] = &[
         name TEXT NOT NULL,
         PRIMARY KEY (set_id, name)
     ) WITHOUT ROWID;
+
+    -- Deletions that went on by themselves within the last hour: they count with those that come after them.
+    CREATE TABLE loss (
+        resource_id INTEGER PRIMARY KEY REFERENCES resource (id),
+        set_id INTEGER NOT NULL REFERENCES source_set (id),
+        let_go_at INTEGER NOT NULL
+    );
+    CREATE INDEX loss_of_set ON loss (set_id, let_go_at);
     ",
 ];
 

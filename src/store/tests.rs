@@ -9,6 +9,7 @@ mod opening;
 mod parts;
 mod related;
 mod tasks;
+mod weighing;
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};

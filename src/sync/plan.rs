@@ -158,7 +158,7 @@ pub fn plan_absent(at: SourceTime, known: Option<&Known>, pending: Option<&Pendi
         })
 }
 
-/// Whether so many deletions at once, out of a set of `resources`, wait until a person lets them go on.
+/// Whether so many deletions at once, out of a set that had `resources`, wait until a person lets them go on.
 #[must_use]
 #[allow(
     clippy::cast_precision_loss,

@@ -110,7 +110,7 @@ impl Drop for Ending {
 }
 
 /// The most memory that a process has had, in bytes.
-fn peak_memory(process: u32) -> u64 {
+pub(crate) fn peak_memory(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));
     let digits = line.unwrap().replace(|c: char| !c.is_ascii_digit(), "");

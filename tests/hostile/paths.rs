@@ -1,0 +1,253 @@
+//! Where files end up whose URIs mean harm, and what is planted in the mirror by somebody else.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::PathBuf;
+
+use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
+use resyncd::protocol::{Capability, Entry, Head, ResourceUri, Root, write_document};
+use url::Url;
+
+use crate::process::Home;
+use crate::support::{NAME, Rig, SET, eventually, files, resources};
+
+const LIST: &str = "/set1/resourcelist.xml";
+
+/// What comes behind the host. No two of them are the same URI.
+fn evil() -> Vec<String> {
+    let mut evil: Vec<String> = [
+        "/e/..%2f..%2fescape",
+        "/e/%2e%2e/%2e%2e/%2E%2e/up",
+        "/e/%2e%2e%2fhalf",
+        "/e/..;/semicolon",
+        "/e/%5c..%5cback",
+        "/e/%252e%252e/twice",
+        "/e/%00",
+        "/e/a%00b",
+        "/e/a%0Ab",
+        "/e//double",
+        "/e/double",
+        "/e///",
+        "//e",
+        "/e/a",
+        "/e/a/b",
+        "/e/a/b/c",
+        "/e/x/y/z",
+        "/e/x/y",
+        "/e/x",
+        "/e/dir",
+        "/e/dir/",
+        "/e/dir/%index",
+        "/e/dir/%index/x",
+        "/%index",
+        "/e/%made/00/x",
+        "/%made/00/x",
+        "/%made",
+        "/.resyncd",
+        "/.resyncd/lock",
+        "/.resyncd/work/0",
+        "/e/.resyncd",
+        "/e/q",
+        "/e/q?",
+        "/e/q?x=1",
+        "/e/q%3Fx=1",
+        "/e/q%3fx=1",
+        "/e/q?x=/../../../y",
+        "/e/q?x=..%2F..%2Fy",
+        "/e/Case",
+        "/e/case",
+        "/e/CASE",
+        "/e/%C3%A9",
+        "/e/e%CC%81",
+        "/e/%E9",
+        "/e/dot",
+        "/e/dot.",
+        "/e/dot..",
+        "/e/dot%20",
+        "/e/%20dot",
+        "/e/...",
+        "/e/CON",
+        "/e/con",
+        "/e/nul.txt",
+        "/e/COM1",
+        "/e/-rf",
+        "/e/~root",
+        "/e/$HOME",
+        "/e/%25",
+        "/e/%252F",
+        "/e/%C0%AF",
+        "/e/%E2%80%AEtxt",
+        "/e/a:b",
+        "/e/*",
+    ]
+    .map(str::to_owned)
+    .into();
+    for length in [254, 255, 256, 300] {
+        evil.push(format!("/e/{}", "n".repeat(length)));
+    }
+    evil.push(format!("/e/q?{}", "n".repeat(300)));
+    evil.push(format!("/e{}", format!("/{}", "n".repeat(250)).repeat(16)));
+    evil.push(format!("/e/{}deep", "d/".repeat(1400)));
+    evil
+}
+
+fn publish_list(rig: &Rig, uris: &[&Url]) {
+    let mut head = Head::new(Root::Urlset, Capability::ResourceList);
+    head.md.at = Some(rig.source.boundary());
+    let entries: Vec<Entry> = uris.iter().map(|&uri| Entry::new(uri.clone())).collect();
+    let list = write_document(&head, &entries);
+    rig.source.put_document(LIST, "application/xml", list);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn evil_uris_end_up_as_whole_files_of_their_own_inside_the_mirror() {
+    let rig = Rig::start(SampleOptions {
+        hub: ChannelHub::None,
+        change_list: false,
+        ..resources(1)
+    })
+    .await;
+    rig.settled().await;
+    let mut uris = Vec::new();
+    for evil in evil() {
+        let text = format!("{}{evil}", rig.source.base().as_str().trim_end_matches('/'));
+        let uri = ResourceUri::parse(&text).unwrap().url().clone();
+        let asked = &uri[url::Position::BeforePath..];
+        let body = format!("bytes of {asked}");
+        rig.source.put_document(asked, "text/plain", body);
+        assert!(!uris.contains(&uri), "{uri}");
+        uris.push(uri);
+    }
+    assert!(uris.len() < 100, "as many as may be deleted at once");
+    publish_list(&rig, &uris.iter().collect::<Vec<_>>());
+    rig.operator.poll(NAME).await;
+    rig.until("all are here", |set| {
+        set.resources == uris.len() as u64 && set.pending == 0 && set.state == "in-sync"
+    })
+    .await;
+
+    let mut expected = BTreeMap::new();
+    for uri in &uris {
+        let known = rig.operator.resource(uri.as_str()).await.unwrap();
+        let path = known["path"].as_str().unwrap().to_owned();
+        assert!(
+            path.split('/').all(|name| (1..256).contains(&name.len())),
+            "{path}"
+        );
+        let body = format!("bytes of {}", &uri[url::Position::BeforePath..]);
+        let other = expected.insert(path, body.into_bytes());
+        assert_eq!(other, None, "{uri} shares its path");
+    }
+    let mirror = &rig.config.sources[0].mirror;
+    assert!(
+        files(mirror) == expected,
+        "all of them, whole, and no other"
+    );
+    let own: Vec<_> = fs::read_dir(mirror.join(".resyncd")).unwrap().collect();
+    assert!(own.len() <= 4, "{own:?}");
+    assert_eq!(fs::read_dir(mirror.parent().unwrap()).unwrap().count(), 2);
+
+    // Every other one goes; exactly those are removed.
+    let (stay, go): (Vec<_>, Vec<_>) = uris.iter().enumerate().partition(|(n, _)| n % 2 == 0);
+    let stay: Vec<&Url> = stay.into_iter().map(|(_, uri)| uri).collect();
+    publish_list(&rig, &stay);
+    rig.operator.poll(NAME).await;
+    rig.until("half are left", |set| {
+        set.resources == stay.len() as u64 && set.pending == 0 && set.state == "in-sync"
+    })
+    .await;
+    for (_, uri) in go {
+        let known = rig.operator.resource(uri.as_str()).await.unwrap();
+        assert_eq!(known["deleted"], true, "{uri}");
+        let body = format!("bytes of {}", &uri[url::Position::BeforePath..]);
+        expected.retain(|_, bytes| *bytes != body.as_bytes());
+    }
+    assert_eq!(expected.len(), stay.len());
+    assert!(
+        files(mirror) == expected,
+        "those that are left, and no other"
+    );
+}
+
+/// A file outside of the mirror that nobody may touch.
+struct Outside {
+    folder: PathBuf,
+    file: PathBuf,
+}
+
+impl Outside {
+    fn beside(home: &Home) -> Self {
+        let folder = home.folder().join("outside");
+        fs::create_dir(&folder).unwrap();
+        let file = folder.join("r0000.txt");
+        fs::write(&file, "theirs").unwrap();
+        Self { folder, file }
+    }
+
+    #[track_caller]
+    fn assert_untouched(&self) {
+        assert_eq!(fs::read(&self.file).unwrap(), b"theirs");
+        assert_eq!(fs::read_dir(&self.folder).unwrap().count(), 1);
+    }
+}
+
+/// Symlinks in place of a file, a folder, to nothing and to outside: neither the daemon nor an audit follows or replaces them.
+#[tokio::test(flavor = "multi_thread")]
+async fn planted_symlinks_lead_nobody_out() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    source.create(SET, "folder/a.txt", "one");
+    source.create(SET, "folder/b.txt", "one");
+    source.refresh_resource_list(SET);
+    let home = Home::new(&source.url(), "");
+    let daemon = home.run();
+    home.settled(&source).await;
+    let outside = Outside::beside(&home);
+    let base = home.mirror.join(source.base().authority()).join("set1/res");
+    fs::remove_file(base.join("r0000.txt")).unwrap();
+    symlink(&outside.file, base.join("r0000.txt")).unwrap();
+    fs::remove_file(base.join("r0001.txt")).unwrap();
+    symlink(outside.folder.join("nothing"), base.join("r0001.txt")).unwrap();
+    fs::rename(base.join("folder"), base.join("moved")).unwrap();
+    symlink(&outside.folder, base.join("folder")).unwrap();
+
+    // What is published goes elsewhere; what is removed stays as it is.
+    for name in ["r0000.txt", "r0001.txt", "folder/a.txt"] {
+        source.update(SET, name, format!("new {name}"));
+    }
+    source.delete(SET, "folder/b.txt");
+    source.create(SET, "folder/c.txt", "new folder/c.txt");
+    source.notify_and_publish(SET).await.unwrap();
+    let mirror = home.mirror.canonicalize().unwrap();
+    for name in ["r0000.txt", "r0001.txt", "folder/a.txt", "folder/c.txt"] {
+        let uri = source.resource_uri(SET, name);
+        eventually(name, None, async || {
+            let known = home.operator.resource(uri.as_str()).await;
+            let path = known.map(|known| known["path"].as_str().unwrap_or_default().to_owned());
+            let path = home.mirror.join(path.ok_or("not known")?);
+            let is_inside = path
+                .canonicalize()
+                .is_ok_and(|path| path.starts_with(&mirror));
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            if is_inside && text == format!("new {name}") {
+                Ok(())
+            } else {
+                Err(format!("{path:?} holds {text:?}"))
+            }
+        })
+        .await;
+    }
+    let told = home.until("the deletion can't be carried out", |set| set.failed == 1);
+    assert_eq!(told.await.error.unwrap().code, "path-blocked");
+    outside.assert_untouched();
+    daemon.stop().await;
+
+    let audit = home.tell(&["audit"]);
+    assert_eq!(audit.status.code(), Some(1), "{audit:?}");
+    outside.assert_untouched();
+    home.tell(&["audit", "--repair"]);
+    outside.assert_untouched();
+    for link in ["r0000.txt", "r0001.txt", "folder"] {
+        assert!(base.join(link).is_symlink(), "{link}");
+    }
+}

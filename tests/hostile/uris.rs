@@ -1,0 +1,226 @@
+//! URIs that mean to leave the mirror, or to share a path: however they are written, each has a path of its own inside.
+//! `RESYNCD_URIS` says how many are tried.
+
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::path::{Component, Path};
+
+use proptest::prelude::*;
+use proptest::test_runner::{RngSeed, TestRunner};
+use resyncd::mirror::{MirrorPath, made_path, plain_path};
+use resyncd::protocol::ResourceUri;
+
+/// How many URIs are tried, unless the environment says otherwise.
+const URIS: u32 = 20_000;
+
+/// Names and pieces of names that have led out of other mirrors, or onto another file of theirs.
+const PIECES: &[&str] = &[
+    "a",
+    "b",
+    "A",
+    "B",
+    "a",
+    "b",
+    "file.txt",
+    "File.txt",
+    "FILE.TXT",
+    ".",
+    "..",
+    "...",
+    ".a",
+    "a.",
+    "a..",
+    "a ",
+    " a",
+    "a%20",
+    "%2e",
+    "%2E",
+    "%2e%2e",
+    "%2E%2E",
+    ".%2e",
+    "%2e.",
+    "%252e%252e",
+    "%2f",
+    "%2F",
+    "%5c",
+    "%5C",
+    "\\",
+    "..\\",
+    "%00",
+    "%0a",
+    "%0A",
+    "%7f",
+    "%3f",
+    "%3F",
+    "%253F",
+    "?",
+    "?",
+    "?x=1",
+    "?x=/../..",
+    "?%2F",
+    "?%2f",
+    "?\\",
+    "#",
+    "#x",
+    ";",
+    "&",
+    "=",
+    "*",
+    "|",
+    "<",
+    "\"",
+    "'",
+    ":",
+    "~",
+    "%",
+    "%%",
+    "%2",
+    "%zz",
+    "%index",
+    "%INDEX",
+    "%index%3F",
+    "%made",
+    "%made/00",
+    "%host",
+    ".resyncd",
+    ".resyncd/work/0",
+    ".RESYNCD",
+    "con",
+    "CON",
+    "nul.txt",
+    "aux",
+    "COM1",
+    "lpt1.txt",
+    "-",
+    "--",
+    "\u{e9}",
+    "e\u{301}",
+    "%C3%A9",
+    "%c3%a9",
+    "e%CC%81",
+    "\u{ff0e}\u{ff0e}",
+    "\u{2024}\u{2024}",
+    "\u{ff0f}",
+    "\u{202e}txt",
+    "\u{200b}",
+    "%C0%AF",
+    "%c0%ae",
+    "\u{df}",
+    "SS",
+    "\u{131}",
+    "\u{130}",
+    "\u{1f4a9}",
+    "\t",
+    "\n",
+    "\u{7f}",
+];
+
+const HOSTS: &[&str] = &[
+    "example.com",
+    "example.com",
+    "EXAMPLE.com",
+    "example.com:80",
+    "example.com:8080",
+    "example.com.",
+    "example.com:443",
+    "user@example.com",
+    "user:pass@example.com",
+    "[::1]",
+    "127.0.0.1",
+    "0x7f.1",
+    ".resyncd",
+    "..",
+    ".",
+    "%2e%2e",
+    "ex%41mple.com",
+    "ex\u{e4}mple.com",
+    "xn--exmple-cua.com",
+    "a",
+    "%made",
+    "h_h",
+    "-",
+    "a..b",
+];
+
+fn piece() -> impl Strategy<Value = String> {
+    prop_oneof![
+        16 => prop::sample::select(PIECES).prop_map(str::to_owned),
+        1 => "[ -~]{0,3}",
+        1 => "\\PC{0,3}",
+        1 => prop::sample::select(&[100, 241, 250, 251, 252, 253, 254, 255, 256, 300][..]).prop_map(|n| "n".repeat(n)),
+    ]
+}
+
+/// A URI, rarely a very long one.
+fn uri() -> impl Strategy<Value = String> {
+    let segment = prop::collection::vec(piece(), 0..3).prop_map(|pieces| pieces.concat());
+    let path = prop::collection::vec(segment, 0..5).prop_map(|segments| segments.join("/"));
+    let times = prop_oneof![60 => Just(1_usize), 1 => Just(14), 1 => Just(300)];
+    let scheme = prop_oneof![8 => Just("http"), 1 => Just("https")];
+    (scheme, prop::sample::select(HOSTS), path, times).prop_map(|(scheme, host, path, times)| {
+        let path = vec![path; times].join("/");
+        format!("{scheme}://{host}/{path}")
+    })
+}
+
+/// It is a path of real names that stays where it begins, and out of what is ours.
+fn is_inside(path: &MirrorPath) -> bool {
+    let text = path.as_str();
+    let mut names = Path::new(text).components();
+    let is_real = names.all(|name| matches!(name, Component::Normal(name) if name.len() <= 255));
+    // `Path` passes over what the operating system does; nothing may be passed over.
+    let plain: Vec<&str> = text.split('/').collect();
+    is_real
+        && plain.len() >= 2
+        && plain.iter().all(|name| !name.is_empty() && *name != ".")
+        && plain[0] != ".resyncd"
+        && text.len() < 3500
+        && !text.contains(['\0', '\\', '\n'])
+}
+
+/// Of two URIs that differ in their scheme alone, only one can have the plain path: the store sees to that.
+fn without_scheme(uri: &ResourceUri) -> &str {
+    let text = uri.as_str();
+    text.split_once("://").map_or(text, |(_, rest)| rest)
+}
+
+#[test]
+fn every_uri_has_a_path_of_its_own_inside_the_mirror() {
+    let asked = std::env::var("RESYNCD_URIS").ok();
+    let config = ProptestConfig {
+        cases: asked.map_or(URIS, |cases| cases.parse().unwrap()),
+        rng_seed: RngSeed::Fixed(0),
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    };
+    // Who has which path, as hashes: a million of them are remembered.
+    let (keys, owners) = (RandomState::new(), RefCell::new(HashMap::new()));
+    let plain_ones = RefCell::new(0_u32);
+    let tried = RefCell::new(0_u32);
+    let run = TestRunner::new(config).run(&uri(), |text| {
+        let Ok(uri) = ResourceUri::parse(&text) else {
+            return Ok(());
+        };
+        *tried.borrow_mut() += 1;
+        let (plain, made) = (plain_path(&uri), made_path(&uri));
+        *plain_ones.borrow_mut() += u32::from(plain.is_some());
+        let of_plain = plain.as_ref().map(|path| (path, without_scheme(&uri)));
+        for (path, owner) in of_plain.into_iter().chain([(&made, uri.as_str())]) {
+            prop_assert!(is_inside(path), "{uri} is kept at {path}");
+            let parsed = MirrorPath::parse(path.as_str());
+            prop_assert_eq!(parsed.as_ref(), Ok(path));
+            let (at, owner) = (keys.hash_one(path.as_str()), keys.hash_one(owner));
+            let first = *owners.borrow_mut().entry(at).or_insert(owner);
+            prop_assert!(first == owner, "{uri} and another are kept at {path}");
+        }
+        Ok(())
+    });
+    run.unwrap();
+    let (tried, plain) = (*tried.borrow(), *plain_ones.borrow());
+    println!(
+        "{tried} URIs, {plain} with a plain path, {} paths",
+        owners.borrow().len()
+    );
+    assert!(plain > tried / 4 && plain < tried, "{plain} of {tried}");
+}
