@@ -5,6 +5,14 @@
 //! | slow and silent peers | [`floods`]: `thousand_silent_…` |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
 //! | no file descriptors left | [`floods`]: `listeners_go_on_…` |
+//! | a signed notification that is sent again and again | [`replays`], and the tests of `store::delivered` |
+//! | notifications that are not signed, or wrongly | `tests/websub`, `deliveries` |
+//! | verifications that nobody asked for, and forged denials | `tests/websub`, `verifying`, and the tests of `sync::lease` |
+//! | forged wishes to unsubscribe | `tests/websub`, `verifying` and `endings` |
+//! | intervals that are backwards, empty, or of a time that can't be | [`intervals`]: `no_interval_…`, `no_span_…`; `tests/destination`, `hints` |
+//! | changes that are dated in the far future | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
+//! | older documents that are served again | [`older`] |
+//! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
 //! | web pages that ask the status endpoint | [`pages`] |
 
 #![allow(
@@ -20,4 +28,7 @@ mod support;
 mod process;
 
 mod floods;
+mod intervals;
+mod older;
 mod pages;
+mod replays;
