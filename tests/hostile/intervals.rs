@@ -188,7 +188,13 @@ async fn change_of_the_far_future_is_not_the_last_word() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resource_of_the_far_future_in_a_resource_list_can_change() {
-    let (rig, _) = rig().await;
+    let rig = Rig::start(SampleOptions {
+        hub: ChannelHub::None,
+        change_list: false,
+        ..resources(3)
+    })
+    .await;
+    rig.settled().await;
     let mut head = Head::new(Root::Urlset, Capability::ResourceList);
     head.md.at = Some(rig.source.boundary());
     let entries: Vec<Entry> = ["r0000.txt", "r0001.txt", "r0002.txt"]
@@ -214,8 +220,10 @@ async fn resource_of_the_far_future_in_a_resource_list_can_change() {
         rig.source.remove_document(&format!("/set1/res/{name}"));
         rig.source.update(SET, name, format!("real {name}"));
     }
-    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.source.refresh_resource_list(SET);
     rig.source.remove_document(path);
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
     rig.settled().await;
 }
 

@@ -2,8 +2,9 @@
 //! set goes on with what is newer.
 
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
+use resyncd::protocol::{Capability, Entry, Head, Root, write_document};
 
-use crate::support::{NAME, Rig, SET, client, resources, soon};
+use crate::support::{NAME, Rig, SET, capability_list, client, resources, soon, time};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
 const CHANGE_LIST: &str = "/set1/changelist.xml";
@@ -60,6 +61,7 @@ async fn check_baseline(options: SampleOptions, path: &str, refresh: impl Fn(&Sa
     change_all(&rig);
     refresh(&rig.source);
     rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
     for round in 0..2 {
@@ -141,6 +143,7 @@ async fn last_weeks_change_list_takes_nothing_back() {
     let old = served(&rig, CHANGE_LIST).await;
     change_all(&rig);
     rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
     let covered = rig.set().await.synced_until;
@@ -166,33 +169,32 @@ async fn last_weeks_change_list_takes_nothing_back() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn last_weeks_capability_list_deletes_nothing() {
-    let source = SampleSource::start(resources(5)).await.unwrap();
-    source.set_change_list(SET, false);
-    let path = "/set1/capabilitylist.xml";
-    let url = source.capability_list(SET);
-    let old = client()
-        .get(url)
-        .send()
-        .await
-        .unwrap()
-        .bytes()
-        .await
-        .unwrap();
-    source.set_change_list(SET, true);
-    let rig = Rig::follow(source, |_| {}).await;
+    let rig = Rig::start(resources(5)).await;
     rig.settled().await;
+    // It is from the time before there were Change Lists, channels and most of the resources.
+    let old = "/set1/old.xml";
+    let list = rig.source.base().join(old).unwrap();
+    let old_list = capability_list(&[(&list, Capability::ResourceList)]);
+    let mut head = Head::new(Root::Urlset, Capability::ResourceList);
+    head.md.at = Some(time("2020-01-01"));
+    let only = Entry::new(rig.source.resource_uri(SET, "r0000.txt"));
+    rig.source
+        .put_document(old, "application/xml", write_document(&head, &[only]));
+    let path = "/set1/capabilitylist.xml";
     for round in 0..2 {
-        serve_again(&rig, path, &old).await;
+        serve_again(&rig, path, &old_list).await;
+        soon("read", rig.source.wait_for_hits(old, 1)).await;
+        told(&rig, "older-resource-list").await;
         rig.assert_mirrored();
-        rig.source
-            .update(SET, "r0001.txt", format!("pushed {round}"));
-        rig.source.notify_and_publish(SET).await.unwrap();
-        rig.until_mirrored().await;
         rig.source.remove_document(path);
         polled(&rig, path).await;
         rig.source
-            .update(SET, "r0002.txt", format!("polled {round}"));
+            .update(SET, "r0001.txt", format!("polled {round}"));
         rig.operator.poll(NAME).await;
         rig.settled().await;
+        rig.source
+            .update(SET, "r0002.txt", format!("pushed {round}"));
+        rig.source.notify_and_publish(SET).await.unwrap();
+        rig.until_mirrored().await;
     }
 }
