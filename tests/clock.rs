@@ -51,7 +51,7 @@ const JUMPS: [i64; 4] = [1, -1, 3650, -3650];
 /// A Source with the right time, whatever ours is, and a hub whose leases have to be renewed all the time.
 async fn rig() -> Rig {
     let hub = HubOptions {
-        max_lease: Duration::from_secs(6),
+        max_lease: Duration::from_secs(4),
         ..HubOptions::default()
     };
     let options = SampleOptions {
