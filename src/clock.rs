@@ -2,9 +2,10 @@
 //!
 //! The core takes a [`Now`] as a value and never asks by itself, so that a test can move time as it likes.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 
 /// One moment on both clocks of this machine.
 ///
@@ -32,12 +33,72 @@ impl Now {
     }
 }
 
+/// Notices that the wall clock was set back, by the monotonic clock.
+#[derive(Clone, Copy, Debug)]
+pub struct Setback {
+    last: Now,
+}
+
+/// What is less than this is drift, and not told.
+const SMALLEST_SETBACK: TimeDelta = TimeDelta::seconds(1);
+
+impl Setback {
+    /// Begins to watch.
+    #[must_use]
+    pub fn since(now: Now) -> Self {
+        Self { last: now }
+    }
+
+    /// By how much the wall clock was set back since this was asked last; `None`: it was not.
+    pub fn noticed(&mut self, now: Now) -> Option<TimeDelta> {
+        let passed = now.mono.saturating_duration_since(self.last.mono);
+        let expected = self.last.plus(passed).wall;
+        self.last = now;
+        Some(expected - now.wall).filter(|&by| by >= SMALLEST_SETBACK)
+    }
+}
+
+/// How far tests have set the wall clock, in microseconds.
+static SET_BY: AtomicI64 = AtomicI64::new(0);
+
+/// Sets the wall clock of this process so far from the right time, as an operator or a time server may do under a running
+/// daemon. Only for tests, in a process of their own.
+#[doc(hidden)]
+pub fn set_wall(from_right: TimeDelta) {
+    let micros = from_right.num_microseconds().unwrap_or_default();
+    SET_BY.store(micros, Ordering::Relaxed);
+}
+
 /// What time it is.
 #[allow(clippy::disallowed_methods, reason = "this is the one place that asks")]
 #[must_use]
 pub fn now() -> Now {
     Now {
-        wall: DateTime::<Utc>::from(SystemTime::now()),
+        wall: DateTime::<Utc>::from(SystemTime::now())
+            + TimeDelta::microseconds(SET_BY.load(Ordering::Relaxed)),
         mono: Instant::now(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wall_clock_that_is_set_back_is_noticed_once() {
+        let start = now();
+        let mut setback = Setback::since(start);
+        let mut at = |mono: u64, wall: i64| {
+            setback.noticed(Now {
+                wall: start.wall + TimeDelta::seconds(wall),
+                mono: start.mono + Duration::from_secs(mono),
+            })
+        };
+        assert_eq!(at(10, 10), None, "both go on");
+        assert_eq!(at(20, 86_420), None, "set forward");
+        assert_eq!(at(30, 30), Some(TimeDelta::days(1)), "and back");
+        assert_eq!(at(40, 40), None);
+        assert_eq!(at(3640, 40), Some(TimeDelta::hours(1)), "it stood still");
+        assert_eq!(at(3640, 40), None);
     }
 }

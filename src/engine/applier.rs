@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::download::{Outcome, carry_out};
 use super::following::Following;
 use super::publisher::{Finished, publish_all};
-use crate::clock;
+use crate::clock::{self, Now, Setback};
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Taken, Task, Wake};
 
@@ -34,6 +34,8 @@ pub(super) struct Applier {
     taken: HashSet<ResourceId>,
     downloads: JoinSet<(Task, Outcome)>,
     next_due: Option<Instant>,
+    /// `None` before the first look: the wall clock may have been set while nothing ran.
+    setback: Option<Setback>,
 }
 
 impl Applier {
@@ -48,6 +50,7 @@ impl Applier {
             taken: HashSet::new(),
             downloads: JoinSet::new(),
             next_due: None,
+            setback: None,
         }
     }
 
@@ -105,9 +108,36 @@ impl Applier {
         }
     }
 
+    /// Waits are kept as dates: where the wall clock was set back, they move with it. `false` if that failed and must be tried again.
+    async fn mend_waits(&mut self, now: Now) -> bool {
+        let mut trial = self.setback.unwrap_or(Setback::since(now));
+        let noticed = trial.noticed(now);
+        let name = self.following.name();
+        if let Some(by) = noticed {
+            tracing::warn!(
+                code = "clock-set-back",
+                source = name,
+                by = by.num_seconds(),
+                "the clock was set back"
+            );
+        }
+        if noticed.is_some() || self.setback.is_none() {
+            let by = noticed.unwrap_or_default();
+            if let Err(error) = self.following.store.mend_waits(name, now.wall, by).await {
+                tracing::error!(code = error.code(), source = name, %error, "the waits of tasks can't be mended");
+                return false;
+            }
+        }
+        self.setback = Some(trial);
+        true
+    }
+
     /// Takes what is due from the database; `false` if that failed and must be tried again.
     async fn refill(&mut self) -> bool {
         let now = clock::now();
+        if !self.mend_waits(now).await {
+            return false;
+        }
         let name = self.following.name();
         let waiting = self
             .queues

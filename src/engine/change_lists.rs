@@ -14,6 +14,7 @@ use super::survey::Survey;
 use super::taking::{Changes, Listing};
 use crate::clock;
 use crate::protocol::{Capability, SourceTime};
+use crate::status::Trouble;
 use crate::store::Origin;
 use crate::sync::{Span, Unknown};
 
@@ -193,6 +194,7 @@ impl SetWorker {
         let index = head.link("index");
         let index = index.filter(|index| is_closed && *index != uri).cloned();
         let span = self.take_list(fresh).await?;
+        self.tell_older(uri, span);
         let list = ReadList {
             uri: uri.clone(),
             span,
@@ -201,6 +203,23 @@ impl SetWorker {
         };
         self.lists.last = Some(list.clone());
         self.follow(list, true).await
+    }
+
+    /// Tells of a list that has gone back to what it was: a cache or a backup serves it. It takes nothing back, for all that it
+    /// tells is known.
+    fn tell_older(&self, uri: &Url, span: Span) {
+        let before = self.lists.last.as_ref().filter(|last| last.uri == *uri);
+        let is_older = before.is_some_and(|before| {
+            before.span.from == span.from && span.until.is_some() && span.until < before.span.until
+        });
+        let code = "older-change-list";
+        if is_older {
+            tracing::warn!(code, source = self.following.name(), document = %uri, "a Change List is older than it was");
+            let message = format!("{uri} is older than it was when it was read before");
+            self.notice(Some(Trouble::new(code, message, clock::now().wall)));
+        } else {
+            self.end_notice(code);
+        }
     }
 
     /// Goes on from a list that was read to its index, if it is closed and has one.

@@ -11,12 +11,13 @@ use super::board::Board;
 use super::members::Members;
 use super::progress::Progress;
 use super::refusals::Refusals;
+use crate::clock;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{Mirror, made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, Head, Oddities, Oddity, ResourceUri, SourceTime};
 use crate::store::{Change, DeletionRules, Paths, SetId, Store};
-use crate::sync::{Expected, Reliance, cut_links};
+use crate::sync::{Expected, Reliance, cut_links, latest_plausible};
 
 /// One Source that is followed.
 pub(super) struct Following {
@@ -160,6 +161,8 @@ pub(super) fn paths_of(uri: &ResourceUri) -> Paths {
 
 /// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
 ///
+/// A time that can't be is not told: it would outdo every later one.
+///
 /// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
 pub(super) fn change_of(
     source: &config::Source,
@@ -171,13 +174,15 @@ pub(super) fn change_of(
     if !source.filter.wants(&uri) {
         return None;
     }
+    let latest = latest_plausible(clock::now().wall);
+    let plausible = |time: Option<SourceTime>| time.filter(|&time| time <= latest);
     Some(Change {
         paths: paths_of,
         authority: uri.authority(),
         uri,
         kind: entry.md.change.unwrap_or(kind),
-        changed_at,
-        lastmod: entry.lastmod,
+        changed_at: plausible(changed_at),
+        lastmod: plausible(entry.lastmod),
         length: entry.md.length,
         media_type: entry.md.media_type,
         hashes: entry.md.hashes,

@@ -155,6 +155,10 @@ impl SetWorker {
                 (Unknown::everything(), Outcome::Applied)
             }
         };
+        let outcome = match outcome {
+            Outcome::Applied if !tells_time(&document) => Outcome::Undated,
+            outcome => outcome,
+        };
         let mut entries = document.entries;
         let direction: Direction = entries.iter().map(Entry::changed_at).collect();
         if !direction.is_newest_first() {
@@ -213,9 +217,14 @@ impl SetWorker {
                 _ => {}
             }
         }
+        let outcome = if tells_time(document) {
+            Outcome::Applied
+        } else {
+            Outcome::Undated
+        };
         let end = self.end(
             &self.sequencer,
-            Some((delivery.id, delivery.channel, Outcome::Applied)),
+            Some((delivery.id, delivery.channel, outcome)),
         );
         let application =
             self.following
@@ -271,6 +280,12 @@ impl SetWorker {
         let found = Arc::clone(&self.following.store).channel(id).await?;
         found.ok_or(EngineError::Interrupted)
     }
+}
+
+/// Whether a notification tells a time that no other one tells.
+fn tells_time(document: &Document) -> bool {
+    let is_dated = |entry: &Entry| entry.md.datetime.is_some();
+    document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 
 /// Reads a delivery. Some hubs leave a body compressed, others say that one is compressed that is not: the bytes tell.

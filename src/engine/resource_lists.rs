@@ -9,7 +9,7 @@ use crate::clock;
 use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::Trouble;
 use crate::store::{BaselineState, DocumentRecord, ListProgress, Origin};
-use crate::sync::{believed_since, latest_believed};
+use crate::sync::{believed, latest_believed};
 
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
@@ -36,11 +36,11 @@ impl SetWorker {
     async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
         let set = self.record.id;
         let filter = self.following.source.filter.fingerprint();
-        let since = believed_since(clock::now().wall);
+        let asked = believed(clock::now().wall);
         let must_look = self
             .following
             .store
-            .must_look_at_parts(set, filter, since)
+            .must_look_at_parts(set, filter, asked)
             .await?;
         let Some(fresh) = self.following.fresh(set, uri, anew || must_look).await? else {
             return Ok(());
@@ -163,15 +163,15 @@ fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;
-    let believed = |times: [Option<SourceTime>; 2]| {
+    let first_believed = |times: [Option<SourceTime>; 2]| {
         let mut times = times.into_iter().flatten();
         times.find(|&at| at <= latest)
     };
-    if let Some(at) = believed([survey.head.md.at, survey.lists_from]) {
+    if let Some(at) = first_believed([survey.head.md.at, survey.lists_from]) {
         return (at, true);
     }
     // A list that tells no time at all, as an empty one may, leaves only the time at which it was read.
-    let guessed = believed([survey.newest, fresh.document.last_modified()]);
+    let guessed = first_believed([survey.newest, fresh.document.last_modified()]);
     (guessed.unwrap_or_else(|| SourceTime::from(now)), false)
 }
 

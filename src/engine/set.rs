@@ -259,6 +259,13 @@ impl SetWorker {
             .note_set(self.record.id, |facts| facts.notice = trouble);
     }
 
+    /// Tells no longer of something that was odd.
+    pub(super) fn end_notice(&self, code: &str) {
+        self.following.board.note_set(self.record.id, |facts| {
+            facts.notice.take_if(|notice| notice.code == code);
+        });
+    }
+
     fn note(&self) {
         let now = clock::now();
         let until = self

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
@@ -12,7 +12,7 @@ use url::Url;
 
 use super::EngineError;
 use super::following::Following;
-use crate::clock;
+use crate::clock::{self, Setback};
 use crate::fetch::{Client, Disposition, HubAnswer};
 use crate::protocol::HubUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
@@ -40,11 +40,15 @@ pub(super) async fn keep(following: Arc<Following>, id: ChannelId) {
 
 async fn keep_on(following: &Arc<Following>, id: ChannelId) {
     let mut wakes = following.store.wakes();
+    let mut setback = Setback::since(clock::now());
     loop {
-        match keep_once(following, id).await {
+        let before = setback;
+        let set_back = setback.noticed(clock::now());
+        match keep_once(following, id, set_back).await {
             Ok(Some(next)) => wait(&mut wakes, id, next).await,
             Ok(None) => return,
             Err(error) => {
+                setback = before;
                 tracing::error!(code = error.code(), source = following.name(), %error, "a subscription can't be kept");
                 tokio::time::sleep(STORE_PAUSE).await;
             }
@@ -52,15 +56,22 @@ async fn keep_on(following: &Arc<Following>, id: ChannelId) {
     }
 }
 
-/// Does what is due; answers when the next thing is, `None` when the subscription has ended.
+/// Does what is due; answers when the next thing is, `None` when the subscription has ended. `set_back`: by how much the wall
+/// clock was set back meanwhile.
 async fn keep_once(
     following: &Arc<Following>,
     id: ChannelId,
+    set_back: Option<TimeDelta>,
 ) -> Result<Option<DateTime<Utc>>, EngineError> {
     let store = &following.store;
     let now = clock::now().wall;
     let (due, lease) = store
-        .change_lease(id, false, move |lease| lease.handle_timeout(now))
+        .change_lease(id, false, move |lease| {
+            if let Some(by) = set_back {
+                lease.set_back(now, by);
+            }
+            lease.handle_timeout(now)
+        })
         .await?;
     let Some(channel) = store.channel(id).await? else {
         return Ok(None);

@@ -16,7 +16,7 @@ use crate::protocol::{ChangeKind, DocumentReader, Entry, SourceTime};
 use crate::store::{
     Application, Applied, Change, End, ListProgress, Origin, PartEnd, PartStep, SetId,
 };
-use crate::sync::Unknown;
+use crate::sync::{Unknown, latest_plausible};
 
 /// How many entries go into one transaction.
 const BATCH: usize = 1000;
@@ -136,8 +136,17 @@ impl Following {
         let mut last_words = HashMap::new();
         let (mut batch, mut last) = (Vec::new(), None);
         let mut sum = Applied::default();
+        let latest = latest_plausible(clock::now().wall);
+        let mut before = None;
         while let Some(mut entry) = reader.next_entry()? {
-            let changed_at = entry.changed_at();
+            let told = entry.changed_at();
+            let changed_at = match told.filter(|&told| told > latest) {
+                // The list is read again and again: a deletion that can't be dated must not come again with it, when the
+                // resource has long been created anew. It counts as of the entry beside it.
+                Some(_) if entry.md.change == Some(ChangeKind::Deleted) => before,
+                _ => told,
+            };
+            before = changed_at.filter(|&it| it <= latest).or(before);
             if !unknown.includes(changed_at) {
                 continue;
             }

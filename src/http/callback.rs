@@ -168,7 +168,7 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
         .receive(clock::now().wall, channel.id, body, callback.inbox_room)
         .await
     {
-        Ok(Receipt::Stored) => StatusCode::OK.into_response(),
+        Ok(Receipt::Stored | Receipt::Known) => StatusCode::OK.into_response(),
         Ok(Receipt::Full) => {
             let code = "inbox-full";
             if callback

@@ -64,6 +64,8 @@ impl ChannelRecord {
 pub enum Outcome {
     /// Its changes were taken.
     Applied,
+    /// The same, but it tells no time: should the same bytes come again, they may tell of something else.
+    Undated,
     /// It told nothing new.
     Duplicate,
     /// It can't be read, or is not what the channel carries.
@@ -73,7 +75,7 @@ pub enum Outcome {
 impl Outcome {
     pub(super) fn column(self) -> &'static str {
         match self {
-            Self::Applied => "applied",
+            Self::Applied | Self::Undated => "applied",
             Self::Duplicate => "duplicate",
             Self::Rejected => "rejected",
         }

@@ -7,7 +7,7 @@ use rusqlite::{OptionalExtension, params};
 
 use super::channels::{Outcome, set_of};
 use super::writer::Tx;
-use super::{ChannelId, SetId, Store, StoreError, Wake, row};
+use super::{ChannelId, SetId, Store, StoreError, Wake, delivered, row};
 
 /// A delivery in the inbox.
 #[derive(Clone, Debug)]
@@ -25,13 +25,15 @@ pub struct Delivery {
 pub enum Receipt {
     /// It is on disk.
     Stored,
+    /// The same bytes were taken before, and tell nothing now.
+    Known,
     /// There is no room: the hub shall try again.
     Full,
 }
 
 impl Store {
     /// Puts a delivery into the inbox. Once this has answered [`Receipt::Stored`], the delivery survives whatever happens.
-    /// `room`: how many bytes of deliveries may wait for one channel.
+    /// [`Receipt::Known`] is counted as received and as a duplicate. `room`: how many bytes of deliveries may wait for one channel.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing was stored.
@@ -42,7 +44,15 @@ impl Store {
         body: Vec<u8>,
         room: u64,
     ) -> Result<Receipt, StoreError> {
+        let digest = delivered::digest_of(&body);
         self.write(move |tx| {
+            if delivered::is_known(tx.sql, now, channel, &digest)? {
+                let mut count = tx.sql.prepare_cached(
+                    "UPDATE channel SET received = received + 1, duplicate = duplicate + 1 WHERE id = ?1",
+                )?;
+                count.execute([channel.0])?;
+                return Ok(Receipt::Known);
+            }
             let mut waiting = tx.sql.prepare_cached("SELECT waiting_bytes FROM channel WHERE id = ?1")?;
             let waiting = row::unsigned(waiting.query_row([channel.0], |row| row.get(0))?);
             let length = body.len() as u64;
@@ -52,6 +62,7 @@ impl Store {
             let mut insert =
                 tx.sql.prepare_cached("INSERT INTO inbox (channel_id, received_at, body) VALUES (?1, ?2, ?3)")?;
             insert.execute(params![channel.0, row::micros(now), body])?;
+            delivered::remember(tx.sql, now, channel, tx.sql.last_insert_rowid(), &digest)?;
             let mut count = tx.sql.prepare_cached(
                 "UPDATE channel SET received = received + 1, last_notification_at = ?2, waiting_bytes = waiting_bytes + ?3
                  WHERE id = ?1",
@@ -137,6 +148,11 @@ pub(super) fn conclude(
             "UPDATE channel SET {column} = {column} + 1, waiting_bytes = waiting_bytes - ?2 WHERE id = ?1"
         ))?;
         count.execute([channel.0, length])?;
+    }
+    match outcome {
+        Outcome::Applied | Outcome::Duplicate => {}
+        Outcome::Undated => delivered::note_undated(tx.sql, delivery)?,
+        Outcome::Rejected => delivered::forget(tx.sql, delivery)?,
     }
     Ok(())
 }

@@ -13,6 +13,7 @@
 mod application;
 mod channels;
 mod conclusions;
+mod delivered;
 mod dumps;
 mod feed;
 mod found;

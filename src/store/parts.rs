@@ -8,6 +8,7 @@
 //!   was read last (`member.generation >= part.read`).
 //! - That a part is passed over that was read half: it is whole (it has a `filter`) only from its end on.
 
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -114,7 +115,7 @@ impl PartStep {
 
 impl Store {
     /// Whether the parts that were read are no proof any more, although their index is the same: something else is wanted
-    /// now, or the server was not asked for one of them since `asked_since`, or they were not all read to their end.
+    /// now, or the server was not asked for one of them within `asked`, or they were not all read to their end.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -122,15 +123,20 @@ impl Store {
         self: &Arc<Self>,
         set: SetId,
         filter: &str,
-        asked_since: DateTime<Utc>,
+        asked: RangeInclusive<DateTime<Utc>>,
     ) -> Result<bool, StoreError> {
         let filter = filter.to_owned();
         self.read(move |sql| {
             let mut query = sql.prepare_cached(
                 "SELECT 1 FROM part WHERE set_id = ?1
-                 AND ((filter IS NOT ?2 AND doubted = 0) OR (told IS NOT NULL AND asked_at < ?3))",
+                 AND ((filter IS NOT ?2 AND doubted = 0) OR (told IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
             )?;
-            Ok(query.exists(params![set.0, filter, row::micros(asked_since)])?)
+            Ok(query.exists(params![
+                set.0,
+                filter,
+                row::micros(*asked.start()),
+                row::micros(*asked.end())
+            ])?)
         })
         .await
     }

@@ -205,6 +205,20 @@ pub(super) const STEPS: &[&str] = &[
         let_go_at INTEGER NOT NULL
     );
     CREATE INDEX loss_of_set ON loss (set_id, let_go_at);
+
+    -- The deliveries that were taken of late, by the digest of their bytes: the same bytes are taken once.
+    CREATE TABLE delivered (
+        -- Its number in the inbox.
+        id INTEGER PRIMARY KEY,
+        channel_id INTEGER NOT NULL REFERENCES channel (id),
+        -- Its number among the channel's.
+        nth INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        received_at INTEGER NOT NULL,
+        dated INTEGER NOT NULL DEFAULT 1,
+        UNIQUE (channel_id, digest),
+        UNIQUE (channel_id, nth)
+    );
     ",
 ];
 

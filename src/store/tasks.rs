@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{Connection, Row, params};
 
 use super::feed::Origin;
@@ -157,6 +157,39 @@ impl Store {
             if again > 0 {
                 tx.wake(Wake::Tasks(source));
             }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// How far ahead a task may wait: no server is heeded longer than an hour, and pauses vary by half.
+const LONGEST_WAIT: TimeDelta = TimeDelta::hours(2);
+
+impl Store {
+    /// Mends the waits of a Source's tasks where the wall clock was set back, by `setback` if that is known: they keep
+    /// what was left of their waits. None waits longer than any could have been told to.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn mend_waits(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        setback: TimeDelta,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            tx.sql.execute(
+                "UPDATE task SET not_before = CASE WHEN not_before - ?3 > ?4 THEN ?2 ELSE not_before - ?3 END
+                 WHERE source = ?1 AND not_before > ?2 AND (?3 > 0 OR not_before > ?4)",
+                params![
+                    source,
+                    row::micros(now),
+                    setback.num_microseconds().unwrap_or(i64::MAX / 4),
+                    row::micros(now + LONGEST_WAIT)
+                ],
+            )?;
             Ok(())
         })
         .await

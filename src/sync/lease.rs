@@ -1,7 +1,8 @@
 //! The life of one subscription: asked for, verified, renewed, denied, ended (WebSub, sections 5 and 6).
 //!
 //! Leases are dates on the wall clock, because they outlive the process. A hub's word is taken only for what was asked:
-//! an unasked verification never shortens, lengthens or ends a lease.
+//! an unasked verification never shortens, lengthens or ends a lease. A clock that is set forward only makes renewals come
+//! too soon; one that is set back takes the dates with it.
 
 use std::time::Duration;
 
@@ -87,6 +88,9 @@ const VERIFICATION_TIME: TimeDelta = TimeDelta::minutes(1);
 /// The longest lease that is counted with: what a hub grants beyond is confirmed, but renewed as if it were this.
 const LONGEST_LEASE: u64 = 366 * 24 * 3600;
 
+/// So much a clock may be corrected without being set.
+const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(1);
+
 /// One subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
@@ -139,8 +143,38 @@ impl Lease {
         )
     }
 
+    /// Takes it that the wall clock was set back: what was dated by it moves with it. The lease is not taken to have run out
+    /// over it before the hub could be asked: it may have been granted after the clock was set.
+    pub fn set_back(&mut self, now: DateTime<Utc>, by: TimeDelta) {
+        for date in [
+            &mut self.expires_at,
+            &mut self.renew_at,
+            &mut self.next_try_at,
+            &mut self.asked_at,
+        ] {
+            *date = date.and_then(|date| date.checked_sub_signed(by));
+        }
+        let soonest = now + VERIFICATION_TIME;
+        self.expires_at = self.expires_at.map(|at| at.max(soonest));
+    }
+
+    /// Notices that the clock was set back while nobody looked: the hub can't have been asked in the future. How much of the
+    /// lease has run nobody knows then, so that it is renewed at once.
+    fn look_at_clock(&mut self, now: DateTime<Utc>) {
+        let Some(ahead) = self.asked_at.map(|asked_at| asked_at - now) else {
+            return;
+        };
+        if ahead > CLOCK_TOLERANCE {
+            self.set_back(now, ahead);
+            if self.state == ChannelState::Active {
+                self.next_try_at = Some(now);
+            }
+        }
+    }
+
     /// Moves on with time; tells whether the hub is to be asked now.
     pub fn handle_timeout(&mut self, now: DateTime<Utc>) -> bool {
+        self.look_at_clock(now);
         if self.state == ChannelState::Active && self.expires_at.is_some_and(|at| at <= now) {
             self.state = ChannelState::Expired;
             self.expires_at = None;

@@ -25,13 +25,14 @@ mod unknown;
 pub use candidates::{Candidate, Expected, plan_candidates};
 pub use coverage::Coverage;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
-pub use part::{KnownPart, PartPlan, believed_since, plan_part, proof_of_part};
+pub use part::{KnownPart, PartPlan, believed, plan_part, proof_of_part};
 pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
 pub use related::cut_links;
 pub use reliance::Reliance;
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, latest_believed,
+    latest_plausible,
 };
 pub use silence::Silence;
 pub use span::Span;

@@ -1,5 +1,7 @@
 //! Whether a list that an index names must be read again.
 
+use std::ops::RangeInclusive;
+
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::sequencer::FUTURE_TOLERANCE;
@@ -58,7 +60,7 @@ pub fn plan_part(
     }
     let is_believed = known
         .asked_at
-        .is_some_and(|asked_at| asked_at > believed_since(now));
+        .is_some_and(|asked_at| believed(now).contains(&asked_at));
     if known.told.is_some() && known.told == told && is_believed {
         PartPlan::Keep
     } else {
@@ -66,10 +68,11 @@ pub fn plan_part(
     }
 }
 
-/// Since when a server must have been asked for a list whose index says that it has not changed.
+/// When a server must have been asked for a list whose index says that it has not changed. Not in the future: our clock was
+/// set back, and how long ago it was asked can't be said.
 #[must_use]
-pub fn believed_since(now: DateTime<Utc>) -> DateTime<Utc> {
-    now.checked_sub_signed(BELIEVED_FOR).unwrap_or(now)
+pub fn believed(now: DateTime<Utc>) -> RangeInclusive<DateTime<Utc>> {
+    now.checked_sub_signed(BELIEVED_FOR).unwrap_or(now)..=now
 }
 
 /// The time that an index tells of a list, if it is proof for whoever reads the list `now`: a time that is not over yet
@@ -132,6 +135,11 @@ mod tests {
             ..whole
         };
         check(Some(long_ago), told, PartPlan::Ask);
+        let to_come = KnownPart {
+            asked_at: Some(time("2036-01-10T12:00:00Z")),
+            ..whole
+        };
+        check(Some(to_come), told, PartPlan::Ask);
     }
 
     #[test]

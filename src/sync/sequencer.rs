@@ -16,6 +16,9 @@ use crate::protocol::{Interval, SourceTime};
 /// How far ahead of our clock a Source's clock may run before its intervals are no longer believed.
 pub(super) const FUTURE_TOLERANCE: TimeDelta = TimeDelta::minutes(10);
 
+/// How far ahead of our clock a change may be dated by a clock that is only in the wrong zone.
+const FARTHEST_AHEAD: TimeDelta = TimeDelta::days(1);
+
 /// How the engine tells one notification from another.
 pub type NotificationId = i64;
 
@@ -399,6 +402,14 @@ pub fn latest_believed(now: DateTime<Utc>) -> SourceTime {
     now.checked_add_signed(FUTURE_TOLERANCE)
         .unwrap_or(now)
         .into()
+}
+
+/// The latest time at which a change is believed to have happened. A Source that marks its local time as UTC is less than a
+/// day ahead of everybody, in good order. What is dated later would be the last word on its resource for as long, so that its
+/// time counts as unknown.
+#[must_use]
+pub fn latest_plausible(now: DateTime<Utc>) -> SourceTime {
+    now.checked_add_signed(FARTHEST_AHEAD).unwrap_or(now).into()
 }
 
 /// Whether a Source's time lies too far ahead of our clock to be believed.

@@ -17,6 +17,14 @@
 //! | slow and silent peers | [`floods`]: `thousand_silent_…` |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
 //! | no file descriptors left | [`floods`]: `listeners_go_on_…` |
+//! | a signed notification that is sent again and again | [`replays`], and the tests of `store::delivered` |
+//! | notifications that are not signed, or wrongly | `tests/websub`, `deliveries` |
+//! | verifications that nobody asked for, and forged denials | `tests/websub`, `verifying`, and the tests of `sync::lease` |
+//! | forged wishes to unsubscribe | `tests/websub`, `verifying` and `endings` |
+//! | intervals that are backwards, empty, or of a time that can't be | [`intervals`]: `no_interval_…`, `no_span_…`; `tests/destination`, `hints` |
+//! | changes that are dated in the far future | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
+//! | older documents that are served again | [`older`] |
+//! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
 //! | web pages that ask the status endpoint | [`pages`] |
 //! | resources at inner addresses | [`inside`]: `resources_of_inner_…` |
 //! | mirrors (`rel="duplicate"`) at inner addresses | [`inside`]: `mirrors_at_…` |
@@ -53,8 +61,11 @@ mod doors;
 mod entities;
 mod floods;
 mod inside;
+mod intervals;
+mod older;
 mod pages;
 mod paths;
 mod redirects;
+mod replays;
 mod site;
 mod uris;

@@ -1,7 +1,7 @@
 //! What the Destination has committed: a model of `src/store` (planning, lists, tasks, sets, inbox) and of the mirror's
 //! files. Each method is one transaction.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use resyncd::protocol::{ChangeKind, Digest, SourceTime};
@@ -14,6 +14,9 @@ use super::source::{
     Change, Notification, RESOURCES, ResourceList, ResourceNo, SetNo, Source, digest,
 };
 use super::tasks::Task;
+
+/// So few deliveries are remembered that some come again when they are forgotten.
+const MOST_REMEMBERED: usize = 3;
 
 /// How far the baseline of a set has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +75,7 @@ pub(crate) struct Disk {
     pub(crate) tasks: BTreeMap<ResourceNo, Task>,
     pub(crate) inbox: BTreeMap<NotificationId, Arc<Notification>>,
     received: NotificationId,
+    delivered: VecDeque<Arc<Notification>>,
     /// The mirror: the version of each file. It moves before the database does.
     pub(crate) files: BTreeMap<ResourceNo, u32>,
 }
@@ -95,11 +99,23 @@ impl Disk {
             tasks: BTreeMap::new(),
             inbox: BTreeMap::new(),
             received: 0,
+            delivered: VecDeque::new(),
             files: BTreeMap::new(),
         }
     }
 
     pub(crate) fn receive(&mut self, notification: Arc<Notification>) {
+        // One without an interval is remembered for so short a time that it always comes too late.
+        if notification.stated.is_some() {
+            let mut delivered = self.delivered.iter();
+            if delivered.any(|known| Arc::ptr_eq(known, &notification)) {
+                return;
+            }
+            self.delivered.push_back(Arc::clone(&notification));
+            if self.delivered.len() > MOST_REMEMBERED {
+                self.delivered.pop_front();
+            }
+        }
         self.received += 1;
         self.inbox.insert(self.received, notification);
     }

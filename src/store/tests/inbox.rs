@@ -73,10 +73,13 @@ async fn delivery_is_kept_until_its_changes_are() {
 async fn full_inbox_takes_no_more_until_there_is_room() {
     let world = World::new().await;
     let channel = world.channel().await;
+    // No two are the same.
+    let count = std::cell::Cell::new(b'a');
     let receive = |length: usize| {
+        let letter = count.replace(count.get() + 1);
         world
             .store
-            .receive(world.now, channel, vec![b'x'; length], 10)
+            .receive(world.now, channel, vec![letter; length], 10)
     };
     assert_eq!(receive(6).await.unwrap(), Receipt::Stored);
     assert_eq!(receive(5).await.unwrap(), Receipt::Full);

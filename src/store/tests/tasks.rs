@@ -1,3 +1,5 @@
+use chrono::TimeDelta;
+
 use super::*;
 
 #[tokio::test]
@@ -362,4 +364,42 @@ async fn two_resources_that_want_one_path_get_two() {
             .iter()
             .any(|task| task.path == "example.org/%made/c")
     );
+}
+
+#[tokio::test]
+async fn waits_move_with_a_clock_that_is_set_back() {
+    for days in [1, 3650] {
+        let mut world = World::new().await;
+        world.tell(vec![created("a", 10), created("b", 10)]).await;
+        let task = world.due().await.remove(0);
+        let failure = TaskFailure {
+            code: "status-503",
+            message: String::new(),
+            retry_at: Some(world.now + TimeDelta::seconds(60)),
+            counts: true,
+        };
+        world
+            .conclude(vec![Conclusion::Failed { task, failure }])
+            .await;
+        let back = TimeDelta::days(days);
+        world.now -= back;
+        assert!(world.due().await.is_empty());
+        let mending = world.store.mend_waits(SOURCE, world.now, back);
+        mending.await.unwrap();
+        assert_eq!(world.due_names().await, ["created b"], "{days}");
+        world.now += TimeDelta::seconds(60);
+        assert_eq!(world.due().await.len(), 2, "{days}");
+    }
+}
+
+#[tokio::test]
+async fn no_task_waits_longer_than_any_could_be_told_to() {
+    let mut world = World::new().await;
+    world.tell(vec![created("a", 10)]).await;
+    // Set back while nothing ran: nobody knows by how much.
+    world.now -= TimeDelta::days(3650);
+    assert!(world.due().await.is_empty());
+    let mending = world.store.mend_waits(SOURCE, world.now, TimeDelta::zero());
+    mending.await.unwrap();
+    assert_eq!(world.due_names().await, ["created a"]);
 }

@@ -244,3 +244,73 @@ proptest! {
         }
     }
 }
+
+const DAY: i64 = 24 * 3600;
+
+#[test]
+fn clock_that_is_set_back_takes_the_lease_with_it() {
+    for by in [3600, DAY, 3650 * DAY] {
+        let mut lease = active(None);
+        assert!(!lease.handle_timeout(at(100)));
+        let now = at(100 - by);
+        lease.set_back(now, TimeDelta::seconds(by));
+        assert!(!lease.handle_timeout(now), "{by}");
+        assert_eq!(lease.next_deadline(), Some(at(300 - by)), "{by}");
+        assert_eq!(lease.expires_at, Some(at(600 - by)), "{by}");
+        // It was granted after the clock was set: it is renewed too soon, and not lost.
+        lease.set_back(now, TimeDelta::seconds(by));
+        assert!(lease.handle_timeout(now), "{by}");
+        assert_eq!(lease.state, ChannelState::Active, "{by}");
+    }
+}
+
+#[test]
+fn clock_that_was_set_back_unseen_makes_the_lease_be_renewed() {
+    for by in [3600, DAY, 3650 * DAY] {
+        let mut lease = active(None);
+        let now = at(100 - by);
+        lease.handle_timeout(now);
+        assert_eq!(lease.state, ChannelState::Active, "{by}");
+        let deadline = lease.next_deadline().unwrap();
+        assert!(deadline <= now + SHORTEST_PAUSE, "{by}: {deadline}");
+        assert!(lease.handle_timeout(deadline), "{by}");
+        lease.ask(deadline, asked(600));
+        lease.verify(deadline, Intent::Subscribe, None, 0.0);
+        assert_eq!(lease.expires_at, Some(deadline + TimeDelta::seconds(600)));
+        // A hub that does not answer does not keep it active for ever.
+        let mut lease = active(None);
+        lease.handle_timeout(now);
+        assert!(lease.expires_at <= Some(now + TimeDelta::seconds(600)));
+    }
+    let mut lease = active(None);
+    assert!(!lease.handle_timeout(at(-30)), "a small correction");
+    assert_eq!(lease, active(None));
+}
+
+#[test]
+fn clock_that_is_set_back_asks_again_where_nothing_runs() {
+    for (state, by) in [
+        (ChannelState::Denied, DAY),
+        (ChannelState::Pending, 3650 * DAY),
+    ] {
+        let mut lease = Lease::new(at(0));
+        lease.ask(at(0), asked(600));
+        if state == ChannelState::Denied {
+            lease.denied(at(1));
+        }
+        let now = at(-by);
+        lease.handle_timeout(now);
+        assert_eq!(lease.state, state);
+        let deadline = lease.next_deadline().unwrap();
+        assert!(deadline <= now + LONGEST_PAUSE, "{state:?}: {deadline}");
+    }
+}
+
+#[test]
+fn clock_that_is_set_forward_makes_the_lease_be_asked_for_again() {
+    for by in [DAY, 3650 * DAY] {
+        let mut lease = active(None);
+        assert!(lease.handle_timeout(at(by)));
+        assert_eq!(lease.state, ChannelState::Expired);
+    }
+}

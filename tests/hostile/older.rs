@@ -1,0 +1,200 @@
+//! Older documents that are served again, as a cache or a restored backup does: nothing goes back, nothing is deleted, and the
+//! set goes on with what is newer.
+
+use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
+use resyncd::protocol::{Capability, Entry, Head, Root, write_document};
+
+use crate::support::{NAME, Rig, SET, capability_list, client, resources, soon, time};
+
+const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
+const CHANGE_LIST: &str = "/set1/changelist.xml";
+
+/// A document as the Source serves it now.
+async fn served(rig: &Rig, path: &str) -> Vec<u8> {
+    let url = rig.source.base().join(path).unwrap();
+    let answer = client().get(url).send().await.unwrap();
+    assert_eq!(answer.status(), 200, "{path}");
+    answer.bytes().await.unwrap().to_vec()
+}
+
+/// Has the Source serve an older document, and waits for a poll that met it.
+async fn serve_again(rig: &Rig, path: &str, body: &[u8]) {
+    rig.source
+        .put_document(path, "application/xml", body.to_vec());
+    polled(rig, path).await;
+}
+
+async fn polled(rig: &Rig, path: &str) {
+    let hits = rig.source.hits(path);
+    rig.operator.poll(NAME).await;
+    soon("polled", rig.source.wait_for_hits(path, hits + 1)).await;
+}
+
+async fn told(rig: &Rig, code: &str) {
+    rig.until(code, |set| {
+        set.error.as_ref().map(|error| error.code.as_str()) == Some(code)
+    })
+    .await;
+}
+
+/// A set of which only its baseline tells.
+fn only_listed() -> SampleOptions {
+    SampleOptions {
+        hub: ChannelHub::None,
+        change_list: false,
+        ..resources(5)
+    }
+}
+
+/// A resource of each kind changes.
+fn change_all(rig: &Rig) {
+    rig.source.create(SET, "new.txt", "created");
+    rig.source.update(SET, "r0001.txt", "updated");
+    rig.source.delete(SET, "r0002.txt");
+}
+
+/// Serves last week's baseline by turns with today's. `refresh` makes today's.
+async fn check_baseline(options: SampleOptions, path: &str, refresh: impl Fn(&SampleSource)) {
+    let rig = Rig::start(options).await;
+    rig.settled().await;
+    let old = served(&rig, path).await;
+    change_all(&rig);
+    refresh(&rig.source);
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    for round in 0..2 {
+        serve_again(&rig, path, &old).await;
+        told(&rig, "older-resource-list").await;
+        rig.assert_mirrored();
+        assert_eq!(rig.operator.last_change().await, since, "round {round}");
+        rig.source.remove_document(path);
+        polled(&rig, path).await;
+        let healed = rig.until("healed", |set| set.error.is_none()).await;
+        assert_eq!((healed.pending, healed.failed), (0, 0));
+        rig.assert_mirrored();
+        assert_eq!(rig.operator.last_change().await, since, "round {round}");
+    }
+    serve_again(&rig, path, &old).await;
+    rig.source.update(SET, "r0003.txt", "newer");
+    rig.source.remove_document(path);
+    refresh(&rig.source);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_weeks_resource_list_takes_nothing_back() {
+    check_baseline(only_listed(), RESOURCE_LIST, |source| {
+        source.refresh_resource_list(SET);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_weeks_resource_dump_takes_nothing_back() {
+    let dumped = SampleOptions {
+        resource_list: false,
+        dumps: DumpOptions {
+            resource_dump: true,
+            ..DumpOptions::default()
+        },
+        ..only_listed()
+    };
+    check_baseline(dumped, "/set1/resourcedump.xml", |source| {
+        source.refresh_resource_dump(SET);
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notifications_go_on_beside_last_weeks_resource_list() {
+    let rig = Rig::start(SampleOptions {
+        change_list: false,
+        ..resources(5)
+    })
+    .await;
+    rig.settled().await;
+    let old = served(&rig, RESOURCE_LIST).await;
+    change_all(&rig);
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.source.refresh_resource_list(SET);
+    polled(&rig, RESOURCE_LIST).await;
+    rig.settled().await;
+    serve_again(&rig, RESOURCE_LIST, &old).await;
+    told(&rig, "older-resource-list").await;
+    rig.source.update(SET, "r0003.txt", "pushed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_weeks_change_list_takes_nothing_back() {
+    let rig = Rig::start(SampleOptions {
+        hub: ChannelHub::None,
+        ..resources(5)
+    })
+    .await;
+    rig.settled().await;
+    rig.source.update(SET, "r0001.txt", "first");
+    rig.operator.poll(NAME).await;
+    rig.until_holds("r0001.txt", "first").await;
+    let old = served(&rig, CHANGE_LIST).await;
+    change_all(&rig);
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    let covered = rig.set().await.synced_until;
+    let fetched = rig.source.hits("/set1/res/r0001.txt");
+    for round in 0..2 {
+        serve_again(&rig, CHANGE_LIST, &old).await;
+        told(&rig, "older-change-list").await;
+        rig.assert_mirrored();
+        assert_eq!(rig.set().await.synced_until, covered, "round {round}");
+        rig.source.remove_document(CHANGE_LIST);
+        polled(&rig, CHANGE_LIST).await;
+        let healed = rig.until("healed", |set| set.error.is_none()).await;
+        assert_eq!((healed.pending, healed.state.as_str()), (0, "in-sync"));
+        assert_eq!(rig.operator.last_change().await, since, "round {round}");
+    }
+    assert_eq!(rig.source.hits("/set1/res/r0001.txt"), fetched);
+    serve_again(&rig, CHANGE_LIST, &old).await;
+    rig.source.update(SET, "r0003.txt", "newer");
+    rig.source.remove_document(CHANGE_LIST);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_weeks_capability_list_deletes_nothing() {
+    let rig = Rig::start(resources(5)).await;
+    rig.settled().await;
+    // It is from the time before there were Change Lists, channels and most of the resources.
+    let old = "/set1/old.xml";
+    let list = rig.source.base().join(old).unwrap();
+    let old_list = capability_list(&[(&list, Capability::ResourceList)]);
+    let mut head = Head::new(Root::Urlset, Capability::ResourceList);
+    head.md.at = Some(time("2020-01-01"));
+    let only = Entry::new(rig.source.resource_uri(SET, "r0000.txt"));
+    rig.source
+        .put_document(old, "application/xml", write_document(&head, &[only]));
+    let path = "/set1/capabilitylist.xml";
+    for round in 0..2 {
+        serve_again(&rig, path, &old_list).await;
+        soon("read", rig.source.wait_for_hits(old, 1)).await;
+        told(&rig, "older-resource-list").await;
+        rig.assert_mirrored();
+        rig.source.remove_document(path);
+        polled(&rig, path).await;
+        rig.source
+            .update(SET, "r0001.txt", format!("polled {round}"));
+        rig.operator.poll(NAME).await;
+        rig.settled().await;
+        rig.source
+            .update(SET, "r0002.txt", format!("pushed {round}"));
+        rig.source.notify_and_publish(SET).await.unwrap();
+        rig.until_mirrored().await;
+    }
+}

@@ -1,0 +1,173 @@
+//! A notification that was signed once, and is sent again and again.
+
+use std::fs;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use resyncd::clock;
+use resyncd::demo::{SampleSource, Subscription};
+use resyncd::protocol::Capability;
+use resyncd::protocol::websub::{Signature, SignatureMethod};
+
+use crate::process::Home;
+use crate::support::{Rig, SET, client, eventually, resources, soon};
+
+const REPLAYS: usize = 10_000;
+
+/// What sends one signed body again and again.
+struct Replayer {
+    client: reqwest::Client,
+    callback: String,
+    signature: String,
+    body: Vec<u8>,
+}
+
+impl Replayer {
+    fn new(to: &Subscription, body: &[u8]) -> Self {
+        let secret = to.secret.as_ref().unwrap();
+        Self {
+            client: client(),
+            callback: to.callback.clone(),
+            signature: Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), body)
+                .to_string(),
+            body: body.to_vec(),
+        }
+    }
+
+    async fn send(&self) -> u16 {
+        let request = self.client.post(&self.callback).body(self.body.clone());
+        let request = request.header("X-Hub-Signature", &self.signature);
+        request.send().await.unwrap().status().as_u16()
+    }
+}
+
+async fn subscription(source: &SampleSource) -> Subscription {
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    let subscribed = source.hub().unwrap();
+    soon(
+        "subscribed",
+        subscribed.wait_for_subscription(topic.as_str()),
+    )
+    .await
+}
+
+/// The time that a process has had of the processors.
+fn processor_time(process: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
+    let fields: Vec<&str> = stat
+        .rsplit_once(')')
+        .unwrap()
+        .1
+        .split_whitespace()
+        .collect();
+    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
+    Duration::from_millis(ticks * 10)
+}
+
+fn size_of_state(home: &Home) -> u64 {
+    let files = fs::read_dir(home.folder().join("state")).unwrap();
+    files
+        .map(|file| file.unwrap().metadata().unwrap().len())
+        .sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ten_thousand_replays_have_one_effect() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let daemon = home.run();
+    home.settled(&source).await;
+    let subscription = subscription(&source).await;
+    source.freeze_change_list(SET, true);
+    let since = home.operator.last_change().await;
+    source.update(SET, "r0001.txt", "once");
+    let replayer = Replayer::new(&subscription, &source.notify(SET).body);
+    assert_eq!(replayer.send().await, 200);
+    home.until_mirrored(&source).await;
+    let fetched = source.hits("/set1/res/r0001.txt");
+    let (size, busy) = (size_of_state(&home), processor_time(daemon.id()));
+
+    let begun = clock::now().mono;
+    let sending = stream::iter(0..REPLAYS).map(|_| replayer.send());
+    let answers: Vec<u16> = sending.buffer_unordered(16).collect().await;
+    let took = clock::now().mono - begun;
+    let busy = processor_time(daemon.id()) - busy;
+    assert!(answers.iter().all(|&status| status == 200));
+    let grown = size_of_state(&home).saturating_sub(size);
+    println!("{REPLAYS} replays: {took:?}, {busy:?} of the processors, {grown} bytes more");
+
+    let set = home.set().await.unwrap();
+    let mut channels = set.channels.into_iter();
+    let is_topic = |topic: &str| topic == subscription.topic;
+    let channel = channels.find(|it| is_topic(&it.topic)).unwrap();
+    let counts = (channel.received, channel.applied, channel.duplicate);
+    assert_eq!(counts, (REPLAYS as u64 + 1, 1, REPLAYS as u64));
+    assert_eq!((channel.rejected, channel.held, channel.gaps), (0, 0, 0));
+    assert_eq!(home.operator.changes(since).await.len(), 1);
+    assert_eq!(source.hits("/set1/res/r0001.txt"), fetched);
+    // The journal of the database is a few megabytes at most, and is used anew.
+    assert!(grown < 8 << 20, "{grown} bytes");
+    assert!(busy < Duration::from_secs(30), "{busy:?}");
+    source.update(SET, "r0002.txt", "after the flood");
+    source.notify_and_publish(SET).await.unwrap();
+    home.until_mirrored(&source).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replay_after_a_restart_tells_nothing() {
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let replayer = {
+        rig.source.update(SET, "r0001.txt", "once");
+        Replayer::new(
+            &subscription(&rig.source).await,
+            &rig.source.notify(SET).body,
+        )
+    };
+    assert_eq!(replayer.send().await, 200);
+    rig.until_mirrored().await;
+    rig.stop_daemon().await;
+    rig.start_daemon().await;
+    rig.settled().await;
+    assert_eq!(replayer.send().await, 200);
+    let channel = rig.channel().await;
+    assert_eq!((channel.received, channel.duplicate), (2, 1));
+    assert_eq!(rig.set().await.pending, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replay_of_what_was_forgotten_is_known_by_its_interval() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.source.freeze_change_list(SET, true);
+    let subscription = subscription(&rig.source).await;
+    rig.source.update(SET, "r0001.txt", "old");
+    let text = String::from_utf8(rig.source.notify(SET).body.to_vec()).unwrap();
+    assert_eq!(
+        Replayer::new(&subscription, text.as_bytes()).send().await,
+        200
+    );
+    rig.until_holds("r0001.txt", "old").await;
+    rig.source.update(SET, "r0001.txt", "new");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("r0001.txt", "new").await;
+    let since = rig.operator.last_change().await;
+    let fetched = rig.source.hits("/set1/res/r0001.txt");
+    // Other bytes: nobody remembers them.
+    let same = format!("{text}\n");
+    assert_eq!(
+        Replayer::new(&subscription, same.as_bytes()).send().await,
+        200
+    );
+    eventually("a duplicate", Some(rig.wakes()), async || {
+        match rig.channel().await {
+            channel if channel.duplicate == 1 => Ok(()),
+            channel => Err(format!("{channel:?}")),
+        }
+    })
+    .await;
+    assert_eq!(rig.operator.last_change().await, since);
+    assert_eq!(rig.source.hits("/set1/res/r0001.txt"), fetched);
+    assert_eq!(rig.mirrored("r0001.txt").unwrap(), b"new");
+}
