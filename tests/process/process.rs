@@ -67,6 +67,18 @@ impl Home {
         }
     }
 
+    /// Starts the daemon by a shell's script, which finds the program as `$0` and its arguments as `$@`.
+    pub(crate) fn run_by(&self, script: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(program().get_program());
+        command.arg("--config").arg(&self.config).arg("run");
+        command.env_remove("NOTIFY_SOCKET").env("RUST_LOG", "warn");
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        Running {
+            child: command.spawn().unwrap(),
+        }
+    }
+
     /// Runs another command to its end.
     pub(crate) fn tell(&self, arguments: &[&str]) -> Output {
         command(&self.config).args(arguments).output().unwrap()
