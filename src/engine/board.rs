@@ -45,6 +45,8 @@ pub(super) struct SetFacts {
     pub(super) next_poll_at: Option<DateTime<Utc>>,
     /// Early notifications that are held.
     pub(super) held: u64,
+    /// What the database said when it refused something.
+    pub(super) refused: Option<Trouble>,
     /// What kept the documents from being read.
     pub(super) failing: Option<Trouble>,
     /// What is odd, but does not keep the set from being in step.

@@ -126,6 +126,7 @@ async fn two_daemons_never_share_a_mirror() {
     first.settled(&source).await;
     assert_eq!(files(&first.mirror).len(), before.len());
     assert!(status.sources[0].sets.is_empty(), "it has not begun");
+    source.refresh_resource_list(SET);
     let hits = source.hits("/set1/res/r0001.txt");
 
     assert_eq!(running.stop().await.code(), Some(0));
@@ -149,11 +150,7 @@ async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
     // It ends with the time-out: the hub keeps the notification.
     let deliveries = rig.source.publish(&notification).await.unwrap();
     assert!(!deliveries[0].is_taken(), "{deliveries:?}");
-    assert_eq!(
-        rig.set().await.state,
-        "in-sync",
-        "who only asks is answered"
-    );
+    assert_eq!(rig.set().await.resources, 3, "who only asks is answered");
     holder.execute_batch("ROLLBACK").unwrap();
     eventually("it is ready again", None, async || {
         match rig.operator.get("/readyz").await {

@@ -27,7 +27,12 @@ pub(crate) struct Home {
 impl Home {
     /// A home of a daemon that follows the Source at `url`; `more` goes into its `[[source]]`.
     pub(crate) fn new(url: &str, more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::below(&std::env::temp_dir(), url, more)
+    }
+
+    /// The same, somewhere below a folder.
+    pub(crate) fn below(parent: &Path, url: &str, more: &str) -> Self {
+        let folder = tempfile::tempdir_in(parent).unwrap();
         let (callback, status) = (free_address(), free_address());
         let config = folder.path().join("config.toml");
         let mut text = String::new();

@@ -67,8 +67,23 @@ impl World {
                 .published
                 .push((at, answer.map_err(|unpublished| unpublished.error)));
         }
+        for (at, told) in &reports.published {
+            self.check_synced(at, told.is_ok());
+        }
         reports.removed = self.mirror.remove(&[path("h/old/gone")]).pop();
+        self.check_synced("h/old/gone", matches!(reports.removed, Some(Ok(_))));
         reports
+    }
+
+    /// What was just reported as done relies on no folder that may not be on disk.
+    fn check_synced(&self, at: &str, is_done: bool) {
+        let unsynced = self.mirror.unsynced.lock().unwrap();
+        let mut folders = super::super::beneath::upwards(at);
+        let relies_on = folders.find(|folder| unsynced.contains(*folder));
+        assert!(
+            !is_done || relies_on.is_none(),
+            "{at}: {relies_on:?} is not on disk"
+        );
     }
 
     fn read(&self, at: &str) -> Option<String> {
@@ -111,18 +126,6 @@ impl World {
                 .all(|file| known.contains(&file.as_str())),
             "{context}"
         );
-        let unsynced = self.mirror.unsynced.lock().unwrap();
-        for at in ["h/a", "h/new/made"] {
-            let is_done = known
-                .iter()
-                .any(|file| file.starts_with(at) && reports.is_done(file));
-            let relies_on =
-                super::super::beneath::upwards(at).find(|folder| unsynced.contains(*folder));
-            assert!(
-                !is_done || relies_on.is_none(),
-                "{context}: {relies_on:?} is not on disk"
-            );
-        }
     }
 }
 
@@ -203,9 +206,10 @@ fn mirror_that_can_t_be_opened_is_opened_later() {
             let opened = Mirror::open(&root);
             let met = Refusals::end();
             assert_eq!(opened.is_err(), met > 0, "{errno:?} at call {after}");
-            if let Err(error) = opened {
+            if let Err(error) = &opened {
                 assert!(error.is_transient(), "{error:?}");
             }
+            drop(opened);
             let mirror = Mirror::open(&root);
             assert_eq!(mirror.err(), None, "{errno:?} at call {after}");
             assert_eq!(fs::read_dir(root.join(".resyncd/work")).unwrap().count(), 0);
