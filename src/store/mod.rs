@@ -186,7 +186,8 @@ pub struct Store {
 impl Store {
     /// Opens, or makes, the database in a folder, and locks the folder against other processes.
     ///
-    /// A database that is not one (any more) is set aside under another name, with a warning, and a new one made.
+    /// A database that is not one (any more), or of which an earlier process told that it is [damaged](Self::damaged), is set
+    /// aside under another name, and a new one made. A small one is looked at as a whole first; a large one meanwhile.
     ///
     /// # Errors
     /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or what the system says.
@@ -210,7 +211,7 @@ impl Store {
                 let aside = damage::set_aside(&path).map_err(told)?;
                 damage.forget().map_err(told)?;
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
-                    "the database is damaged; it was set aside, and a new one is made from a baseline");
+                    "the database is damaged; it was set aside, and a new one is made from a baseline and the mirror");
                 schema::open(&path)?
             }
             other => other?,

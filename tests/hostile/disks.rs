@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 
-use resyncd::demo::SampleSource;
+use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 
 use crate::process::{Home, Running};
@@ -168,6 +168,40 @@ async fn state_that_is_refused_in_the_midst_of_work_loses_nothing() {
     let lines = home.operator.changes(0).await;
     let told = lines.iter().filter(|line| line.uri.contains("/n"));
     assert_eq!(told.count(), 60, "each is told once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_finds_no_room_is_told_and_waited_for() {
+    let source = SampleSource::start(SampleOptions {
+        resource_list: false,
+        dumps: DumpOptions {
+            resource_dump: true,
+            ..DumpOptions::default()
+        },
+        ..resources(3)
+    })
+    .await
+    .unwrap();
+    // What can't be packed any smaller.
+    let mut state = 1_u32;
+    let noise = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        state.to_be_bytes()[0]
+    });
+    let noise: Vec<u8> = noise.take(20 * MIB).collect();
+    source.create(SET, "long.bin", noise);
+    source.refresh_resource_dump(SET);
+    let home = Home::new(&source.url(), "");
+    let running = home.run_by("trap '' XFSZ; ulimit -S -f 16384; exec \"$0\" \"$@\"");
+    home.until_status("it answers", |_| true).await;
+    let refusal = until_ready(&home, 503).await;
+    assert!(
+        refusal.contains("\"io\"") && refusal.contains("sample"),
+        "{refusal}"
+    );
+    limit(&running, None);
+    home.settled(&source).await;
+    until_ready(&home, 200).await;
 }
 
 /// On a file system that is as small as a test needs it, where somebody with the rights for it has mounted one and says so:

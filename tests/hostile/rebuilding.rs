@@ -3,8 +3,9 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::time::Duration;
 
-use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
 use rusqlite::Connection;
 
 use crate::process::Home;
@@ -140,16 +141,25 @@ async fn two_daemons_never_share_a_mirror() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
-    let rig = Rig::start(resources(3)).await;
+    let hub = HubOptions {
+        attempts: 1,
+        timeout: Duration::from_secs(15),
+        ..HubOptions::default()
+    };
+    let rig = Rig::start(SampleOptions {
+        hub: ChannelHub::Own(hub),
+        ..resources(3)
+    })
+    .await;
     rig.settled().await;
     let holder = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     rig.source.freeze_change_list(SET, true);
     rig.source.update(SET, "r0001.txt", "late");
     let notification = rig.source.notify(SET);
-    // It ends with the time-out: the hub keeps the notification.
+    // The wait ends: the hub keeps the notification.
     let deliveries = rig.source.publish(&notification).await.unwrap();
-    assert!(!deliveries[0].is_taken(), "{deliveries:?}");
+    assert_eq!(deliveries[0].status, Some(503), "{deliveries:?}");
     assert_eq!(rig.set().await.resources, 3, "who only asks is answered");
     holder.execute_batch("ROLLBACK").unwrap();
     eventually("it is ready again", None, async || {
