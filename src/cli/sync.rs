@@ -76,8 +76,6 @@ async fn watched(
 ) -> (Result<Status, Trouble>, bool) {
     let working = engine.catch_up();
     tokio::pin!(working);
-    // The next run sets the database aside.
-    let mut damaged = false;
     let mut interrupted = false;
     let mut pace = tokio::time::interval(PACE);
     let mut known = vec![0; engine.counts().len()];
@@ -85,8 +83,9 @@ async fn watched(
     let status = loop {
         tokio::select! {
             status = &mut working => break status,
-            () = engine.damaged(), if !damaged => {
-                damaged = true;
+            // The next run sets the database aside.
+            () = engine.damaged(), if !interrupted => {
+                interrupted = true;
                 engine.interrupt();
             }
             () = signals.wait() => {

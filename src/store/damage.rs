@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use tokio_util::sync::CancellationToken;
@@ -16,6 +17,9 @@ use super::StoreError;
 const CHECKED_FIRST: u64 = 64 << 20;
 /// How many databases are kept that were set aside. The last of them is replaced when there are more.
 const KEPT_ASIDE: u32 = 3;
+
+/// The pause before what goes on in spite of an interruption is interrupted again.
+const INTERRUPTED_AGAIN: Duration = Duration::from_millis(2);
 
 /// Whether damage was met, and what the next start is to know of it.
 pub(super) struct Damage {
@@ -131,20 +135,23 @@ impl Check {
 
 impl Drop for Check {
     fn drop(&mut self) {
-        self.interrupt.interrupt();
-        if let Some(thread) = self.thread.take() {
-            // It panicked, or it is done.
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        // Whoever has not begun can't be interrupted: it is done again until it helps.
+        while !thread.is_finished() {
+            self.interrupt.interrupt();
+            std::thread::sleep(INTERRUPTED_AGAIN);
         }
+        // It panicked, or it is done.
+        let _ = thread.join();
     }
 }
 
 /// Renames a database that can't be read, with its companions, to names that are free, or else to the last ones.
 pub(super) fn set_aside(database: &Path) -> std::io::Result<PathBuf> {
-    let free = (1..=KEPT_ASIDE).map(aside);
-    let free = free
-        .into_iter()
-        .find(|suffix| !beside(database, suffix).exists());
+    let mut names = (1..=KEPT_ASIDE).map(aside);
+    let free = names.find(|suffix| !beside(database, suffix).exists());
     let suffix = free.unwrap_or_else(|| aside(KEPT_ASIDE));
     for companion in ["", "-wal", "-shm"] {
         let to = beside(database, &format!("{suffix}{companion}"));

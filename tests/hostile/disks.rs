@@ -188,11 +188,11 @@ async fn package_that_finds_no_room_is_told_and_waited_for() {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         state.to_be_bytes()[0]
     });
-    let noise: Vec<u8> = noise.take(20 * MIB).collect();
+    let noise: Vec<u8> = noise.take(5 * MIB).collect();
     source.create(SET, "long.bin", noise);
     source.refresh_resource_dump(SET);
     let home = Home::new(&source.url(), "");
-    let running = home.run_by("trap '' XFSZ; ulimit -S -f 16384; exec \"$0\" \"$@\"");
+    let running = home.run_by("trap '' XFSZ; ulimit -S -f 4096; exec \"$0\" \"$@\"");
     home.until_status("it answers", |_| true).await;
     let refusal = until_ready(&home, 503).await;
     assert!(
