@@ -85,7 +85,8 @@
 //! - No list in memory as a whole: Resource Lists and Change Lists are read an entry at a time, whatever their length.
 //! - No second opinion on time: nothing but [`clock`] asks, so that a test can move it.
 //! - No guess that closes a gap: not the next notification, not a quiet hour.
-//! - No table in memory of what the mirror has: that is the database's, and a baseline makes the database anew.
+//! - No table in memory of what the mirror has: that is the database's, and a baseline makes the database anew,
+//!   without fetching what is whole.
 //! - No password on the status listener and no TLS on either listener: both are a reverse proxy's.
 
 pub mod cli;

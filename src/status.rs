@@ -172,6 +172,9 @@ pub trait Operations: Send + Sync {
     /// How everything stands now.
     fn status(&self) -> BoxFuture<'_, Result<Status, Trouble>>;
 
+    /// A mirror whose disk refuses what it is given: the label of its Source, and why.
+    fn refusing_mirror(&self) -> Option<(String, Trouble)>;
+
     /// Polls a Source now; `false` if there is none of that name.
     fn poll(&self, source: &str) -> bool;
 

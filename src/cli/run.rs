@@ -29,12 +29,16 @@ pub(super) async fn run(config: Config) -> u8 {
         .unwrap_or_default();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), sources, status = %daemon.status, callback, "resyncd is running");
     tell_systemd(&[NotifyState::Ready]);
-    signals.wait().await;
+    let status = tokio::select! {
+        () = signals.wait() => OK,
+        // It has told so. Whoever starts this again has the database set aside.
+        () = daemon.store.damaged() => FAILED,
+    };
     tracing::info!("stopping");
     tell_systemd(&[NotifyState::Stopping]);
     daemon.stop().await;
     tracing::info!("stopped");
-    OK
+    status
 }
 
 /// Tells systemd, if that is who started us.

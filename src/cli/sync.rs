@@ -83,6 +83,11 @@ async fn watched(
     let status = loop {
         tokio::select! {
             status = &mut working => break status,
+            // The next run sets the database aside.
+            () = engine.damaged(), if !interrupted => {
+                interrupted = true;
+                engine.interrupt();
+            }
             () = signals.wait() => {
                 interrupted = true;
                 engine.interrupt();

@@ -2,13 +2,17 @@
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use url::Url;
 
 use super::oddities::OddDocuments;
 use crate::status::{OddityStatus, Trouble};
-use crate::store::{ChannelId, SetId};
+use crate::store::{ChannelId, ResourceId, SetId};
+
+/// How long a disk counts as refusing what it is given after it last did: what waits for it is tried again more often.
+const REFUSES: Duration = Duration::from_secs(30);
 
 /// How a Source is doing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +47,8 @@ pub(super) struct SetFacts {
     pub(super) looked: bool,
     /// Early notifications that are held.
     pub(super) held: u64,
+    /// What the database said when it refused something.
+    pub(super) refused: Option<Trouble>,
     /// What kept the documents from being read.
     pub(super) failing: Option<Trouble>,
     /// What is odd, but does not keep the set from being in step.
@@ -60,6 +66,17 @@ struct Facts {
     sets: HashMap<SetId, SetFacts>,
     channels: HashMap<ChannelId, Trouble>,
     odd_documents: HashMap<SetId, OddDocuments>,
+    /// The Sources whose mirrors are on a disk that refuses what it is given.
+    refusals: HashMap<String, Refusal>,
+}
+
+#[derive(Debug)]
+struct Refusal {
+    trouble: Trouble,
+    /// When it was met last.
+    met: Instant,
+    /// What was refused last; `None`: the mirror itself.
+    resource: Option<ResourceId>,
 }
 
 impl Board {
@@ -113,6 +130,46 @@ impl Board {
             Some(trouble) => facts.channels.insert(channel, trouble),
             None => facts.channels.remove(&channel),
         };
+    }
+
+    /// Notes that the disk of a Source's mirror has refused a resource, or the mirror itself; answers whether that is news.
+    pub(super) fn note_refusal(
+        &self,
+        source: &str,
+        resource: Option<ResourceId>,
+        trouble: Trouble,
+        met: Instant,
+    ) -> bool {
+        let refusal = Refusal {
+            trouble,
+            met,
+            resource,
+        };
+        let before = self.lock().refusals.insert(source.to_owned(), refusal);
+        before.is_none()
+    }
+
+    /// Notes that something is not refused, or wanted, any more; answers whether nothing is refused now. Only what was refused
+    /// last counts: a small file finds room where a large one does not.
+    pub(super) fn note_taken(&self, source: &str, resource: Option<ResourceId>) -> bool {
+        let mut facts = self.lock();
+        let refused = facts.refusals.get(source);
+        let is_over = refused.is_some_and(|refusal| refusal.resource == resource);
+        is_over && facts.refusals.remove(source).is_some()
+    }
+
+    /// Whether the disk of a Source's mirror refuses what it is given.
+    pub(super) fn is_refused(&self, source: &str) -> bool {
+        self.lock().refusals.contains_key(source)
+    }
+
+    /// A mirror whose disk refuses what it is given: the label of its Source, and why.
+    pub(super) fn refusing_disk(&self, now: Instant) -> Option<(String, Trouble)> {
+        let facts = self.lock();
+        let mut refusals = facts.refusals.iter();
+        let refusal =
+            refusals.find(|(_, refusal)| now.saturating_duration_since(refusal.met) < REFUSES);
+        refusal.map(|(source, refusal)| (source.clone(), refusal.trouble.clone()))
     }
 
     /// A worker that panicked has noted whole facts: each is put down in one step.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use chrono::TimeDelta;
 use futures_util::FutureExt;
 
+use super::adoption::{Adopted, adopt};
 use super::candidates;
 use super::following::Following;
 use super::unpack::{UnpackError, unpack};
@@ -39,6 +40,8 @@ pub(super) enum Outcome {
     Fetched(Box<Fetched>),
     /// The file is as told already, but for its time.
     Same { lastmod: Option<SourceTime> },
+    /// The file was in its place already, though the database did not know.
+    Adopted(Adopted),
     /// The file is to be removed.
     Remove,
     /// It did not work.
@@ -148,6 +151,9 @@ async fn carry_out_unguarded(
 ) -> Outcome {
     if task.kind == ChangeKind::Deleted {
         return Outcome::Remove;
+    }
+    if let Some(adopted) = adopt(mirror, task).await {
+        return Outcome::Adopted(adopted);
     }
     let by_digest = is_known_by_digest(task);
     let mut known = known_version(task);

@@ -41,8 +41,6 @@ pub(super) struct Following {
     pub(super) subscribes: bool,
     /// How far the work has come.
     pub(super) progress: Progress,
-    /// Whether the mirror's disk refused the last file.
-    pub(super) disk_refuses: AtomicBool,
     /// Whether it was told that a resource has more links than are kept.
     pub(super) links_cut: AtomicBool,
     /// Which hosts of duplicates are relied on.

@@ -13,6 +13,7 @@
 //! The same set workers and appliers also go through everything [once](Engine::once), without hubs. An [`Audit`] looks at
 //! the mirror without believing the database, and has what it finds mended by an applier.
 
+mod adoption;
 mod applier;
 mod audit;
 mod baseline;
@@ -130,7 +131,6 @@ impl Engine {
                 refusals: Refusals::default(),
                 subscribes,
                 progress: Progress::default(),
-                disk_refuses: AtomicBool::new(false),
                 links_cut: AtomicBool::new(false),
                 reliance: Mutex::default(),
                 rediscover: Notify::new(),
@@ -168,6 +168,10 @@ impl Engine {
 }
 
 impl Operations for Engine {
+    fn refusing_mirror(&self) -> Option<(String, Trouble)> {
+        self.board.refusing_disk(clock::now().mono)
+    }
+
     fn status(&self) -> BoxFuture<'_, Result<Status, Trouble>> {
         async {
             let viewed = view::status(self).await;

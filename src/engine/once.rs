@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant as Moment};
 
 use futures_util::future::join_all;
@@ -69,6 +68,11 @@ impl Engine {
     /// Lets [`catch_up`](Self::catch_up) finish what is under way, and end.
     pub fn interrupt(&self) {
         self.stop.cancel();
+    }
+
+    /// Waits until the database is found to be damaged: then nothing comes of going on.
+    pub async fn damaged(&self) {
+        self.store.damaged().await;
     }
 
     /// What has been done for each Source, in the order of the configuration.
@@ -240,7 +244,7 @@ impl Following {
     /// A number that grows while work goes on. What is fetched again and again for a disk that refuses it does not count.
     fn moved(&self) -> u64 {
         let counts = self.progress.counts();
-        let bytes = if self.disk_refuses.load(Ordering::Relaxed) {
+        let bytes = if self.board.is_refused(self.name()) {
             0
         } else {
             counts.bytes

@@ -15,10 +15,11 @@ use super::packages::PackageEntry;
 use super::survey::Survey;
 use crate::clock;
 use crate::fetch::{
-    AllowedHosts, Bounds, Disposition, Package, PackageError, PartialPackage, pause,
+    AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
 };
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, Digest, Hashing};
+use crate::status::Trouble;
 use crate::store::SetId;
 use crate::sync::latest_believed;
 
@@ -124,9 +125,18 @@ impl Following {
         let (mut reached, mut tried) = (at_first, 0);
         loop {
             let error = match self.client.get_package(uri, &hosts, limit, partial).await {
-                Ok(whole) => return Ok((whole, at_first)),
+                Ok(whole) => {
+                    self.board.note_taken(self.name(), None);
+                    return Ok((whole, at_first));
+                }
                 Err(error) => error,
             };
+            if matches!(error, FetchError::Disk { .. }) {
+                let now = clock::now();
+                let trouble = Trouble::new(error.code(), error.to_string(), now.wall);
+                let board = &self.board;
+                board.note_refusal(self.name(), None, trouble, now.mono);
+            }
             partial = self.partial(set, uri).await?;
             tried = if partial.received() > reached {
                 1

@@ -1,17 +1,18 @@
 //! Makes finished tasks visible, many at once: files first, then, in one transaction, what the database says of them.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::{Duration, SystemTime};
 
 use chrono::TimeDelta;
 use tokio::sync::mpsc;
 
+use super::adoption::Adopted;
 use super::download::{Fetched, Outcome};
 use super::following::Following;
 use crate::clock;
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, made_path};
 use crate::protocol::{Digest, SourceTime};
+use crate::status::Trouble;
 use crate::store::{Conclusion, Origin, ResourceId, ServedVersion, Task, TaskFailure};
 
 /// How many tasks are published at once.
@@ -86,12 +87,15 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
             Conclusion::Published {
                 task, path, news, ..
             } => {
-                tell_disk(following, None);
+                tell_taken(following, task);
                 if *news {
                     tracing::debug!(source, uri = %task.uri, path, change = task.kind.as_str(), "applied");
                 }
             }
-            Conclusion::Removed { task, .. } => tracing::debug!(source, uri = %task.uri, "removed"),
+            Conclusion::Removed { task, .. } => {
+                tell_taken(following, task);
+                tracing::debug!(source, uri = %task.uri, "removed");
+            }
             Conclusion::Failed { task, failure } => {
                 let TaskFailure {
                     code,
@@ -101,8 +105,11 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
                 } = failure;
                 let uri = &task.uri;
                 if !counts {
-                    tell_disk(following, Some(failure));
-                } else if retry_at.is_some() {
+                    tell_refused(following, task, failure);
+                    continue;
+                }
+                tell_taken(following, task);
+                if retry_at.is_some() {
                     tracing::debug!(code, source, %uri, error = message, "a resource can't be had yet");
                 } else {
                     tracing::warn!(code, source, %uri, error = message, "a resource was given up until the next poll");
@@ -122,23 +129,27 @@ fn count(following: &Following, conclusion: &Conclusion) {
     }
 }
 
-/// Tells once when the mirror's disk begins to refuse files, and once when it takes them again.
-fn tell_disk(following: &Following, failure: Option<&TaskFailure>) {
-    let refused = following
-        .disk_refuses
-        .swap(failure.is_some(), Ordering::Relaxed);
+/// Tells once when the mirror's disk begins to refuse files.
+fn tell_refused(following: &Following, task: &Task, failure: &TaskFailure) {
+    let (source, now) = (following.name(), clock::now());
+    let TaskFailure { code, message, .. } = failure;
+    let trouble = Trouble::new(code, message.as_str(), now.wall);
+    let board = &following.board;
+    if board.note_refusal(source, Some(task.resource), trouble, now.mono) {
+        tracing::error!(
+            code,
+            source,
+            error = message,
+            "the mirror can't be written: what is to be applied waits"
+        );
+    }
+}
+
+/// Tells once when the mirror's disk takes again what it refused.
+fn tell_taken(following: &Following, task: &Task) {
     let source = following.name();
-    match failure {
-        Some(TaskFailure { code, message, .. }) if !refused => {
-            tracing::error!(
-                code,
-                source,
-                error = message,
-                "the mirror can't be written: what is to be applied waits"
-            );
-        }
-        None if refused => tracing::info!(source, "the mirror can be written again"),
-        _ => {}
+    if following.board.note_taken(source, Some(task.resource)) {
+        tracing::info!(source, "the mirror can be written again");
     }
 }
 
@@ -157,6 +168,7 @@ fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Concl
                 task,
             }),
             Outcome::Fetched(file) => fetched.push((task, *file)),
+            Outcome::Adopted(adopted) => conclusions.push(adopt(task, adopted)),
             Outcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
             Outcome::Failed(failure) => conclusions.push(Conclusion::Failed { task, failure }),
         }
@@ -301,6 +313,21 @@ fn published(placed: Placed) -> Conclusion {
         lastmod,
         version,
         news: !same,
+    }
+}
+
+/// A file that was there before the database knew of it. To whoever follows the feed it is news: the feed is as new as the
+/// database.
+fn adopt(task: Task, adopted: Adopted) -> Conclusion {
+    Conclusion::Published {
+        path: task.path.clone(),
+        length: adopted.length,
+        media_type: task.media_type.clone(),
+        hashes: adopted.hashes,
+        lastmod: adopted.lastmod,
+        version: None,
+        news: true,
+        task,
     }
 }
 

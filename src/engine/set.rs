@@ -105,9 +105,12 @@ impl SetWorker {
         self.wait_for_hubs(wakes).await;
         loop {
             let pause = match self.work_once().await {
-                Ok(()) => None,
+                Ok(()) => {
+                    self.tell_database(None);
+                    None
+                }
                 Err(error) => {
-                    self.tell(&error);
+                    self.tell_database(Some(&error));
                     Some(STORE_PAUSE)
                 }
             };
@@ -235,6 +238,28 @@ impl SetWorker {
             self.schedule.hurry(clock::now());
         }
         self.leases = leases;
+    }
+
+    /// Tells, once, that the database refuses something, and once that it works again. What kept the documents from being
+    /// read is another matter: only a poll knows when that has passed.
+    fn tell_database(&self, error: Option<&EngineError>) {
+        let trouble = error.map(EngineError::trouble);
+        let (board, set) = (&self.following.board, self.record.id);
+        let known = board.set(set).refused;
+        let source = self.following.name();
+        match (&trouble, &known) {
+            (Some(now), None) => {
+                tracing::error!(code = now.code, source, set = %self.record.capability_list,
+                error = now.message, "the database can't be worked with: the set waits")
+            }
+            (None, Some(_)) => {
+                tracing::info!(source, set = %self.record.capability_list, "the database works again")
+            }
+            _ => {}
+        }
+        if trouble != known {
+            board.note_set(set, |facts| facts.refused = trouble);
+        }
     }
 
     /// Tells, once, that something did not work.

@@ -18,7 +18,7 @@ use super::following::Following;
 use super::set::{Command, SetWorker};
 use crate::clock;
 use crate::fetch::{Bounds, KnownWay, pause};
-use crate::mirror::Mirror;
+use crate::mirror::{Mirror, MirrorError};
 use crate::status::Trouble;
 use crate::store::{SetId, SetRecord};
 
@@ -29,6 +29,9 @@ const SHORTEST_PACE: Duration = Duration::from_secs(60);
 const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
 /// The first pause after something that a Source needs was not there.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause before a mirror that could not be opened is tried again: nobody elsewhere is asked for anything.
+const LONGEST_MIRROR_PAUSE: Duration = Duration::from_secs(10);
 
 /// Follows one Source until told to stop.
 pub(super) struct SourceWorker {
@@ -84,10 +87,19 @@ impl SourceWorker {
                 .await
                 .ok()?;
             match opening {
-                Ok(mirror) => return Some(mirror),
-                Err(error) => self.fail(error.code(), error.to_string()),
+                Ok(mirror) => {
+                    self.following.board.note_taken(self.following.name(), None);
+                    self.failures = 0;
+                    return Some(mirror);
+                }
+                Err(error) => {
+                    if error.is_transient() {
+                        self.note_refusal(&error);
+                    }
+                    self.fail(error.code(), error.to_string());
+                }
             }
-            let pause = self.pause();
+            let pause = self.pause().min(LONGEST_MIRROR_PAUSE);
             tokio::select! {
                 () = stop.cancelled() => return None,
                 () = tokio::time::sleep(pause) => {}
@@ -252,6 +264,13 @@ impl SourceWorker {
             .board
             .note_source(name, SourceState::Failing, Some(trouble));
         self.failures = self.failures.saturating_add(1);
+    }
+
+    fn note_refusal(&self, error: &MirrorError) {
+        let now = clock::now();
+        let trouble = Trouble::new(error.code(), error.to_string(), now.wall);
+        let (board, name) = (&self.following.board, self.following.name());
+        board.note_refusal(name, None, trouble, now.mono);
     }
 
     fn pause(&self) -> Duration {

@@ -42,7 +42,8 @@ async fn source(engine: &Engine, followed: &Followed) -> Result<SourceStatus, En
 
 async fn set(engine: &Engine, record: &SetRecord) -> Result<SetStatus, EngineError> {
     let numbers = engine.store.set_numbers(record.id).await?;
-    let facts = engine.board.set(record.id);
+    let mut facts = engine.board.set(record.id);
+    facts.failing = facts.refused.take().or(facts.failing);
     let mut channels = Vec::new();
     for channel in engine.store.channels(record.id).await? {
         // What was ended because it is no longer offered is history.

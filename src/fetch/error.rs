@@ -75,6 +75,14 @@ pub enum FetchError {
     /// The connection ended before the body did.
     #[error("the body was cut short")]
     CutShort,
+    /// This machine's disk does not take a package.
+    #[error("it can't be written: {message}")]
+    Disk {
+        /// Whether there is no room for it.
+        is_full: bool,
+        /// What the system says.
+        message: String,
+    },
     /// Anything else in transport, or on this machine's disk.
     #[error("input/output: {0}")]
     Io(String),
@@ -116,7 +124,8 @@ impl FetchError {
             Self::Expansion => "expansion",
             Self::BadGzip(_) => "bad-gzip",
             Self::CutShort => "cut-short",
-            Self::Io(_) => "io",
+            Self::Disk { is_full: true, .. } => "disk-full",
+            Self::Disk { .. } | Self::Io(_) => "io",
         }
     }
 
@@ -137,6 +146,7 @@ impl FetchError {
             | Self::TooSlow { .. }
             | Self::BadGzip(_)
             | Self::CutShort
+            | Self::Disk { .. }
             | Self::Io(_) => Disposition::RetryLater { after: None },
             Self::Setup(_)
             | Self::ForbiddenAddress(_)
@@ -161,6 +171,15 @@ impl FetchError {
                 ..
             }
         )
+    }
+
+    /// From what the system says of a package's file.
+    pub(super) fn from_disk(error: &io::Error) -> Self {
+        let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
+        Self::Disk {
+            is_full: full.contains(&error.kind()),
+            message: error.to_string(),
+        }
     }
 
     /// From what the client reports: before the answer, or in the middle of it.

@@ -47,8 +47,7 @@ pub fn operator_router(
     Router::new()
         .route("/", get(front_page))
         .route("/healthz", get(|| async { "ok\n" }))
-        // Nothing is served before the listeners are bound and the database is open.
-        .route("/readyz", get(|| async { "ready\n" }))
+        .route("/readyz", get(ready))
         .route("/status", get(status))
         .route("/resource", get(resource))
         .route("/changes", get(changes))
@@ -61,6 +60,25 @@ pub fn operator_router(
             stop,
         })
         .layer(from_fn_with_state(Gate::new(hosts), keep_out))
+}
+
+/// Nothing is served before the listeners are bound and the database is open; what is left to tell is whether what comes in
+/// can be written.
+async fn ready(State(desk): State<Desk>) -> Response {
+    if let Err(error) = desk.store.writable().await {
+        return told(
+            StatusCode::SERVICE_UNAVAILABLE,
+            error.code(),
+            &error.to_string(),
+        );
+    }
+    match desk.operations.refusing_mirror() {
+        Some((source, trouble)) => {
+            let message = format!("the mirror of {source}: {}", trouble.message);
+            told(StatusCode::SERVICE_UNAVAILABLE, &trouble.code, &message)
+        }
+        None => "ready\n".into_response(),
+    }
 }
 
 async fn front_page(State(desk): State<Desk>) -> Response {

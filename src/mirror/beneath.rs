@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlin
 use rustix::io::{Errno, Result};
 
 use super::error::errno;
+use super::refusals::may_go_on;
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -52,6 +53,7 @@ impl Beneath {
             at = match openat(&at, name, FOLDER, Mode::empty()) {
                 Err(Errno::NOENT) => {
                     altered.insert(walked.clone());
+                    may_go_on()?;
                     match mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
                         Ok(()) | Err(Errno::EXIST) => {}
                         Err(errno) => return Err(errno),
@@ -71,6 +73,7 @@ impl Beneath {
     /// Removes a folder if it is empty; whether it did.
     pub(super) fn remove_empty(&self, folder: &str) -> Result<bool> {
         let (parent, name) = split(folder);
+        may_go_on()?;
         match unlinkat(self.folder(parent)?, name, AtFlags::REMOVEDIR) {
             Ok(()) => Ok(true),
             // BUSY: somebody mounted something there.
@@ -81,6 +84,7 @@ impl Beneath {
 
     /// Waits until the folder's entries are on disk.
     pub(super) fn sync(&self, folder: &str) -> Result<()> {
+        may_go_on()?;
         match File::from(self.folder(folder)?).sync_all() {
             Ok(()) => Ok(()),
             Err(error) => match errno(&error) {
@@ -93,6 +97,7 @@ impl Beneath {
 
     /// Waits until everything on this file system is on disk.
     pub(super) fn sync_everything(&self) -> Result<()> {
+        may_go_on()?;
         #[cfg(target_os = "linux")]
         return rustix::fs::syncfs(&self.root);
         #[cfg(not(target_os = "linux"))]

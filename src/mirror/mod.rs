@@ -18,6 +18,7 @@ mod packages;
 mod path;
 mod publish;
 mod reading;
+mod refusals;
 mod staged;
 
 use std::fs::{self, File};
@@ -27,6 +28,7 @@ use std::sync::{Arc, Mutex};
 
 use beneath::Beneath;
 use publish::Unsynced;
+use refusals::may_go_on;
 use staged::Workroom;
 
 pub use error::MirrorError;
@@ -127,6 +129,7 @@ fn make_root(root: &Path) -> io::Result<()> {
         !folder.as_os_str().is_empty() && matches!(folder.try_exists(), Ok(false))
     });
     let missing: Vec<&Path> = missing.collect();
+    may_go_on()?;
     fs::create_dir_all(root)?;
     for folder in missing {
         match folder.parent() {

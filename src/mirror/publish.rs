@@ -12,6 +12,7 @@ use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
 use super::beneath::{kind, split, upwards};
+use super::refusals::may_go_on;
 use super::{Mirror, MirrorError, MirrorPath, Whole};
 
 /// A file that did not get its place.
@@ -151,7 +152,9 @@ impl Mirror {
             Ok(None) => Ok(false),
             Ok(Some(FileType::RegularFile)) => {
                 unsynced.insert(path.folder().to_owned());
-                unlinkat(&folder, path.name(), AtFlags::empty()).map(|()| true)
+                may_go_on()
+                    .and_then(|()| unlinkat(&folder, path.name(), AtFlags::empty()))
+                    .map(|()| true)
             }
             Ok(Some(_)) => Err(Errno::LOOP),
             Err(errno) => Err(errno),

@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::{File, TryLockError};
-use std::io::Write;
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -18,6 +18,7 @@ use rustix::io::Errno;
 use super::MirrorError;
 use super::beneath::Beneath;
 use super::path::OWN_FOLDER;
+use super::refusals::may_go_on;
 use crate::protocol::SourceTime;
 
 /// The oldest and the latest time that ext4 can keep, in microseconds since 1970: from 1901 to 2446.
@@ -63,6 +64,7 @@ impl Workroom {
 
         let io = |error| MirrorError::sort_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
+        may_go_on().map_err(|errno| io(errno.into()))?;
         (&lock).write_all(b"in use\n").map_err(io)?;
         let workroom = Self {
             folder,
@@ -80,6 +82,7 @@ impl Workroom {
 
 /// Makes a folder, if it is not there.
 fn make(parent: &OwnedFd, name: &str, mode: u32) -> Result<(), Errno> {
+    may_go_on()?;
     match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
@@ -93,6 +96,7 @@ fn sweep(folder: &OwnedFd) -> Result<(), Errno> {
         if matches!(entry.file_name().to_bytes(), b"." | b"..") {
             continue;
         }
+        may_go_on()?;
         match unlinkat(folder, entry.file_name(), AtFlags::empty()) {
             // Somebody's folder is not ours to remove. (PERM: what POSIX says instead of ISDIR.)
             Ok(()) | Err(Errno::ISDIR | Errno::PERM) => {}
@@ -119,7 +123,8 @@ impl Drop for Working {
     fn drop(&mut self) {
         if !self.moved {
             // It may be gone already; what can't be removed is swept at the next start.
-            let _ = unlinkat(&self.room.folder, &self.name, AtFlags::empty());
+            let _ = may_go_on()
+                .and_then(|()| unlinkat(&self.room.folder, &self.name, AtFlags::empty()));
         }
     }
 }
@@ -138,7 +143,9 @@ impl Staged {
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = room.next.fetch_add(1, Ordering::Relaxed).to_string();
-            match openat(&room.folder, &name, flags, Mode::from_raw_mode(0o644)) {
+            let made = may_go_on()
+                .and_then(|()| openat(&room.folder, &name, flags, Mode::from_raw_mode(0o644)));
+            match made {
                 Ok(file) => {
                     return Ok(Self {
                         file: File::from(file),
@@ -162,7 +169,9 @@ impl Staged {
     /// # Errors
     /// [`MirrorError`], when they could not be written; the file can't be finished then.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), MirrorError> {
-        self.file.write_all(bytes).map_err(|error| {
+        let written = may_go_on().map_err(io::Error::from);
+        let written = written.and_then(|()| self.file.write_all(bytes));
+        written.map_err(|error| {
             self.failed = true;
             self.work.fault("writing", &error)
         })
@@ -180,10 +189,14 @@ impl Staged {
             return Err(work.fault("finishing", &Errno::IO.into()));
         }
         if let Some(lastmod) = lastmod {
-            file.set_modified(file_time(lastmod))
+            may_go_on()
+                .map_err(io::Error::from)
+                .and_then(|()| file.set_modified(file_time(lastmod)))
                 .map_err(|error| work.fault("dating", &error))?;
         }
-        file.sync_all()
+        may_go_on()
+            .map_err(io::Error::from)
+            .and_then(|()| file.sync_all())
             .map_err(|error| work.fault("syncing", &error))?;
         Ok(Whole { work })
     }
@@ -215,7 +228,9 @@ pub struct Whole {
 impl Whole {
     /// Moves the file to its place, over the file that is there; gives it back when it could not.
     pub(super) fn move_to(mut self, folder: &OwnedFd, name: &str) -> Result<(), (Errno, Self)> {
-        match renameat(&self.work.room.folder, &self.work.name, folder, name) {
+        let room = &self.work.room.folder;
+        let moved = may_go_on().and_then(|()| renameat(room, &self.work.name, folder, name));
+        match moved {
             Ok(()) => {
                 self.work.moved = true;
                 Ok(())

@@ -1,5 +1,7 @@
 //! The mirror on a real file system.
 
+mod refusals;
+
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, symlink};
 

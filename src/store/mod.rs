@@ -13,6 +13,7 @@
 mod application;
 mod channels;
 mod conclusions;
+mod damage;
 mod delivered;
 mod dumps;
 mod feed;
@@ -25,6 +26,7 @@ mod mending;
 mod numbers;
 mod parts;
 mod planning;
+mod refusal;
 mod resources;
 mod row;
 mod schema;
@@ -60,6 +62,8 @@ pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Taken, Task};
 pub use versions::ServedVersion;
 
+use damage::{Check, Damage};
+use refusal::Refusal;
 use writer::Writer;
 pub use writer::Writing;
 
@@ -107,6 +111,9 @@ pub enum StoreError {
         /// The newest schema that this program knows.
         known: i64,
     },
+    /// A look at the whole database has found damage.
+    #[error("database: {0}")]
+    Damaged(String),
     /// The folder or the lock file can't be had.
     #[error("{0}: {1}")]
     Folder(PathBuf, std::io::Error),
@@ -134,6 +141,7 @@ impl StoreError {
             Self::Folder(..) => "state-folder",
             Self::Sqlite(error) => sqlite_code(error),
             Self::Commit(error) => sqlite_code(error),
+            Self::Damaged(_) => "database-damaged",
             Self::BadRow(_) => "database-row",
             Self::Closed => "database-closed",
         }
@@ -166,17 +174,22 @@ pub enum Wake {
 
 /// The database. Share it in an [`Arc`]; the last one to go closes it.
 pub struct Store {
+    // Whoever only looks lets go first.
+    _check: Option<Check>,
     // The readers close first: only who can write tidies the log away when the last connection closes.
     readers: Readers,
     writer: Writer,
     wakes: broadcast::Sender<Wake>,
+    damage: Arc<Damage>,
+    refusal: Arc<Refusal>,
     _lock: File,
 }
 
 impl Store {
     /// Opens, or makes, the database in a folder, and locks the folder against other processes.
     ///
-    /// A database that is not one (any more) is set aside under another name, with a warning, and a new one made.
+    /// A database that is not one (any more), or of which an earlier process told that it is [damaged](Self::damaged), is set
+    /// aside under another name, and a new one made. A small one is looked at as a whole first; a large one meanwhile.
     ///
     /// # Errors
     /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or what the system says.
@@ -190,24 +203,40 @@ impl Store {
             Err(TryLockError::Error(error)) => return Err(told(error)),
         }
         let path = folder.join(DATABASE);
-        let connection = match schema::open(&path) {
+        let damage = Arc::new(Damage::of(&path));
+        let opened = schema::open(&path).and_then(|connection| match damage.was_met() {
+            true => Err(StoreError::Damaged("an earlier process met damage".into())),
+            false => Ok(connection),
+        });
+        let connection = match opened {
             Err(error) if error.code() == "database-damaged" => {
-                let aside = schema::set_aside(&path).map_err(told)?;
-                tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(),
-                    "the database is damaged; it was set aside, and a new one is made from a baseline");
+                let aside = damage::set_aside(&path).map_err(told)?;
+                damage.forget().map_err(told)?;
+                tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
+                    "the database is damaged; it was set aside, and a new one is made from a baseline and the mirror");
                 schema::open(&path)?
             }
             other => other?,
         };
         let (wakes, _) = broadcast::channel(4096);
-        let writer = Writer::start(connection, wakes.clone()).map_err(told)?;
+        let refusal = Arc::new(Refusal::default());
+        let (to_damage, to_refusal) = (Arc::clone(&damage), Arc::clone(&refusal));
+        let writer = Writer::start(connection, wakes.clone(), to_damage, to_refusal);
+        let writer = writer.map_err(told)?;
+        let check = match damage::is_checked_first(&path) {
+            true => None,
+            false => Some(Check::begin(&path, Arc::clone(&damage))?),
+        };
         Ok(Arc::new(Self {
+            _check: check,
             writer,
             readers: Readers {
                 path,
                 idle: Mutex::default(),
             },
             wakes,
+            damage,
+            refusal,
             _lock: lock,
         }))
     }
@@ -217,6 +246,12 @@ impl Store {
         self.wakes.subscribe()
     }
 
+    /// Waits until the database is found to be damaged. Then there is nothing to be done but to end: the next
+    /// [`open`](Self::open) sets it aside.
+    pub async fn damaged(&self) {
+        self.damage.met().await;
+    }
+
     /// Runs a query on a reader's connection, off the asynchronous threads.
     async fn read<T, F>(self: &Arc<Self>, query: F) -> Result<T, StoreError>
     where
@@ -224,7 +259,13 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let store = Arc::clone(self);
-        let reading = tokio::task::spawn_blocking(move || store.readers.run(query));
+        let reading = tokio::task::spawn_blocking(move || {
+            let answer = store.readers.run(query);
+            if let Err(error) = &answer {
+                store.damage.note(error);
+            }
+            answer
+        });
         reading.await.map_err(|_| StoreError::Closed)?
     }
 }

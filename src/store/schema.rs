@@ -1,11 +1,11 @@
 //! The tables, and how an older database becomes a newer one.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::StoreError;
+use super::{StoreError, damage};
 
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -234,6 +234,9 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     // Reads the schema, so that damage to it shows here, and not in the midst of work.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let taken = check_version(&connection, path)?;
+    if damage::is_checked_first(path) {
+        damage::check(&connection)?;
+    }
     for (version, step) in STEPS.iter().enumerate().skip(taken) {
         connection.execute_batch(&format!(
             "BEGIN IMMEDIATE; {step} PRAGMA user_version = {}; COMMIT;",
@@ -253,25 +256,4 @@ pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<usiz
         found,
         known: i64::try_from(known).unwrap_or(i64::MAX),
     })
-}
-
-/// Renames a database that can't be read, with its companions, to names that are free.
-pub(super) fn set_aside(path: &Path) -> std::io::Result<PathBuf> {
-    let named = |suffix: &str| {
-        let mut name = path.as_os_str().to_owned();
-        name.push(suffix);
-        PathBuf::from(name)
-    };
-    let aside = (1_u32..)
-        .map(|n| format!(".damaged-{n}"))
-        .find(|suffix| !named(suffix).exists())
-        .unwrap_or_default();
-    std::fs::rename(path, named(&aside))?;
-    for companion in ["-wal", "-shm"] {
-        match std::fs::rename(named(companion), named(&format!("{aside}{companion}"))) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
-    }
-    Ok(named(&aside))
 }

@@ -1,6 +1,7 @@
 //! The store on a folder of its own.
 
 mod claims;
+mod damage;
 mod delivered;
 mod dumps;
 mod inbox;

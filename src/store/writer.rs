@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{broadcast, oneshot};
 
+use super::damage::Damage;
+use super::refusal::Refusal;
 use super::{Store, StoreError, Wake};
 
 /// How many jobs may share a commit.
@@ -19,6 +21,9 @@ pub(super) struct Tx<'a> {
     wakes: Vec<Wake>,
     /// Up to where the feed has grown. One wake tells of all of it.
     feed: Option<i64>,
+    /// Whether a job could not write, though the transaction goes on.
+    refused: bool,
+    damage: &'a Damage,
     /// Why SQLite has rolled back the whole transaction by itself, as it does when the disk is full.
     aborted: Option<Arc<rusqlite::Error>>,
 }
@@ -30,6 +35,16 @@ impl Tx<'_> {
             self.feed = self.feed.max(Some(seq));
         } else if !self.wakes.contains(&wake) {
             self.wakes.push(wake);
+        }
+    }
+
+    /// Takes note of why a job failed, if it is not the job's own matter.
+    fn meet(&mut self, error: &StoreError) {
+        self.damage.note(error);
+        if let StoreError::Sqlite(cause) = error
+            && is_refusal(cause)
+        {
+            self.refused = true;
         }
     }
 }
@@ -47,11 +62,22 @@ impl Writer {
     pub(super) fn start(
         connection: Connection,
         wakes: broadcast::Sender<Wake>,
+        damage: Arc<Damage>,
+        refusal: Arc<Refusal>,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
+
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
-            .spawn(move || work(&connection, &queue, &wakes))?;
+            .spawn(move || {
+                let writing = Writes {
+                    connection,
+                    wakes,
+                    damage,
+                    refusal,
+                };
+                writing.work(&queue);
+            })?;
         Ok(Self {
             jobs: Some(jobs),
             thread: Some(thread),
@@ -66,6 +92,9 @@ impl Writer {
         let (told, answer) = oneshot::channel();
         let job: Job = Box::new(move |tx| {
             let outcome = in_savepoint(tx, job);
+            if let Err(error) = &outcome {
+                tx.meet(error);
+            }
             // A caller that went away does not undo what it asked for.
             Box::new(move |commit| drop(told.send(commit.and(outcome))))
         });
@@ -168,48 +197,89 @@ fn abort(tx: &mut Tx<'_>, error: Option<StoreError>) -> StoreError {
     StoreError::Commit(error)
 }
 
-fn work(connection: &Connection, queue: &mpsc::Receiver<Job>, wakes: &broadcast::Sender<Wake>) {
-    while let Ok(first) = queue.recv() {
-        let jobs = std::iter::once(first).chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
-        let (answers, outcome) = commit(connection, jobs);
-        if let Ok(woken) = &outcome {
-            for wake in woken {
-                // Nobody waits: nobody is woken.
-                let _ = wakes.send(wake.clone());
-            }
-        }
-        for answer in answers {
-            answer(match &outcome {
-                Ok(_) => Ok(()),
-                Err(error) => Err(StoreError::Commit(Arc::clone(error))),
-            });
-        }
-    }
+/// Whether the disk, or another process, is what keeps a statement from writing.
+fn is_refusal(error: &rusqlite::Error) -> bool {
+    matches!(
+        error.sqlite_error_code(),
+        Some(
+            ErrorCode::DiskFull
+                | ErrorCode::SystemIoFailure
+                | ErrorCode::ReadOnly
+                | ErrorCode::PermissionDenied
+                | ErrorCode::CannotOpen
+                | ErrorCode::DatabaseBusy
+                | ErrorCode::DatabaseLocked
+        )
+    )
 }
 
-/// Runs jobs in one transaction; answers whom to wake.
-fn commit(
-    connection: &Connection,
-    jobs: impl Iterator<Item = Job>,
-) -> (Vec<Answer>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
-    let begun = connection.execute_batch("BEGIN IMMEDIATE");
-    let mut tx = Tx {
-        sql: connection,
-        wakes: Vec::new(),
-        feed: None,
-        aborted: None,
-    };
-    let answers: Vec<Answer> = jobs.map(|job| job(&mut tx)).collect();
-    let outcome = match tx.aborted {
-        Some(error) => Err(error),
-        None => begun
-            .and_then(|()| connection.execute_batch("COMMIT"))
-            .map_err(Arc::new),
-    };
-    if outcome.is_err() && !connection.is_autocommit() {
-        // What a failed commit leaves open would swallow the next transaction.
-        let _ = connection.execute_batch("ROLLBACK");
+/// What the thread works with.
+struct Writes {
+    connection: Connection,
+    wakes: broadcast::Sender<Wake>,
+    damage: Arc<Damage>,
+    refusal: Arc<Refusal>,
+}
+
+impl Writes {
+    fn work(&self, queue: &mpsc::Receiver<Job>) {
+        while let Ok(first) = queue.recv() {
+            let jobs = std::iter::once(first).chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
+            let (answers, outcome) = self.commit(jobs);
+            if let Ok(woken) = &outcome {
+                for wake in woken {
+                    // Nobody waits: nobody is woken.
+                    let _ = self.wakes.send(wake.clone());
+                }
+            }
+            for answer in answers {
+                answer(match &outcome {
+                    Ok(_) => Ok(()),
+                    Err(error) => Err(StoreError::Commit(Arc::clone(error))),
+                });
+            }
+        }
     }
-    tx.wakes.extend(tx.feed.map(Wake::Feed));
-    (answers, outcome.map(|()| tx.wakes))
+
+    /// Runs jobs in one transaction; answers whom to wake.
+    fn commit(
+        &self,
+        jobs: impl Iterator<Item = Job>,
+    ) -> (Vec<Answer>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
+        let connection = &self.connection;
+        let changes = connection.total_changes();
+        let begun = connection.execute_batch("BEGIN IMMEDIATE");
+        let mut tx = Tx {
+            sql: connection,
+            wakes: Vec::new(),
+            feed: None,
+            aborted: None,
+            refused: false,
+            damage: &self.damage,
+        };
+        let answers: Vec<Answer> = jobs.map(|job| job(&mut tx)).collect();
+        let outcome = match tx.aborted {
+            Some(error) => Err(error),
+            None => begun
+                .and_then(|()| connection.execute_batch("COMMIT"))
+                .map_err(Arc::new),
+        };
+        if outcome.is_err() && !connection.is_autocommit() {
+            // What a failed commit leaves open would swallow the next transaction.
+            let _ = connection.execute_batch("ROLLBACK");
+        }
+        match &outcome {
+            Err(error) => {
+                let error = StoreError::Commit(Arc::clone(error));
+                self.damage.note(&error);
+                self.refusal.note(true);
+            }
+            Ok(()) if tx.refused => self.refusal.note(true),
+            // Whoever had nothing to write proves nothing.
+            Ok(()) if connection.total_changes() == changes => {}
+            Ok(()) => self.refusal.note(false),
+        }
+        tx.wakes.extend(tx.feed.map(Wake::Feed));
+        (answers, outcome.map(|()| tx.wakes))
+    }
 }

@@ -25,6 +25,12 @@
 //! | changes that are dated in the far future | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
 //! | older documents that are served again | [`older`] |
 //! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
+//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::refusals` |
+//! | the state's disk refuses | [`disks`]: `state_that_…` |
+//! | two daemons on one mirror, or one state | [`rebuilding`]: `two_daemons_…`; `tests/process/start.rs` |
+//! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
+//! | the database is damaged | [`damage`]; set aside: `store::tests::opening` |
+//! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
 //! | resources at inner addresses | [`inside`]: `resources_of_inner_…` |
 //! | mirrors (`rel="duplicate"`) at inner addresses | [`inside`]: `mirrors_at_…` |
@@ -55,7 +61,9 @@ mod process;
 mod bodies;
 mod bombs;
 mod credentials;
+mod damage;
 mod deletions;
+mod disks;
 mod documents;
 mod doors;
 mod entities;
@@ -65,6 +73,7 @@ mod intervals;
 mod older;
 mod pages;
 mod paths;
+mod rebuilding;
 mod redirects;
 mod replays;
 mod site;

@@ -27,7 +27,12 @@ pub(crate) struct Home {
 impl Home {
     /// A home of a daemon that follows the Source at `url`; `more` goes into its `[[source]]`.
     pub(crate) fn new(url: &str, more: &str) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        Self::below(&std::env::temp_dir(), url, more)
+    }
+
+    /// The same, somewhere below a folder.
+    pub(crate) fn below(parent: &Path, url: &str, more: &str) -> Self {
+        let folder = tempfile::tempdir_in(parent).unwrap();
         let (callback, status) = (free_address(), free_address());
         let config = folder.path().join("config.toml");
         let mut text = String::new();
@@ -64,6 +69,18 @@ impl Home {
         let mut command = command(&self.config);
         Running {
             child: command.arg("run").envs(more).spawn().unwrap(),
+        }
+    }
+
+    /// Starts the daemon by a shell's script, which finds the program as `$0` and its arguments as `$@`.
+    pub(crate) fn run_by(&self, script: &str) -> Running {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(program().get_program());
+        command.arg("--config").arg(&self.config).arg("run");
+        command.env_remove("NOTIFY_SOCKET").env("RUST_LOG", "warn");
+        command.stdin(Stdio::null()).stderr(Stdio::null());
+        Running {
+            child: command.spawn().unwrap(),
         }
     }
 

@@ -296,7 +296,7 @@ async fn off_the_runtime(
 ) -> Result<PartialPackage, FetchError> {
     let working = tokio::task::spawn_blocking(move || work(&mut partial).map(|()| partial));
     match working.await {
-        Ok(done) => Ok(done?),
+        Ok(done) => done.map_err(|error| FetchError::from_disk(&error)),
         Err(error) => Err(FetchError::Io(error.to_string())),
     }
 }
