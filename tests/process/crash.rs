@@ -1,8 +1,6 @@
 //! What a daemon that is killed has lost: nothing.
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use resyncd::demo::{
@@ -12,61 +10,9 @@ use resyncd::protocol::Capability;
 
 use crate::process::Home;
 use crate::support::{SET, resources, soon};
+use crate::whole::{Watch, content, is_whole};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
-
-/// Looks at the mirror's files over and over, from a thread of its own: each is whole at every moment.
-struct Watch {
-    stop: Arc<AtomicBool>,
-    watching: std::thread::JoinHandle<u64>,
-}
-
-impl Watch {
-    /// `is_whole`: whether a file has one of the contents that its resource ever had.
-    fn start(home: &Home, is_whole: impl Fn(&[u8]) -> bool + Send + 'static) -> Self {
-        let (mirror, stop) = (home.mirror.clone(), Arc::new(AtomicBool::new(false)));
-        let stopped = Arc::clone(&stop);
-        let watching = std::thread::spawn(move || {
-            let mut looked = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                for (path, bytes) in crate::support::files(&mirror) {
-                    looked += 1;
-                    assert!(
-                        is_whole(&bytes),
-                        "{path} is not whole: {} bytes",
-                        bytes.len()
-                    );
-                }
-            }
-            looked
-        });
-        Self { stop, watching }
-    }
-
-    fn end(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        self.watching.join().unwrap()
-    }
-}
-
-/// A content that tells its own length in its first line, so that half a file is known for what it is.
-fn content(number: usize) -> String {
-    let length = 2000 + number % 7 * 9000;
-    let line = format!("{length} {number}\n");
-    let mut text = line.repeat(length / line.len());
-    text.push_str(&"x".repeat(length - text.len()));
-    text
-}
-
-fn is_whole(bytes: &[u8]) -> bool {
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
-    let stated = text
-        .split(' ')
-        .next()
-        .and_then(|length| length.parse().ok());
-    let first = text.lines().next().unwrap_or_default();
-    stated == Some(bytes.len()) && text.trim_end_matches('x').lines().all(|line| line == first)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
@@ -82,7 +28,7 @@ async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
         usize::MAX,
     );
     let home = Home::new(&source.url(), "");
-    let watch = Watch::start(&home, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_whole);
     for round in 1..=3_u64 {
         let running = home.run();
         let some = 60 * round;
@@ -132,7 +78,7 @@ async fn killed_in_the_midst_of_a_dump_it_goes_on_with_the_package_it_was_at() {
         usize::MAX,
     );
     let home = Home::new(&source.url(), "");
-    let watch = Watch::start(&home, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_whole);
     for round in 1..=3_u64 {
         let running = home.run();
         let some = 90 * round;
@@ -186,7 +132,7 @@ async fn killed_in_the_midst_of_pushes_it_loses_nothing() {
     };
     let (asked, before) = (hub.counts().requested, callbacks(hub));
     let lists = source.hits(RESOURCE_LIST);
-    let watch = Watch::start(&home, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_whole);
     let mut change = 0;
     for _round in 0..4 {
         // Changes while it is down.

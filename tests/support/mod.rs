@@ -28,7 +28,7 @@ use tempfile::TempDir;
 use tokio::sync::broadcast;
 use url::Url;
 
-pub(crate) use files::{difference, expected_files, files, path_of};
+pub(crate) use files::{Files, difference, expected_files, files, path_of};
 pub(crate) use lists::{capability_list, change, change_list, change_list_index};
 pub(crate) use operator::{FeedLine, Operator, client};
 
