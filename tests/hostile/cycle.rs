@@ -269,10 +269,10 @@ impl Cycle {
             let Some(known) = known else { continue };
             let history = self.history.borrow();
             let versions = &history[&uri];
-            let stated = versions.iter().position(|version| match &version.bytes {
+            let stated = versions.iter().rposition(|version| match &version.bytes {
                 Some(bytes) => !known.deleted && Some(bytes.len() as u64) == known.length,
-                // A Resource List that lacks it tells no time.
-                None => known.deleted && known.changed_at.is_none_or(|at| at <= version.at),
+                // A Resource List that lacks it is later than the deletion.
+                None => known.deleted && known.changed_at >= Some(version.at),
             });
             let stated = stated.unwrap_or_else(|| panic!("never was so: {known:#?}"));
             match file {

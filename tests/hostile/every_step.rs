@@ -15,7 +15,7 @@ use crate::whole::{Watch, is_whole};
 /// How many of the steps are tried when nothing else is asked for.
 const SAMPLE: usize = 12;
 /// How many cycles go on at once: most of a cycle is waiting.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 8;
 /// So many cycles in which the step never came, and the steps are at their end.
 const BEYOND: usize = 5;
 /// A step that never comes.
