@@ -51,21 +51,18 @@ pub(crate) fn content(number: usize) -> String {
     content_of_length(number, 2000 + number % 7 * 9000)
 }
 
-/// The same, of a length that is asked for.
+/// The same, of a length that is asked for: its first line over and over.
 pub(crate) fn content_of_length(number: usize, length: usize) -> String {
     let line = format!("{length} {number}\n");
-    let mut text = line.repeat(length / line.len());
-    text.push_str(&"x".repeat(length - text.len()));
-    text
+    line.chars().cycle().take(length).collect()
 }
 
-/// Whether a file is one of those, from its first byte to its last.
+/// Whether a file is one of those, or of the demo's, from its first byte to its last.
 pub(crate) fn is_whole(bytes: &[u8]) -> bool {
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
-    let stated = text
-        .split(' ')
-        .next()
-        .and_then(|length| length.parse().ok());
-    let first = text.lines().next().unwrap_or_default();
-    stated == Some(bytes.len()) && text.trim_end_matches('x').lines().all(|line| line == first)
+    let Some(first) = bytes.split_inclusive(|&byte| byte == b'\n').next() else {
+        return false;
+    };
+    let length = first.split(|&byte| byte == b' ').next();
+    let length = length.and_then(|length| std::str::from_utf8(length).ok()?.parse().ok());
+    length == Some(bytes.len()) && bytes.iter().eq(first.iter().cycle().take(bytes.len()))
 }
