@@ -15,6 +15,8 @@ use super::{Notification, SampleSource};
 
 /// The most notifications a second: faster changes share one.
 const MAX_NOTIFICATIONS_PER_SECOND: f64 = 20.0;
+/// The shortest text, in bytes: its first line is whole.
+const SHORTEST_TEXT: usize = 32;
 /// How many events wait for a reader that is slow; what comes beyond is not told.
 const WAITING_EVENTS: usize = 256;
 
@@ -29,7 +31,7 @@ pub struct TrafficOptions {
     pub seed: u64,
     /// How many resources there are at most.
     pub names: usize,
-    /// The length of a resource is below this, in bytes.
+    /// The length of a resource is below this, in bytes; but for the shortest, of 32.
     pub max_size: usize,
     /// How many of a thousand notifications are lost.
     pub lost: u32,
@@ -290,11 +292,14 @@ impl Dice {
         self.next() % bound.max(1)
     }
 
-    /// A text that hardly ever comes twice.
+    /// A text that hardly ever comes twice. Its first line, which tells its length, comes over and over: half of it is known for
+    /// what it is.
     fn text(&mut self, max_size: usize) -> Vec<u8> {
-        let length = self.below(max_size as u64) as usize;
-        let line = format!("{:016x}\n", self.next());
-        line.bytes().cycle().take(length.max(line.len())).collect()
+        let drawn = self.below(max_size as u64) as usize;
+        let number = self.next();
+        let length = drawn.max(SHORTEST_TEXT);
+        let line = format!("{length} {number:016x}\n");
+        line.bytes().cycle().take(length).collect()
     }
 }
 

@@ -198,7 +198,8 @@ impl Offering {
                 return Err(EngineError::Interrupted);
             }
             // A disk that refuses files is waited for, but not by those who go through once.
-            if !self.following.subscribes && self.following.disk_refuses.load(Ordering::Relaxed) {
+            let following = &self.following;
+            if !following.subscribes && following.board.is_refused(following.name()) {
                 return Err(EngineError::Interrupted);
             }
             awaited.extend(still);

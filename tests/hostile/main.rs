@@ -31,6 +31,7 @@
 //! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
 //! | the database is damaged | [`damage`]; set aside: `store::tests::opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
+//! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
 //! | resources at inner addresses | [`inside`]: `resources_of_inner_…` |
 //! | mirrors (`rel="duplicate"`) at inner addresses | [`inside`]: `mirrors_at_…` |
@@ -58,15 +59,21 @@ mod support;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 
+#[path = "../process/whole.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
+mod whole;
+
 mod bodies;
 mod bombs;
 mod credentials;
+mod cycle;
 mod damage;
 mod deletions;
 mod disks;
 mod documents;
 mod doors;
 mod entities;
+mod every_step;
 mod floods;
 mod inside;
 mod intervals;
@@ -77,4 +84,5 @@ mod rebuilding;
 mod redirects;
 mod replays;
 mod site;
+mod traced;
 mod uris;

@@ -1,72 +1,21 @@
 //! What a daemon that is killed has lost: nothing.
 
 use std::cell::Cell;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use resyncd::clock;
 use resyncd::demo::{
     DumpOptions, Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions,
 };
-use resyncd::protocol::Capability;
+use tokio::time::MissedTickBehavior;
+use tokio_util::sync::CancellationToken;
 
 use crate::process::Home;
 use crate::support::{SET, resources, soon};
+use crate::whole::{Watch, content, is_whole};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
-
-/// Looks at the mirror's files over and over, from a thread of its own: each is whole at every moment.
-struct Watch {
-    stop: Arc<AtomicBool>,
-    watching: std::thread::JoinHandle<u64>,
-}
-
-impl Watch {
-    /// `is_whole`: whether a file has one of the contents that its resource ever had.
-    fn start(home: &Home, is_whole: impl Fn(&[u8]) -> bool + Send + 'static) -> Self {
-        let (mirror, stop) = (home.mirror.clone(), Arc::new(AtomicBool::new(false)));
-        let stopped = Arc::clone(&stop);
-        let watching = std::thread::spawn(move || {
-            let mut looked = 0;
-            while !stopped.load(Ordering::Relaxed) {
-                for (path, bytes) in crate::support::files(&mirror) {
-                    looked += 1;
-                    assert!(
-                        is_whole(&bytes),
-                        "{path} is not whole: {} bytes",
-                        bytes.len()
-                    );
-                }
-            }
-            looked
-        });
-        Self { stop, watching }
-    }
-
-    fn end(self) -> u64 {
-        self.stop.store(true, Ordering::Relaxed);
-        self.watching.join().unwrap()
-    }
-}
-
-/// A content that tells its own length in its first line, so that half a file is known for what it is.
-fn content(number: usize) -> String {
-    let length = 2000 + number % 7 * 9000;
-    let line = format!("{length} {number}\n");
-    let mut text = line.repeat(length / line.len());
-    text.push_str(&"x".repeat(length - text.len()));
-    text
-}
-
-fn is_whole(bytes: &[u8]) -> bool {
-    let text = std::str::from_utf8(bytes).unwrap_or_default();
-    let stated = text
-        .split(' ')
-        .next()
-        .and_then(|length| length.parse().ok());
-    let first = text.lines().next().unwrap_or_default();
-    stated == Some(bytes.len()) && text.trim_end_matches('x').lines().all(|line| line == first)
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
@@ -82,7 +31,7 @@ async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
         usize::MAX,
     );
     let home = Home::new(&source.url(), "");
-    let watch = Watch::start(&home, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_whole);
     for round in 1..=3_u64 {
         let running = home.run();
         let some = 60 * round;
@@ -132,7 +81,7 @@ async fn killed_in_the_midst_of_a_dump_it_goes_on_with_the_package_it_was_at() {
         usize::MAX,
     );
     let home = Home::new(&source.url(), "");
-    let watch = Watch::start(&home, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_whole);
     for round in 1..=3_u64 {
         let running = home.run();
         let some = 90 * round;
@@ -186,7 +135,7 @@ async fn killed_in_the_midst_of_pushes_it_loses_nothing() {
     };
     let (asked, before) = (hub.counts().requested, callbacks(hub));
     let lists = source.hits(RESOURCE_LIST);
-    let watch = Watch::start(&home, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_whole);
     let mut change = 0;
     for _round in 0..4 {
         // Changes while it is down.
@@ -273,20 +222,47 @@ async fn held_notifications_outlive_a_crash() {
     home.until("in step", |set| set.state == "in-sync").await;
 }
 
+/// How many kills there are in the storm, unless `RESYNCD_KILLS` says otherwise; `RESYNCD_KILL_SEED` says which.
+const KILLS: u64 = 4;
+
+/// Keeps changing the Source, hundreds of times in a second, until it is told to stop; how many changes there were.
+async fn keep_changing(mut traffic: Traffic, stop: CancellationToken) -> (Traffic, usize) {
+    let mut pace = tokio::time::interval(Duration::from_millis(20));
+    pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut changes = 0;
+    while !stop.is_cancelled() {
+        pace.tick().await;
+        traffic.step(8).await;
+        changes += 8;
+    }
+    (traffic, changes)
+}
+
+/// A number below another one, that looks random (SplitMix64).
+fn below(state: &mut u64, bound: u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    (mixed ^ (mixed >> 31)) % bound
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn stops_and_kills_under_heavy_traffic_end_in_step() {
-    let source = SampleSource::start(SampleOptions {
-        resources_per_set: 50,
-        ..SampleOptions::default()
-    })
-    .await
-    .unwrap();
+    let asked = |name| {
+        std::env::var(name)
+            .ok()
+            .map(|number| number.parse().unwrap())
+    };
+    let kills: u64 = asked("RESYNCD_KILLS").unwrap_or(KILLS);
+    let seed: u64 = asked("RESYNCD_KILL_SEED").unwrap_or(1);
+    let source = SampleSource::start(resources(0)).await.unwrap();
     let home = Home::new(&source.url(), "poll_interval = \"2s\"");
     let mut traffic = Traffic::new(
         source.clone(),
         TrafficOptions {
-            names: 100,
-            changes_per_list: 60,
+            seed,
+            names: 200,
+            changes_per_list: 300,
             lists_kept: 2,
             lost: 150,
             doubled: 150,
@@ -294,38 +270,73 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
             ..TrafficOptions::default()
         },
     );
-    let topic = source.topic(SET, &Capability::ChangeNotification);
+    traffic.step(200).await;
+    source.refresh_resource_list(SET);
     let hub = source.hub().unwrap();
-    for round in 0..4 {
-        let running = home.run();
-        soon("subscribed", hub.wait_for_subscription(topic.as_str())).await;
-        home.until("it answers", |_| true).await;
+    let begun = clock::now().mono;
+    let watch = Watch::start(&home, Duration::from_millis(20), is_whole);
+    let stop = CancellationToken::new();
+    let changing = tokio::spawn(keep_changing(traffic, stop.clone()));
+    let mut dice = seed;
+    for kill in 1..=kills {
         let mark = hub.mark();
-        let going_on = tokio::spawn(async move {
-            for _ in 0..20 {
-                traffic.step(4).await;
-            }
-            traffic
-        });
-        // Some were delivered, and others are on their way.
-        let seen = Cell::new(0);
-        let fifth = |event: &HubEvent| {
-            seen.set(seen.get() + u32::from(matches!(event, HubEvent::Delivered(_))));
-            seen.get() == 5
-        };
-        soon("five deliveries", hub.wait_after(mark, fifth)).await;
-        if round % 2 == 0 {
-            running.kill();
+        let running = home.run();
+        if below(&mut dice, 2) == 0 {
+            // Whatever it is at: perhaps not even listening.
+            let moment = Duration::from_millis(below(&mut dice, 500));
+            tokio::time::sleep(moment).await;
         } else {
+            let (seen, enough) = (Cell::new(0), 1 + below(&mut dice, 30));
+            let taken = |event: &HubEvent| {
+                let taken = matches!(event, HubEvent::Delivered(delivery) if delivery.is_taken());
+                seen.set(seen.get() + u64::from(taken));
+                seen.get() == enough
+            };
+            soon("some deliveries", hub.wait_after(mark, taken)).await;
+        }
+        running.kill();
+        if kill % 4 == 0 {
+            let running = home.run();
+            home.until("it answers", |_| true).await;
             assert_eq!(running.stop().await.code(), Some(0));
         }
-        traffic = soon("the traffic", going_on).await.unwrap();
     }
-    let _running = home.run();
+    let running = home.run();
+    stop.cancel();
+    let (_, changes) = soon("the traffic", changing).await.unwrap();
     source.refresh_resource_list(SET);
     home.settled(&source).await;
-    let set = home.set().await.unwrap();
-    assert_eq!(set.resources as usize, source.state(SET).len());
-    let bytes: usize = source.state(SET).values().map(|bytes| bytes.len()).sum();
-    assert_eq!(set.bytes as usize, bytes);
+    let looked = watch.end();
+    let (state, set) = (source.state(SET), home.set().await.unwrap());
+    let bytes: usize = state.values().map(|bytes| bytes.len()).sum();
+    assert_eq!(
+        (set.resources as usize, set.bytes as usize),
+        (state.len(), bytes)
+    );
+    // Who follows the feed has what the Source has.
+    let lines = home.operator.changes(0).await;
+    assert!(lines.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+    let mut told = BTreeMap::new();
+    for line in &lines {
+        match line.change.as_str() {
+            "deleted" => told.remove(&line.uri),
+            _ => told.insert(line.uri.clone(), line.length),
+        };
+    }
+    let lengths = |(uri, bytes): (&String, &bytes::Bytes)| (uri.clone(), Some(bytes.len() as u64));
+    assert_eq!(told, state.iter().map(lengths).collect());
+    let counts = hub.counts();
+    println!(
+        "seed {seed}: {kills} kills and {} stops in {:?}; {changes} changes, {} deliveries acknowledged and {} not; \
+         {} changes applied, {looked} looks at a file",
+        kills / 4,
+        clock::now().mono - begun,
+        counts.delivered,
+        counts.undelivered,
+        lines.len(),
+    );
+    assert_eq!(hub.subscriptions().len(), 2, "one a channel");
+    assert_eq!(running.stop().await.code(), Some(0));
+    let work = std::fs::read_dir(home.mirror.join(".resyncd/work"));
+    assert_eq!(work.unwrap().count(), 0);
 }

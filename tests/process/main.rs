@@ -17,3 +17,4 @@ mod discover;
 mod process;
 mod start;
 mod sync;
+mod whole;

@@ -1,5 +1,6 @@
 //! The daemon as a process of its own, with a configuration file and fixed ports.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -66,10 +67,7 @@ impl Home {
 
     /// Starts the daemon with more in its environment.
     pub(crate) fn run_with<const N: usize>(&self, more: [(&str, &Path); N]) -> Running {
-        let mut command = command(&self.config);
-        Running {
-            child: command.arg("run").envs(more).spawn().unwrap(),
-        }
+        Running::start(command(&self.config).envs(more))
     }
 
     /// Starts the daemon by a shell's script, which finds the program as `$0` and its arguments as `$@`.
@@ -143,6 +141,13 @@ pub(crate) struct Running {
 }
 
 impl Running {
+    /// Starts the daemon by a command that lacks only its last word.
+    pub(crate) fn start(command: &mut Command) -> Self {
+        Self {
+            child: command.arg("run").spawn().unwrap(),
+        }
+    }
+
     /// Ends it at once, as a power cut would (SIGKILL).
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
@@ -188,7 +193,12 @@ pub(crate) fn command(config: &Path) -> Command {
 
 /// The program.
 pub(crate) fn program() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_resyncd"));
+    undisturbed(env!("CARGO_BIN_EXE_resyncd"))
+}
+
+/// A program that gets nothing of what stands around the tests.
+pub(crate) fn undisturbed(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
     command
         .env_remove("RESYNCD_CONFIG")
         .env_remove("JOURNAL_STREAM")

@@ -1,0 +1,132 @@
+//! The daemon is killed at any step of its work: each write, fsync, rename and unlink, its database's among them.
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use resyncd::clock;
+use tokio::runtime::Builder;
+
+use crate::cycle::Cycle;
+use crate::traced::{Life, Traced, Tracer};
+use crate::whole::{Watch, is_whole};
+
+/// How many of the steps are tried when nothing else is asked for.
+const SAMPLE: usize = 12;
+/// How many cycles go on at once: most of a cycle is waiting.
+const AT_ONCE: usize = 8;
+/// So many cycles in which the step never came, and the steps are at their end.
+const BEYOND: usize = 5;
+/// A step that never comes.
+const NEVER: usize = 0;
+
+/// Lives through the cycle, killed at a step, and checks all that must hold.
+async fn live(tracer: &Tracer, at: usize) -> Life {
+    let cycle = Cycle::new().await;
+    let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_whole);
+    let traced = Traced::start(&cycle.home, tracer, at);
+    cycle.live().await;
+    cycle.check_end().await;
+    let settled = async || {
+        cycle.settled().await;
+        cycle.check_end().await;
+    };
+    let life = traced.stop(settled).await;
+    watch.end();
+    if let Some(scene) = &life.scene {
+        cycle.check_scene(scene).await;
+    }
+    life
+}
+
+/// Tells which step it was that went wrong.
+struct Telling<'a>(usize, &'a AtomicUsize);
+
+impl Drop for Telling<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("that was with RESYNCD_STEPS={}", self.0);
+            // The others need not go on.
+            self.1.store(BEYOND, Ordering::Relaxed);
+        }
+    }
+}
+
+/// Lives through a cycle for each step that comes, several at once, until there are no more.
+fn live_through(tracer: &Tracer, steps: impl Iterator<Item = usize> + Send) -> Vec<Life> {
+    let (steps, lives) = (Mutex::new(steps), Mutex::new(Vec::new()));
+    let beyond = AtomicUsize::new(0);
+    let worker = || {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap();
+        while beyond.load(Ordering::Relaxed) < BEYOND {
+            let Some(at) = steps.lock().unwrap().next() else {
+                return;
+            };
+            let telling = Telling(at, &beyond);
+            let life = runtime.block_on(live(tracer, at));
+            drop(telling);
+            if life.scene.is_none() {
+                beyond.fetch_add(1, Ordering::Relaxed);
+            }
+            lives.lock().unwrap().push(life);
+        }
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(worker);
+        }
+    });
+    lives.into_inner().unwrap()
+}
+
+/// How many kills there were at each kind of step.
+fn kinds(lives: &[Life]) -> BTreeMap<String, usize> {
+    let mut kinds = BTreeMap::new();
+    for life in lives.iter().filter(|life| life.scene.is_some()) {
+        *kinds.entry(kind(life.steps.last().unwrap())).or_default() += 1;
+    }
+    kinds
+}
+
+/// A step without what differs from one to the next.
+fn kind(step: &str) -> String {
+    let (call, path) = step.split_once(' ').unwrap();
+    let place = match path.rsplit_once('/') {
+        Some((_, name)) if name.starts_with("resyncd.db") => name,
+        _ if path.contains("/.resyncd/work/") => "working file",
+        _ if path.contains("/.resyncd") => "own folder",
+        _ if path.contains("/mirror") => "mirror",
+        _ => "state",
+    };
+    format!("{call}, {place}")
+}
+
+#[test]
+fn killed_at_any_step_it_loses_nothing() {
+    let tracer = match Tracer::new() {
+        Ok(tracer) => tracer,
+        Err(why) => return println!("SKIPPED, nothing was killed: {why}"),
+    };
+    let begun = clock::now().mono;
+    let whole = live_through(&tracer, std::iter::once(NEVER));
+    let steps = whole[0].steps.len();
+    println!("the cycle takes {steps} steps");
+    let lives = match std::env::var("RESYNCD_STEPS").as_deref() {
+        // One cycle takes a few more than another.
+        Ok("all") => live_through(&tracer, 1..=2 * steps),
+        Ok(one) => live_through(&tracer, std::iter::once(one.parse().unwrap())),
+        Err(_) => live_through(&tracer, (1..=SAMPLE).map(|n| n * steps / (SAMPLE + 1))),
+    };
+    let kinds = kinds(&lives);
+    for (kind, kills) in &kinds {
+        println!("{kills:6} killed before: {kind}");
+    }
+    let (kills, took) = (kinds.values().sum::<usize>(), clock::now().mono - begun);
+    println!("{kills} kills, in {took:?}");
+    assert!(kills > 0);
+}
