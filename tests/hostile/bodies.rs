@@ -188,13 +188,16 @@ async fn content_that_trickles_ends_as_too_slow() {
         let any = AllowedHosts::any();
         let got = client.get_content(&uri, &any, None, None).await;
         let mut content = got.unwrap().unwrap();
-        let error = loop {
-            match soon("a chunk, or the end", content.chunk()).await {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("it is endless"),
-                Err(error) => break error,
+        let until_error = async {
+            loop {
+                match content.chunk().await {
+                    Ok(Some(_)) => {}
+                    Ok(None) => panic!("it is endless"),
+                    Err(error) => break error,
+                }
             }
         };
+        let error = soon("the end", until_error).await;
         assert_eq!(error.code(), "too-slow", "{path}");
     }
 }
