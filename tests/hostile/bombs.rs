@@ -8,7 +8,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use resyncd::clock;
 use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::Capability;
 use resyncd::status::SetStatus;
@@ -126,7 +125,6 @@ impl Site {
     /// The Change List is a bomb: that is told with this code, and so much of it was taken. Answers how much.
     async fn meets(&self, what: &str, bomb: Bomb, code: &str) -> u64 {
         let (address, taken) = serve(bomb).await;
-        let begun = clock::now().mono;
         self.source.fail(
             CHANGES,
             Fault::Redirect(format!("http://{address}{CHANGES}.gz")),
@@ -143,12 +141,6 @@ impl Site {
             .await;
         self.source.heal(CHANGES);
         let (error, taken) = (set.error.unwrap(), taken.load(Ordering::Relaxed));
-        println!(
-            "{what}: {} after {taken} bytes and {:?}, peak {} MiB",
-            error.code,
-            clock::now().mono - begun,
-            peak_memory(self.daemon.id()) / MIB
-        );
         assert_eq!(error.code, code, "{what}: {error:?}");
         self.assert_small(what);
         taken

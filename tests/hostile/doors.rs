@@ -153,31 +153,24 @@ impl Guarded {
     }
 
     /// What comes in is refused with one of these codes, is told, and nothing is lost over it.
-    #[track_caller]
-    pub(crate) fn refuses<'a>(
-        &'a self,
-        what: &'a str,
-        bytes: Vec<u8>,
-        codes: &'a [&'a str],
-    ) -> impl Future<Output = ()> + 'a {
-        async move {
-            let what = format!("{what} by {:?}", self.door);
-            if self.door == Door::Notification {
-                self.refuses_notification(&what, bytes).await;
-            } else {
-                let before = self.rig.set().await.error.map(|error| error.at);
-                self.put(bytes);
-                self.rig.operator.poll(NAME).await;
-                let told = self.rig.until(&what, |set| {
+    pub(crate) async fn refuses(&self, what: &str, bytes: Vec<u8>, codes: &[&str]) {
+        let what = format!("{what} by {:?}", self.door);
+        if self.door == Door::Notification {
+            self.refuses_notification(&what, bytes).await;
+        } else {
+            let before = self.rig.set().await.error.map(|error| error.at);
+            self.put(bytes);
+            self.rig.operator.poll(NAME).await;
+            self.rig
+                .until(&what, |set| {
                     let error = set.error.as_ref();
                     error.is_some_and(|error| {
                         Some(&error.at) != before.as_ref() && self.is_told_as(&error.code, codes)
                     })
-                });
-                told.await;
-            }
-            self.assert_unchanged(&what).await;
+                })
+                .await;
         }
+        self.assert_unchanged(&what).await;
     }
 
     /// Whatever stands in the place of a Capability List: what matters is that it is none.
