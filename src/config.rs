@@ -4,10 +4,12 @@
 //! that is invalid becomes a [`Config`].
 //!
 //! - `file` reads the whole file, `section` one table of it, `source` a `[[source]]`, `value` one value;
+//! - `credentials` keeps the user names and passwords of its URLs apart from them;
 //! - `syntax` keeps a slip in the TOML from hiding what else is wrong;
 //! - `overlap` keeps mirrors, state and listeners apart;
 //! - `defaults` is the one place where the defaults stand.
 
+mod credentials;
 mod defaults;
 mod fault;
 mod file;
@@ -26,6 +28,7 @@ use url::Url;
 
 use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
 
+pub use credentials::Credentials;
 pub use fault::{Fault, Faults};
 
 /// What one daemon does.
@@ -85,6 +88,8 @@ pub struct Limits {
     pub notification: u64,
     /// One resource; `None`: no limit.
     pub resource: Option<u64>,
+    /// One package of a dump; `None`: no limit but the length that its dump tells.
+    pub package: Option<u64>,
     /// All deliveries of one channel that wait to be read.
     pub inbox: u64,
     /// Early notifications kept per channel, a number.
@@ -98,6 +103,8 @@ pub struct Source {
     pub name: String,
     /// Where discovery starts.
     pub url: Url,
+    /// What its URLs had of user names and passwords; they have none themselves.
+    pub credentials: Credentials,
     /// Where its resources are kept.
     pub mirror: PathBuf,
     /// The Capability Lists to follow; empty: all.

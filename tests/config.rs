@@ -56,7 +56,7 @@ fn what_is_left_out_is_the_default() {
 }
 
 /// Every key, with the value that stands for its default in the example.
-const KEYS: [(&str, &str); 30] = [
+const KEYS: [(&str, &str); 31] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -72,6 +72,7 @@ const KEYS: [(&str, &str); 30] = [
     ("limits.document", "\"64MiB\""),
     ("limits.notification", "\"8MiB\""),
     ("limits.resource", "\"0\""),
+    ("limits.package", "\"0\""),
     ("limits.inbox", "\"256MiB\""),
     ("limits.held_notifications", "1024"),
     ("source.name", "\"example\""),
@@ -135,6 +136,7 @@ allow_private_addresses = true
 document = "1kB"
 notification = "2KiB"
 resource = "3MB"
+package = "5GB"
 inbox = "4MiB"
 held_notifications = 1_0
 [[source]]
@@ -169,6 +171,7 @@ exclude = ["*/draft/*"]
     assert_eq!(config.limits.document, 1000);
     assert_eq!(config.limits.notification, 2048);
     assert_eq!(config.limits.resource, Some(3_000_000));
+    assert_eq!(config.limits.package, Some(5_000_000_000));
     assert_eq!(config.limits.inbox, 4_194_304);
     assert_eq!(config.limits.held_notifications, 10);
     let source = &config.sources[0];

@@ -72,9 +72,17 @@ impl Daemon {
     ///
     /// # Errors
     /// [`StartError`]; then nothing runs.
-    pub async fn start(mut config: Config) -> Result<Self, StartError> {
-        let store = Store::open(&config.state_dir)?;
+    pub async fn start(config: Config) -> Result<Self, StartError> {
         let client = Client::new(&config.http)?;
+        Self::start_with(config, client).await
+    }
+
+    /// As [`start`](Self::start), with a client that is there already, in place of the one that the configuration describes.
+    ///
+    /// # Errors
+    /// [`StartError`]; then nothing runs.
+    pub async fn start_with(mut config: Config, client: Client) -> Result<Self, StartError> {
+        let store = Store::open(&config.state_dir)?;
         let status = listen("[status]", config.status.listen).await?;
         let callback = if config.sources.iter().any(|source| source.notifications) {
             Some(listen_for_hubs(&mut config).await?)

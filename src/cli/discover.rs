@@ -30,7 +30,7 @@ use url::Url;
 use self::entry::Entry;
 use self::report::Report;
 use super::{FAILED, OK};
-use crate::config::Config;
+use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryError};
 
 /// More documents than this are not looked into: a Source may have ten thousand sets.
@@ -70,8 +70,13 @@ pub(super) async fn discover(config: &Config, arguments: &Arguments) -> u8 {
 }
 
 async fn report(config: &Config, entry: &Entry) -> Report {
+    let mut credentials = Credentials::default();
+    let entry = &Entry {
+        url: credentials.take(entry.url.clone()),
+        otherwise: entry.otherwise.clone(),
+    };
     let client = match Client::new(&config.http) {
-        Ok(client) => client,
+        Ok(client) => client.with_credentials(&credentials),
         Err(error) => return Report::nothing(&entry.url, error.code(), &error),
     };
     let limit = config.limits.document;

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::{Baseline, Callback, Config, Filter, Http, Limits, Signatures, Source, Status};
+use super::{
+    Baseline, Callback, Config, Credentials, Filter, Http, Limits, Signatures, Source, Status,
+};
 
 /// Where the database lives unless told otherwise.
 pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
@@ -63,6 +65,7 @@ impl Default for Limits {
             document: 64 * MIB,
             notification: 8 * MIB,
             resource: None,
+            package: None,
             inbox: 256 * MIB,
             held_notifications: 1024,
         }
@@ -70,12 +73,15 @@ impl Default for Limits {
 }
 
 impl Source {
-    /// A Source of defaults. Nothing is checked: the name must be of `[a-z0-9-]`, the mirror absolute.
+    /// A Source of defaults. Nothing is checked: the name must be of `[a-z0-9-]`, the mirror absolute. A user name and a password in
+    /// the URL become its credentials.
     #[must_use]
     pub fn new(name: impl Into<String>, url: Url, mirror: impl Into<PathBuf>) -> Self {
+        let mut credentials = Credentials::default();
         Self {
             name: name.into(),
-            url,
+            url: credentials.take(url),
+            credentials,
             mirror: mirror.into(),
             sets: Vec::new(),
             notifications: true,

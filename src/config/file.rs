@@ -141,6 +141,8 @@ fn read_limits(mut section: Section<'_, '_>) -> Limits {
     assign(&mut limits.document, document);
     let resource = section.text("resource", SIZE, parse_size);
     limits.resource = resource.filter(|size| *size > 0);
+    let package = section.text("package", SIZE, parse_size);
+    limits.package = package.filter(|size| *size > 0);
     let notification = section.text("notification", SIZE, parse_nonzero_size);
     let inbox = section.text("inbox", SIZE, parse_nonzero_size);
     // A notification that is allowed, but fits in no inbox, would be put off for ever: the one that is told goes before

@@ -42,6 +42,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "document",
             "notification",
             "resource",
+            "package",
             "inbox",
             "held_notifications",
         ],

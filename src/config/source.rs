@@ -81,7 +81,7 @@ fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources)
     let url = url.unwrap_or_else(nowhere);
     let mut source = Source::new(name.unwrap_or_default(), url, mirror.unwrap_or_default());
 
-    assign(&mut source.sets, section.list("sets", parse_url));
+    let sets = section.list("sets", parse_url);
     assign(&mut source.notifications, section.flag("notifications"));
     let pace = section.text("poll_interval", DURATION, parse_nonzero_duration);
     assign(&mut source.poll_interval, pace);
@@ -96,7 +96,10 @@ fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources)
     assign(&mut source.max_delete, share);
     let signatures = section.text("signatures", SIGNATURES, parse_signatures);
     assign(&mut source.signatures, signatures);
-    assign(&mut source.hub, section.text("hub", "a URL", parse_hub));
+    let hub = section.text("hub", "a URL", parse_hub).flatten();
+    source.hub = hub.map(|url| hub_at(source.credentials.take(url)));
+    let sets = sets.unwrap_or_default().into_iter();
+    source.sets = sets.map(|set| source.credentials.take(set)).collect();
     assign(&mut source.hosts, section.list("hosts", parse_host));
     assign(&mut source.filter, read_filter(section));
     read.sources.push(source);
@@ -155,13 +158,15 @@ fn parse_signatures(text: &str) -> Result<Signatures, Problem> {
     }
 }
 
-fn parse_hub(text: &str) -> Result<Option<HubUri>, Problem> {
+fn parse_hub(text: &str) -> Result<Option<Url>, Problem> {
     if text.is_empty() {
         return Ok(None);
     }
-    let hub = HubUri::try_from(parse_url(text)?);
-    hub.map(Some)
-        .map_err(|error| Problem::BadUrl(error.to_string()))
+    parse_url(text).map(Some)
+}
+
+fn hub_at(url: Url) -> HubUri {
+    HubUri::try_from(url).expect("parse_url takes http and https only")
 }
 
 fn parse_glob(text: &str) -> Result<String, Problem> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use url::Url;
 
 use crate::config::fault::Problem;
-use crate::protocol::{ResourceUri, UriError};
+use crate::protocol::{ResourceUri, UriError, hide_userinfo};
 
 /// Ten years: longer is a slip, and would overflow what it is added to.
 pub(super) const MAX_DURATION_DAYS: u64 = 3650;
@@ -122,16 +122,17 @@ pub(super) fn parse_address(text: &str) -> Result<SocketAddr, Problem> {
 
 /// An absolute http or https URL; a fragment is cut off.
 pub(super) fn parse_url(text: &str) -> Result<Url, Problem> {
+    let shown = hide_userinfo(text);
     match ResourceUri::parse(text) {
         Ok(uri) => Ok(uri.url().clone()),
         Err(UriError::Syntax(..)) if !text.contains("://") => Err(Problem::BadUrl(format!(
-            "{text:?} is not a URL: it must begin with http:// or https://"
+            "{shown:?} is not a URL: it must begin with http:// or https://"
         ))),
         Err(UriError::Syntax(_, why)) => {
-            Err(Problem::BadUrl(format!("{text:?} is not a URL: {why}")))
+            Err(Problem::BadUrl(format!("{shown:?} is not a URL: {why}")))
         }
         Err(UriError::Scheme(_)) => Err(Problem::BadUrl(format!(
-            "{text:?} is neither http nor https"
+            "{shown:?} is neither http nor https"
         ))),
     }
 }
@@ -141,7 +142,8 @@ pub(super) fn parse_url(text: &str) -> Result<Url, Problem> {
 pub(super) fn parse_public_url(text: &str) -> Result<Url, Problem> {
     let no_tail = |what: &str| {
         Problem::BadUrl(format!(
-            "{text:?} has a {what}: a token is appended to this URL, so it must end with its path"
+            "{:?} has a {what}: a token is appended to this URL, so it must end with its path",
+            hide_userinfo(text)
         ))
     };
     let mut url = parse_url(text)?;

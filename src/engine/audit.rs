@@ -124,7 +124,7 @@ impl Audit {
                 source: source.clone(),
                 limits: config.limits.clone(),
                 state: config.state_dir.clone(),
-                client: client.clone(),
+                client: client.with_credentials(&source.credentials),
                 mending: None,
                 progress: Arc::default(),
                 expected: AtomicU64::new(0),

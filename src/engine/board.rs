@@ -43,6 +43,8 @@ pub(super) struct SourceFacts {
 pub(super) struct SetFacts {
     pub(super) last_poll_at: Option<DateTime<Utc>>,
     pub(super) next_poll_at: Option<DateTime<Utc>>,
+    /// Whether its documents have been looked at since the start.
+    pub(super) looked: bool,
     /// Early notifications that are held.
     pub(super) held: u64,
     /// What the database said when it refused something.

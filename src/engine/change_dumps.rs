@@ -6,8 +6,8 @@ use url::Url;
 use super::EngineError;
 use super::change_list_index::Waiting;
 use super::change_lists::{end_of, span_of};
-use super::index::DEPTH;
-use super::packages::{PackageEntry, packages_of};
+use super::index::{DEPTH, Entries};
+use super::packages::PackageEntry;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use super::survey::Survey;
@@ -169,10 +169,10 @@ impl SetWorker {
         let record = fresh.record;
         walk.begin(own.from);
         let mut reached = own.from;
-        let mut packages = packages_of(fresh.document);
+        let mut packages = Entries::of(fresh.document);
         let mut is_whole = true;
-        while let Some(package) = packages.recv().await {
-            let mut package = package?;
+        while let Some(entry) = packages.next().await? {
+            let mut package = PackageEntry::of(entry);
             let read = record_of(&package);
             // Each begins where the one before it ended, if it does not say.
             package.from = package.from.or(reached);

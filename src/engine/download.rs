@@ -167,7 +167,7 @@ async fn carry_out_unguarded(
         known = known.filter(|_| in_place);
     }
     if let Some(member) = following.members.of(task) {
-        match unpack(mirror, task, &member, following.limits.resource).await {
+        match unpack(following, mirror, task, &member).await {
             Ok(fetched) => return Outcome::Fetched(Box::new(fetched)),
             Err(UnpackError::Mirror(error)) => {
                 return Outcome::Failed(Failure::from(error).of(task));

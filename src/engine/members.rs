@@ -197,6 +197,11 @@ impl Offering {
             if !still.is_empty() && !self.woken(&mut wakes).await {
                 return Err(EngineError::Interrupted);
             }
+            // A disk that refuses files is waited for, but not by those who go through once.
+            let is_refused = self.following.board.is_refused(self.following.name());
+            if !self.following.subscribes && is_refused {
+                return Err(EngineError::Interrupted);
+            }
             awaited.extend(still);
         }
         Ok(())

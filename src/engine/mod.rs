@@ -122,7 +122,7 @@ impl Engine {
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
                 store: Arc::clone(&store),
-                client: client.clone(),
+                client: client.with_credentials(&source.credentials),
                 board: Arc::clone(&board),
                 public_url: config.callback.public_url.clone(),
                 mirror: OnceLock::new(),
@@ -253,6 +253,7 @@ pub async fn end_subscriptions(
     let Some(public_url) = public_url else {
         return Vec::new();
     };
+    let client = &client.with_credentials(&source.credentials);
     join_all(
         channels
             .iter()

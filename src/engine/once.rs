@@ -285,7 +285,11 @@ impl SetWorker {
             .store
             .retry_failed(set, self.following.name(), now.wall)
             .await?;
-        if let Err(error) = self.look().await {
+        let looked = self.look().await;
+        self.following
+            .board
+            .note_set(set, |facts| facts.looked = true);
+        if let Err(error) = looked {
             self.tell(&error);
         }
         while self.can_follow() {
@@ -298,7 +302,7 @@ impl SetWorker {
         }
         // The daemon would wait for a Change List that reaches over the gap. There is no later here.
         if !self.sequencer.gaps().is_empty() && !begins {
-            self.read_resource_list(false).await?;
+            self.read_snapshot().await?;
         }
         Ok(())
     }

@@ -118,15 +118,13 @@ impl Following {
     ) -> Result<(PartialPackage, u64), EngineError> {
         let uri = &entry.uri;
         let hosts = AllowedHosts::new(&self.source.hosts);
+        let limits = [self.limits.package, entry.length];
+        let limit = limits.into_iter().flatten().min();
         let mut partial = self.partial(set, uri).await?;
         let at_first = partial.received();
         let (mut reached, mut tried) = (at_first, 0);
         loop {
-            let error = match self
-                .client
-                .get_package(uri, &hosts, entry.length, partial)
-                .await
-            {
+            let error = match self.client.get_package(uri, &hosts, limit, partial).await {
                 Ok(whole) => {
                     self.board.note_taken(self.name(), None);
                     return Ok((whole, at_first));

@@ -1,12 +1,10 @@
 //! Packages (sections 11 and 13): which of them a dump names, and the copies of their manifests.
 
-use tokio::sync::mpsc;
 use url::Url;
 
 use super::EngineError;
 use super::following::Following;
 use super::reading::Fresh;
-use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Digest, Entry, SourceTime};
 use crate::store::SetId;
 
@@ -85,34 +83,6 @@ impl PackageEntry {
             _ => Ok(()),
         }
     }
-}
-
-/// The packages of a dump, one by one, however many there are. The document is read as they are taken.
-pub(super) fn packages_of(
-    mut document: Box<FetchedDocument>,
-) -> mpsc::Receiver<Result<PackageEntry, EngineError>> {
-    let (sender, packages) = mpsc::channel(16);
-    tokio::task::spawn_blocking(move || {
-        if let Err(error) = read_packages(&mut document, &sender) {
-            // When nobody takes them any more, nobody asks why.
-            let _ = sender.blocking_send(Err(error));
-        }
-    });
-    packages
-}
-
-fn read_packages(
-    document: &mut FetchedDocument,
-    sender: &mpsc::Sender<Result<PackageEntry, EngineError>>,
-) -> Result<(), EngineError> {
-    let mut reader = document.reader()?;
-    while let Some(entry) = reader.next_entry()? {
-        let package = PackageEntry::of(entry);
-        if sender.blocking_send(Ok(package)).is_err() {
-            break;
-        }
-    }
-    Ok(())
 }
 
 impl Following {

@@ -7,8 +7,8 @@
 use url::Url;
 
 use super::EngineError;
-use super::index::IndexWalk;
-use super::packages::{PackageEntry, packages_of};
+use super::index::{Entries, IndexWalk};
+use super::packages::PackageEntry;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use super::survey::Survey;
@@ -102,9 +102,9 @@ impl SetWorker {
         proof: &mut Proof,
     ) -> Result<(), EngineError> {
         let (set, store) = (self.record.id, self.following.store.clone());
-        let mut packages = packages_of(fresh.document);
-        while let Some(package) = packages.recv().await {
-            let package = package?;
+        let mut packages = Entries::of(fresh.document);
+        while let Some(entry) = packages.next().await? {
+            let package = PackageEntry::of(entry);
             let (uri, version) = (package.uri.to_string(), package.version());
             let known = store.package(set, &uri).await?;
             if let Some(known) = known.filter(|known| known.version == version) {

@@ -6,7 +6,7 @@ use super::EngineError;
 use super::reading::Fresh;
 use super::set::SetWorker;
 use crate::clock;
-use crate::protocol::{Capability, SourceTime};
+use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::Trouble;
 use crate::store::{BaselineState, DocumentRecord, ListProgress, Origin};
 use crate::sync::{believed_since, latest_believed};
@@ -130,21 +130,21 @@ impl SetWorker {
         }
     }
 
-    /// Deletes what the list, read whole, does not name.
+    /// Deletes what the list, read whole, does not name. What the filter leaves out was not looked for.
     pub(super) async fn take_absences(
         &self,
         origin: Origin,
         at: SourceTime,
     ) -> Result<(), EngineError> {
         let list = self.list(origin, at);
-        while self
-            .following
-            .store
-            .list_absent(&list, clock::now().wall)
-            .await?
-            .is_some()
-        {}
-        Ok(())
+        loop {
+            let filter = self.following.source.filter.clone();
+            let wants = move |uri: &ResourceUri| filter.wants(uri);
+            let (store, now) = (&self.following.store, clock::now().wall);
+            if store.list_absent(&list, now, wants).await?.is_none() {
+                return Ok(());
+            }
+        }
     }
 }
 

@@ -294,6 +294,7 @@ impl SetWorker {
         let held = self.sequencer.held() as u64;
         self.following.board.note_set(self.record.id, |facts| {
             facts.next_poll_at = Some(next_poll_at);
+            facts.looked = true;
             facts.held = held;
         });
     }

@@ -4,6 +4,7 @@ use std::io::Read;
 use std::sync::Arc;
 
 use super::download::Fetched;
+use super::following::Following;
 use super::members::Member;
 use crate::fetch::PackageError;
 use crate::mirror::{Mirror, MirrorError};
@@ -52,21 +53,22 @@ impl UnpackError {
 
 /// Copies a member to a working file and verifies it on the way, as if it had been fetched.
 pub(super) async fn unpack(
+    following: &Arc<Following>,
     mirror: &Arc<Mirror>,
     task: &Task,
     member: &Arc<Member>,
-    limit: Option<u64>,
 ) -> Result<Fetched, UnpackError> {
-    let (mirror, task, member) = (Arc::clone(mirror), task.clone(), Arc::clone(member));
-    let unpacking = tokio::task::spawn_blocking(move || copy(&mirror, &task, &member, limit));
+    let (following, mirror) = (Arc::clone(following), Arc::clone(mirror));
+    let (task, member) = (task.clone(), Arc::clone(member));
+    let unpacking = tokio::task::spawn_blocking(move || copy(&following, &mirror, &task, &member));
     unpacking.await.map_err(|_| UnpackError::Interrupted)?
 }
 
 fn copy(
+    following: &Following,
     mirror: &Mirror,
     task: &Task,
     member: &Member,
-    limit: Option<u64>,
 ) -> Result<Fetched, UnpackError> {
     let mut bytes = member.package.member(&member.path)?;
     if bytes.is_rebased() && task.length.is_none() && task.hashes.is_empty() {
@@ -76,7 +78,7 @@ fn copy(
     if let Some(told) = task.length.filter(|&told| told != got) {
         return Err(UnpackError::Length { told, got });
     }
-    if let Some(limit) = limit.filter(|&limit| got > limit) {
+    if let Some(limit) = following.limits.resource.filter(|&limit| got > limit) {
         return Err(UnpackError::TooLarge { limit });
     }
     // One of our own, so that later a document may tell the same bytes by another digest than this one did.
@@ -94,6 +96,7 @@ fn copy(
             break;
         }
         hashing.update(&chunk[..read]);
+        following.progress.count_bytes(read);
         staged.write(&chunk[..read])?;
     }
     let hashes = hashing.finish();

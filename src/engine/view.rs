@@ -84,7 +84,12 @@ fn state(numbers: &SetNumbers, facts: &SetFacts) -> &'static str {
         "gap"
     } else if facts.failing.is_some() {
         "failing"
-    } else if numbers.pending > 0 || numbers.failed > 0 || numbers.held_deletions > 0 {
+    } else if !facts.looked
+        || numbers.pending > 0
+        || numbers.failed > 0
+        || numbers.held_deletions > 0
+    {
+        // Before the first look nobody knows what has changed meanwhile.
         "catching-up"
     } else {
         "in-sync"

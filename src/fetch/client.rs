@@ -4,6 +4,7 @@
 //! that would have no limit.
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,12 +14,14 @@ use tokio::sync::OwnedSemaphorePermit;
 use url::Url;
 
 use super::error::innermost;
-use super::guard::{Guard, GuardedResolver};
+use super::guard::{Guard, GuardedResolver, Lookup, system_lookup};
 use super::http_date::retry_after;
 use super::permits::{Permits, Pool};
 use super::{Bounds, FetchError};
 use crate::clock;
 use crate::config;
+use crate::config::Credentials;
+use crate::protocol::without_userinfo;
 
 /// How many redirects are followed in a row.
 const MOST_REDIRECTS: usize = 5;
@@ -35,6 +38,7 @@ pub struct Client {
     http: reqwest::Client,
     guard: Guard,
     timeout: Duration,
+    credentials: Arc<Credentials>,
     permits: Arc<Permits>,
     retries: Bounds,
 }
@@ -47,11 +51,34 @@ impl Client {
     /// # Errors
     /// [`FetchError::Setup`], when the user agent can't be sent as a header or TLS can't be set up at all.
     pub fn new(http: &config::Http) -> Result<Self, FetchError> {
-        // Whoever was first is as good: it may fail only because a provider is installed already.
-        let _ = rustls::crypto::ring::default_provider().install_default();
+        Self::with_public(http, &[])
+    }
+
+    /// For tests, where nothing is public: a client for which these addresses are, and no others that would not be so for
+    /// everybody. No configuration can ask for this.
+    ///
+    /// # Errors
+    /// As [`new`](Self::new).
+    #[doc(hidden)]
+    pub fn with_public(http: &config::Http, as_public: &[IpAddr]) -> Result<Self, FetchError> {
         let guard = Guard {
             allow_private: http.allow_private_addresses,
+            as_public: as_public.into(),
         };
+        Self::guarded(http, guard, system_lookup())
+    }
+
+    pub(super) fn guarded(
+        http: &config::Http,
+        guard: Guard,
+        lookup: Lookup,
+    ) -> Result<Self, FetchError> {
+        // Whoever was first is as good: it may fail only because a provider is installed already.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let resolver = Arc::new(GuardedResolver {
+            guard: guard.clone(),
+            lookup,
+        });
         let build = |without_certificates: bool| {
             let mut builder = reqwest::Client::builder()
                 .user_agent(&http.user_agent)
@@ -64,7 +91,7 @@ impl Client {
                 .pool_idle_timeout(Duration::from_secs(60))
                 .tcp_nodelay(true)
                 .tcp_keepalive(Duration::from_secs(60))
-                .dns_resolver(Arc::new(GuardedResolver(guard)));
+                .dns_resolver(Arc::clone(&resolver));
             if without_certificates {
                 builder = builder.tls_certs_only([]);
             }
@@ -89,6 +116,7 @@ impl Client {
             http: client,
             guard,
             timeout: http.timeout,
+            credentials: Arc::default(),
             permits: Arc::new(Permits::new(http.connections_per_host)),
             retries: Bounds::DOCUMENT,
         })
@@ -99,6 +127,15 @@ impl Client {
     pub fn with_document_retries(mut self, bounds: Bounds) -> Self {
         self.retries = bounds;
         self
+    }
+
+    /// The same client for somebody who has these credentials: each is sent to its own origin, and nowhere else.
+    #[must_use]
+    pub fn with_credentials(&self, credentials: &Credentials) -> Self {
+        Self {
+            credentials: Arc::new(credentials.clone()),
+            ..self.clone()
+        }
     }
 
     /// The bounds for retries of documents.
@@ -114,7 +151,8 @@ impl Client {
 
     /// Asks, and follows redirects, until there is an answer that is not a redirect. It may be an error status.
     ///
-    /// `allowed` has to agree to every hop; `request` makes the request for each.
+    /// `allowed` has to agree to every hop; `request` makes the request for each. A user name or a password in a URI from
+    /// outside is not sent; what is, is what the configuration has for the origin of that hop.
     pub(super) async fn ask(
         &self,
         pool: Pool,
@@ -123,13 +161,14 @@ impl Client {
         allowed: impl Fn(&Url) -> Result<(), FetchError>,
         request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
     ) -> Result<Answer, FetchError> {
-        let mut url = start.clone();
+        let mut url = without_userinfo(start.clone());
         url.set_fragment(None);
         for _ in 0..=MOST_REDIRECTS {
             self.guard.check(&url)?;
             allowed(&url)?;
             let permit = self.permits.acquire(pool, &url).await;
-            let sent = request(&self.http, url.clone()).send();
+            // reqwest makes a header of it, and takes it out of the URL.
+            let sent = request(&self.http, self.credentials.sign_in(&url)).send();
             let response = tokio::time::timeout(self.timeout, sent)
                 .await
                 .map_err(|_| FetchError::Timeout)?
@@ -246,6 +285,7 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Url, FetchError> {
         .join(location.trim())
         .map_err(|_| FetchError::RedirectWithoutLocation)?;
     next.set_fragment(None);
+    let next = without_userinfo(next);
     if url.scheme() == "https" && next.scheme() == "http" {
         return Err(FetchError::RedirectDowngrade(next));
     }

@@ -1,5 +1,7 @@
 //! Content: the bytes of a resource, exactly as they are served, a chunk at a time.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE};
@@ -9,7 +11,13 @@ use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::validators::last_modified;
 use super::{FetchError, KnownVersion, Validators};
+use crate::clock;
 use crate::protocol::{ResourceUri, SourceTime};
+
+/// What has to come within so many time-outs, in bytes, or else be the end of it: a server that sends a byte now and then
+/// must not hold a connection for ever.
+const LEAST: u64 = 64 << 10;
+const TIMEOUTS: u32 = 30;
 
 /// The hosts that resources may be fetched from.
 #[derive(Clone, Copy, Debug)]
@@ -70,6 +78,48 @@ pub struct Content {
     validators: Validators,
     received: u64,
     limit: Option<u64>,
+    pace: Pace,
+}
+
+/// How fast a body has to come.
+struct Pace {
+    /// How long it has for [`LEAST`].
+    within: Duration,
+    /// How much of that was spent waiting for the server. What the caller does between two chunks does not count.
+    waited: Duration,
+    /// What came in it, in bytes.
+    came: u64,
+}
+
+impl Pace {
+    fn new(within: Duration) -> Self {
+        Self {
+            within,
+            waited: Duration::ZERO,
+            came: 0,
+        }
+    }
+
+    /// The next bytes, if they come in time.
+    async fn chunk(&mut self, answer: &mut Answer) -> Result<Option<Bytes>, FetchError> {
+        let begun = clock::now().mono;
+        let left = self.within.saturating_sub(self.waited);
+        let chunk = match tokio::time::timeout(left, answer.chunk()).await {
+            Ok(chunk) => chunk?,
+            Err(_) => {
+                return Err(FetchError::TooSlow {
+                    least: LEAST,
+                    within: self.within,
+                });
+            }
+        };
+        self.waited += clock::now().mono.saturating_duration_since(begun);
+        self.came += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        if self.came >= LEAST {
+            *self = Self::new(self.within);
+        }
+        Ok(chunk)
+    }
 }
 
 impl Content {
@@ -109,10 +159,10 @@ impl Content {
     /// The next bytes; `None` when all have come, and as many as were announced.
     ///
     /// # Errors
-    /// [`FetchError::TooLarge`], [`FetchError::CutShort`], [`FetchError::Timeout`], [`FetchError::Io`]; what came before is
-    /// of no use then.
+    /// [`FetchError::TooLarge`], [`FetchError::CutShort`], [`FetchError::Timeout`],
+    /// [`FetchError::TooSlow`], [`FetchError::Io`]; what came before is of no use then.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
-        let Some(chunk) = self.answer.chunk().await? else {
+        let Some(chunk) = self.pace.chunk(&mut self.answer).await? else {
             return match self.length {
                 Some(length) if length != self.received => Err(FetchError::CutShort),
                 _ => Ok(None),
@@ -140,7 +190,8 @@ impl Client {
     /// Asks for a resource; `None`: it still is the version that `if_changed` tells of. That is asked only where that version
     /// was served, which may be behind a redirect.
     ///
-    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. One try only: what is to
+    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. It may take as long as it
+    /// likes, but be no slower than 64 KiB in thirty time-outs. One try only: what is to
     /// be tried again is the caller's to remember.
     ///
     /// # Errors
@@ -187,6 +238,7 @@ impl Client {
             validators: Validators::of(headers),
             received: 0,
             limit,
+            pace: Pace::new(self.timeout().saturating_mul(TIMEOUTS)),
             answer,
         }))
     }

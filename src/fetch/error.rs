@@ -35,6 +35,14 @@ pub enum FetchError {
     /// No answer, or nothing more of it, within the time that is allowed.
     #[error("no answer in time")]
     Timeout,
+    /// The body comes, but too slowly to be waited for.
+    #[error("less than {} KiB came within {} seconds", least >> 10, within.as_secs())]
+    TooSlow {
+        /// What would have been enough, in bytes.
+        least: u64,
+        /// How long it had for that.
+        within: Duration,
+    },
     /// The server answers with an error, or with a status that makes no sense here.
     #[error("the server answers with status {status}")]
     Status {
@@ -105,6 +113,7 @@ impl FetchError {
             Self::Connect(_) => "connect",
             Self::Tls(_) => "tls",
             Self::Timeout => "timeout",
+            Self::TooSlow { .. } => "too-slow",
             Self::Status { status: 404, .. } => "not-found",
             Self::Status { status: 410, .. } => "gone",
             Self::Status { .. } => "http-status",
@@ -134,6 +143,7 @@ impl FetchError {
             | Self::Connect(_)
             | Self::Tls(_)
             | Self::Timeout
+            | Self::TooSlow { .. }
             | Self::BadGzip(_)
             | Self::CutShort
             | Self::Disk { .. }

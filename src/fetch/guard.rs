@@ -4,18 +4,23 @@
 //! URL is looked at before it is requested, and every name is resolved by [`GuardedResolver`], which hands on only the
 //! addresses that may be contacted: what is checked is what is connected to, whatever the name resolves to next time.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
 use super::FetchError;
 
 /// Decides which addresses may be contacted.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Guard {
     /// Whether loopback and private-range addresses may be contacted too.
     pub(super) allow_private: bool,
+    /// Addresses that count as public. Only tests have any: they play the public internet.
+    pub(super) as_public: Arc<[IpAddr]>,
 }
 
 impl Guard {
@@ -23,7 +28,7 @@ impl Guard {
     ///
     /// # Errors
     /// [`FetchError::Scheme`] and [`FetchError::ForbiddenAddress`].
-    pub(super) fn check(self, url: &Url) -> Result<(), FetchError> {
+    pub(super) fn check(&self, url: &Url) -> Result<(), FetchError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchError::Scheme(url.scheme().to_owned()));
         }
@@ -31,6 +36,9 @@ impl Guard {
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
+            Some(Host::Domain(name)) if is_localhost(name) && !self.allow_private => {
+                return Err(FetchError::ForbiddenAddress(name.to_owned()));
+            }
             Some(Host::Domain(_)) => return Ok(()),
             None => return Err(FetchError::Scheme(url.scheme().to_owned())),
         };
@@ -41,9 +49,15 @@ impl Guard {
         }
     }
 
-    fn allows(self, address: IpAddr) -> bool {
-        self.allow_private || is_public(address)
+    fn allows(&self, address: IpAddr) -> bool {
+        self.allow_private || is_public(address) || self.as_public.contains(&address)
     }
+}
+
+/// Whether a name means this machine, whatever a resolver makes of it (RFC 6761, section 6.3).
+fn is_localhost(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    name == "localhost" || name.ends_with(".localhost")
 }
 
 /// Whether an address belongs to the public internet.
@@ -105,21 +119,40 @@ pub(super) enum ResolveError {
     Forbidden(String),
     /// It could not be resolved.
     #[error("{0}: {1}")]
-    Lookup(String, std::io::Error),
+    Lookup(String, io::Error),
 }
 
-/// The system's resolver, without the addresses that must not be contacted.
-pub(super) struct GuardedResolver(pub(super) Guard);
+/// Finds the addresses of a name; their ports don't matter.
+pub(super) type Lookup =
+    Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
+
+/// The system's own lookup.
+pub(super) fn system_lookup() -> Lookup {
+    Arc::new(|host| {
+        Box::pin(async move {
+            let found = tokio::net::lookup_host((host, 0)).await?;
+            Ok(found.collect())
+        })
+    })
+}
+
+/// A resolver without the addresses that must not be contacted.
+pub(super) struct GuardedResolver {
+    pub(super) guard: Guard,
+    pub(super) lookup: Lookup,
+}
 
 impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let guard = self.0;
+        let guard = self.guard.clone();
+        let host = name.as_str().to_owned();
+        let looking = (self.lookup)(host.clone());
         Box::pin(async move {
-            let host = name.as_str().to_owned();
-            let found = tokio::net::lookup_host((host.as_str(), 0))
-                .await
-                .map_err(|error| ResolveError::Lookup(host.clone(), error))?;
-            let allowed: Vec<_> = found.filter(|found| guard.allows(found.ip())).collect();
+            let mut allowed = match looking.await {
+                Ok(found) => found,
+                Err(error) => return Err(ResolveError::Lookup(host, error).into()),
+            };
+            allowed.retain(|found| guard.allows(found.ip()));
             if allowed.is_empty() {
                 return Err(ResolveError::Forbidden(host).into());
             }
@@ -131,14 +164,26 @@ impl Resolve for GuardedResolver {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
 
-    const PUBLIC_ONLY: Guard = Guard {
-        allow_private: false,
-    };
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::config;
+    use crate::fetch::test_site;
+    use crate::fetch::{AllowedHosts, Client};
+    use crate::protocol::ResourceUri;
+
+    fn guard(allow_private: bool) -> Guard {
+        Guard {
+            allow_private,
+            as_public: Arc::default(),
+        }
+    }
 
     fn check(url: &str) -> Result<(), FetchError> {
-        PUBLIC_ONLY.check(&Url::parse(url).unwrap())
+        guard(false).check(&Url::parse(url).unwrap())
     }
 
     #[test]
@@ -206,6 +251,9 @@ mod tests {
             "[febf::1]",
             "[fec0::1]",
             "[ff02::1]",
+            "localhost",
+            "LOCALHOST.",
+            "a.b.localhost",
         ] {
             let refused = check(&format!("http://{host}/x"));
             assert!(
@@ -219,6 +267,8 @@ mod tests {
     fn public_addresses_and_names_pass() {
         for host in [
             "example.com",
+            "localhost.example.com",
+            "notlocalhost",
             "8.8.8.8",
             "1.1.1.1",
             "100.63.255.255",
@@ -247,18 +297,87 @@ mod tests {
 
     #[test]
     fn private_addresses_pass_when_they_are_allowed() {
-        let guard = Guard {
-            allow_private: true,
-        };
+        let guard = guard(true);
         let url = Url::parse("http://127.0.0.1:8080/").unwrap();
         assert_eq!(guard.check(&url), Ok(()));
     }
 
+    /// Answers every connection to an address, and counts them.
+    async fn counting(address: SocketAddr) -> (SocketAddr, Arc<AtomicUsize>) {
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let count = Arc::new(AtomicUsize::new(0));
+        let counter = count.clone();
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                counter.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await;
+                let answer = b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+                let _ = stream.write_all(answer).await;
+            }
+        });
+        (address, count)
+    }
+
+    /// Plays the public internet.
+    const PUBLIC: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+    const INNER: Ipv4Addr = Ipv4Addr::LOCALHOST;
+    /// What a resolver answers to one lookup after another.
+    const ANSWERS: [&[Ipv4Addr]; 5] = [
+        &[PUBLIC],
+        &[INNER],
+        &[INNER, PUBLIC],
+        &[PUBLIC, INNER],
+        &[INNER, Ipv4Addr::new(10, 0, 0, 1)],
+    ];
+
     #[tokio::test]
-    async fn names_of_inner_addresses_are_refused() {
-        let resolved = GuardedResolver(PUBLIC_ONLY)
-            .resolve("localhost".parse().unwrap())
-            .await;
+    async fn address_that_was_checked_is_the_one_that_is_connected_to() {
+        let (address, asked) = counting((PUBLIC, 0).into()).await;
+        let (_, inside) = counting((INNER, address.port()).into()).await;
+        let lookups = Arc::new(AtomicUsize::new(0));
+        let counter = lookups.clone();
+        let lookup: Lookup = Arc::new(move |host| {
+            assert_eq!(host, "rebinding.example");
+            let addresses = ANSWERS[counter.fetch_add(1, Ordering::SeqCst)];
+            let found = addresses.iter().map(|&ip| (ip, 0).into()).collect();
+            Box::pin(std::future::ready(Ok(found)))
+        });
+        let http = config::Http {
+            allow_private_addresses: false,
+            ..test_site::http()
+        };
+        let guard = Guard {
+            as_public: [IpAddr::V4(PUBLIC)].into(),
+            ..guard(false)
+        };
+        let client = Client::guarded(&http, guard, lookup).unwrap();
+        let url = format!("http://rebinding.example:{}/", address.port());
+        let uri = ResourceUri::parse(&url).unwrap();
+        let any = AllowedHosts::any();
+        for (lookup, addresses) in ANSWERS.iter().enumerate() {
+            let got = client.get_content(&uri, &any, None, None).await;
+            let code = got.map(drop).map_err(|error| error.code());
+            let expected = if addresses.contains(&PUBLIC) {
+                Ok(())
+            } else {
+                Err("forbidden-address")
+            };
+            assert_eq!(code, expected, "{addresses:?}");
+            assert_eq!(lookups.load(Ordering::SeqCst), lookup + 1);
+        }
+        assert_eq!(asked.load(Ordering::SeqCst), 3);
+        assert_eq!(inside.load(Ordering::SeqCst), 0);
+    }
+
+    #[tokio::test]
+    async fn a_name_without_a_public_address_is_refused() {
+        let resolver = GuardedResolver {
+            guard: guard(false),
+            lookup: system_lookup(),
+        };
+        let resolved = resolver.resolve("localhost".parse().unwrap()).await;
         let error = resolved.err().unwrap();
         assert!(matches!(
             error.downcast_ref(),

@@ -12,7 +12,7 @@ use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::link_tags::LinkTags;
 use super::permits::Pool;
-use crate::protocol::{HubUri, TopicUri, parse_link_header};
+use crate::protocol::{HubUri, TopicUri, parse_link_header, without_userinfo};
 
 /// How much of a body is searched for links, in bytes.
 const MOST_BODY: usize = 256 << 10;
@@ -76,7 +76,7 @@ impl TopicLinks {
                 if link.relates(rel)
                     && let Ok(href) = base.join(&link.href)
                 {
-                    found.add(rel == "hub", href);
+                    found.add(rel == "hub", without_userinfo(href));
                 }
             }
         }

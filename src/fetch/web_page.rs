@@ -3,6 +3,7 @@
 use url::Url;
 
 use super::link_tags::LinkTags;
+use crate::protocol::without_userinfo;
 
 /// More links of a page than this are not looked at.
 const MOST_LINKS: usize = 20;
@@ -18,7 +19,8 @@ pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {
         (resourcesync_links(text), MOST_LINKS)
     };
     let mut links: Vec<Url> = Vec::new();
-    for link in found.iter().filter_map(|href| base.join(href).ok()) {
+    let targets = found.iter().filter_map(|href| base.join(href).ok());
+    for link in targets.map(without_userinfo) {
         if links.len() < most && !links.contains(&link) {
             links.push(link);
         }

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use url::Url;
 
+use super::without_userinfo;
+
 /// One link of a Link header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderLink {
@@ -38,7 +40,7 @@ pub fn parse_link_header(value: &str, base: &Url) -> Vec<HeaderLink> {
             } else {
                 rel.to_ascii_lowercase()
             },
-            href: href.clone(),
+            href: without_userinfo(href.clone()),
         }));
     }
     links

@@ -28,5 +28,5 @@ pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use oddity::{Oddities, Oddity};
 pub use reader::{DocumentReader, ReadError, read_document};
-pub use uri::{HubUri, ResourceUri, TopicUri, UriError};
+pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, without_userinfo};
 pub use writer::{DocumentWriter, write_document};

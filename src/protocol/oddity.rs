@@ -30,6 +30,8 @@ pub enum Oddity {
     BadLink,
     /// A `loc` or `href` that is relative.
     RelativeUri,
+    /// A `loc` or `href` with a user name or a password, which were left out.
+    UserInfo,
     /// An entry whose `change` is missing or unknown, where one is needed.
     BadChange,
     /// The head's metadata stand behind the first entry.
@@ -86,6 +88,7 @@ impl Oddity {
             Self::BadLoc => "bad-loc",
             Self::BadLink => "bad-link",
             Self::RelativeUri => "relative-uri",
+            Self::UserInfo => "userinfo",
             Self::BadChange => "bad-change",
             Self::LateHead => "late-head",
             Self::MixedEntries => "mixed-entries",

@@ -1,5 +1,6 @@
 //! URIs, one type for each thing that must not be mistaken for another.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use url::Url;
@@ -18,12 +19,38 @@ pub enum UriError {
 /// Parses an absolute http or https URI; white space around it and line breaks within it are passed over, a fragment is cut off.
 fn parse_web(text: &str, base: Option<&Url>) -> Result<Url, UriError> {
     let parsed = Url::options().base_url(base).parse(text.trim());
-    let mut url = parsed.map_err(|error| UriError::Syntax(text.to_owned(), error))?;
+    let shown = || hide_userinfo(text).into_owned();
+    let mut url = parsed.map_err(|error| UriError::Syntax(shown(), error))?;
     if !matches!(url.scheme(), "http" | "https") {
-        return Err(UriError::Scheme(text.to_owned()));
+        return Err(UriError::Scheme(shown()));
     }
     url.set_fragment(None);
     Ok(url)
+}
+
+/// A URI without the user name and the password that it may have had (RFC 9110, section 4.2.4): in what comes from outside
+/// they only pretend to be a host, and whoever has them by right tells them in the configuration.
+#[must_use]
+pub fn without_userinfo(mut url: Url) -> Url {
+    if url.username().is_empty() && url.password().is_none() {
+        return url;
+    }
+    // It fails only for URIs without a host, and those have nothing to take out.
+    let _ = url.set_username("");
+    let _ = url.set_password(None);
+    url
+}
+
+/// What may be shown of a text that should be a URI and need not be one: nothing of what may be a user name or a password.
+#[must_use]
+pub fn hide_userinfo(text: &str) -> Cow<'_, str> {
+    match text.rsplit_once('@') {
+        None => Cow::Borrowed(text),
+        Some((before, after)) => {
+            let scheme = before.find("//").map_or(0, |slashes| slashes + 2);
+            Cow::Owned(format!("{}…@{after}", &before[..scheme]))
+        }
+    }
 }
 
 macro_rules! web_uri {
@@ -129,6 +156,33 @@ mod tests {
                 .as_str(),
             "http://example.com/a"
         );
+    }
+
+    #[test]
+    fn user_names_and_passwords_are_taken_out_and_never_shown() {
+        for (text, expected) in [
+            (
+                "http://me:secret@example.com:81/a?b",
+                "http://example.com:81/a?b",
+            ),
+            ("http://me@example.com/", "http://example.com/"),
+            ("http://:secret@example.com/", "http://example.com/"),
+            ("http://example.com/@me", "http://example.com/@me"),
+            ("urn:me@example", "urn:me@example"),
+        ] {
+            let url = without_userinfo(Url::parse(text).unwrap());
+            assert_eq!(url.as_str(), expected);
+        }
+        for (text, expected) in [
+            ("http://me:secret@exa mple/", "http://…@exa mple/"),
+            ("http://me:sec/ret@example.com/", "http://…@example.com/"),
+            ("me:secret@example.com", "…@example.com"),
+            ("http://[example.com/", "http://[example.com/"),
+        ] {
+            assert_eq!(hide_userinfo(text), expected);
+            let told = ResourceUri::parse(text).unwrap_err().to_string();
+            assert!(!told.contains("secret") && !told.contains("ret@"), "{told}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::resources::{Membership, join, leave};
 use super::sets::unbroken_until;
 use super::writer::{Tx, Writing};
 use super::{Applied, PartId, ResourceId, SetId, Store, StoreError, Wake, row};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::sync::{Decision, plan_absent, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
@@ -80,7 +80,8 @@ impl Store {
     }
 
     /// Looks at some of the members, and takes those that the list, now read whole, did not name; answers `None` when there
-    /// are no more members. Their deletions wait for the end of the document.
+    /// are no more members. Their deletions wait for the end of the document. `wants`: who was not wanted was not looked for
+    /// in the list, and stays.
     ///
     /// # Errors
     /// [`StoreError`]; then none was taken.
@@ -88,9 +89,11 @@ impl Store {
         self: &Arc<Self>,
         list: &ListProgress,
         now: DateTime<Utc>,
+        wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
     ) -> Result<Option<Applied>, StoreError> {
         let list = list.clone();
-        self.write(move |tx| list_absent(tx, &list, now)).await
+        self.write(move |tx| list_absent(tx, &list, now, wants))
+            .await
     }
 }
 
@@ -189,6 +192,7 @@ fn list_absent(
     tx: &mut Tx<'_>,
     list: &ListProgress,
     now: DateTime<Utc>,
+    wants: impl Fn(&ResourceUri) -> bool,
 ) -> Result<Option<Applied>, StoreError> {
     let context = Context::of(tx.sql, list.set, &list.source, list.origin, now)?;
     let begin: i64 = tx
@@ -230,6 +234,7 @@ fn list_absent(
         let resource = ResourceId(id);
         // Its paths were given when the resource was first told of.
         let uri = row::resource_uri(&uri)?;
+        let is_wanted = wants(&uri);
         let deletion = Change {
             authority: uri.authority(),
             uri,
@@ -250,7 +255,7 @@ fn list_absent(
         let is_going = found
             .pending
             .is_some_and(|pending| pending.kind == ChangeKind::Deleted);
-        if !plan_absent(list.at, found.known.as_ref(), found.pending_change()) {
+        if !is_wanted || !plan_absent(list.at, found.known.as_ref(), found.pending_change()) {
             applied.known += 1;
         } else if leave(tx.sql, list.set, resource)? {
             applied.known += 1;

@@ -204,7 +204,12 @@ impl World {
         let taken =
             tokio::task::spawn_blocking(move || store.list_entries(&listing, now, entries).wait());
         let mut sum = taken.await.unwrap().unwrap();
-        while let Some(absent) = self.store.list_absent(&list, self.now).await.unwrap() {
+        while let Some(absent) = self
+            .store
+            .list_absent(&list, self.now, |_| true)
+            .await
+            .unwrap()
+        {
             sum.tasks += absent.tasks;
             sum.known += absent.known;
         }

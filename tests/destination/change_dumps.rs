@@ -1,19 +1,15 @@
 //! Change Dumps: what was missed, with its content, where no Change List tells it.
 
-use std::io::{Cursor, Write};
 use std::time::Duration;
 
 use resyncd::demo::{
     ChannelHub, DumpOptions, Fault, MemberFault, Notification, SampleOptions, SampleSource,
 };
 use resyncd::protocol::SourceTime;
-use zip::ZipWriter;
-use zip::write::SimpleFileOptions;
 
+use super::packing::{HEAD, put_zip};
 use crate::support::{NAME, Rig, SET, resources, time};
 
-/// How a document of our own begins.
-const HEAD: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
 const LIST: &str = "/set1/resourcelist.xml";
 const CHANGES: &str = "/set1/changelist.xml";
 const DUMP: &str = "/set1/changedump.xml";
@@ -362,17 +358,6 @@ fn put_package(source: &SampleSource, capability: &str, manifest: &str, members:
         r#"{HEAD}<rs:md capability="changedump-manifest" from="2020-01-01T00:00:00Z" until="{until}"/>{manifest}</urlset>"#
     );
     put_zip(source, "/set1/own.zip", &manifest, members);
-}
-
-fn put_zip(source: &SampleSource, path: &str, manifest: &str, members: &[(&str, &str)]) {
-    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-    let manifest = ("manifest.xml", manifest);
-    for (name, text) in [&manifest].into_iter().chain(members) {
-        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
-        zip.write_all(text.as_bytes()).unwrap();
-    }
-    let zip = zip.finish().unwrap().into_inner();
-    source.put_document(path, "application/zip", zip);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -25,6 +25,8 @@ mod hints;
 mod indexes;
 mod notifications;
 mod order;
+mod packages;
+mod packing;
 mod paths;
 mod sitemaps;
 mod status;

@@ -137,6 +137,9 @@ poll_a_source_of_resync() {
     wait_for in-sync
     diff -r "$site/data" "$mirror/127.0.0.1:$port/data"
     step "resync: the baseline is the same, byte for byte"
+    "$resyncd" --config "$config" discover "$base/"
+    "$resyncd" --config "$config" audit
+    step "resync: discover tells what there is, and an audit beside the daemon finds nothing"
 
     "$python" "$here/resync_site.py" changes "$site" "$base"
     wait_for "applied=updated:$base/data/updated.txt" "applied=created:$base/data/created.txt" \

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Output, Stdio};
 
-use resyncd::demo::{Fault, SampleOptions, SampleSource};
+use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::Capability;
 
 use crate::process::{Home, command, ended, signal, text};
@@ -53,6 +53,36 @@ async fn it_makes_the_baseline_then_catches_up_and_subscribes_to_nothing() {
     assert!(source.hub().unwrap().subscriptions().is_empty());
     let nobody = home.tell(&["sync", "nobody"]);
     assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_that_packages_all_it_has_is_synced_from_its_dumps() {
+    let options = SampleOptions {
+        resource_list: false,
+        change_list: false,
+        dumps: DumpOptions {
+            resource_dump: true,
+            change_dump: true,
+            entries_per_package: 20,
+            contents: false,
+            ..DumpOptions::default()
+        },
+        ..resources(50)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let told = home.tell(&["sync"]);
+    assert_ended(&told, 0, &["in-sync", "50 resources"]);
+    assert_mirrored(&source, &["set1"], &home);
+    source.update(SET, "r0001.txt", "another text");
+    source.create(SET, "new.txt", "new");
+    source.delete(SET, "r0000.txt");
+    source.pack_changes(SET);
+    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_mirrored(&source, &["set1"], &home);
+    for name in ["r0001.txt", "new.txt"] {
+        assert_eq!(source.hits(&format!("/set1/res/{name}")), 0, "{name}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

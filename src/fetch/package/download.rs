@@ -324,7 +324,10 @@ impl Batch {
         match tokio::time::timeout(longest, receive).await {
             Ok(received) => received,
             Err(_) if self.length >= LEAST => Ok(false),
-            Err(_) => Err(FetchError::Timeout),
+            Err(_) => Err(FetchError::TooSlow {
+                least: LEAST as u64,
+                within: longest,
+            }),
         }
     }
 }
@@ -353,7 +356,7 @@ mod tests {
         })
         .await;
         let client = test_site::client();
-        for (path, expected) in [("/flow", Ok(false)), ("/trickle", Err(FetchError::Timeout))] {
+        for (path, expected) in [("/flow", Ok(false)), ("/trickle", Err("too-slow"))] {
             let uri = Url::parse(&site.url(path)).unwrap();
             let ask = client.ask(
                 Pool::Packages,
@@ -365,7 +368,7 @@ mod tests {
             let mut answer = ask.await.unwrap();
             let mut batch = Batch::default();
             let filled = batch.fill(&mut answer, Duration::from_secs(1)).await;
-            assert_eq!(filled, expected);
+            assert_eq!(filled.map_err(|error| error.code()), expected, "{path}");
         }
     }
 }

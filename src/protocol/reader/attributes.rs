@@ -8,6 +8,7 @@ use url::Url;
 use super::xml::Tag;
 use crate::protocol::{
     Capability, ChangeKind, Link, Metadata, Oddities, Oddity, SourceTime, parse_hashes,
+    without_userinfo,
 };
 
 /// Reads an `rs:md`.
@@ -107,15 +108,19 @@ pub(super) fn resolve(text: &str, base: &Url, oddities: &mut Oddities) -> Option
     if text.is_empty() {
         return None;
     }
-    match Url::parse(&text) {
-        Ok(url) => Some(url),
+    let url = match Url::parse(&text) {
+        Ok(url) => url,
         Err(url::ParseError::RelativeUrlWithoutBase) => {
             let url = base.join(&text).ok()?;
             oddities.add(Oddity::RelativeUri);
-            Some(url)
+            url
         }
-        Err(_) => None,
+        Err(_) => return None,
+    };
+    if !url.username().is_empty() || url.password().is_some() {
+        oddities.add(Oddity::UserInfo);
     }
+    Some(without_userinfo(url))
 }
 
 fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {

@@ -128,7 +128,12 @@ async fn what_a_dump_that_was_interrupted_named_is_not_absent() {
     assert!(world.store.begin_dump(world.set, dump(1)).await.unwrap());
     world.take_dumped(20, vec![created("b", -1)]).await;
     let list = world.dump_of(20);
-    while let Some(absent) = world.store.list_absent(&list, world.now).await.unwrap() {
+    while let Some(absent) = world
+        .store
+        .list_absent(&list, world.now, |_| true)
+        .await
+        .unwrap()
+    {
         assert_eq!(absent.tasks, 1);
     }
     world.tell(Vec::new()).await;

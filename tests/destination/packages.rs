@@ -1,0 +1,378 @@
+//! Packages of Resource Dumps (section 11): what is taken from them, and what becomes of those that are of no use.
+
+use resyncd::demo::{Fault, MemberFault, PathForm, SampleOptions, SampleSource};
+
+use super::packing::{
+    DUMP, HEAD, LIST, dumped, only_dumped, package, package_fetches, packages_left, put_zip,
+    single_fetches,
+};
+use crate::support::{Rig, SET, eventually, files};
+
+const MANIFEST: &str = "capability=\"resourcedump-manifest\"";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_members_are_published_in_batches() {
+    let mut options = dumped(2300);
+    options.dumps.entries_per_package = 5000;
+    let rig = Rig::start(options).await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 2300
+    })
+    .await;
+    rig.assert_mirrored();
+    assert_eq!(single_fetches(&rig, 2300), 0);
+    assert_eq!(rig.source.hits(&package(0)), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn members_are_found_however_their_paths_are_written() {
+    for paths in [PathForm::NoSlash, PathForm::Local] {
+        let mut options = dumped(12);
+        options.dumps.paths = paths;
+        let rig = Rig::start(options).await;
+        rig.settled().await;
+        assert_eq!(single_fetches(&rig, 12), 0, "{paths:?}");
+    }
+}
+
+/// A dump of one package of our own making.
+fn put_package(source: &SampleSource, capability: &str, entries: &str, members: &[(&str, &str)]) {
+    let at = source.boundary();
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="resourcedump" at="{at}"/><url><loc>/set1/own.zip</loc></url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    let manifest = format!(r#"{HEAD}<rs:md {capability} at="{at}"/>{entries}</urlset>"#);
+    put_zip(source, "/set1/own.zip", &manifest, members);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn member_that_nothing_proves_is_taken_only_from_where_the_manifest_says() {
+    let source = SampleSource::start(only_dumped(3)).await.unwrap();
+    let entries = "<url><loc>/set1/res/r0000.txt</loc><rs:md path=\"/a/r0\"/></url>
+        <url><loc>/set1/res/r0001.txt</loc><rs:md path=\"/elsewhere/r1\"/></url>
+        <url><loc>/set1/res/r0002.txt</loc></url>";
+    let members = [
+        ("a/r0", "from the package"),
+        ("r1", "another's"),
+        ("r2", "?"),
+    ];
+    put_package(&source, MANIFEST, entries, &members);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 3
+    })
+    .await;
+    assert_eq!(rig.mirrored("r0000.txt").unwrap(), b"from the package");
+    let state = rig.source.state(SET);
+    assert_eq!(
+        rig.mirrored("r0001.txt").unwrap(),
+        state[&rig.uri("r0001.txt")]
+    );
+    assert_eq!(
+        rig.mirrored("r0002.txt").unwrap(),
+        state[&rig.uri("r0002.txt")]
+    );
+    assert_eq!(single_fetches(&rig, 3), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifest_that_is_something_else_is_refused() {
+    for (capability, code) in [
+        ("capability=\"changelist\"", "wrong-capability"),
+        ("", "unproven-manifest"),
+    ] {
+        let source = SampleSource::start(only_dumped(1)).await.unwrap();
+        let entries = "<url><loc>/set1/res/r0000.txt</loc><rs:md path=\"/r0\"/></url>";
+        put_package(&source, capability, entries, &[("r0", "from the package")]);
+        let rig = Rig::follow(source, |_| {}).await;
+        let set = rig.until("told", |set| set.error.is_some()).await;
+        assert_eq!(set.error.unwrap().code, code);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_and_wrong_members_are_fetched_by_themselves() {
+    let source = SampleSource::start(dumped(25)).await.unwrap();
+    source.spoil_member(SET, "r0003.txt", Some(MemberFault::Missing));
+    source.spoil_member(SET, "r0014.txt", Some(MemberFault::WrongBytes));
+    source.refresh_resource_dump(SET);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    assert_eq!(single_fetches(&rig, 25), 2);
+    assert_eq!(rig.source.hits("/set1/res/r0003.txt"), 1);
+    assert_eq!(rig.source.hits("/set1/res/r0014.txt"), 1);
+    let lines = rig.operator.changes(0).await;
+    assert!(lines.iter().all(|line| line.origin == "resource-dump"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_cannot_be_had_at_all_holds_up_no_other() {
+    let source = SampleSource::start(dumped(25)).await.unwrap();
+    source.spoil_member(SET, "r0003.txt", Some(MemberFault::Missing));
+    source.refresh_resource_dump(SET);
+    source.fail("/set1/res/r0003.txt", Fault::Status(404), usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig
+        .until("one failed", |set| set.failed == 1 && set.resources == 24)
+        .await;
+    assert_eq!(set.error.unwrap().code, "not-found");
+    assert_eq!(package_fetches(&rig, 3), [1, 1, 1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_not_what_was_told_is_not_used() {
+    let source = SampleSource::start(dumped(25)).await.unwrap();
+    source.fail(&package(1), Fault::WrongBytes, usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    // The Resource List is there: what the first package had is not fetched again.
+    assert_eq!(rig.source.hits(LIST), 1);
+    assert_eq!(single_fetches(&rig, 25), 15);
+    let set = rig.set().await;
+    assert_eq!(set.error.unwrap().code, "digest-mismatch");
+    assert_eq!(packages_left(&rig), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_of_no_use_is_not_fetched_at_every_poll() {
+    let source = SampleSource::start(only_dumped(25)).await.unwrap();
+    source.fail(&package(1), Fault::WrongBytes, usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("failing", |set| set.state == "failing").await;
+    rig.source.wait_for_hits(DUMP, 3).await;
+    let set = rig.set().await;
+    assert_eq!(set.error.unwrap().code, "digest-mismatch");
+    assert_eq!(package_fetches(&rig, 3), [1, 1, 0]);
+    // Another version may be a better one.
+    rig.source.heal(&package(1));
+    rig.source.create(SET, "new.txt", "new");
+    rig.source.refresh_resource_dump(SET);
+    rig.settled().await;
+    assert_eq!(single_fetches(&rig, 25), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_cannot_be_had_is_tried_again_where_there_is_no_list() {
+    let source = SampleSource::start(only_dumped(25)).await.unwrap();
+    source.fail(&package(1), Fault::Status(404), 2);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig.until("failing", |set| set.state == "failing").await;
+    assert_eq!(set.error.unwrap().code, "not-found");
+    rig.settled().await;
+    // What was read is not read again.
+    assert_eq!(package_fetches(&rig, 3), [1, 3, 1]);
+    assert_eq!(single_fetches(&rig, 25), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_cut_short_goes_on_where_it_was() {
+    let source = SampleSource::start(dumped(10)).await.unwrap();
+    source.fail(&package(0), Fault::Truncated, 1);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    assert_eq!(package_fetches(&rig, 1), [2]);
+    assert_eq!(single_fetches(&rig, 10), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_came_of_a_package_that_is_not_needed_after_all_is_removed() {
+    let source = SampleSource::start(dumped(10)).await.unwrap();
+    source.fail(&package(0), Fault::Truncated, 1);
+    source.fail(&package(0), Fault::Status(404), usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    assert_eq!(single_fetches(&rig, 10), 10);
+    eventually(
+        "nothing is left",
+        Some(rig.wakes()),
+        async || match packages_left(&rig) {
+            0 => Ok(()),
+            left => Err(format!("{left} files")),
+        },
+    )
+    .await;
+}
+
+/// A dump whose packages are something else.
+fn put_unsupported(source: &SampleSource, contents: bool) {
+    let link = if contents {
+        r#"<rs:ln rel="contents" href="/set1/contents.xml"/>"#
+    } else {
+        ""
+    };
+    let at = source.boundary();
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="resourcedump" at="{at}"/>
+        <url><loc>/set1/dump.tar.xz</loc><rs:md type="application/x-xz"/>{link}</url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    let entries: String = (0..3)
+        .map(|number| {
+            format!("<url><loc>/set1/res/r{number:04}.txt</loc><rs:md path=\"/r{number}\"/></url>")
+        })
+        .collect();
+    let manifest = format!(
+        r#"{HEAD}<rs:md capability="resourcedump-manifest" at="2020-01-01T00:00:00Z"/>{entries}</urlset>"#
+    );
+    source.put_document("/set1/contents.xml", "application/xml", manifest);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsupported_package_is_told_and_the_list_is_used() {
+    let source = SampleSource::start(dumped(3)).await.unwrap();
+    put_unsupported(&source, false);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig.settled().await;
+    assert_eq!(set.error.unwrap().code, "unsupported-package");
+    assert_eq!(rig.source.hits(LIST), 1);
+    assert_eq!(rig.source.hits("/set1/dump.tar.xz"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_whose_bytes_are_no_zip_file_is_unsupported_too() {
+    let source = SampleSource::start(SampleOptions {
+        digests: false,
+        ..dumped(3)
+    })
+    .await
+    .unwrap();
+    put_unsupported(&source, false);
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="resourcedump" at="2020-01-01T00:00:00Z"/>
+        <url><loc>/set1/dump.zip</loc></url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    source.put_document(
+        "/set1/dump.zip",
+        "application/zip",
+        &b"\xfd7zXZ\0 and so on"[..],
+    );
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig.settled().await;
+    assert_eq!(set.error.unwrap().code, "unsupported-package");
+    assert_eq!(packages_left(&rig), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_an_unsupported_package_has_is_fetched_by_itself_where_there_is_no_list() {
+    let source = SampleSource::start(only_dumped(3)).await.unwrap();
+    put_unsupported(&source, true);
+    let rig = Rig::follow(source, |_| {}).await;
+    assert_eq!(rig.settled().await.resources, 3);
+    assert_eq!(single_fetches(&rig, 3), 3);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unsupported_packages_alone_are_the_sets_trouble() {
+    let source = SampleSource::start(only_dumped(3)).await.unwrap();
+    put_unsupported(&source, false);
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig.until("failing", |set| set.state == "failing").await;
+    assert_eq!(set.error.unwrap().code, "unsupported-package");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copy_of_the_manifest_tells_whether_a_package_is_needed() {
+    let mut options = only_dumped(35);
+    options.dumps.contents = true;
+    let mut rig = Rig::start(options).await;
+    rig.settled().await;
+    assert_eq!(package_fetches(&rig, 4), [1, 1, 1, 1]);
+
+    // One of the first ten is new, six of the next ten, none of the others; one is gone.
+    rig.stop_daemon().await;
+    rig.source.set_change_list(SET, false);
+    rig.source.update(SET, "r0001.txt", "new");
+    for number in 10..16 {
+        rig.source.update(SET, &format!("r{number:04}.txt"), "new");
+    }
+    rig.source.delete(SET, "r0034.txt");
+    rig.source.refresh_resource_dump(SET);
+    rig.start_daemon().await;
+    rig.until_mirrored().await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 34
+    })
+    .await;
+    assert_eq!(package_fetches(&rig, 4), [1, 2, 1, 1]);
+    assert_eq!(single_fetches(&rig, 35), 1);
+    let lines = rig.operator.changes(35).await;
+    assert_eq!(lines.len(), 8);
+    assert!(lines.iter().all(|line| line.origin == "resource-dump"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_what_is_wanted_is_taken_from_a_package() {
+    let rig = Rig::start_with(dumped(12), |config| {
+        let exclude = ["*/r0001.txt", "*/r0002.txt"];
+        config.sources[0].filter =
+            resyncd::config::Filter::matching::<&str>(&[], &exclude).unwrap();
+    })
+    .await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 10
+    })
+    .await;
+    assert_eq!(rig.mirrored("r0001.txt"), None);
+    assert_eq!(single_fetches(&rig, 12), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn member_that_is_too_large_is_not_taken() {
+    let source = SampleSource::start(dumped(3)).await.unwrap();
+    source.create(SET, "large.txt", vec![b'x'; 5000]);
+    source.refresh_resource_dump(SET);
+    let rig = Rig::follow(source, |config| config.limits.resource = Some(1000)).await;
+    let set = rig
+        .until("one is too large", |set| {
+            set.failed == 1 && set.resources == 3
+        })
+        .await;
+    assert_eq!(set.error.unwrap().code, "too-large");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_come_from_allowed_hosts_only() {
+    let rig = Rig::start_with(only_dumped(3), |config| {
+        config.sources[0].hosts = vec!["data.example.org".to_owned()];
+    })
+    .await;
+    let set = rig.until("failing", |set| set.state == "failing").await;
+    assert_eq!(set.error.unwrap().code, "forbidden-host");
+    assert_eq!(package_fetches(&rig, 1), [0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restart_in_the_middle_of_a_package_does_not_fetch_it_again() {
+    let mut options = only_dumped(3000);
+    options.dumps.entries_per_package = 5000;
+    let mut rig = Rig::start(options).await;
+    rig.until("some are here", |set| set.resources > 0).await;
+    rig.stop_daemon().await;
+    let before = files(&rig.config.sources[0].mirror).len();
+    rig.start_daemon().await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 3000
+    })
+    .await;
+    rig.assert_mirrored();
+    if before < 3000 {
+        assert_eq!(rig.source.hits(&package(0)), 2);
+        assert_eq!(rig.source.hits_not_modified(&package(0)), 1);
+    }
+    assert_eq!(packages_left(&rig), 0);
+    assert_eq!(rig.operator.changes(0).await.len(), 3000, "each once");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_too_large_is_not_fetched_and_the_list_is_used() {
+    let rig = Rig::start_with(dumped(12), |config| config.limits.package = Some(500)).await;
+    let set = rig
+        .until("in step", |set| {
+            set.state == "in-sync" && set.resources == 12
+        })
+        .await;
+    assert_eq!(set.error.unwrap().code, "too-large");
+    assert_eq!(single_fetches(&rig, 12), 12);
+}

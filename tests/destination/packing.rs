@@ -1,0 +1,72 @@
+//! Sources whose resources come in packages, and how often what was fetched.
+
+use std::io::{Cursor, Write};
+
+use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use crate::support::{Rig, resources};
+
+/// How a document of our own begins.
+pub(crate) const HEAD: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
+pub(crate) const LIST: &str = "/set1/resourcelist.xml";
+pub(crate) const DUMP: &str = "/set1/resourcedump.xml";
+
+/// A set with a Resource Dump of packages of ten.
+pub(crate) fn dumped(resources_per_set: usize) -> SampleOptions {
+    SampleOptions {
+        dumps: DumpOptions {
+            resource_dump: true,
+            entries_per_package: 10,
+            contents: false,
+            ..DumpOptions::default()
+        },
+        ..resources(resources_per_set)
+    }
+}
+
+/// The same, and no Resource List.
+pub(crate) fn only_dumped(resources_per_set: usize) -> SampleOptions {
+    SampleOptions {
+        resource_list: false,
+        ..dumped(resources_per_set)
+    }
+}
+
+pub(crate) fn package(number: usize) -> String {
+    format!("/set1/resourcedump-{number:04}.zip")
+}
+
+/// How often the first resources of the set were fetched by themselves.
+pub(crate) fn single_fetches(rig: &Rig, resources: usize) -> u64 {
+    let path = |number| format!("/set1/res/r{number:04}.txt");
+    (0..resources)
+        .map(|number| rig.source.hits(&path(number)))
+        .sum()
+}
+
+/// How often the first packages were fetched.
+pub(crate) fn package_fetches(rig: &Rig, packages: usize) -> Vec<u64> {
+    (0..packages)
+        .map(|number| rig.source.hits(&package(number)))
+        .collect()
+}
+
+/// What lies in the folder of packages.
+pub(crate) fn packages_left(rig: &Rig) -> usize {
+    let folder = rig.config.sources[0].mirror.join(".resyncd/packages");
+    std::fs::read_dir(folder).map_or(0, Iterator::count)
+}
+
+/// Serves a package of our own making.
+pub(crate) fn put_zip(source: &SampleSource, path: &str, manifest: &str, members: &[(&str, &str)]) {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let manifest = ("manifest.xml", manifest);
+    for (name, text) in [&manifest].into_iter().chain(members) {
+        zip.start_file(*name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    }
+    let zip = zip.finish().unwrap().into_inner();
+    source.put_document(path, "application/zip", zip);
+}

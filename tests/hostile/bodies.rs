@@ -1,0 +1,256 @@
+//! Bodies that lie about their length, never end, break off or trickle: each request ends, and takes nothing for whole.
+
+use std::convert::Infallible;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use futures_util::{StreamExt, stream};
+use resyncd::config::{self, Http};
+use resyncd::demo::SampleSource;
+use resyncd::fetch::{AllowedHosts, Bounds, Client, HubAnswer, PartialPackage};
+use resyncd::protocol::websub::{Mode, SubscriptionRequest};
+use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpListener;
+use url::Url;
+
+use crate::site::{Site, entry, ok, status};
+use crate::support::{Destination, SET, eventually, expected_files, files, resources, soon};
+
+/// What each body may be long at most, in bytes.
+const LIMIT: u64 = 100_000;
+
+/// A client of which loopback may be asked, and that does not wait long between its tries.
+pub(crate) fn client(timeout: Duration) -> Client {
+    let http = Http {
+        allow_private_addresses: true,
+        timeout,
+        ..Http::default()
+    };
+    Client::new(&http).unwrap().with_document_retries(Bounds {
+        tries: 2,
+        first: Duration::from_millis(1),
+        longest: Duration::from_millis(2),
+    })
+}
+
+/// What comes of a document, a resource and a package at a URL: their lengths, or the code of the error.
+pub(crate) async fn fetch_all(client: &Client, url: &Url) -> [Result<u64, &'static str>; 3] {
+    let document = client.get_document(url, None, LIMIT).await;
+    let document = document.map(|got| match got {
+        resyncd::fetch::Fetched::Document(document) => document.bytes_len(),
+        resyncd::fetch::Fetched::NotModified => panic!("nothing was known"),
+    });
+    let uri = ResourceUri::try_from(url.clone()).unwrap();
+    let any = AllowedHosts::any();
+    let content = async {
+        let content = client.get_content(&uri, &any, Some(LIMIT), None).await?;
+        let (mut content, mut length) = (content.unwrap(), 0);
+        while let Some(chunk) = content.chunk().await? {
+            length += chunk.len() as u64;
+        }
+        Ok(length)
+    };
+    let content = content.await;
+    let folder = tempfile::tempdir().unwrap();
+    let partial = PartialPackage::open(folder.path(), url).unwrap();
+    let package = client.get_package(url, &any, Some(LIMIT), partial).await;
+    let package = package.map(|package| package.received());
+    [document, content, package]
+        .map(|got| got.map_err(|error: resyncd::fetch::FetchError| error.code()))
+}
+
+/// Answers every connection with these bytes, and then with more of them for as long as somebody listens.
+async fn raw(head: &'static str, more: &'static [u8]) -> Url {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}/", listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let _ = stream.read(&mut [0; 8192]).await;
+                let mut going_on = stream.write_all(head.as_bytes()).await.is_ok();
+                while going_on && !more.is_empty() {
+                    going_on = stream.write_all(more).await.is_ok();
+                }
+                let _ = stream.shutdown().await;
+            });
+        }
+    });
+    Url::parse(&url).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn bodies_are_counted_and_held_against_what_was_announced() {
+    const CHUNK: &[u8] = b"8\r\nendless \r\n";
+    let client = client(Duration::from_secs(5));
+    for (head, more, expected) in [
+        (
+            "HTTP/1.1 200 OK\r\n\r\n",
+            &b"endless "[..],
+            Err("too-large"),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+            CHUNK,
+            Err("too-large"),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345",
+            b"",
+            Err("cut-short"),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\na\r\n12345",
+            b"",
+            Err("cut-short"),
+        ),
+        (
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\n12345\r\n",
+            b"",
+            Err("cut-short"),
+        ),
+        // What comes behind the end that was announced is nobody's.
+        (
+            "HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\n12345",
+            b"endless ",
+            Ok(5),
+        ),
+    ] {
+        let url = raw(head, more).await;
+        let got = soon("all of them", fetch_all(&client, &url)).await;
+        assert_eq!(got, [expected; 3], "{head:?}");
+    }
+    for head in [
+        "HTTP/1.1 200 OK\r\ncontent-length: 9223372036854775807\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n",
+        "HTTP/1.1 200 OK\r\ncontent-length: -1\r\n\r\n",
+        "HTTP/1.1 200 OK\r\nendless: ",
+        "",
+    ] {
+        let url = raw(head, b"endless ").await;
+        let got = soon("all of them", fetch_all(&client, &url)).await;
+        assert!(got.iter().all(Result::is_err), "{head:?}: {got:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn hubs_topics_and_pages_that_never_end_are_survived() {
+    let client = client(Duration::from_secs(5));
+    for (status, accepted) in [("200 OK", true), ("202 Accepted", true), ("400 No", false)] {
+        let head: &'static str = format!("HTTP/1.1 {status}\r\n\r\n").leak();
+        let url = raw(head, b"endless ").await;
+        let request = SubscriptionRequest {
+            mode: Mode::Subscribe,
+            callback: "http://127.0.0.1/token".into(),
+            topic: url.to_string(),
+            lease_seconds: Some(60),
+            secret: None,
+        };
+        let hub = HubUri::try_from(url.clone()).unwrap();
+        let answer = soon("the hub", client.ask_hub(&hub, &request))
+            .await
+            .unwrap();
+        assert_eq!(answer == HubAnswer::Accepted, accepted, "{answer:?}");
+        let topic = TopicUri::try_from(url.clone()).unwrap();
+        let links = soon("the topic", client.ask_topic(&topic)).await;
+        assert!(links.is_err() || links.unwrap().hubs.is_empty());
+        let found = soon("discovery", client.discover(&url, LIMIT)).await;
+        assert!(found.is_err());
+    }
+}
+
+/// A body of so many bytes, and then of one every moment.
+fn trickle(first: usize) -> Body {
+    let drops = stream::unfold((), |()| async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        Some((Bytes::from_static(b"x"), ()))
+    });
+    let first = Bytes::from(vec![b'x'; first]);
+    let body = stream::once(std::future::ready(first)).chain(drops);
+    Body::from_stream(body.map(Ok::<_, Infallible>))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn content_that_trickles_ends_as_too_slow() {
+    let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
+        |path: &str, _: &_| match path {
+            "/at-first" => ok(trickle(40 << 10)),
+            _ => ok(trickle(0)),
+        }
+    })
+    .await;
+    // Thirty of these are three seconds.
+    let client = client(Duration::from_millis(100));
+    for path in ["/always", "/at-first"] {
+        let uri = ResourceUri::try_from(site.url(path)).unwrap();
+        let any = AllowedHosts::any();
+        let got = client.get_content(&uri, &any, None, None).await;
+        let mut content = got.unwrap().unwrap();
+        let error = loop {
+            match soon("a chunk, or the end", content.chunk()).await {
+                Ok(Some(_)) => {}
+                Ok(None) => panic!("it is endless"),
+                Err(error) => break error,
+            }
+        };
+        assert_eq!(error.code(), "too-slow", "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn source_that_trickles_delays_no_other_and_is_told() {
+    let slow = Site::of_list(
+        Ipv4Addr::LOCALHOST,
+        |base| {
+            (0..10)
+                .map(|n| entry(&format!("{base}/r/{n}"), ""))
+                .collect()
+        },
+        |n| if n < 10 { ok(trickle(0)) } else { status(404) },
+    )
+    .await;
+    let source = SampleSource::start(resources(20)).await.unwrap();
+    let destination = Destination::start(source.base(), |config| {
+        config.http.timeout = Duration::from_millis(300);
+        config.http.connections_per_host = 2;
+        let mirror = config.sources[0].mirror.with_file_name("slow");
+        let mut other = config::Source::new("slow", slow.url("/"), mirror);
+        other.notifications = false;
+        config.sources.insert(0, other);
+    })
+    .await;
+    let mirror = &destination.config.sources[1].mirror;
+    let is_mirrored = || expected_files(&source, &[SET.to_owned()]) == files(mirror);
+    let failed = async || {
+        let status = destination.operator.status().await;
+        let slow = status.sources.iter().find(|source| source.name == "slow");
+        let set = slow.and_then(|slow| slow.sets.first());
+        set.and_then(|set| set.error.clone())
+    };
+    eventually("the other one is mirrored", None, async || {
+        if is_mirrored() {
+            Ok(())
+        } else {
+            Err("not yet".to_owned())
+        }
+    })
+    .await;
+    assert_eq!(failed().await, None, "the slow one is still waited for");
+    source.update(SET, "r0001.txt", "beside a slow one");
+    source.notify_and_publish(SET).await.unwrap();
+    eventually("the change is mirrored", None, async || {
+        if is_mirrored() {
+            Ok(())
+        } else {
+            Err("not yet".to_owned())
+        }
+    })
+    .await;
+    let error = eventually("the slow one is told", None, async || {
+        failed().await.ok_or("nothing is told".to_owned())
+    })
+    .await;
+    assert_eq!(error.code, "too-slow", "{error:?}");
+}

@@ -1,0 +1,61 @@
+//! Redirects without an end: five are followed, whatever was asked for.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use resyncd::fetch::AllowedHosts;
+use resyncd::protocol::websub::{Mode, SubscriptionRequest};
+use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
+
+use crate::bodies::{client, fetch_all};
+use crate::site::{Site, redirect};
+use crate::support::soon;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn redirects_in_a_ring_are_left_after_five() {
+    let asked = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&asked);
+    let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
+        move |path: &str, _: &_| {
+            let before = count.fetch_add(1, Ordering::SeqCst);
+            redirect(307, &format!("{path}x?{before}"))
+        }
+    })
+    .await;
+    let client = client(Duration::from_secs(5));
+    let url = site.url("/ring");
+    let expected: Result<u64, &str> = Err("too-many-redirects");
+    assert_eq!(soon("all", fetch_all(&client, &url)).await, [expected; 3]);
+    assert_eq!(asked.swap(0, Ordering::SeqCst), 3 * 6);
+
+    let any = AllowedHosts::any();
+    let uri = ResourceUri::try_from(url.clone()).unwrap();
+    let probed = soon("the probe", client.probe(&uri, &any)).await;
+    assert_eq!(probed.map_err(|error| error.code()), expected.map(drop));
+    assert_eq!(asked.swap(0, Ordering::SeqCst), 6);
+
+    let topic = TopicUri::try_from(url.clone()).unwrap();
+    let links = soon("the topic", client.ask_topic(&topic)).await;
+    assert_eq!(
+        links.map(drop).map_err(|error| error.code()),
+        expected.map(drop)
+    );
+    assert_eq!(asked.swap(0, Ordering::SeqCst), 6);
+
+    let request = SubscriptionRequest {
+        mode: Mode::Subscribe,
+        callback: "http://127.0.0.1/token".into(),
+        topic: url.to_string(),
+        lease_seconds: Some(60),
+        secret: None,
+    };
+    let hub = HubUri::try_from(url).unwrap();
+    let answer = soon("the hub", client.ask_hub(&hub, &request)).await;
+    assert_eq!(
+        answer.map(drop).map_err(|error| error.code()),
+        expected.map(drop)
+    );
+    assert_eq!(asked.load(Ordering::SeqCst), 6);
+}
