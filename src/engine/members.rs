@@ -198,8 +198,8 @@ impl Offering {
                 return Err(EngineError::Interrupted);
             }
             // A disk that refuses files is waited for, but not by those who go through once.
-            let following = &self.following;
-            if !following.subscribes && following.board.is_refused(following.name()) {
+            let is_refused = self.following.board.is_refused(self.following.name());
+            if !self.following.subscribes && is_refused {
                 return Err(EngineError::Interrupted);
             }
             awaited.extend(still);

@@ -26,10 +26,11 @@
 //! | older documents that are served again | [`older`] |
 //! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::refusals` |
+//! | packages that find no room | [`disks`]: `package_that_…` |
 //! | the state's disk refuses | [`disks`]: `state_that_…` |
 //! | two daemons on one mirror, or one state | [`rebuilding`]: `two_daemons_…`; `tests/process/start.rs` |
 //! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
-//! | the database is damaged | [`damage`]; set aside: `store::tests::opening` |
+//! | the database is damaged | [`damage`]; `store::tests`: `damage`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
