@@ -4,6 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use resyncd::clock;
@@ -28,12 +30,16 @@ pub(crate) struct Cycle {
     pub(crate) home: Home,
     history: RefCell<BTreeMap<String, Vec<Version>>>,
     number: Cell<usize>,
+    /// How much has happened at the Source.
+    pub(crate) happened: Arc<AtomicUsize>,
 }
 
 /// What a resource was at a time; no bytes: it was deleted.
 struct Version {
     at: SourceTime,
     bytes: Option<String>,
+    /// How much had happened before.
+    happened: usize,
 }
 
 impl Cycle {
@@ -57,6 +63,7 @@ impl Cycle {
             home,
             history: RefCell::default(),
             number: Cell::new(0),
+            happened: Arc::default(),
         };
         for number in 0..10 {
             cycle.write(&format!("r{number}.txt"));
@@ -93,7 +100,12 @@ impl Cycle {
 
     fn note(&self, uri: String, at: SourceTime, bytes: Option<String>) {
         let mut history = self.history.borrow_mut();
-        history.entry(uri).or_default().push(Version { at, bytes });
+        let happened = self.happened.fetch_add(1, Ordering::SeqCst);
+        history.entry(uri).or_default().push(Version {
+            at,
+            bytes,
+            happened,
+        });
     }
 
     /// Lives through all of it. The daemon may die at any moment, and comes back.
@@ -284,7 +296,9 @@ impl Cycle {
                 Some(file) => assert!(file > stated, "{file}, {known:#?}"),
                 None if known.deleted => {}
                 None => assert!(
-                    versions[stated..].iter().any(|later| later.bytes.is_none()),
+                    versions[stated..]
+                        .iter()
+                        .any(|later| later.bytes.is_none() && later.happened < scene.happened),
                     "its file is missing: {known:#?}"
                 ),
             }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use resyncd::clock;
@@ -299,14 +300,17 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
     traffic.step(200).await;
     source.refresh_resource_list(SET);
     let hub = source.hub().unwrap();
+    println!("{kills} kills with RESYNCD_KILL_SEED={seed}");
     let begun = clock::now().mono;
     let watch = Watch::start(&home, Duration::from_millis(20), is_whole);
     let stop = CancellationToken::new();
     let changing = tokio::spawn(keep_changing(traffic, stop.clone()));
     let mut dice = seed;
+    // Gaps are to be expected.
+    let start = || home.run_with([("RUST_LOG", Path::new("error"))]);
     for kill in 1..=kills {
         let mark = hub.mark();
-        let running = home.run();
+        let running = start();
         if below(&mut dice, 2) == 0 {
             // Whatever it is at: perhaps not even listening.
             let moment = Duration::from_millis(below(&mut dice, 500));
@@ -322,12 +326,12 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
         }
         running.kill();
         if kill % 4 == 0 {
-            let running = home.run();
+            let running = start();
             home.until("it answers", |_| true).await;
             assert_eq!(running.stop().await.code(), Some(0));
         }
     }
-    let running = home.run();
+    let running = start();
     stop.cancel();
     let (_, changes) = soon("the traffic", changing).await.unwrap();
     source.refresh_resource_list(SET);
@@ -353,7 +357,7 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
     assert_eq!(told, state.iter().map(lengths).collect());
     let counts = hub.counts();
     println!(
-        "seed {seed}: {kills} kills and {} stops in {:?}; {changes} changes, {} deliveries acknowledged and {} not; \
+        "{kills} kills and {} stops in {:?}; {changes} changes, {} deliveries acknowledged and {} not; \
          {} changes applied, {looked} looks at a file",
         kills / 4,
         clock::now().mono - begun,
