@@ -198,9 +198,23 @@ impl Cycle {
             if deliveries.iter().any(|delivery| delivery.is_taken()) {
                 return Ok(());
             }
+            if deliveries.is_empty() && self.is_unheard().await {
+                // Nothing was acknowledged, so nobody but the Change List can tell.
+                self.source.freeze_change_list(SET, false);
+                self.poll().await;
+                return Ok(());
+            }
             Err(format!("{deliveries:#?}"))
         })
         .await;
+    }
+
+    /// Whether the hub has no subscription because the daemon died between noting a verification and answering it. To the
+    /// daemon it is active: what polls find tells it otherwise in time.
+    async fn is_unheard(&self) -> bool {
+        let set = self.home.until("the status", |_| true).await;
+        let unheard = self.source.hub().unwrap().counts().not_verified > 0;
+        unheard && set.channels.iter().all(|channel| channel.state == "active")
     }
 
     async fn poll(&self) {
@@ -345,7 +359,12 @@ impl Cycle {
         );
         assert_eq!((set.gaps.len(), set.failed), (0, 0));
         let hub = self.source.hub().unwrap();
-        assert_eq!(hub.subscriptions().len(), 2, "one a channel");
+        let unheard = hub.counts().not_verified as usize;
+        let subscriptions = hub.subscriptions().len();
+        assert!(
+            subscriptions <= 2 && subscriptions + unheard >= 2,
+            "one a channel"
+        );
         let asked = hub.counts().requested;
         assert!((4..=6).contains(&asked), "the hub was asked {asked} times");
         assert_eq!(working_files(&self.home.mirror), 0);
