@@ -18,7 +18,7 @@ use crate::protocol::HubUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
 use crate::status::Ending;
 use crate::store::{ChannelId, ChannelRecord, Store, Wake};
-use crate::sync::{Asked, ChannelState, Intent};
+use crate::sync::{Asked, ChannelState, Intent, Lease};
 
 /// The longest wait at a stretch: the wall clock may be set meanwhile.
 const LONGEST_WAIT: Duration = Duration::from_secs(600);
@@ -41,6 +41,10 @@ pub(super) async fn keep(following: Arc<Following>, id: ChannelId) {
 async fn keep_on(following: &Arc<Following>, id: ChannelId) {
     let mut wakes = following.store.wakes();
     let mut setback = Setback::since(clock::now());
+    let resumed = following.store.change_lease(id, false, Lease::resume).await;
+    if let Err(error) = resumed {
+        tracing::error!(code = error.code(), source = following.name(), %error, "a subscription can't be gone on with");
+    }
     loop {
         let before = setback;
         let set_back = setback.noticed(clock::now());

@@ -190,7 +190,23 @@ impl Lease {
         self.asked = Some(asked);
         self.asked_at = Some(now);
         self.failures = self.failures.saturating_add(1);
-        self.next_try_at = Some(now + VERIFICATION_TIME.max(pause(self.failures)));
+        self.next_try_at = Some(self.unverified_at(now));
+    }
+
+    /// Goes on after a restart. Of a request that nothing has come of, the hub's verification may have come when nobody was
+    /// there to answer: it is not waited for any longer than for a request that failed.
+    pub fn resume(&mut self) {
+        let Some(asked_at) = self.asked_at.filter(|_| self.asked.is_some()) else {
+            return;
+        };
+        if self.next_try_at == Some(self.unverified_at(asked_at)) {
+            self.next_try_at = Some(asked_at + pause(self.failures));
+        }
+    }
+
+    /// When a request counts as failed that the hub neither refuses nor verifies.
+    fn unverified_at(&self, asked_at: DateTime<Utc>) -> DateTime<Utc> {
+        asked_at + VERIFICATION_TIME.max(pause(self.failures))
     }
 
     /// Notes that a request failed or was refused. `wait`: how long the hub asked to be left alone.

@@ -1,8 +1,8 @@
 //! The daemon is killed at any step of its work: each write, fsync, rename and unlink, its database's among them.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use resyncd::clock;
@@ -25,7 +25,7 @@ const NEVER: usize = 0;
 async fn live(tracer: &Tracer, at: usize) -> Life {
     let cycle = Cycle::new().await;
     let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_whole);
-    let traced = Traced::start(&cycle.home, tracer, at);
+    let traced = Traced::start(&cycle.home, tracer, at, Arc::clone(&cycle.happened));
     cycle.live().await;
     cycle.check_end().await;
     let settled = async || {
@@ -43,6 +43,7 @@ async fn live(tracer: &Tracer, at: usize) -> Life {
 /// Tells which step it was that went wrong.
 struct Telling<'a>(usize, &'a AtomicUsize);
 
+#[allow(clippy::print_stdout, reason = "it is what the test says")]
 impl Drop for Telling<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 
 use tempfile::TempDir;
@@ -78,6 +80,8 @@ pub(crate) struct Scene {
     pub(crate) state: PathBuf,
     /// The mirror's files.
     pub(crate) files: Files,
+    /// How much had happened at the Source.
+    pub(crate) happened: usize,
 }
 
 /// How a daemon's life went.
@@ -89,12 +93,18 @@ pub(crate) struct Life {
 }
 
 impl Traced {
-    /// Starts it; step 0 never comes.
-    pub(crate) fn start(home: &Home, tracer: &Tracer, at: usize) -> Self {
+    /// Starts it; step 0 never comes. `happened`: how much has happened at the Source so far.
+    pub(crate) fn start(
+        home: &Home,
+        tracer: &Tracer,
+        at: usize,
+        happened: Arc<AtomicUsize>,
+    ) -> Self {
         let (folder, config, mirror) = (home.folder(), home.config.clone(), home.mirror.clone());
-        let log = folder.with_extension("steps");
+        let log = folder.join("steps");
         let mut traced = tracer
             .command(at, folder, &log)
+            .env("RUST_LOG", "error")
             .arg(env!("CARGO_BIN_EXE_resyncd"))
             .arg("--config")
             .args([config.as_path(), Path::new("run")])
@@ -107,6 +117,7 @@ impl Traced {
             if code != Some(KILLED) {
                 return Fate::Ended(code);
             }
+            let happened = happened.load(Ordering::SeqCst);
             fs::create_dir(&copy).unwrap();
             // What is mapped into memory belongs to processes that live; the lock file is empty.
             for name in ["resyncd.db", "resyncd.db-wal"] {
@@ -117,8 +128,12 @@ impl Traced {
             let scene = Scene {
                 state: copy,
                 files: files(&mirror),
+                happened,
             };
-            Fate::Killed(scene, Running::start(&mut command(&config)))
+            Fate::Killed(
+                scene,
+                Running::start(command(&config).env("RUST_LOG", "error")),
+            )
         });
         Self {
             log,
@@ -159,7 +174,6 @@ impl Traced {
             }
         };
         let log = fs::read_to_string(&self.log).unwrap();
-        fs::remove_file(&self.log).unwrap();
         Life {
             steps: log.lines().skip(1).map(str::to_owned).collect(),
             scene,

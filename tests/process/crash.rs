@@ -2,11 +2,12 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::time::Duration;
 
 use resyncd::clock;
 use resyncd::demo::{
-    DumpOptions, Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions,
+    DumpOptions, Fault, HubEvent, SampleOptions, SampleSource, Traffic, TrafficOptions, Verifying,
 };
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
@@ -201,6 +202,29 @@ async fn what_was_acknowledged_is_applied_after_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn request_that_was_not_verified_before_a_crash_is_made_again_soon() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let hub = source.hub().unwrap();
+    // It takes the requests, and calls when nobody is there.
+    hub.configure(|options| options.verifying = Verifying::Never);
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    soon("asked", hub.wait_for_counts(|counts| counts.requested == 2)).await;
+    home.until_mirrored(&source).await;
+    running.kill();
+    hub.configure(|options| options.verifying = Verifying::AfterAnswer);
+    let running = home.run();
+    // Well within the minute that a hub has from a request to its verification.
+    home.settled(&source).await;
+    assert_eq!(
+        hub.counts().requested,
+        4,
+        "each channel was asked for once more"
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn held_notifications_outlive_a_crash() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
@@ -225,6 +249,9 @@ async fn held_notifications_outlive_a_crash() {
 /// How many kills there are in the storm, unless `RESYNCD_KILLS` says otherwise; `RESYNCD_KILL_SEED` says which.
 const KILLS: u64 = 4;
 
+/// How many changes a notification of the storm tells.
+const CHANGES: usize = 20;
+
 /// Keeps changing the Source, hundreds of times in a second, until it is told to stop; how many changes there were.
 async fn keep_changing(mut traffic: Traffic, stop: CancellationToken) -> (Traffic, usize) {
     let mut pace = tokio::time::interval(Duration::from_millis(20));
@@ -232,8 +259,8 @@ async fn keep_changing(mut traffic: Traffic, stop: CancellationToken) -> (Traffi
     let mut changes = 0;
     while !stop.is_cancelled() {
         pace.tick().await;
-        traffic.step(8).await;
-        changes += 8;
+        traffic.step(CHANGES).await;
+        changes += CHANGES;
     }
     (traffic, changes)
 }
@@ -273,14 +300,17 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
     traffic.step(200).await;
     source.refresh_resource_list(SET);
     let hub = source.hub().unwrap();
+    println!("{kills} kills with RESYNCD_KILL_SEED={seed}");
     let begun = clock::now().mono;
     let watch = Watch::start(&home, Duration::from_millis(20), is_whole);
     let stop = CancellationToken::new();
     let changing = tokio::spawn(keep_changing(traffic, stop.clone()));
     let mut dice = seed;
+    // Gaps are to be expected.
+    let start = || home.run_with([("RUST_LOG", Path::new("error"))]);
     for kill in 1..=kills {
         let mark = hub.mark();
-        let running = home.run();
+        let running = start();
         if below(&mut dice, 2) == 0 {
             // Whatever it is at: perhaps not even listening.
             let moment = Duration::from_millis(below(&mut dice, 500));
@@ -296,12 +326,12 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
         }
         running.kill();
         if kill % 4 == 0 {
-            let running = home.run();
+            let running = start();
             home.until("it answers", |_| true).await;
             assert_eq!(running.stop().await.code(), Some(0));
         }
     }
-    let running = home.run();
+    let running = start();
     stop.cancel();
     let (_, changes) = soon("the traffic", changing).await.unwrap();
     source.refresh_resource_list(SET);
@@ -327,7 +357,7 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
     assert_eq!(told, state.iter().map(lengths).collect());
     let counts = hub.counts();
     println!(
-        "seed {seed}: {kills} kills and {} stops in {:?}; {changes} changes, {} deliveries acknowledged and {} not; \
+        "{kills} kills and {} stops in {:?}; {changes} changes, {} deliveries acknowledged and {} not; \
          {} changes applied, {looked} looks at a file",
         kills / 4,
         clock::now().mono - begun,

@@ -314,3 +314,30 @@ fn clock_that_is_set_forward_makes_the_lease_be_asked_for_again() {
         assert_eq!(lease.state, ChannelState::Expired);
     }
 }
+
+#[test]
+fn request_that_nothing_has_come_of_is_made_again_soon_after_a_restart() {
+    let mut lease = Lease::new(at(0));
+    for (asked_at, pause) in [(0, 2), (10, 4), (20, 8)] {
+        lease.ask(at(asked_at), asked(600));
+        assert_eq!(lease.next_deadline(), Some(at(asked_at + 60)));
+        lease.resume();
+        lease.resume();
+        assert_eq!(lease.next_deadline(), Some(at(asked_at + pause)));
+    }
+    // The first hub may verify all the same.
+    let ruling = lease.verify(at(21), Intent::Subscribe, None, 0.0);
+    assert_eq!(ruling, Ruling::Confirm);
+    let before = lease.clone();
+    lease.resume();
+    assert_eq!(lease, before);
+}
+
+#[test]
+fn refused_request_waits_after_a_restart_as_it_did_before() {
+    let mut lease = Lease::new(at(0));
+    lease.ask(at(0), asked(600));
+    lease.failed(at(1), Some(Duration::from_secs(300)));
+    lease.resume();
+    assert_eq!(lease.next_deadline(), Some(at(301)));
+}
