@@ -63,3 +63,36 @@ fn example_of_the_feed_is_json() {
         assert!(entry["seq"].is_u64());
     }
 }
+
+/// All sources and tests, as text.
+fn all_code(folder: &Path, code: &mut String) {
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            all_code(&path, code);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            code.push_str(&std::fs::read_to_string(&path).unwrap());
+        }
+    }
+}
+
+#[test]
+fn tests_that_hold_the_promises_of_security_exist() {
+    let promises = include_str!("../SECURITY.md");
+    let (root, mut code) = (Path::new(env!("CARGO_MANIFEST_DIR")), String::new());
+    all_code(&root.join("src"), &mut code);
+    all_code(&root.join("tests"), &mut code);
+    let rows = promises.lines().filter(|line| line.starts_with("| "));
+    let (mut named, fuzzed) = (0, "targets!(");
+    for row in rows.filter(|row| row.contains('`')) {
+        let tests = row.rsplit("| ").next().unwrap();
+        for test in tests.split('`').skip(1).step_by(2) {
+            let begin = test.trim_end_matches('…');
+            let is_target = code.contains(fuzzed) && row.contains("tests/fuzzing.rs");
+            let exists = code.contains(&format!("fn {begin}"));
+            assert!(exists || is_target, "there is no test {test}");
+            named += 1;
+        }
+    }
+    assert!(named > 40, "{named}");
+}
