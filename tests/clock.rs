@@ -81,7 +81,8 @@ async fn renewed(rig: &Rig) {
     .await;
 }
 
-/// What can be told of a rig that goes on: it is told of a change, polls, renews, and is in step.
+/// What can be told of a rig that goes on: it is told of a change, polls, renews, and the mirror is what the Source is. While
+/// our clock is so far behind that all that the Source tells is of the future, nothing is proven, and a gap stays one.
 async fn check_goes_on(rig: &Rig, what: &str) {
     let since = rig.operator.last_change().await;
     rig.source.advance(Duration::from_secs(1));
@@ -91,7 +92,7 @@ async fn check_goes_on(rig: &Rig, what: &str) {
     let polled = rig.source.hits(LIST);
     soon("polled", rig.source.wait_for_hits(LIST, polled + 2)).await;
     renewed(rig).await;
-    rig.settled().await;
+    rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -121,6 +122,7 @@ async fn daemon_goes_on_whatever_its_clock_is_set_to() {
         check_goes_on(&rig, &format!("set by {by} days")).await;
         clock::set_wall(TimeDelta::zero());
         check_goes_on(&rig, &format!("set right after {by} days")).await;
+        rig.settled().await;
 
         // All is proven again, and the feed tells it in order, whatever its dates.
         let now = time("2000-01-01").max(rig.source.boundary());

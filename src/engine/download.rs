@@ -19,7 +19,7 @@ use crate::fetch::{
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Staged, Whole};
 use crate::protocol::{Algorithm, ChangeKind, Digest, Hashing, SourceTime};
 use crate::store::{Origin, ServedVersion, Task, TaskFailure};
-use crate::sync::{Candidate, Expected, latest_plausible};
+use crate::sync::{Candidate, Expected};
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
 const TRIES: Bounds = Bounds {
@@ -258,9 +258,7 @@ pub(super) async fn fetch_from(
         .clone()
         .or_else(|| content.media_type().map(str::to_owned));
     // A duplicate's date is that of the copy.
-    let latest = latest_plausible(clock::now().wall);
-    let served = content.last_modified();
-    let served = served.filter(|&served| candidate.is_own && served <= latest);
+    let served = content.last_modified().filter(|_| candidate.is_own);
     let lastmod = task.lastmod.or(served).or(task.changed_at);
     let expected = &candidate.expected;
     let (whole, length, hashes) = copy(following, content, mirror, expected, lastmod).await?;

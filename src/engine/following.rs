@@ -159,7 +159,7 @@ pub(super) fn paths_of(uri: &ResourceUri) -> Paths {
 
 /// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
 ///
-/// A time that can't be is not told: it would outdo every later one.
+/// A change of a time that can't be is of unknown time: it would outdo every later one.
 ///
 /// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
 pub(super) fn change_of(
@@ -173,14 +173,13 @@ pub(super) fn change_of(
         return None;
     }
     let latest = latest_plausible(clock::now().wall);
-    let plausible = |time: Option<SourceTime>| time.filter(|&time| time <= latest);
     Some(Change {
         paths: paths_of,
         authority: uri.authority(),
         uri,
         kind: entry.md.change.unwrap_or(kind),
-        changed_at: plausible(changed_at),
-        lastmod: plausible(entry.lastmod),
+        changed_at: changed_at.filter(|&time| time <= latest),
+        lastmod: entry.lastmod,
         length: entry.md.length,
         media_type: entry.md.media_type,
         hashes: entry.md.hashes,

@@ -16,6 +16,7 @@ use super::versions::ServedVersion;
 use super::writer::Tx;
 use super::{Store, StoreError, Wake, row};
 use crate::protocol::{Digest, SourceTime};
+use crate::sync::latest_plausible;
 
 /// What came of a task. The files are as it says already.
 #[derive(Debug)]
@@ -112,6 +113,9 @@ fn conclude<'a>(
         } => {
             let before = live_length(tx.sql, task.resource)?;
             let version = version.as_ref();
+            // A list that tells of a time that can't be is looked at whenever it tells of it, and of any other.
+            let latest = latest_plausible(now);
+            let lastmod = lastmod.filter(|&lastmod| lastmod <= latest);
             tx.sql
                 .prepare_cached(
                     "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, hashes = ?6,

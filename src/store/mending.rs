@@ -13,6 +13,7 @@ use super::resources::{live_length, sum_up_members};
 use super::writer::Tx;
 use super::{ResourceId, SetId, Store, StoreError, Wake, row};
 use crate::protocol::{ChangeKind, Digest, SourceTime};
+use crate::sync::latest_plausible;
 
 /// A file that is right.
 #[derive(Clone, Debug)]
@@ -230,7 +231,10 @@ fn adopt(tx: &mut Tx<'_>, context: &Context<'_>, adoption: &Adoption) -> Result<
         row::signed(adoption.length),
         change.media_type,
         row::hashes_text(&adoption.hashes),
-        change.lastmod.map(SourceTime::micros),
+        change
+            .lastmod
+            .filter(|&lastmod| lastmod <= latest_plausible(context.now))
+            .map(SourceTime::micros),
         changed_at.map(SourceTime::micros),
         row::micros(context.now),
     ])?;

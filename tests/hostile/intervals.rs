@@ -176,6 +176,7 @@ async fn change_of_the_far_future_is_not_the_last_word() {
         rig.source.update(SET, "r0001.txt", real.clone());
         rig.source.notify_and_publish(SET).await.unwrap();
         rig.until_holds("r0001.txt", &real).await;
+        rig.until("all done", |set| set.pending == 0).await;
         let known = rig.operator.resource(&rig.uri("r0001.txt")).await.unwrap();
         for date in ["lastmod", "changed_at"] {
             let told = known[date].as_str().unwrap();

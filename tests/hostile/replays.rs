@@ -152,6 +152,7 @@ async fn replay_of_what_was_forgotten_is_known_by_its_interval() {
     rig.source.update(SET, "r0001.txt", "new");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_holds("r0001.txt", "new").await;
+    rig.until("all done", |set| set.pending == 0).await;
     let since = rig.operator.last_change().await;
     let fetched = rig.source.hits("/set1/res/r0001.txt");
     // Other bytes: nobody remembers them.
