@@ -1,5 +1,10 @@
 //! What the README tells a newcomer is so.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "what a test relies on and does not get, it should panic of"
+)]
+
 use std::path::Path;
 use std::process::Command;
 
