@@ -2,6 +2,7 @@
 
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
 
+use crate::PROCESSOR;
 use crate::support::{NAME, Rig, SET, files, resources};
 
 const RESOURCES: usize = 120;
@@ -55,6 +56,7 @@ async fn approve(rig: &Rig) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_tells_that_all_is_gone_is_not_believed_at_once() {
+    let _turn = PROCESSOR.read().await;
     for told in [
         Told::Notification,
         Told::ChangeList,

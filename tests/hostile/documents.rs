@@ -1,5 +1,6 @@
 //! Documents that are none, are others, or are not whole: refused before anything is done for them.
 
+use crate::PROCESSOR;
 use crate::doors::{Door, Guarded};
 
 const PAGE: &str = "<html><head><title>Sorry</title></head><body><p>We are down</p></body></html>";
@@ -14,6 +15,7 @@ fn relabelled(whole: &str, capability: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_door_takes_what_is_something_else() {
+    let _turn = PROCESSOR.read().await;
     for door in Door::ALL {
         let guarded = Guarded::start(door).await;
         let whole = guarded.whole.clone();
@@ -71,6 +73,7 @@ async fn no_door_takes_what_is_something_else() {
 /// In steps, because each is a poll; the reader's own tests cut at every byte.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_door_takes_what_is_cut_short() {
+    let _turn = PROCESSOR.read().await;
     for door in Door::ALL {
         let guarded = Guarded::start(door).await;
         let whole = guarded.whole.trim_end().as_bytes();

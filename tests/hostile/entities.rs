@@ -5,6 +5,7 @@ use std::io::BufReader;
 use resyncd::protocol::DocumentReader;
 use url::Url;
 
+use crate::PROCESSOR;
 use crate::doors::{Door, Guarded};
 
 /// Where an external entity would be had from.
@@ -152,6 +153,7 @@ fn variants(whole: &str, canary: &str) -> Vec<Variant> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_door_takes_entities() {
+    let _turn = PROCESSOR.read().await;
     for door in Door::ALL {
         let guarded = Guarded::start(door).await;
         let canary = guarded.rig.source.base().join(CANARY).unwrap();

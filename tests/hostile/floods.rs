@@ -16,6 +16,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 use url::Url;
 
+use crate::PROCESSOR;
 use crate::process::{Home, program};
 use crate::support::{SET, client, resources, soon};
 
@@ -63,6 +64,7 @@ async fn push(home: &Home, source: &SampleSource, text: &str) -> Duration {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_silent_peers_do_not_delay_a_delivery() {
+    let _turn = PROCESSOR.write().await;
     raise_limit();
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
@@ -119,6 +121,7 @@ pub(crate) fn peak_memory(process: u32) -> u64 {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ten_times_the_load_it_can_take_does_no_harm() {
+    let _turn = PROCESSOR.write().await;
     const PEERS: usize = 2560;
     raise_limit();
     let source = SampleSource::start(resources(3)).await.unwrap();
