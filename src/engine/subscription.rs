@@ -1,5 +1,5 @@
 //! One subscription, kept: asked for, renewed before its lease runs out, and ended when it is no longer wanted (WebSub,
-//! sections 5.1 to 5.4). What to do when is the [`Lease`](crate::sync::Lease)'s decision; this carries it out.
+//! sections 5.1 to 5.4). What to do when is the [`Lease`]'s decision; this carries it out.
 
 use std::sync::Arc;
 use std::time::Duration;
