@@ -12,7 +12,7 @@ use url::Url;
 
 use super::EngineError;
 use super::following::Following;
-use crate::clock::{self, Setback};
+use crate::clock::{self, Now, Setback};
 use crate::fetch::{Client, Disposition, HubAnswer};
 use crate::protocol::HubUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
@@ -47,9 +47,10 @@ async fn keep_on(following: &Arc<Following>, id: ChannelId) {
     }
     loop {
         let before = setback;
-        let set_back = setback.noticed(clock::now());
+        let begun = clock::now();
+        let set_back = setback.noticed(begun);
         match keep_once(following, id, set_back).await {
-            Ok(Some(next)) => wait(&mut wakes, id, next).await,
+            Ok(Some(next)) => wait(&mut wakes, id, next, begun).await,
             Ok(None) => return,
             Err(error) => {
                 setback = before;
@@ -283,9 +284,17 @@ async fn send(client: &Client, hub: &HubUri, request: &SubscriptionRequest) -> R
     }
 }
 
-async fn wait(wakes: &mut broadcast::Receiver<Wake>, id: ChannelId, next: DateTime<Utc>) {
+/// Waits until a moment of the wall clock, or until something happens to the channel.
+///
+/// The clock may have been set since `begun`, and nobody knows by which of the two `next` is meant: the shorter wait is right.
+async fn wait(
+    wakes: &mut broadcast::Receiver<Wake>,
+    id: ChannelId,
+    next: DateTime<Utc>,
+    begun: Now,
+) {
     let now = clock::now();
-    let pause = (next - now.wall)
+    let pause = (next - now.wall.max(begun.wall))
         .to_std()
         .unwrap_or_default()
         .min(LONGEST_WAIT);

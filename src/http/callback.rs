@@ -117,7 +117,7 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
     let (mode, granted) = (verification.mode, verification.lease_seconds);
     match callback
         .store
-        .verify_channel(channel.id, clock::now().wall, mode, granted, spread())
+        .verify_channel(channel.id, mode, granted, spread())
         .await
     {
         Ok(true) => (

@@ -6,6 +6,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::{ChannelId, SetId, Store, StoreError, Wake, row};
+use crate::clock;
 use crate::protocol::websub::Mode;
 use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::sync::{Asked, ChannelState, Intent, Lease, Ruling};
@@ -201,14 +202,14 @@ impl Store {
     }
 
     /// Holds a hub's verification against what was asked of it; answers whether it is to be confirmed. `granted` is in
-    /// seconds; `spread`, from 0 to 1, chooses the moment of the renewal.
+    /// seconds; `spread`, from 0 to 1, chooses the moment of the renewal. The lease begins when that is written down: who
+    /// notices that the clock was set back moves what was written before, and nothing else.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
     pub async fn verify_channel(
         self: &Arc<Self>,
         id: ChannelId,
-        now: DateTime<Utc>,
         mode: Mode,
         granted: Option<u64>,
         spread: f64,
@@ -218,7 +219,10 @@ impl Store {
             Mode::Unsubscribe => Intent::Unsubscribe,
             Mode::Denied => return Ok(false),
         };
-        let verify = move |lease: &mut Lease| lease.verify(now, intent, granted, spread);
+        let verify = move |lease: &mut Lease| {
+            let now = clock::now().wall;
+            lease.verify(now, intent, granted, spread)
+        };
         let (ruling, _) = self.change_lease(id, true, verify).await?;
         Ok(ruling != Ruling::Refuse)
     }
