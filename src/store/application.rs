@@ -2,8 +2,8 @@
 
 use chrono::{DateTime, Utc};
 
-use super::channels::Outcome;
 use super::feed::Origin;
+use super::inbox::Outcome;
 use super::sets::DocumentRecord;
 use super::{ChannelId, SetId};
 use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};

@@ -60,29 +60,6 @@ impl ChannelRecord {
     }
 }
 
-/// What became of a delivery.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// Its changes were taken.
-    Applied,
-    /// The same, but it tells no time: should the same bytes come again, they may tell of something else.
-    Undated,
-    /// It told nothing new.
-    Duplicate,
-    /// It can't be read, or is not what the channel carries.
-    Rejected,
-}
-
-impl Outcome {
-    pub(super) fn column(self) -> &'static str {
-        match self {
-            Self::Applied | Self::Undated => "applied",
-            Self::Duplicate => "duplicate",
-            Self::Rejected => "rejected",
-        }
-    }
-}
-
 const COLUMNS: &str = "id, set_id, kind, topic, hub, token, secret, state, asked, asked_lease, expires_at, renew_at,
     next_try_at, failures, left_for_good, last_notification_at, received, applied, duplicate, rejected, gaps,
     subscribed_topic, advertised_hubs, known_hubs, asked_at";

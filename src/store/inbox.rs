@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{OptionalExtension, params};
 
-use super::channels::{Outcome, set_of};
+use super::channels::set_of;
 use super::writer::Tx;
 use super::{ChannelId, SetId, Store, StoreError, Wake, delivered, row};
 
@@ -29,6 +29,29 @@ pub enum Receipt {
     Known,
     /// There is no room: the hub shall try again.
     Full,
+}
+
+/// What became of a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its changes were taken.
+    Applied,
+    /// The same, but it tells no time: should the same bytes come again, they may tell of something else.
+    Undated,
+    /// It told nothing new.
+    Duplicate,
+    /// It can't be read, or is not what the channel carries.
+    Rejected,
+}
+
+impl Outcome {
+    pub(super) fn column(self) -> &'static str {
+        match self {
+            Self::Applied | Self::Undated => "applied",
+            Self::Duplicate => "duplicate",
+            Self::Rejected => "rejected",
+        }
+    }
 }
 
 impl Store {

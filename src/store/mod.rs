@@ -44,11 +44,11 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
 pub use application::{Application, Applied, Change, DeletionRules, End, Paths};
-pub use channels::{ChannelRecord, Outcome};
+pub use channels::ChannelRecord;
 pub use conclusions::{Conclusion, TaskFailure};
 pub use dumps::{Awaited, DumpProgress, PackageRecord};
 pub use feed::{FeedEntry, Origin};
-pub use inbox::{Delivery, Receipt};
+pub use inbox::{Delivery, Outcome, Receipt};
 pub use ledger::{
     Expectation, Finding, FindingKind, KnownFile, KnownFiles, Ledger, Outcome as FindingOutcome,
     PendingList, Place, Telling,
