@@ -198,7 +198,7 @@ pub(super) const STEPS: &[&str] = &[
         PRIMARY KEY (set_id, name)
     ) WITHOUT ROWID;
 
-    -- Deletions that went on by themselves within the last hour: they count with those that come after them.
+    -- Deletions that went on by themselves within the last seconds: they count with those that come after them.
     CREATE TABLE loss (
         resource_id INTEGER PRIMARY KEY REFERENCES resource (id),
         set_id INTEGER NOT NULL REFERENCES source_set (id),

@@ -1,6 +1,7 @@
 //! Whether deletions go on by themselves, or are so many at once that a person has to look first.
 //!
-//! "At once" is an hour: a Source that breaks may as well tell its deletions one by one as in one document.
+//! "At once" is ten seconds: a Source that breaks may as well tell its deletions one by one as in one document. It is no longer,
+//! because a Source whose resources come and go all the time must not wait for a person.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{Connection, params};
@@ -10,7 +11,7 @@ use super::{SetId, StoreError, row};
 use crate::sync::holds_back;
 
 /// How long a deletion that went on counts with those that come after it.
-const AT_ONCE: TimeDelta = TimeDelta::hours(1);
+const AT_ONCE: TimeDelta = TimeDelta::seconds(10);
 
 /// Lets a document's deletions go on, or holds them all back if they are too many for a person not to look: together with
 /// those that are held back already, and with what went on lately and has not come back.

@@ -283,7 +283,9 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
     let kills: u64 = asked("RESYNCD_KILLS").unwrap_or(KILLS);
     let seed: u64 = asked("RESYNCD_KILL_SEED").unwrap_or(1);
     let source = SampleSource::start(resources(0)).await.unwrap();
-    let home = Home::new(&source.url(), "poll_interval = \"2s\"");
+    // A tenth of so few names goes in a moment, over and over.
+    let more = "poll_interval = \"2s\"\nmax_delete = \"100%\"";
+    let home = Home::new(&source.url(), more);
     let mut traffic = Traffic::new(
         source.clone(),
         TrafficOptions {
