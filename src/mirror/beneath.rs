@@ -41,6 +41,18 @@ impl Beneath {
         Ok(at)
     }
 
+    /// Whether a folder can't be there because a file has its place, or that of one it would be in.
+    pub(super) fn is_below_file(&self, folder: &str) -> Result<bool> {
+        let mut at = openat(&self.root, ".", FOLDER, Mode::empty())?;
+        for name in names(folder) {
+            match kind(&at, name)? {
+                Some(FileType::Directory) => at = openat(&at, name, FOLDER, Mode::empty())?,
+                found => return Ok(found == Some(FileType::RegularFile)),
+            }
+        }
+        Ok(false)
+    }
+
     /// Opens a folder, and makes what is missing of it; every folder that got a new one is added to `altered`.
     pub(super) fn make_folder(
         &self,

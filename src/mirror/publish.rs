@@ -99,12 +99,14 @@ impl Mirror {
         placed.map_err(|(errno, whole)| (errno, Some(whole)))
     }
 
-    /// Removes files, and the folders that have become empty; true for each that was there.
+    /// Removes files, and the folders that have become empty; true for each that was there. Where a folder has the file's
+    /// place, or a file that of its folder, it has gone before: another resource had the place next, and then a crash made us
+    /// forget.
     ///
     /// The answers are in the order of the paths, and come when everything is on disk. It blocks.
     ///
     /// # Errors
-    /// [`MirrorError`], for each path by itself; [`MirrorError::Blocked`] when something else than a file is there.
+    /// [`MirrorError`], for each path by itself; [`MirrorError::Blocked`] when something is in the way that is neither a file nor a folder.
     #[must_use = "a file may not have been removed"]
     pub fn remove(&self, paths: &[MirrorPath]) -> Vec<Result<bool, MirrorError>> {
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
@@ -145,11 +147,12 @@ impl Mirror {
             _ => match self.tree.folder(path.folder()) {
                 Ok(folder) => folder,
                 Err(Errno::NOENT) => return Ok(false),
+                Err(Errno::NOTDIR) if self.tree.is_below_file(path.folder())? => return Ok(false),
                 Err(errno) => return Err(errno),
             },
         };
         let removed = match kind(&folder, path.name()) {
-            Ok(None) => Ok(false),
+            Ok(None | Some(FileType::Directory)) => Ok(false),
             Ok(Some(FileType::RegularFile)) => {
                 unsynced.insert(path.folder().to_owned());
                 may_go_on()

@@ -292,11 +292,14 @@ fn removing_prunes_empty_folders_up_to_the_host() {
 }
 
 #[test]
-fn folder_is_not_removed_as_if_it_were_a_file() {
+fn file_whose_place_is_taken_was_removed_before() {
     let world = World::new();
     world.publish("h/a/b").unwrap();
-    assert_eq!(world.remove("h/a"), Err("path-blocked"));
+    assert_eq!(world.remove("h/a"), Ok(false));
+    assert_eq!(world.remove("h/a/b/c"), Ok(false));
+    assert_eq!(world.remove("h/a/b/c/d"), Ok(false));
     assert_eq!(world.files(), ["h/a/b"]);
+    assert!(world.mirror.unsynced.lock().unwrap().is_empty());
 }
 
 #[test]
@@ -378,10 +381,7 @@ proptest! {
             }
             let paths: Vec<MirrorPath> = remove.iter().map(|(_, at)| path(at)).collect();
             for (answer, (_, at)) in world.mirror.remove(&paths).iter().zip(remove) {
-                match answer {
-                    Ok(there) => prop_assert_eq!(*there, expected.remove(&at)),
-                    Err(error) => prop_assert_eq!(error.code(), "path-blocked"),
-                }
+                prop_assert_eq!(answer.as_ref().ok(), Some(&expected.remove(&at)));
             }
             let expected: Vec<String> = expected.iter().cloned().collect();
             prop_assert_eq!(world.files(), expected);

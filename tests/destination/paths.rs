@@ -55,6 +55,38 @@ async fn file_and_folder_of_one_name_are_both_kept() {
     kept(&rig, &["a/b/c", "a/b", "a"]).await;
 }
 
+/// The daemon was killed when the files were in their places, and the database did not know yet.
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_made_way_before_a_crash_is_not_in_the_way_after_it() {
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let paths = kept(&rig, &["a", "b/c"]).await;
+    rig.stop_daemon().await;
+    for (name, bytes) in [
+        ("a", None),
+        ("b/c", None),
+        ("a/d", Some("new")),
+        ("b", Some("new")),
+    ] {
+        match bytes {
+            Some(bytes) => drop(rig.source.create(SET, name, bytes)),
+            None => drop(rig.source.delete(SET, name)),
+        }
+    }
+    let mirror = rig.config.sources[0].mirror.clone();
+    let file_that_was = mirror.join(&paths[0]);
+    std::fs::remove_file(&file_that_was).unwrap();
+    std::fs::create_dir(&file_that_was).unwrap();
+    std::fs::write(file_that_was.join("d"), "new").unwrap();
+    let folder_that_was = mirror.join(&paths[1]).parent().unwrap().to_owned();
+    std::fs::remove_dir_all(&folder_that_was).unwrap();
+    std::fs::write(&folder_that_was, "new").unwrap();
+    rig.start_daemon().await;
+    rig.until_mirrored().await;
+    rig.settled().await;
+    assert_eq!(rig.set().await.failed, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn no_name_leaves_the_mirror() {
     let rig = Rig::start(resources(3)).await;
