@@ -119,6 +119,7 @@ impl Following {
     pub(super) fn deletion_rules(&self) -> DeletionRules {
         DeletionRules {
             max_share: self.source.max_delete,
+            holds_all: false,
         }
     }
 

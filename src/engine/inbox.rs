@@ -272,7 +272,7 @@ impl SetWorker {
     pub(super) fn tell_held(&self, held: u64) {
         if held > 0 {
             tracing::warn!(code = "deletions-held", source = self.following.name(), set = %self.record.capability_list, held,
-                "so many deletions at once wait for approval");
+                "deletions wait for approval: so many at once, or told by a list that names nothing");
         }
     }
 

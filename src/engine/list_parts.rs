@@ -22,6 +22,8 @@ const KEPT_A_STEP: usize = 256;
 pub(super) struct ListParts {
     /// How many entries could not be read.
     pub(super) bad_entries: u64,
+    /// Whether any resource is named.
+    pub(super) names_any: bool,
     /// Whether a part may change while the document that names it stays the same.
     pub(super) may_change_unseen: bool,
     /// Why a list of the index was passed over.
@@ -58,6 +60,7 @@ impl SetWorker {
             }
         }
         self.keep(&mut parts).await?;
+        parts.names_any = parts.names_any || self.kept_parts_name_any().await?;
         parts.may_change_unseen &= !has_time;
         Ok(parts)
     }
@@ -125,6 +128,7 @@ impl SetWorker {
     ) -> Result<(), EngineError> {
         let following = &self.following;
         let bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
+        parts.names_any |= fresh.survey.entries > 0;
         let end = PartEnd {
             filter: following.source.filter.fingerprint().to_owned(),
             word: word.unwrap_or(PartWord {
@@ -139,6 +143,11 @@ impl SetWorker {
         self.found += taken.tasks;
         parts.bad_entries += bad_entries;
         Ok(())
+    }
+
+    async fn kept_parts_name_any(&self) -> Result<bool, EngineError> {
+        let store = &self.following.store;
+        Ok(store.kept_parts_name_any(self.record.id).await?)
     }
 
     async fn keep(&self, parts: &mut ListParts) -> Result<(), EngineError> {

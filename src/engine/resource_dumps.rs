@@ -62,7 +62,8 @@ impl SetWorker {
         }
         self.notice(proof.notice());
         let record = remembers.then_some(record);
-        self.end_list(Origin::ResourceDump, at, record).await?;
+        self.end_list(Origin::ResourceDump, at, record, proof.names_any)
+            .await?;
         tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource Dump was read");
         Ok(())
     }
@@ -109,9 +110,11 @@ impl SetWorker {
             let known = store.package(set, &uri).await?;
             if let Some(known) = known.filter(|known| known.version == version) {
                 proof.packages_prove &= known.proves;
+                // It was read before an interruption, and few dumps have packages of nothing.
+                proof.names_any = true;
                 continue;
             }
-            let proves = self.take_package(&package, at).await?;
+            let proves = self.take_package(&package, at, proof).await?;
             proof.packages_prove &= proves;
             let record = PackageRecord {
                 uri,
@@ -128,6 +131,7 @@ impl SetWorker {
         &mut self,
         package: &PackageEntry,
         at: SourceTime,
+        proof: &mut Proof,
     ) -> Result<bool, EngineError> {
         let set = self.record.id;
         let manifest = Capability::ResourceDumpManifest;
@@ -140,7 +144,7 @@ impl SetWorker {
             let (document, weight) = weighing.await?;
             if weight.is_light() {
                 return self
-                    .take_manifest(Listing::Document(document), &fresh.survey, at)
+                    .take_manifest(Listing::Document(document), &fresh.survey, at, proof)
                     .await;
             }
             copy = Some((document, fresh.survey));
@@ -149,7 +153,7 @@ impl SetWorker {
             Ok(open) => {
                 let (opened, survey, file) = open.split();
                 let taken = self
-                    .take_manifest(Listing::Package(opened), &survey, at)
+                    .take_manifest(Listing::Package(opened), &survey, at, proof)
                     .await?;
                 file.remove().await;
                 Ok(taken)
@@ -162,7 +166,7 @@ impl SetWorker {
                 {
                     tracing::warn!(code = error.code(), source = self.following.name(), package = %package.uri, %error,
                         "a package can't be used: what it has is fetched by itself");
-                    self.take_manifest(Listing::Document(document), &survey, at)
+                    self.take_manifest(Listing::Document(document), &survey, at, proof)
                         .await
                 }
                 _ => Err(error),
@@ -175,7 +179,9 @@ impl SetWorker {
         listing: Listing,
         survey: &Survey,
         at: SourceTime,
+        proof: &mut Proof,
     ) -> Result<bool, EngineError> {
+        proof.names_any |= survey.entries > 0;
         let list = self.list(Origin::ResourceDump, at);
         self.found += self.following.take_listed(list, listing).await?.tasks;
         let is_stated = survey.head.md.capability == Some(Capability::ResourceDumpManifest);
@@ -189,6 +195,8 @@ struct Proof {
     time_is_told: bool,
     bad_entries: u64,
     packages_prove: bool,
+    /// Whether any resource is named.
+    names_any: bool,
 }
 
 impl Proof {
@@ -198,6 +206,7 @@ impl Proof {
             time_is_told: true,
             bad_entries: 0,
             packages_prove: true,
+            names_any: false,
         };
         proof.count(survey);
         proof

@@ -90,17 +90,20 @@ impl SetWorker {
         self.notice(passed_over.or(proof.notice()));
         self.following.store.drop_parts(set).await?;
         let record = (!parts.may_change_unseen).then_some(record);
-        self.end_list(Origin::ResourceList, at, record).await?;
+        self.end_list(Origin::ResourceList, at, record, parts.names_any)
+            .await?;
         tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
         Ok(Outcome::Taken)
     }
 
-    /// Keeps what a Resource List or a Resource Dump proves that was read to its end.
+    /// Keeps what a Resource List or a Resource Dump proves that was read to its end. One that names nothing may come of a
+    /// Source that could not make it: then what is here stays until somebody has looked.
     pub(super) async fn end_list(
         &mut self,
         origin: Origin,
         at: SourceTime,
         record: Option<DocumentRecord>,
+        names_any: bool,
     ) -> Result<(), EngineError> {
         let mut trial = self.sequencer.clone();
         trial.resource_list(clock::now(), at);
@@ -108,6 +111,7 @@ impl SetWorker {
         let list_at = self.record.list_at.max(Some(at));
         end.listed = list_at;
         end.documents.extend(record);
+        end.rules.holds_all = !names_any;
         let application = self
             .following
             .application(self.record.id, origin, Vec::new(), Some(end));

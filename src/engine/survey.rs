@@ -28,6 +28,8 @@ pub(super) struct Survey {
     /// Whether its first entry is a package by its own word.
     pub(super) holds_packages: bool,
     pub(super) oddities: Oddities,
+    /// How many entries can be read.
+    pub(super) entries: u64,
     /// How many lists it names, if it is an index.
     pub(super) lists: u64,
     /// From when on the first of them tells.
@@ -73,6 +75,7 @@ impl Survey {
             holds_packages,
             newest_first: direction.is_newest_first(),
             oddities,
+            entries,
             lists,
             lists_from,
         })

@@ -61,8 +61,10 @@ impl Change {
 /// When deletions wait for a person.
 #[derive(Clone, Copy, Debug)]
 pub struct DeletionRules {
-    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once, or within an hour, is held back.
+    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once is held back.
     pub max_share: f64,
+    /// Whether all of them are held back, however few: the list that they come from names nothing at all.
+    pub holds_all: bool,
 }
 
 /// What goes into one transaction: the changes of a document, or a part of them, and what they move.

@@ -236,6 +236,23 @@ impl Store {
         .await
     }
 
+    /// Whether any member is named by a part that is unchanged in this reading.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn kept_parts_name_any(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+        self.read(move |sql| {
+            let generation: i64 = sql
+                .prepare_cached("SELECT generation FROM source_set WHERE id = ?1")?
+                .query_row([set.0], |row| row.get(0))?;
+            let mut query = sql.prepare_cached(&format!(
+                "SELECT 1 FROM member WHERE set_id = ?1 AND {IS_KEPT} LIMIT 1"
+            ))?;
+            Ok(query.exists([set.0, generation])?)
+        })
+        .await
+    }
+
     /// Forgets the parts that the Resource List, now read whole, does not have any more.
     ///
     /// # Errors

@@ -101,7 +101,10 @@ fn coverage(until: i64) -> Coverage {
 
 fn end() -> End {
     End {
-        rules: DeletionRules { max_share: 0.1 },
+        rules: DeletionRules {
+            max_share: 0.1,
+            holds_all: false,
+        },
         progress: None,
         delivery: None,
         documents: Vec::new(),

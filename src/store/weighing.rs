@@ -1,4 +1,5 @@
-//! Whether deletions go on by themselves, or are so many at once that a person has to look first.
+//! Whether deletions go on by themselves, or are so many at once that a person has to look first. So are those of a list that
+//! names nothing at all, however few: that is what a Source publishes whose list could not be made.
 //!
 //! "At once" is ten seconds: a Source that breaks may as well tell its deletions one by one as in one document. It is no longer,
 //! because a Source whose resources come and go all the time must not wait for a person.
@@ -54,7 +55,8 @@ pub(super) fn weigh_deletions(
         )
     };
     // What has come back is looked for only where it makes a difference.
-    let hold = is_much(&noted(sql, set)?) && is_much(&losses(sql, set)?);
+    let hold = (rules.holds_all && waiting > 0)
+        || (is_much(&noted(sql, set)?) && is_much(&losses(sql, set)?));
     if !hold && rules.max_share < 1.0 {
         note_losses(sql, set, now)?;
     }

@@ -140,12 +140,7 @@ impl Guarded {
                 let dump = format!(
                     r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcedump" at="{at}"/><url><loc>{loc}</loc><lastmod>{at}</lastmod></url></urlset>"#
                 );
-                let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
-                let options = SimpleFileOptions::default();
-                zip.start_file("manifest.xml", options).unwrap();
-                zip.write_all(&bytes).unwrap();
-                let zip = zip.finish().unwrap().into_inner();
-                source.put_document(PACKAGE, "application/zip", zip);
+                source.put_document(PACKAGE, "application/zip", package_of(&bytes));
                 source.put_document(DUMP, "application/xml", dump);
             }
             door => source.put_document(door.path(), "application/xml", bytes),
@@ -253,4 +248,13 @@ fn notification(rig: &Rig) -> String {
     let mut entry = change(&rig.source.resource_uri(SET, "r0000.txt"), at);
     entry.md.change = Some(ChangeKind::Deleted);
     String::from_utf8(write_document(&head, &[entry])).unwrap()
+}
+
+/// A package of a manifest and nothing else.
+pub(crate) fn package_of(manifest: &[u8]) -> Vec<u8> {
+    let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
+    let options = SimpleFileOptions::default();
+    zip.start_file("manifest.xml", options).unwrap();
+    zip.write_all(manifest).unwrap();
+    zip.finish().unwrap().into_inner()
 }

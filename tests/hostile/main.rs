@@ -14,6 +14,7 @@
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; `mirror` `symlinks_are_neither_…`, `own_folder_that_is_a_symlink_…`, `fifo_in_the_way_…` |
 //! | deletion of all, however it is told | [`deletions`]: `whoever_tells_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all, one by one | [`deletions`]: `deletions_that_are_told_one_by_one_…`; `store` `weighing` |
+//! | lists, indexes, dumps and packages that name nothing | [`nothing`] |
 //! | slow and silent peers | [`floods`]: `thousand_silent_…` |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
 //! | no file descriptors left | [`floods`]: `listeners_go_on_…` |
@@ -78,6 +79,7 @@ mod every_step;
 mod floods;
 mod inside;
 mod intervals;
+mod nothing;
 mod older;
 mod pages;
 mod paths;

@@ -259,7 +259,10 @@ impl State {
 
     async fn tell(&self, changes: Vec<Change>) {
         let end = End {
-            rules: DeletionRules { max_share: 1.0 },
+            rules: DeletionRules {
+                max_share: 1.0,
+                holds_all: false,
+            },
             progress: None,
             delivery: None,
             documents: Vec::new(),
