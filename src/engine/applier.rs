@@ -1,6 +1,11 @@
 //! Works off a Source's tasks: several hosts at once, several resources of a host at once, and no resource's trouble holds
 //! up the others.
 
+mod adoption;
+mod candidates;
+pub(super) mod download;
+mod publisher;
+
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +15,12 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::download::{Outcome, carry_out};
 use super::following::Following;
-use super::publisher::{Finished, publish_all};
 use crate::clock::{self, Now, Setback};
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Taken, Task, Wake};
+use download::{Outcome, carry_out};
+use publisher::{Finished, publish_all};
 
 /// How many tasks of a host are taken from the database at once.
 const AHEAD: usize = 64;

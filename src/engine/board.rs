@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::oddities::OddDocuments;
+use super::reading::oddities::OddDocuments;
 use crate::status::{OddityStatus, Trouble};
 use crate::store::{ChannelId, ResourceId, SetId};
 

@@ -1,5 +1,8 @@
 //! The channels of a set: which are wanted, and one task for each that keeps its lease.
 
+mod hubs;
+pub(super) mod subscription;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -7,13 +10,13 @@ use tokio::task::JoinHandle;
 
 use super::EngineError;
 use super::following::Following;
-use super::subscription::keep;
 use crate::clock;
 use crate::config::Signatures;
 use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::status::Trouble;
 use crate::store::{ChannelId, ChannelRecord, Offer, SetId};
 use crate::sync::{ChannelState, Lease};
+use subscription::keep;
 
 /// A secret's length, in bytes before it is written in hexadecimal: well under the 200 bytes that WebSub allows.
 const SECRET_BYTES: usize = 32;

@@ -8,9 +8,9 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::board::Board;
-use super::members::Members;
+use super::dumps::members::Members;
+use super::dumps::refusals::Refusals;
 use super::progress::Progress;
-use super::refusals::Refusals;
 use crate::clock;
 use crate::config;
 use crate::fetch::Client;

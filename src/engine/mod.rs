@@ -13,42 +13,23 @@
 //! The same set workers and appliers also go through everything [once](Engine::once), without hubs. An [`Audit`] looks at
 //! the mirror without believing the database, and has what it finds mended by an applier.
 
-mod adoption;
 mod applier;
 mod audit;
 mod baseline;
 mod board;
-mod candidates;
-mod change_dumps;
-mod change_list_index;
-mod change_lists;
 mod channels;
 mod discovering;
-mod download;
+mod dumps;
 mod error;
 mod following;
-mod hubs;
 mod inbox;
-mod index;
-mod list_parts;
-mod members;
-mod oddities;
+mod lists;
 mod once;
-mod package_files;
-mod packages;
 mod polling;
 mod progress;
-mod publisher;
 mod reading;
-mod refusals;
-mod resource_dumps;
-mod resource_lists;
 mod set;
 mod source;
-mod subscription;
-mod survey;
-mod taking;
-mod unpack;
 mod view;
 
 use std::sync::atomic::AtomicBool;
@@ -72,11 +53,11 @@ pub use audit::{Audit, Summary, Told};
 pub use progress::Counts;
 
 use board::Board;
+use dumps::members::Members;
+use dumps::refusals::Refusals;
 use error::EngineError;
 use following::Following;
-use members::Members;
 use progress::Progress;
-use refusals::Refusals;
 use set::Command;
 use source::SourceWorker;
 
@@ -254,11 +235,9 @@ pub async fn end_subscriptions(
         return Vec::new();
     };
     let client = &client.with_credentials(&source.credentials);
-    join_all(
-        channels
-            .iter()
-            .map(|channel| subscription::end(store, client, public_url, &source.name, channel)),
-    )
+    join_all(channels.iter().map(|channel| {
+        channels::subscription::end(store, client, public_url, &source.name, channel)
+    }))
     .await
 }
 

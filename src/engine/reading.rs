@@ -1,13 +1,18 @@
-//! How a set's documents are fetched: each is surveyed whole before anything is done with it.
+//! How a set's documents are fetched, surveyed whole before anything is done with them, and turned into tasks.
+
+pub(super) mod index;
+pub(super) mod oddities;
+pub(super) mod survey;
+pub(super) mod taking;
 
 use url::Url;
 
 use super::EngineError;
 use super::following::Following;
-use super::survey::{Survey, survey};
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
 use crate::protocol::Capability;
 use crate::store::{DocumentRecord, Offer, SetId};
+use survey::{Survey, survey};
 
 /// A document that has changed since it was read last.
 pub(super) struct Fresh {

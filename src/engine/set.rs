@@ -14,10 +14,10 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::EngineError;
-use super::change_dumps::ReadDump;
-use super::change_lists::ReadLists;
 use super::channels::Channels;
+use super::dumps::change_dumps::ReadDump;
 use super::following::Following;
+use super::lists::change_lists::ReadLists;
 use crate::clock;
 use crate::protocol::Capability;
 use crate::status::Trouble;

@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use super::download::Fetched;
-use super::following::Following;
 use super::members::Member;
+use crate::engine::applier::download::Fetched;
+use crate::engine::following::Following;
 use crate::fetch::PackageError;
 use crate::mirror::{Mirror, MirrorError};
 use crate::protocol::{Algorithm, Digest, Hashing};
@@ -16,7 +16,7 @@ const CHUNK: usize = 256 * 1024;
 
 /// Why a member could not be taken.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum UnpackError {
+pub(in crate::engine) enum UnpackError {
     /// The mirror's trouble, not the member's.
     #[error(transparent)]
     Mirror(#[from] MirrorError),
@@ -38,7 +38,7 @@ pub(super) enum UnpackError {
 
 impl UnpackError {
     /// The stable name of the error.
-    pub(super) fn code(&self) -> &'static str {
+    pub(in crate::engine) fn code(&self) -> &'static str {
         match self {
             Self::Mirror(error) => error.code(),
             Self::Package(error) => error.code(),
@@ -52,7 +52,7 @@ impl UnpackError {
 }
 
 /// Copies a member to a working file and verifies it on the way, as if it had been fetched.
-pub(super) async fn unpack(
+pub(in crate::engine) async fn unpack(
     following: &Arc<Following>,
     mirror: &Arc<Mirror>,
     task: &Task,

@@ -5,12 +5,12 @@ use std::collections::VecDeque;
 
 use url::Url;
 
-use super::EngineError;
+use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::protocol::{Entry, SourceTime};
 
 /// How deep indexes may lie within indexes.
-pub(super) const DEPTH: usize = 4;
+pub(in crate::engine) const DEPTH: usize = 4;
 /// How many lists one reading goes through: an index of indexes could name them without end.
 const MOST_LISTS: u64 = 1_000_000;
 /// How many entries are read ahead, unless they are long.
@@ -20,12 +20,12 @@ const BLOCK_BYTES: usize = 64 << 10;
 
 /// A list that an index names.
 #[derive(Clone, Debug)]
-pub(super) struct Child {
-    pub(super) uri: Url,
-    pub(super) from: Option<SourceTime>,
-    pub(super) until: Option<SourceTime>,
+pub(in crate::engine) struct Child {
+    pub(in crate::engine) uri: Url,
+    pub(in crate::engine) from: Option<SourceTime>,
+    pub(in crate::engine) until: Option<SourceTime>,
     /// When it was changed last, by the index's word.
-    pub(super) told: Option<SourceTime>,
+    pub(in crate::engine) told: Option<SourceTime>,
 }
 
 impl From<Entry> for Child {
@@ -41,7 +41,7 @@ impl From<Entry> for Child {
 }
 
 /// The entries of a document, in its order, read a few at a time and off the asynchronous threads.
-pub(super) struct Entries {
+pub(in crate::engine) struct Entries {
     rest: Rest,
     block: VecDeque<Entry>,
 }
@@ -53,7 +53,7 @@ enum Rest {
 }
 
 impl Entries {
-    pub(super) fn of(document: Box<FetchedDocument>) -> Self {
+    pub(in crate::engine) fn of(document: Box<FetchedDocument>) -> Self {
         Self {
             rest: Rest::Closed(document),
             block: VecDeque::new(),
@@ -61,7 +61,7 @@ impl Entries {
     }
 
     /// The next entry; `None` after the last one. What was not waited for to its end can't be asked again.
-    pub(super) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
+    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
         if self.block.is_empty() {
             let rest = std::mem::replace(&mut self.rest, Rest::Ended);
             if !matches!(rest, Rest::Ended) {
@@ -93,13 +93,13 @@ impl Rest {
 }
 
 /// A walk through an index, and through the indexes that lie within it, in the order of the documents.
-pub(super) struct IndexWalk {
+pub(in crate::engine) struct IndexWalk {
     levels: Vec<Entries>,
     met: u64,
 }
 
 impl IndexWalk {
-    pub(super) fn of(index: Box<FetchedDocument>) -> Self {
+    pub(in crate::engine) fn of(index: Box<FetchedDocument>) -> Self {
         Self {
             levels: vec![Entries::of(index)],
             met: 0,
@@ -107,7 +107,7 @@ impl IndexWalk {
     }
 
     /// The next list; `None` after the last one.
-    pub(super) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
+    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
         while let Some(level) = self.levels.last_mut() {
             if let Some(entry) = level.next().await? {
                 self.met += 1;
@@ -122,7 +122,10 @@ impl IndexWalk {
     }
 
     /// The list that came last is an index itself: what it names comes next.
-    pub(super) fn descend(&mut self, index: Box<FetchedDocument>) -> Result<(), EngineError> {
+    pub(in crate::engine) fn descend(
+        &mut self,
+        index: Box<FetchedDocument>,
+    ) -> Result<(), EngineError> {
         if self.levels.len() >= DEPTH {
             return Err(EngineError::NestedIndex);
         }

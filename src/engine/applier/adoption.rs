@@ -16,15 +16,15 @@ use crate::store::{Origin, Task};
 const CHUNK: usize = 256 * 1024;
 
 /// A file that is as the Source tells.
-pub(super) struct Adopted {
-    pub(super) length: u64,
-    pub(super) hashes: Vec<Digest>,
-    pub(super) lastmod: Option<SourceTime>,
+pub(in crate::engine) struct Adopted {
+    pub(in crate::engine) length: u64,
+    pub(in crate::engine) hashes: Vec<Digest>,
+    pub(in crate::engine) lastmod: Option<SourceTime>,
 }
 
 /// Looks whether the file of a task is in its place already; `None`: there is none, or nothing proves that it is the right
 /// one, or an audit has asked for the Source's own bytes.
-pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> {
+pub(in crate::engine) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> {
     let proves = !task.hashes.is_empty() || task.lastmod.is_some();
     if task.live || task.origin == Origin::Audit || !proves {
         return None;

@@ -10,9 +10,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use url::Url;
 
-use super::EngineError;
-use super::following::Following;
 use crate::clock::{self, Now, Setback};
+use crate::engine::EngineError;
+use crate::engine::following::Following;
 use crate::fetch::{Client, Disposition, HubAnswer};
 use crate::protocol::HubUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
@@ -30,7 +30,7 @@ const ENDING_TRIES: u32 = 6;
 const ENDING_TIME: Duration = Duration::from_secs(30);
 
 /// Keeps a subscription for as long as it is wanted, or until told to stop.
-pub(super) async fn keep(following: Arc<Following>, id: ChannelId) {
+pub(in crate::engine) async fn keep(following: Arc<Following>, id: ChannelId) {
     let stop = following.stop.clone();
     tokio::select! {
         () = stop.cancelled() => {}
@@ -314,7 +314,7 @@ async fn wait(
 }
 
 /// Ends a subscription at its hub, and waits for the hub to confirm it.
-pub(super) async fn end(
+pub(in crate::engine) async fn end(
     store: &Arc<Store>,
     client: &Client,
     public_url: &Url,

@@ -3,8 +3,8 @@
 use std::sync::{Arc, PoisonError};
 
 use super::download::{Failure, Got, fetch_from};
-use super::following::Following;
 use crate::clock;
+use crate::engine::following::Following;
 use crate::fetch::{AllowedHosts, FetchError, KnownVersion};
 use crate::mirror::Mirror;
 use crate::protocol::{Link, ResourceUri};
@@ -13,7 +13,7 @@ use crate::sync::{Candidate, Expected, plan_candidates};
 
 impl Following {
     /// The places that a resource may be fetched from, the first one first. A duplicate on a host that is not allowed is none.
-    pub(super) fn candidates(
+    pub(in crate::engine) fn candidates(
         &self,
         uri: &ResourceUri,
         expected: &Expected,
@@ -49,7 +49,7 @@ impl Following {
 }
 
 /// What a task tells of the bytes.
-pub(super) fn expected_of(task: &Task) -> Expected {
+pub(in crate::engine) fn expected_of(task: &Task) -> Expected {
     Expected {
         length: task.length,
         hashes: task.hashes.clone(),
@@ -58,7 +58,7 @@ pub(super) fn expected_of(task: &Task) -> Expected {
 }
 
 /// Fetches a task's resource. Fails only when every place has failed, and then as its own URI did.
-pub(super) async fn fetch(
+pub(in crate::engine) async fn fetch(
     following: &Following,
     mirror: &Arc<Mirror>,
     task: &Task,

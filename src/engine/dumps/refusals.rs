@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use url::Url;
 
-use super::EngineError;
 use super::packages::PackageEntry;
 use crate::clock;
+use crate::engine::EngineError;
 use crate::fetch::{Bounds, pause};
 
 /// How long one is left alone.
@@ -22,7 +22,7 @@ const MOST: usize = 1024;
 
 /// What was found to be of no use. A restart forgets it.
 #[derive(Default)]
-pub(super) struct Refusals(Mutex<HashMap<Url, Refusal>>);
+pub(in crate::engine) struct Refusals(Mutex<HashMap<Url, Refusal>>);
 
 struct Refusal {
     /// What was told of it: another version may be a better one.
@@ -35,7 +35,7 @@ struct Refusal {
 
 impl Refusals {
     /// Refuses a package whose pause is not over yet, for the reason that it was refused for.
-    pub(super) fn check(&self, package: &PackageEntry) -> Result<(), EngineError> {
+    pub(in crate::engine) fn check(&self, package: &PackageEntry) -> Result<(), EngineError> {
         match self.lock().get(&package.uri) {
             Some(refusal)
                 if refusal.version == package.version() && clock::now().mono < refusal.until =>
@@ -50,7 +50,7 @@ impl Refusals {
     }
 
     /// Remembers that a package is of no use.
-    pub(super) fn add(&self, package: &PackageEntry, error: &EngineError) {
+    pub(in crate::engine) fn add(&self, package: &PackageEntry, error: &EngineError) {
         let mut refusals = self.lock();
         let version = package.version();
         let before = refusals.get(&package.uri);
@@ -71,7 +71,7 @@ impl Refusals {
     }
 
     /// Forgets what was said of a package: it is a good one now.
-    pub(super) fn remove(&self, package: &PackageEntry) {
+    pub(in crate::engine) fn remove(&self, package: &PackageEntry) {
         self.lock().remove(&package.uri);
     }
 

@@ -5,9 +5,9 @@ use std::io::BufRead;
 
 use url::Url;
 
-use super::EngineError;
-use super::packages::is_zip;
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::dumps::packages::is_zip;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{
     Capability, Direction, DocumentReader, Entry, Head, Oddities, Oddity, ReadError, Root,
@@ -17,28 +17,28 @@ use crate::sync::latest_believed;
 
 /// What a document is, and what it spans.
 #[derive(Clone, Debug)]
-pub(super) struct Survey {
-    pub(super) head: Head,
+pub(in crate::engine) struct Survey {
+    pub(in crate::engine) head: Head,
     /// The newest time of its entries.
-    pub(super) newest: Option<SourceTime>,
+    pub(in crate::engine) newest: Option<SourceTime>,
     /// The oldest time of what its entries point at: of a snapshot, or else of a modification.
-    pub(super) oldest: Option<SourceTime>,
+    pub(in crate::engine) oldest: Option<SourceTime>,
     /// Whether its newest entry comes first.
-    pub(super) newest_first: bool,
+    pub(in crate::engine) newest_first: bool,
     /// Whether its first entry is a package by its own word.
-    pub(super) holds_packages: bool,
-    pub(super) oddities: Oddities,
+    pub(in crate::engine) holds_packages: bool,
+    pub(in crate::engine) oddities: Oddities,
     /// How many entries can be read.
-    pub(super) entries: u64,
+    pub(in crate::engine) entries: u64,
     /// How many lists it names, if it is an index.
-    pub(super) lists: u64,
+    pub(in crate::engine) lists: u64,
     /// From when on the first of them tells.
-    pub(super) lists_from: Option<SourceTime>,
+    pub(in crate::engine) lists_from: Option<SourceTime>,
 }
 
 impl Survey {
     /// Reads a document to its end. For a blocking thread. What is dated beyond `latest` does not count as its newest entry.
-    pub(super) fn of<R: BufRead>(
+    pub(in crate::engine) fn of<R: BufRead>(
         mut reader: DocumentReader<R>,
         latest: SourceTime,
     ) -> Result<Self, ReadError> {
@@ -82,7 +82,7 @@ impl Survey {
     }
 
     /// Refuses a manifest that says that it is something else. One that names the capability of its dump is meant well.
-    pub(super) fn expect_manifest(
+    pub(in crate::engine) fn expect_manifest(
         &self,
         capability: &Capability,
         uri: &Url,
@@ -101,7 +101,7 @@ impl Survey {
     }
 
     /// Whether it is an index of other lists.
-    pub(super) fn is_index(&self) -> bool {
+    pub(in crate::engine) fn is_index(&self) -> bool {
         self.head.root == Root::Sitemapindex || self.lists > 0
     }
 }
@@ -119,7 +119,7 @@ fn is_list(entry: &Entry, head: &Head) -> bool {
 }
 
 /// Surveys a document off the asynchronous threads.
-pub(super) async fn survey(
+pub(in crate::engine) async fn survey(
     mut document: Box<FetchedDocument>,
 ) -> Result<(Box<FetchedDocument>, Survey), EngineError> {
     let latest = latest_believed(clock::now().wall);

@@ -2,10 +2,10 @@
 
 use url::Url;
 
-use super::EngineError;
-use super::reading::Fresh;
-use super::set::SetWorker;
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::reading::Fresh;
+use crate::engine::set::SetWorker;
 use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::Trouble;
 use crate::store::{BaselineState, DocumentRecord, ListProgress, Origin};
@@ -13,7 +13,10 @@ use crate::sync::{believed, latest_believed};
 
 impl SetWorker {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
-    pub(super) async fn read_resource_list(&mut self, anew: bool) -> Result<(), EngineError> {
+    pub(in crate::engine) async fn read_resource_list(
+        &mut self,
+        anew: bool,
+    ) -> Result<(), EngineError> {
         let offered = self.offered(&Capability::ResourceList);
         if offered.is_empty() {
             return if anew {
@@ -98,7 +101,7 @@ impl SetWorker {
 
     /// Keeps what a Resource List or a Resource Dump proves that was read to its end. One that names nothing may come of a
     /// Source that could not make it: then what is here stays until somebody has looked.
-    pub(super) async fn end_list(
+    pub(in crate::engine) async fn end_list(
         &mut self,
         origin: Origin,
         at: SourceTime,
@@ -125,7 +128,7 @@ impl SetWorker {
         Ok(())
     }
 
-    pub(super) fn list(&self, origin: Origin, at: SourceTime) -> ListProgress {
+    pub(in crate::engine) fn list(&self, origin: Origin, at: SourceTime) -> ListProgress {
         ListProgress {
             set: self.record.id,
             source: self.following.name().to_owned(),
@@ -135,7 +138,7 @@ impl SetWorker {
     }
 
     /// Deletes what the list, read whole, does not name. What the filter leaves out was not looked for.
-    pub(super) async fn take_absences(
+    pub(in crate::engine) async fn take_absences(
         &self,
         origin: Origin,
         at: SourceTime,
@@ -181,7 +184,7 @@ fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
 
 /// What absence from a Resource List proves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Proof {
+pub(in crate::engine) enum Proof {
     /// What it does not name is gone.
     Whole,
     /// Nothing: it does not say that it is one.

@@ -3,16 +3,16 @@
 
 use url::Url;
 
-use super::EngineError;
-use super::change_list_index::Waiting;
-use super::change_lists::{end_of, span_of};
-use super::index::{DEPTH, Entries};
 use super::packages::PackageEntry;
-use super::reading::Fresh;
-use super::set::SetWorker;
-use super::survey::Survey;
-use super::taking::{Changes, Listing};
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::lists::change_list_index::Waiting;
+use crate::engine::lists::change_lists::{end_of, span_of};
+use crate::engine::reading::Fresh;
+use crate::engine::reading::index::{DEPTH, Entries};
+use crate::engine::reading::survey::Survey;
+use crate::engine::reading::taking::{Changes, Listing};
+use crate::engine::set::SetWorker;
 use crate::protocol::{Algorithm, Capability, Digest, Interval, SourceTime};
 use crate::store::{DocumentRecord, End, Origin};
 use crate::sync::{Span, Unknown};
@@ -20,7 +20,9 @@ use crate::sync::{Span, Unknown};
 impl SetWorker {
     /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back
     /// to. Answers what they cover together, and what kept them from being read.
-    pub(super) async fn read_changes(&mut self) -> (Option<Span>, Result<(), EngineError>) {
+    pub(in crate::engine) async fn read_changes(
+        &mut self,
+    ) -> (Option<Span>, Result<(), EngineError>) {
         let (lists, failed) = match self.read_change_lists().await {
             Ok(span) => (span, None),
             Err(error) => (None, Some(error)),
@@ -294,7 +296,7 @@ impl SetWorker {
 
 /// What is remembered of the Change Dump that was read last.
 #[derive(Clone)]
-pub(super) struct ReadDump {
+pub(in crate::engine) struct ReadDump {
     uri: Url,
     /// What it covers, or what its index does.
     span: Span,

@@ -7,13 +7,13 @@ use std::collections::HashMap;
 
 use url::Url;
 
-use super::EngineError;
 use super::change_lists::{end_of, span_of};
-use super::index::{Child, DEPTH, Entries};
-use super::reading::Fresh;
-use super::set::SetWorker;
-use super::taking::{Changes, Listing};
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::reading::Fresh;
+use crate::engine::reading::index::{Child, DEPTH, Entries};
+use crate::engine::reading::taking::{Changes, Listing};
+use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{DocumentRecord, End, Origin};
@@ -26,7 +26,7 @@ const MOST_REMEMBERED: usize = 10_000;
 
 /// An index that was read.
 #[derive(Clone)]
-pub(super) struct ReadIndex {
+pub(in crate::engine) struct ReadIndex {
     uri: Url,
     record: DocumentRecord,
     /// What it covers by its own word.
@@ -41,7 +41,7 @@ pub(super) struct ReadIndex {
 }
 
 impl ReadIndex {
-    pub(super) fn is_at(&self, uri: &Url) -> bool {
+    pub(in crate::engine) fn is_at(&self, uri: &Url) -> bool {
         self.uri == *uri
     }
 
@@ -69,7 +69,7 @@ fn is_settled(sequencer: &Sequencer, child: &Child) -> bool {
 
 impl SetWorker {
     /// Reads the index that a closed list belongs to; `None` if it is none.
-    pub(super) async fn read_linked_index(
+    pub(in crate::engine) async fn read_linked_index(
         &mut self,
         uri: &Url,
     ) -> Result<Option<Span>, EngineError> {
@@ -95,7 +95,7 @@ impl SetWorker {
     }
 
     /// Reads the index that is remembered, which may have become a list meanwhile: then that is the answer.
-    pub(super) async fn read_index_at(
+    pub(in crate::engine) async fn read_index_at(
         &mut self,
         uri: &Url,
     ) -> Result<Result<Span, Box<Fresh>>, EngineError> {
@@ -117,7 +117,7 @@ impl SetWorker {
     }
 
     /// Reads those lists of an index that can hold news.
-    pub(super) async fn read_index(
+    pub(in crate::engine) async fn read_index(
         &mut self,
         uri: &Url,
         fresh: Fresh,
@@ -181,7 +181,7 @@ impl SetWorker {
     }
 
     /// Keeps what an index of Change Lists, or a Change Dump, proves as a whole.
-    pub(super) async fn cover(
+    pub(in crate::engine) async fn cover(
         &mut self,
         span: Span,
         origin: Origin,
@@ -258,7 +258,7 @@ impl SetWorker {
     }
 
     /// The end of a list that proves nothing by itself.
-    pub(super) fn end_of_part(&self, record: DocumentRecord) -> End {
+    pub(in crate::engine) fn end_of_part(&self, record: DocumentRecord) -> End {
         End {
             rules: self.following.deletion_rules(),
             progress: None,
@@ -283,7 +283,7 @@ enum Reading {
 /// The lists that may hold news and are not read yet, the oldest last. What an index within an index names comes before
 /// what the outer one names next.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(in crate::engine) struct Waiting {
     lists: Vec<(Child, usize)>,
     bytes: usize,
 }
@@ -298,7 +298,7 @@ impl Waiting {
     }
 
     /// Takes those lists of an index that can hold news; answers up to where the others reach.
-    pub(super) async fn add(
+    pub(in crate::engine) async fn add(
         &mut self,
         index: Box<FetchedDocument>,
         depth: usize,
@@ -325,7 +325,7 @@ impl Waiting {
         Ok(settled_until)
     }
 
-    pub(super) fn next(&mut self) -> Option<(Child, usize)> {
+    pub(in crate::engine) fn next(&mut self) -> Option<(Child, usize)> {
         let next = self.lists.pop()?;
         self.bytes -= Self::bytes_of(&next.0);
         Some(next)

@@ -17,7 +17,7 @@ const MOST_LOGGED: usize = 20_000;
 
 /// A set's odd documents.
 #[derive(Debug, Default)]
-pub(super) struct OddDocuments {
+pub(in crate::engine) struct OddDocuments {
     /// What is above the set's documents.
     capability_list: Option<Url>,
     /// By the time at which they were read, the last one first.
@@ -27,7 +27,7 @@ pub(super) struct OddDocuments {
 }
 
 impl OddDocuments {
-    pub(super) fn of(capability_list: Url) -> Self {
+    pub(in crate::engine) fn of(capability_list: Url) -> Self {
         Self {
             capability_list: Some(capability_list),
             ..Self::default()
@@ -35,7 +35,7 @@ impl OddDocuments {
     }
 
     /// Whether a document's link `up` leads elsewhere than to the Capability List. Both ways to ask a host are one.
-    pub(super) fn is_astray(&self, head: &Head) -> bool {
+    pub(in crate::engine) fn is_astray(&self, head: &Head) -> bool {
         let without_scheme = |url: &Url| url.as_str().split_once("://").map(|it| it.1.to_owned());
         match (&self.capability_list, head.link("up")) {
             (Some(list), Some(up)) => without_scheme(list) != without_scheme(up),
@@ -44,7 +44,7 @@ impl OddDocuments {
     }
 
     /// Takes what is odd about a document as it was read now; whether there is something in it that was never told.
-    pub(super) fn replace(&mut self, document: &Url, oddities: Oddities) -> bool {
+    pub(in crate::engine) fn replace(&mut self, document: &Url, oddities: Oddities) -> bool {
         self.documents.retain(|(known, _)| known != document);
         let is_news = self.is_news(document, &oddities);
         if !oddities.is_empty() {
@@ -55,7 +55,7 @@ impl OddDocuments {
     }
 
     /// Adds what is odd about one of many documents of one URI, as notifications are.
-    pub(super) fn add(&mut self, document: &Url, oddities: &Oddities) -> bool {
+    pub(in crate::engine) fn add(&mut self, document: &Url, oddities: &Oddities) -> bool {
         if oddities.is_empty() {
             return false;
         }
@@ -75,7 +75,7 @@ impl OddDocuments {
         is_news
     }
 
-    pub(super) fn rows(&self) -> Vec<OddityStatus> {
+    pub(in crate::engine) fn rows(&self) -> Vec<OddityStatus> {
         let row = |document: &Url, (oddity, count): (Oddity, u64)| OddityStatus {
             document: document.to_string(),
             code: oddity.code().to_owned(),

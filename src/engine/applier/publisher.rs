@@ -8,8 +8,8 @@ use tokio::sync::mpsc;
 
 use super::adoption::Adopted;
 use super::download::{Fetched, Outcome};
-use super::following::Following;
 use crate::clock;
+use crate::engine::following::Following;
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, made_path};
 use crate::protocol::{Digest, SourceTime};
 use crate::status::Trouble;
@@ -21,13 +21,13 @@ const BATCH: usize = 256;
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// A task that was carried out.
-pub(super) struct Finished {
-    pub(super) task: Task,
-    pub(super) outcome: Outcome,
+pub(in crate::engine) struct Finished {
+    pub(in crate::engine) task: Task,
+    pub(in crate::engine) outcome: Outcome,
 }
 
 /// Publishes what comes in until nothing more can come; tells which tasks are concluded.
-pub(super) async fn publish_all(
+pub(in crate::engine) async fn publish_all(
     following: Arc<Following>,
     mirror: Arc<Mirror>,
     mut queue: mpsc::Receiver<Finished>,

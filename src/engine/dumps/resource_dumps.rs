@@ -6,14 +6,14 @@
 
 use url::Url;
 
-use super::EngineError;
-use super::index::{Entries, IndexWalk};
 use super::packages::PackageEntry;
-use super::reading::Fresh;
-use super::set::SetWorker;
-use super::survey::Survey;
-use super::taking::Listing;
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::reading::Fresh;
+use crate::engine::reading::index::{Entries, IndexWalk};
+use crate::engine::reading::survey::Survey;
+use crate::engine::reading::taking::Listing;
+use crate::engine::set::SetWorker;
 use crate::protocol::{Capability, Oddity, SourceTime};
 use crate::status::Trouble;
 use crate::store::{DumpProgress, Origin, PackageRecord};
@@ -21,7 +21,10 @@ use crate::sync::{Unknown, latest_believed};
 
 impl SetWorker {
     /// Reads the Resource Dump, unless it is the one that was read last. `anew`: in any case.
-    pub(super) async fn read_resource_dump(&mut self, anew: bool) -> Result<(), EngineError> {
+    pub(in crate::engine) async fn read_resource_dump(
+        &mut self,
+        anew: bool,
+    ) -> Result<(), EngineError> {
         let mut failed = None;
         for uri in self.offered(&Capability::ResourceDump) {
             match self.read_resource_dump_at(&uri, anew).await {

@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 
 use super::adoption::{Adopted, adopt};
 use super::candidates;
-use super::following::Following;
-use super::unpack::{UnpackError, unpack};
 use crate::clock;
+use crate::engine::dumps::unpack::{UnpackError, unpack};
+use crate::engine::following::Following;
 use crate::fetch::{
     AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, Validators, pause,
 };
@@ -35,7 +35,7 @@ const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 const WRITE: usize = 256 * 1024;
 
 /// What came of a task, short of publishing it.
-pub(super) enum Outcome {
+pub(in crate::engine) enum Outcome {
     /// A whole, verified working file.
     Fetched(Box<Fetched>),
     /// The file is as told already, but for its time.
@@ -49,17 +49,17 @@ pub(super) enum Outcome {
 }
 
 /// A resource in a working file.
-pub(super) struct Fetched {
-    pub(super) whole: Whole,
-    pub(super) length: u64,
-    pub(super) media_type: Option<String>,
-    pub(super) hashes: Vec<Digest>,
-    pub(super) lastmod: Option<SourceTime>,
-    pub(super) version: Option<ServedVersion>,
+pub(in crate::engine) struct Fetched {
+    pub(in crate::engine) whole: Whole,
+    pub(in crate::engine) length: u64,
+    pub(in crate::engine) media_type: Option<String>,
+    pub(in crate::engine) hashes: Vec<Digest>,
+    pub(in crate::engine) lastmod: Option<SourceTime>,
+    pub(in crate::engine) version: Option<ServedVersion>,
 }
 
 /// What a place answered.
-pub(super) enum Got {
+pub(in crate::engine) enum Got {
     /// The representation.
     Fetched(Box<Fetched>),
     /// That it is the one that the mirror has.
@@ -68,7 +68,7 @@ pub(super) enum Got {
 
 /// Why a download failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Failure {
+pub(in crate::engine) enum Failure {
     #[error(transparent)]
     Fetch(#[from] FetchError),
     #[error(transparent)]
@@ -86,7 +86,7 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    pub(super) fn code(&self) -> &'static str {
+    pub(in crate::engine) fn code(&self) -> &'static str {
         match self {
             Self::Fetch(error) => error.code(),
             Self::Mirror(error) => error.code(),
@@ -99,7 +99,7 @@ impl Failure {
     }
 
     /// What becomes of the task. A full disk is not the resource's fault: it waits, however long that takes.
-    pub(super) fn of(self, task: &Task) -> TaskFailure {
+    pub(in crate::engine) fn of(self, task: &Task) -> TaskFailure {
         let now = clock::now().wall;
         let tried = task.attempts + 1;
         let (wait, counts) = match &self {
@@ -133,7 +133,7 @@ fn wait_for(tried: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<Time
 }
 
 /// Carries a task out, up to the point where it becomes visible. A fault of this program costs the one resource, no more.
-pub(super) async fn carry_out(
+pub(in crate::engine) async fn carry_out(
     following: &Arc<Following>,
     mirror: &Arc<Mirror>,
     task: &Task,
@@ -234,7 +234,7 @@ async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
 }
 
 /// Fetches a task's resource from one place; `known`: what that place is asked whether it is still the same.
-pub(super) async fn fetch_from(
+pub(in crate::engine) async fn fetch_from(
     following: &Following,
     mirror: &Arc<Mirror>,
     task: &Task,

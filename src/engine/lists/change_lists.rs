@@ -6,13 +6,13 @@
 
 use url::Url;
 
-use super::EngineError;
 use super::change_list_index::ReadIndex;
-use super::reading::Fresh;
-use super::set::SetWorker;
-use super::survey::Survey;
-use super::taking::{Changes, Listing};
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::reading::Fresh;
+use crate::engine::reading::survey::Survey;
+use crate::engine::reading::taking::{Changes, Listing};
+use crate::engine::set::SetWorker;
 use crate::protocol::{Capability, SourceTime};
 use crate::status::Trouble;
 use crate::store::Origin;
@@ -24,16 +24,16 @@ const MOST_CLOSED: usize = 16;
 /// What is remembered of the Change Lists from one poll to the next. Nobody remembers it after a start: what they cover is
 /// read again then, although they may be the same.
 #[derive(Default)]
-pub(super) struct ReadLists {
+pub(in crate::engine) struct ReadLists {
     /// The list that was read last.
     last: Option<ReadList>,
     /// The index that was read last.
-    pub(super) index: Option<ReadIndex>,
+    pub(in crate::engine) index: Option<ReadIndex>,
 }
 
 impl ReadLists {
     /// The list that was read last, and up to where it reaches.
-    pub(super) fn last(&self) -> Option<(Url, Option<SourceTime>)> {
+    pub(in crate::engine) fn last(&self) -> Option<(Url, Option<SourceTime>)> {
         let last = self.last.as_ref()?;
         Some((last.uri.clone(), last.span.until))
     }
@@ -60,20 +60,22 @@ struct Reading {
 }
 
 /// What a Change List covers by its own word.
-pub(super) fn span_of(survey: &Survey) -> Span {
+pub(in crate::engine) fn span_of(survey: &Survey) -> Span {
     let md = &survey.head.md;
     Span::new(md.from.or(md.at), md.until.or(md.completed), survey.newest)
 }
 
 /// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's.
-pub(super) fn end_of(survey: &Survey) -> Option<SourceTime> {
+pub(in crate::engine) fn end_of(survey: &Survey) -> Option<SourceTime> {
     let md = &survey.head.md;
     md.until.or(md.completed).or(survey.newest)
 }
 
 impl SetWorker {
     /// Reads the Change Lists; answers what they cover, `None` if there are none.
-    pub(super) async fn read_change_lists(&mut self) -> Result<Option<Span>, EngineError> {
+    pub(in crate::engine) async fn read_change_lists(
+        &mut self,
+    ) -> Result<Option<Span>, EngineError> {
         let mut span = self.read_former_list().await?;
         let mut closed: Vec<Url> = Vec::new();
         while let Some(reading) = self.read_offered_list().await? {
@@ -102,7 +104,7 @@ impl SetWorker {
     }
 
     /// The documents of a capability that the Capability List names.
-    pub(super) fn offered(&self, capability: &Capability) -> Vec<Url> {
+    pub(in crate::engine) fn offered(&self, capability: &Capability) -> Vec<Url> {
         let offers = self
             .record
             .offers

@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::EngineError;
-use super::following::Following;
-use super::members::{Offering, Opened};
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::dumps::members::{Offering, Opened};
+use crate::engine::following::Following;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{ChangeKind, DocumentReader, Entry, SourceTime};
 use crate::store::{
@@ -24,7 +24,7 @@ const BATCH: usize = 1000;
 const LONGEST_BATCH: usize = 16 * BATCH;
 
 /// What entries are taken from.
-pub(super) enum Listing {
+pub(in crate::engine) enum Listing {
     /// A document that was fetched: its resources are fetched, too.
     Document(Box<FetchedDocument>),
     /// The manifest within a package, which has the resources.
@@ -32,14 +32,14 @@ pub(super) enum Listing {
 }
 
 /// How the entries of a document count that tells of changes.
-pub(super) struct Changes {
-    pub(super) origin: Origin,
+pub(in crate::engine) struct Changes {
+    pub(in crate::engine) origin: Origin,
     /// Whether the document's newest entry comes first.
-    pub(super) newest_first: bool,
+    pub(in crate::engine) newest_first: bool,
     /// Those that are news.
-    pub(super) unknown: Unknown,
+    pub(in crate::engine) unknown: Unknown,
     /// What becomes true with the last of them.
-    pub(super) end: End,
+    pub(in crate::engine) end: End,
 }
 
 /// What an entry of a list tells, and where its bytes are in the package.
@@ -54,7 +54,7 @@ enum Work {
 
 impl Following {
     /// Takes the changes of a document that are news, and with the last of them what the document proves.
-    pub(super) async fn take_changes(
+    pub(in crate::engine) async fn take_changes(
         self: &Arc<Self>,
         set: SetId,
         listing: Listing,
@@ -64,7 +64,7 @@ impl Following {
     }
 
     /// Takes the entries of a part of a Resource List, with the last of them its end.
-    pub(super) async fn take_part(
+    pub(in crate::engine) async fn take_part(
         self: &Arc<Self>,
         list: ListProgress,
         uri: &Url,
@@ -76,7 +76,7 @@ impl Following {
     }
 
     /// Takes the entries of a manifest of a Resource Dump.
-    pub(super) async fn take_listed(
+    pub(in crate::engine) async fn take_listed(
         self: &Arc<Self>,
         list: ListProgress,
         listing: Listing,
@@ -198,7 +198,7 @@ impl Following {
         Ok(sum)
     }
 
-    pub(super) fn application(
+    pub(in crate::engine) fn application(
         &self,
         set: SetId,
         origin: Origin,
@@ -300,7 +300,7 @@ impl Following {
 
     /// How many of the entries of a manifest's copy tell of content that the mirror does not have, and how many could.
     /// `at`: the time of the Resource Dump; `None` for a Change Dump, of which only what is `unknown` counts.
-    pub(super) async fn weigh(
+    pub(in crate::engine) async fn weigh(
         self: &Arc<Self>,
         set: SetId,
         mut document: Box<FetchedDocument>,
@@ -351,14 +351,14 @@ impl Following {
 
 /// How much of a package is needed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Weight {
+pub(in crate::engine) struct Weight {
     needed: u64,
     of: u64,
 }
 
 impl Weight {
     /// Whether the package is more than what is needed of it: then that is fetched by itself.
-    pub(super) fn is_light(self) -> bool {
+    pub(in crate::engine) fn is_light(self) -> bool {
         self.needed * 2 < self.of || self.needed == 0
     }
 }

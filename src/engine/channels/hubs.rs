@@ -1,24 +1,24 @@
 //! Which hub a channel is subscribed to at, and for which topic (WebSub, section 4).
 
-use super::EngineError;
-use super::following::Following;
+use crate::engine::EngineError;
+use crate::engine::following::Following;
 use crate::protocol::{HubUri, TopicUri};
 use crate::store::ChannelRecord;
 use crate::sync::{ChannelState, Lease};
 
 /// Where to ask for a subscription, and for what.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Aim {
+pub(in crate::engine) struct Aim {
     /// What the topic calls itself.
-    pub(super) topic: TopicUri,
+    pub(in crate::engine) topic: TopicUri,
     /// The hubs to try, in this order; the first that accepts is the one.
-    pub(super) hubs: Vec<HubUri>,
+    pub(in crate::engine) hubs: Vec<HubUri>,
 }
 
 impl Following {
     /// Finds out which hubs to ask. The configuration's hub overrules all. Else the topic is asked, unless this is the first
     /// try and the Capability List names a hub; when the topic can't be asked, or names none, the known ones go on.
-    pub(super) async fn aim(&self, channel: &ChannelRecord) -> Result<Aim, EngineError> {
+    pub(in crate::engine) async fn aim(&self, channel: &ChannelRecord) -> Result<Aim, EngineError> {
         if let Some(hub) = &self.source.hub {
             return Ok(Aim {
                 topic: channel.topic.clone(),

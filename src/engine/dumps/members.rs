@@ -15,10 +15,10 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::EngineError;
-use super::following::Following;
 use super::unpack::UnpackError;
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::following::Following;
 use crate::fetch::Package;
 use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
 use crate::store::{Awaited, Change, Origin, Task, Wake};
@@ -27,11 +27,11 @@ use crate::store::{Awaited, Change, Origin, Task, Wake};
 const LAST: usize = 32;
 
 /// The bytes that an entry of a manifest tells of.
-pub(super) struct Member {
+pub(in crate::engine) struct Member {
     uri: ResourceUri,
     /// Where they are in the package.
-    pub(super) path: String,
-    pub(super) package: Package,
+    pub(in crate::engine) path: String,
+    pub(in crate::engine) package: Package,
     origin: Origin,
     changed_at: Option<SourceTime>,
     lastmod: Option<SourceTime>,
@@ -57,11 +57,11 @@ impl Member {
 
 /// All members that are on offer for the tasks of one Source.
 #[derive(Default)]
-pub(super) struct Members(Mutex<HashMap<ResourceUri, Vec<Arc<Member>>>>);
+pub(in crate::engine) struct Members(Mutex<HashMap<ResourceUri, Vec<Arc<Member>>>>);
 
 impl Members {
     /// The member that has the bytes of a task.
-    pub(super) fn of(&self, task: &Task) -> Option<Arc<Member>> {
+    pub(in crate::engine) fn of(&self, task: &Task) -> Option<Arc<Member>> {
         let members = self.lock();
         let offered = members.get(&task.uri)?;
         // Of entries that nothing tells apart, the later one counts.
@@ -73,7 +73,12 @@ impl Members {
     }
 
     /// Takes back a member that turned out to be of no use: its resource is fetched by itself. Told once a package.
-    pub(super) fn refuse(&self, source: &str, member: &Arc<Member>, error: &UnpackError) {
+    pub(in crate::engine) fn refuse(
+        &self,
+        source: &str,
+        member: &Arc<Member>,
+        error: &UnpackError,
+    ) {
         self.withdraw(member);
         let (code, uri, path) = (error.code(), &member.uri, &member.path);
         if member.told.swap(true, Ordering::Relaxed) {
@@ -113,7 +118,7 @@ impl Members {
 
 /// What of a package is on offer, if there is one: its members are offered batch by batch. For a blocking thread; what is
 /// on offer is withdrawn when it goes.
-pub(super) struct Offering {
+pub(in crate::engine) struct Offering {
     following: Arc<Following>,
     package: Option<(Package, Origin)>,
     members: Vec<Arc<Member>>,
@@ -125,7 +130,7 @@ pub(super) struct Offering {
 
 impl Offering {
     /// Where there is no package.
-    pub(super) fn nothing(following: &Arc<Following>, stop: CancellationToken) -> Self {
+    pub(in crate::engine) fn nothing(following: &Arc<Following>, stop: CancellationToken) -> Self {
         Self {
             following: Arc::clone(following),
             package: None,
@@ -137,7 +142,7 @@ impl Offering {
     }
 
     /// Of a package, for tasks of that origin.
-    pub(super) fn of(
+    pub(in crate::engine) fn of(
         following: &Arc<Following>,
         package: Package,
         origin: Origin,
@@ -149,7 +154,7 @@ impl Offering {
     }
 
     /// Offers the bytes that an entry tells of, for the change that was made of it.
-    pub(super) fn offer(&mut self, change: &Change, path: Option<String>) {
+    pub(in crate::engine) fn offer(&mut self, change: &Change, path: Option<String>) {
         let (Some((package, origin)), Some(path)) = (&self.package, path) else {
             return;
         };
@@ -172,7 +177,7 @@ impl Offering {
     }
 
     /// Waits until the applier has tried what has become a task of what is on offer, and withdraws it.
-    pub(super) fn settle(&mut self) -> Result<(), EngineError> {
+    pub(in crate::engine) fn settle(&mut self) -> Result<(), EngineError> {
         if self.members.is_empty() {
             return Ok(());
         }
@@ -270,8 +275,8 @@ impl Drop for Offering {
 }
 
 /// A package that is at hand, and where it came from.
-pub(super) struct Opened {
-    pub(super) package: Package,
+pub(in crate::engine) struct Opened {
+    pub(in crate::engine) package: Package,
     /// What its manifest's relative URIs are relative to.
-    pub(super) uri: Url,
+    pub(in crate::engine) uri: Url,
 }

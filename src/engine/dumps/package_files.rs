@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::EngineError;
-use super::following::Following;
 use super::members::Opened;
 use super::packages::PackageEntry;
-use super::survey::Survey;
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::following::Following;
+use crate::engine::reading::survey::Survey;
 use crate::fetch::{
     AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
 };
@@ -36,7 +36,7 @@ const CHUNK: usize = 1 << 20;
 
 impl Following {
     /// Fetches a package, opens it, and reads its manifest once through. What can't be used is thrown away.
-    pub(super) async fn open_package(
+    pub(in crate::engine) async fn open_package(
         self: &Arc<Self>,
         set: SetId,
         entry: &PackageEntry,
@@ -87,7 +87,7 @@ impl Following {
     }
 
     /// Removes what was left of packages that are of no use any more, once a set has got by without them.
-    pub(super) async fn sweep_packages(&self, set: SetId) -> Result<(), EngineError> {
+    pub(in crate::engine) async fn sweep_packages(&self, set: SetId) -> Result<(), EngineError> {
         let _turn = self.package_files.lock().await;
         if !self.store.drop_package_files(set).await? {
             return Ok(());
@@ -158,26 +158,26 @@ impl Following {
 }
 
 /// A package that is at hand, and its file.
-pub(super) struct OpenPackage {
-    pub(super) opened: Opened,
+pub(in crate::engine) struct OpenPackage {
+    pub(in crate::engine) opened: Opened,
     /// What its manifest is.
-    pub(super) survey: Survey,
+    pub(in crate::engine) survey: Survey,
     file: PartialPackage,
 }
 
 impl OpenPackage {
     /// Parts what is read from what is thrown away when it has been read.
-    pub(super) fn split(self) -> (Opened, Survey, PackageFile) {
+    pub(in crate::engine) fn split(self) -> (Opened, Survey, PackageFile) {
         (self.opened, self.survey, PackageFile(self.file))
     }
 }
 
 /// The file of a package; it stays if it is dropped.
-pub(super) struct PackageFile(PartialPackage);
+pub(in crate::engine) struct PackageFile(PartialPackage);
 
 impl PackageFile {
     /// Throws it away. What can't be removed now is swept later.
-    pub(super) async fn remove(self) {
+    pub(in crate::engine) async fn remove(self) {
         let _ = tokio::task::spawn_blocking(move || self.0.remove()).await;
     }
 }

@@ -3,12 +3,12 @@
 
 use url::Url;
 
-use super::EngineError;
-use super::index::{Child, IndexWalk};
-use super::reading::Fresh;
 use super::resource_lists::Proof;
-use super::set::SetWorker;
 use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::reading::Fresh;
+use crate::engine::reading::index::{Child, IndexWalk};
+use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Oddity, SourceTime};
 use crate::store::{KeptPart, Origin, PartEnd, PartId, PartWord};
@@ -19,15 +19,15 @@ const KEPT_A_STEP: usize = 256;
 
 /// What came of the parts of a Resource List.
 #[derive(Default)]
-pub(super) struct ListParts {
+pub(in crate::engine) struct ListParts {
     /// How many entries could not be read.
-    pub(super) bad_entries: u64,
+    pub(in crate::engine) bad_entries: u64,
     /// Whether any resource is named.
-    pub(super) names_any: bool,
+    pub(in crate::engine) names_any: bool,
     /// Whether a part may change while the document that names it stays the same.
-    pub(super) may_change_unseen: bool,
+    pub(in crate::engine) may_change_unseen: bool,
     /// Why a list of the index was passed over.
-    pub(super) passed_over: Option<EngineError>,
+    pub(in crate::engine) passed_over: Option<EngineError>,
     /// Those that are unchanged, and not noted yet.
     kept: Vec<KeptPart>,
 }
@@ -35,7 +35,7 @@ pub(super) struct ListParts {
 impl SetWorker {
     /// Takes a list, or all lists of an index. A list that can't be had ends it: what is not known to be complete proves
     /// nothing. Where nothing is to be proven, one that is not there for good is passed over.
-    pub(super) async fn take_parts(
+    pub(in crate::engine) async fn take_parts(
         &mut self,
         uri: &Url,
         fresh: Fresh,

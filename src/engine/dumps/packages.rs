@@ -2,14 +2,14 @@
 
 use url::Url;
 
-use super::EngineError;
-use super::following::Following;
-use super::reading::Fresh;
+use crate::engine::EngineError;
+use crate::engine::following::Following;
+use crate::engine::reading::Fresh;
 use crate::protocol::{Capability, Digest, Entry, SourceTime};
 use crate::store::SetId;
 
 /// Whether a media type is that of a ZIP file.
-pub(super) fn is_zip(media_type: &str) -> bool {
+pub(in crate::engine) fn is_zip(media_type: &str) -> bool {
     let essence = essence_of(media_type);
     let is_named = matches!(
         essence.as_str(),
@@ -28,20 +28,20 @@ fn essence_of(media_type: &str) -> String {
 
 /// A package, as the entry of a dump tells of it.
 #[derive(Clone, Debug)]
-pub(super) struct PackageEntry {
-    pub(super) uri: Url,
+pub(in crate::engine) struct PackageEntry {
+    pub(in crate::engine) uri: Url,
     /// The copy of its manifest.
-    pub(super) contents: Option<Url>,
-    pub(super) from: Option<SourceTime>,
-    pub(super) until: Option<SourceTime>,
+    pub(in crate::engine) contents: Option<Url>,
+    pub(in crate::engine) from: Option<SourceTime>,
+    pub(in crate::engine) until: Option<SourceTime>,
     lastmod: Option<SourceTime>,
     media_type: Option<String>,
-    pub(super) length: Option<u64>,
-    pub(super) hashes: Vec<Digest>,
+    pub(in crate::engine) length: Option<u64>,
+    pub(in crate::engine) hashes: Vec<Digest>,
 }
 
 impl PackageEntry {
-    pub(super) fn of(entry: Entry) -> Self {
+    pub(in crate::engine) fn of(entry: Entry) -> Self {
         let contents = entry.links("contents").next();
         Self {
             contents: contents.map(|link| link.href.clone()),
@@ -56,7 +56,7 @@ impl PackageEntry {
     }
 
     /// All that tells this version of the package from another one at the same URI; empty if nothing does.
-    pub(super) fn version(&self) -> String {
+    pub(in crate::engine) fn version(&self) -> String {
         let time = |time: Option<SourceTime>| time.map(|time| time.to_string()).unwrap_or_default();
         let mut told = vec![
             time(self.from),
@@ -72,7 +72,7 @@ impl PackageEntry {
     }
 
     /// Refuses a package that is not a ZIP file by its own word. A type that says nothing is not believed.
-    pub(super) fn check_type(&self) -> Result<(), EngineError> {
+    pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
         match &self.media_type {
             Some(told) if !is_zip(told) && !essence_of(told).ends_with("/octet-stream") => {
                 Err(EngineError::UnsupportedPackage {
@@ -87,7 +87,7 @@ impl PackageEntry {
 
 impl Following {
     /// The copy of a package's manifest; `None` if there is none that is of any use.
-    pub(super) async fn contents_of(
+    pub(in crate::engine) async fn contents_of(
         &self,
         set: SetId,
         package: &PackageEntry,
