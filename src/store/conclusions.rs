@@ -6,6 +6,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
+use super::called_off::CalledOff;
 use super::feed::{self, NewEntry, Origin};
 use super::links::links_text;
 use super::parts::doubt_parts_of;
@@ -111,6 +112,7 @@ fn conclude<'a>(
             version,
             news,
         } => {
+            let called_off = CalledOff::find(tx.sql, task)?;
             let before = live_length(tx.sql, task.resource)?;
             let version = version.as_ref();
             // A list that tells of a time that can't be is looked at whenever it tells of it, and of any other.
@@ -151,14 +153,21 @@ fn conclude<'a>(
             }
             if *news {
                 feed::append(tx, &entry(task, now, Some(path), Some(*length)))?;
+                if let Some(called_off) = called_off {
+                    called_off.put_right(tx.sql, task, now)?;
+                }
             }
             end_task(tx.sql, task)?;
             Ok(task)
         }
         Conclusion::Removed { task, kept } => {
+            let called_off = CalledOff::find(tx.sql, task)?;
             let before = live_length(tx.sql, task.resource)?;
             if let Some(length) = before {
                 sum_up_members(tx.sql, task.resource, -1, -length)?;
+            }
+            if let Some(called_off) = called_off.filter(|_| before.is_some()) {
+                called_off.put_right(tx.sql, task, now)?;
             }
             doubt_parts_of(tx.sql, task.resource)?;
             // What has been created again meanwhile stays a member: its task is on its way.

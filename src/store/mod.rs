@@ -11,6 +11,7 @@
 //! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync); no network, no file tree, no clock.
 
 mod application;
+mod called_off;
 mod channels;
 mod conclusions;
 mod damage;

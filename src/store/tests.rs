@@ -1,5 +1,6 @@
 //! The store on a folder of its own.
 
+mod called_off;
 mod claims;
 mod damage;
 mod delivered;
