@@ -224,11 +224,13 @@ fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, Stor
     Ok(held)
 }
 
-/// The baseline is done when each of its resources has been fetched, or given up for now.
+/// A baseline is done when each of its resources has been fetched, or given up for now. So may be that of another set of the
+/// Source: one set may tell of what is pending for another.
 pub(super) fn conclude_baseline(sql: &Connection, set: SetId) -> Result<(), StoreError> {
     sql.prepare_cached(
-        "UPDATE source_set SET baseline = 'done' WHERE id = ?1 AND baseline = 'listed' AND NOT EXISTS (
-             SELECT 1 FROM task WHERE set_id = ?1 AND state = 'ready' AND origin IN ('resource-list', 'resource-dump'))",
+        "UPDATE source_set SET baseline = 'done'
+         WHERE source = (SELECT source FROM source_set WHERE id = ?1) AND baseline = 'listed' AND NOT EXISTS (
+             SELECT 1 FROM task WHERE set_id = source_set.id AND state = 'ready' AND origin IN ('resource-list', 'resource-dump'))",
     )?
     .execute([set.0])?;
     Ok(())

@@ -42,6 +42,27 @@ async fn baseline_is_done_when_its_resources_are_here_or_given_up() {
 }
 
 #[tokio::test]
+async fn baseline_is_done_also_when_another_set_tells_of_its_last_resource() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.list(world.set, 10, vec![created("a", -1)]).await;
+    world.tell_set(other, vec![updated("a", 15)]).await;
+    world.work("1").await;
+    assert_eq!(baseline(&world).await, BaselineState::Done);
+
+    // One that the mirror has as yet another set tells it.
+    let third = begin(&world.store, "third.xml").await;
+    let listed = vec![with_content(created("a", 16), "2")];
+    world.list(third, 20, listed).await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    let listed = vec![with_content(created("a", -1), "1")];
+    world.list(other, 30, listed).await;
+    assert!(world.due().await.is_empty());
+    let sets = world.store.sets(SOURCE).await.unwrap();
+    assert_eq!(sets[2].baseline, BaselineState::Done);
+}
+
+#[tokio::test]
 async fn empty_baseline_is_done_at_once() {
     let world = World::new().await;
     world.list(world.set, 10, Vec::new()).await;
