@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::application::Change;
-use super::feed::Origin;
+use super::feed::{self, NewEntry, Origin};
 use super::found::Found;
 use super::planning::Context;
 use super::resources::{live_length, sum_up_members};
@@ -240,8 +240,30 @@ fn adopt(tx: &mut Tx<'_>, context: &Context<'_>, adoption: &Adoption) -> Result<
     ])?;
     let length = row::signed(adoption.length);
     match before {
-        None => sum_up_members(sql, found.resource, 1, length)?,
+        None => {
+            sum_up_members(sql, found.resource, 1, length)?;
+            feed::append(tx, &entry(context, adoption, changed_at))?;
+        }
         Some(before) => sum_up_members(sql, found.resource, 0, length - before)?,
     }
     Ok(true)
+}
+
+/// To whoever follows the feed it is news that the mirror has it: the feed is as new as the database.
+fn entry<'a>(
+    context: &Context<'a>,
+    adoption: &'a Adoption,
+    changed_at: Option<SourceTime>,
+) -> NewEntry<'a> {
+    NewEntry {
+        applied_at: context.now,
+        source: context.source,
+        set: context.set,
+        uri: &adoption.change.uri,
+        change: ChangeKind::Created,
+        path: Some(&adoption.path),
+        length: Some(adoption.length),
+        changed_at,
+        origin: context.origin,
+    }
 }

@@ -372,6 +372,12 @@ async fn a_lost_database_is_made_anew_without_fetching() {
     let running = home.run();
     home.settled(&source).await;
     assert_eq!(home.set().await.unwrap().resources, 5);
+    // Whoever follows the feed hears of what was not fetched, too.
+    let told = home.operator.changes(0).await;
+    let mut told: Vec<_> = told.iter().map(|line| line.uri.clone()).collect();
+    told.sort();
+    let all = (0..5).map(|number| source.resource_uri(SET, &format!("r{number:04}.txt")));
+    assert_eq!(told, all.collect::<Vec<_>>());
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
