@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
-use rusqlite::params;
+use rusqlite::{Connection, params};
 
 use super::writer::Tx;
 use super::{SetId, Store, StoreError, Wake, row};
@@ -120,6 +120,16 @@ impl Store {
         })
         .await
     }
+}
+
+/// Numbers the feed of a new database so that none of its numbers was one of the database's that was set aside: whoever
+/// follows the feed would take what comes for what it has. By the time in microseconds, for no line takes less.
+pub(super) fn begin_anew(sql: &Connection, now: DateTime<Utc>) -> Result<(), StoreError> {
+    sql.execute(
+        "INSERT INTO sqlite_sequence (name, seq) VALUES ('feed', ?1)",
+        [row::micros(now)],
+    )?;
+    Ok(())
 }
 
 /// A line of the feed in the making.

@@ -8,7 +8,8 @@
 //!   have connections of their own.
 //! - Whoever waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
-//! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync); no network, no file tree, no clock.
+//! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync); no network and no file tree. Of the clock
+//! it is told, but for what begins when it is written down: leases, and the numbers of a new feed.
 
 mod application;
 mod called_off;
@@ -63,6 +64,7 @@ pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
 pub use tasks::{Taken, Task};
 pub use versions::ServedVersion;
 
+use crate::clock;
 use damage::{Check, Damage};
 use refusal::Refusal;
 use writer::Writer;
@@ -215,7 +217,9 @@ impl Store {
                 damage.forget().map_err(told)?;
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
                     "the database is damaged; it was set aside, and a new one is made from a baseline and the mirror");
-                schema::open(&path)?
+                let connection = schema::open(&path)?;
+                feed::begin_anew(&connection, clock::now().wall)?;
+                connection
             }
             other => other?,
         };

@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::clock;
 use crate::store::damage::{Check, Damage};
 use crate::store::schema;
 
@@ -61,6 +62,36 @@ async fn damaged_index_is_found_before_the_database_is_used() {
     let store = Store::open(folder.path()).unwrap();
     assert!(store.sets(SOURCE).await.unwrap().is_empty());
     assert!(folder.path().join("resyncd.db.damaged-1").exists());
+}
+
+#[tokio::test]
+async fn feed_goes_on_with_greater_numbers_when_the_database_was_set_aside() {
+    let mut folder = tempfile::tempdir().unwrap();
+    let mut last = 0;
+    for round in 0..3 {
+        let store = Store::open(folder.path()).unwrap();
+        let set = begin(&store, "capabilitylist.xml").await;
+        let now = clock::now().wall;
+        let world = World {
+            folder,
+            store,
+            set,
+            now,
+        };
+        let names = ["a", "b"].map(|name| created(name, 10));
+        world.tell(names.into()).await;
+        world.work("1").await;
+        // As whoever follows it asks.
+        let lines = world.store.feed(last, 9).await.unwrap();
+        assert_eq!(lines.len(), 2, "round {round}");
+        last = lines[1].seq;
+        folder = world.folder;
+        drop(world.store);
+        let path = folder.path().join("resyncd.db");
+        std::fs::write(&path, "no database any more".repeat(1000)).unwrap();
+    }
+    // A program that reads JSON as JavaScript does can tell one number from the next.
+    assert!(last < 1 << 53);
 }
 
 #[tokio::test]
