@@ -217,9 +217,13 @@ fn adopt(tx: &mut Tx<'_>, context: &Context<'_>, adoption: &Adoption) -> Result<
     let found = Found::look_up(sql, context, change)?;
     found.join_told(sql, context)?;
     let before = live_length(sql, found.resource)?;
+    let known = found.known.as_ref();
     let changed_at = change
         .changed_at
-        .max(found.known.and_then(|known| known.changed_at));
+        .max(known.and_then(|known| known.changed_at));
+    let known = known.filter(|known| !known.deleted);
+    let has_it =
+        known.is_some_and(|known| known.hashes.iter().any(|it| adoption.hashes.contains(it)));
     sql.prepare_cached(
         "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
              changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL
@@ -240,11 +244,15 @@ fn adopt(tx: &mut Tx<'_>, context: &Context<'_>, adoption: &Adoption) -> Result<
     ])?;
     let length = row::signed(adoption.length);
     match before {
-        None => {
-            sum_up_members(sql, found.resource, 1, length)?;
-            feed::append(tx, &entry(context, adoption, changed_at))?;
-        }
+        None => sum_up_members(sql, found.resource, 1, length)?,
         Some(before) => sum_up_members(sql, found.resource, 0, length - before)?,
+    }
+    if !has_it {
+        let kind = match before {
+            None => ChangeKind::Created,
+            Some(_) => ChangeKind::Updated,
+        };
+        feed::append(tx, &entry(context, adoption, kind, changed_at))?;
     }
     Ok(true)
 }
@@ -253,6 +261,7 @@ fn adopt(tx: &mut Tx<'_>, context: &Context<'_>, adoption: &Adoption) -> Result<
 fn entry<'a>(
     context: &Context<'a>,
     adoption: &'a Adoption,
+    change: ChangeKind,
     changed_at: Option<SourceTime>,
 ) -> NewEntry<'a> {
     NewEntry {
@@ -260,7 +269,7 @@ fn entry<'a>(
         source: context.source,
         set: context.set,
         uri: &adoption.change.uri,
-        change: ChangeKind::Created,
+        change,
         path: Some(&adoption.path),
         length: Some(adoption.length),
         changed_at,

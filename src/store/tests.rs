@@ -8,6 +8,7 @@ mod dumps;
 mod inbox;
 mod lists;
 mod mending;
+mod mixed;
 mod opening;
 mod parts;
 mod related;
