@@ -182,7 +182,7 @@ impl Disk {
         if let Some(delivery) = end.delivery {
             self.inbox.remove(&delivery);
         }
-        self.conclude_baseline(set);
+        self.conclude_baseline();
     }
 
     /// Begins to read a Resource List (`store::lists::begin_list`).

@@ -121,6 +121,7 @@ impl Disk {
             .tasks
             .get(&resource)
             .is_some_and(|now| now.version == task.version);
+        let called_off = self.called_off(resource, task, conclusion);
         let row = &mut self.resources[resource];
         match conclusion {
             Conclusion::Published(version) => {
@@ -140,7 +141,8 @@ impl Disk {
                     ..applied
                 });
                 row.told = task.told;
-                let newer = self.tasks.get(&resource).is_some_and(|newer| {
+                let newer = self.tasks.get(&resource).or(called_off.as_ref());
+                let newer = newer.is_some_and(|newer| {
                     newer.version > task.version && newer.kind != ChangeKind::Deleted
                 });
                 if !newer {
@@ -162,16 +164,62 @@ impl Disk {
         if is_current && !matches!(conclusion, Conclusion::Failed { .. }) {
             self.tasks.remove(&resource);
         }
-        self.conclude_baseline(task.set);
+        if let Some(called_off) = called_off {
+            self.tasks.insert(resource, called_off);
+        }
+        self.conclude_baseline();
     }
 
-    pub(super) fn conclude_baseline(&mut self, set: SetNo) {
-        let is_busy = self.tasks.values().any(|task| {
-            task.set == set && task.state == TaskState::Ready && task.origin == Origin::ResourceList
-        });
-        let row = &mut self.sets[set];
-        if row.baseline == Baseline::Listed && !is_busy {
-            row.baseline = Baseline::Done;
+    /// What puts right what a task has done that was called off while it was under way (`store::called_off`).
+    fn called_off(
+        &self,
+        resource: ResourceNo,
+        task: &Task,
+        conclusion: Conclusion,
+    ) -> Option<Task> {
+        let row = &self.resources[resource];
+        let known = row.known.as_ref()?;
+        let is_lost = match conclusion {
+            Conclusion::Published(version) => {
+                known.deleted || !known.hashes.contains(&digest(resource, version))
+            }
+            Conclusion::Removed => !known.deleted,
+            Conclusion::Failed { .. } => false,
+        };
+        if !is_lost || self.tasks.contains_key(&resource) {
+            return None;
+        }
+        let kind = match (known.deleted, task.kind) {
+            (true, _) => ChangeKind::Deleted,
+            (false, ChangeKind::Deleted) => ChangeKind::Created,
+            (false, _) => ChangeKind::Updated,
+        };
+        let claimed = self.sets[task.set].coverage.unbroken_until();
+        Some(Task {
+            kind,
+            changed_at: known.changed_at,
+            since: claimed.max(known.changed_at),
+            lastmod: known.lastmod,
+            hashes: known.hashes.clone(),
+            state: TaskState::Ready,
+            version: row.next_version,
+            attempts: 0,
+            not_before: 0,
+            told: row.told,
+            ..task.clone()
+        })
+    }
+
+    pub(super) fn conclude_baseline(&mut self) {
+        for (set, row) in self.sets.iter_mut().enumerate() {
+            let is_busy = self.tasks.values().any(|task| {
+                task.set == set
+                    && task.state == TaskState::Ready
+                    && task.origin == Origin::ResourceList
+            });
+            if row.baseline == Baseline::Listed && !is_busy {
+                row.baseline = Baseline::Done;
+            }
         }
     }
 }
