@@ -9,7 +9,7 @@ use resyncd::demo::{Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
 use crate::process::{Home, command, ended, signal, text};
-use crate::support::{SET, difference, expected_files, files, path_of, resources, soon};
+use crate::support::{SET, client, difference, expected_files, files, path_of, resources, soon};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -351,6 +351,46 @@ async fn lists_that_do_not_prove_absence_call_nothing_extra() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn last_weeks_list_takes_nothing_back() {
+    let options = SampleOptions {
+        change_list: false,
+        ..resources(5)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let path = "/set1/resourcelist.xml";
+    let url = source.base().join(path).unwrap();
+    // Nothing but the list tells a time.
+    let undated = async || {
+        source.remove_document(path);
+        let served = client().get(url.clone()).send().await.unwrap();
+        let served = served.text().await.unwrap();
+        let entries = served.split("<lastmod>").map(|part| {
+            let dated = part.split_once("</lastmod>");
+            dated.map_or(part, |(_, undated)| undated)
+        });
+        let list: String = entries.collect();
+        source.put_document(path, "application/xml", list.clone());
+        list
+    };
+    let old = undated().await;
+    sync(&home);
+    source.create(SET, "new.txt", "new");
+    source.delete(SET, "r0002.txt");
+    source.refresh_resource_list(SET);
+    undated().await;
+    sync(&home);
+    assert_mirrored(&source, &[SET], &home);
+    source.put_document(path, "application/xml", old);
+    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    let older = "unreachable resourcelist.xml older-resource-list";
+    assert_found(&told, 1, &[older]);
+    assert_mirrored(&source, &[SET], &home);
+    undated().await;
+    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_lost_database_is_made_anew_without_fetching() {
     let source = SampleSource::start(resources(5)).await.unwrap();
     let home = Home::new(&source.url(), "");
@@ -377,7 +417,7 @@ async fn a_lost_database_is_made_anew_without_fetching() {
     let mut told: Vec<_> = told.iter().map(|line| line.uri.clone()).collect();
     told.sort();
     let all = (0..5).map(|number| source.resource_uri(SET, &format!("r{number:04}.txt")));
-    assert_eq!(told, all.collect::<Vec<_>>());
+    assert_eq!(told, all.map(String::from).collect::<Vec<_>>());
     assert_eq!(running.stop().await.code(), Some(0));
 }
 

@@ -22,7 +22,8 @@ pub(super) struct Document {
     pub(super) number: i64,
     pub(super) list: PendingList,
     pub(super) capability: Capability,
-    /// What happened before that is in the Resource List.
+    /// Of a Resource List: the time of the newest one that is known; an older one is not what the Source has now. Of a Change
+    /// List: what happened before that is in the Resource List.
     pub(super) since: Option<SourceTime>,
     pub(super) fetched: Box<FetchedDocument>,
 }
@@ -59,6 +60,9 @@ impl Document {
         }
         let is_listed = self.capability == Capability::ResourceList;
         let told = self.list.from.or(md.at).filter(|&at| at <= latest);
+        if is_listed && told.is_some_and(|at| self.since.is_some_and(|known| at < known)) {
+            return Err(EngineError::OlderResourceList(self.list.uri.to_string()));
+        }
         let at = told
             .or(first.newest)
             .or(self.fetched.last_modified())
@@ -95,12 +99,15 @@ impl Document {
 
     /// Notes the lists of an index. `at`: the time that all of them are of.
     fn take_index(&mut self, ledger: &Ledger, at: Option<SourceTime>) -> Result<(), EngineError> {
+        let since = self
+            .since
+            .filter(|_| self.capability != Capability::ResourceList);
         let mut reader = self.fetched.reader()?;
         let mut lists = Vec::new();
         while let Some(entry) = reader.next_entry()? {
             let until = entry.md.until.or(entry.md.completed);
             // What is older than the Resource List is in it.
-            if until.is_some_and(|until| self.since.is_some_and(|since| until < since)) {
+            if until.is_some_and(|until| since.is_some_and(|since| until < since)) {
                 continue;
             }
             lists.push(PendingList {

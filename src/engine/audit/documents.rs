@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::Audit;
 use super::document::{Document, Taken};
+use super::{Audit, blocking};
 use crate::engine::EngineError;
 use crate::engine::discovering::{FoundSet, Known, find_sets};
 use crate::fetch::{CapabilityList, Fetched, KnownWay};
 use crate::protocol::{Capability, SourceTime};
-use crate::store::{Finding, FindingKind, Ledger, PendingList};
+use crate::store::{Finding, FindingKind, KnownFiles, Ledger, PendingList};
 
 /// What was read of a Source.
 pub(super) struct Reading {
@@ -101,7 +101,7 @@ impl Audit {
                     continue;
                 }
             };
-            let (listed, changes) = self.read_set(ledger, number, &list).await?;
+            let (listed, changes) = self.read_set(ledger, number, &set.uri, &list).await?;
             set.list = Some(list);
             reading.whole &= listed.any && listed.whole && changes.whole;
             reading.proves_absence &= listed.stated;
@@ -118,14 +118,33 @@ impl Audit {
         Ok(self.client.named_set(uri, limit).await?)
     }
 
+    /// The time of the newest Resource List of a set that the database knows of.
+    async fn listed_at(&self, set: &Url) -> Result<Option<SourceTime>, EngineError> {
+        let (state, source, set) = (self.state.clone(), self.source.name.clone(), set.clone());
+        blocking(move || {
+            let known = KnownFiles::open(&state)?;
+            Ok(match known {
+                Some(known) => known.listed_at(&source, &set)?,
+                None => None,
+            })
+        })
+        .await?
+    }
+
     async fn read_set(
         &self,
         ledger: &Arc<Ledger>,
         set: u32,
+        uri: &Url,
         list: &CapabilityList,
     ) -> Result<(Walked, Walked), EngineError> {
+        let known = match offered(list, &Capability::ChangeList).next() {
+            // Whatever has happened since is told there.
+            Some(_) => None,
+            None => self.listed_at(uri).await?,
+        };
         let listed = self
-            .walk(ledger, set, list, Capability::ResourceList, None)
+            .walk(ledger, set, list, Capability::ResourceList, known)
             .await?;
         if !listed.any && offered(list, &Capability::ResourceList).next().is_none() {
             unread(ledger, Some(set), &list.uri, &EngineError::NoResourceList)?;

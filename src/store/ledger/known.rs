@@ -4,6 +4,7 @@ use std::path::Path;
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
+use url::Url;
 
 use super::{Ledger, open_to_read};
 use crate::protocol::{Digest, ResourceUri, SourceTime};
@@ -185,6 +186,24 @@ impl KnownFiles {
              JOIN source_set ON source_set.id = channel.set_id WHERE source_set.source = ?1",
         )?;
         Ok(query.exists([source])?)
+    }
+
+    /// The time of the newest Resource List of a set that was read whole.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn listed_at(
+        &self,
+        source: &str,
+        capability_list: &Url,
+    ) -> Result<Option<SourceTime>, StoreError> {
+        let mut query = self.connection.prepare_cached(
+            "SELECT list_at FROM source_set WHERE source = ?1 AND capability_list = ?2",
+        )?;
+        let found: Option<Option<i64>> = query
+            .query_row([source, capability_list.as_str()], |found| found.get(0))
+            .optional()?;
+        Ok(row::source_time(found.flatten()))
     }
 
     /// What is known of a resource, named by its URI or by its path.
