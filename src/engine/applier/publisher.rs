@@ -1,7 +1,7 @@
 //! Makes finished tasks visible, many at once: files first, then, in one transaction, what the database says of them.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use chrono::TimeDelta;
 use tokio::sync::mpsc;
@@ -10,7 +10,7 @@ use super::adoption::Adopted;
 use super::download::{Fetched, Outcome};
 use crate::clock;
 use crate::engine::following::Following;
-use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, made_path};
+use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, file_time, made_path};
 use crate::protocol::{Digest, SourceTime};
 use crate::status::Trouble;
 use crate::store::{Conclusion, Origin, ResourceId, ServedVersion, Task, TaskFailure};
@@ -337,7 +337,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion
         .and_then(|path| mirror.open_file(&path))
         .map(|file| {
             // A file whose time can't be set, as one of another owner, has the right bytes all the same.
-            lastmod.map(|time| file.set_modified(SystemTime::from(time.to_datetime())))
+            lastmod.map(|time| file.set_modified(file_time(time)))
         });
     match touched {
         Ok(_) => Conclusion::Published {
