@@ -48,7 +48,8 @@ impl Channels {
         let mut wanted = Vec::new();
         for offer in offers {
             if let Some((topic, hubs)) = self.subscribable(offer) {
-                let record = self.want(&known, &offer.capability, &topic, hubs).await?;
+                let hubs = hubs.to_vec();
+                let record = self.want(&known, &offer.capability, &topic, &hubs).await?;
                 wanted.push(record.id);
                 self.keep(&record);
             }
@@ -97,13 +98,13 @@ impl Channels {
 
     /// The channel's row: the one that it had before, or a new one with a callback and a secret of its own.
     async fn want(
-        &self,
+        &mut self,
         known: &[ChannelRecord],
         kind: &Capability,
         topic: &TopicUri,
         hubs: &[HubUri],
     ) -> Result<ChannelRecord, EngineError> {
-        let store = &self.following.store;
+        let store = Arc::clone(&self.following.store);
         let now = clock::now().wall;
         let secret = match self.following.source.signatures {
             Signatures::Required => Some(random_name(SECRET_BYTES)?),
@@ -128,6 +129,11 @@ impl Channels {
             }
         }
         if record.left || record.lease.state == ChannelState::Unsubscribed {
+            // Whoever is about to end it, or has just ended it, must not have the last word.
+            if let Some((_, ending)) = self.kept.remove(&record.id) {
+                ending.abort();
+                let _ = ending.await;
+            }
             store.want_channel(record.id, true).await?;
             store
                 .change_lease(record.id, true, move |lease| *lease = Lease::new(now))

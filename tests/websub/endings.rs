@@ -88,3 +88,27 @@ async fn channel_that_was_left_is_gone_and_what_never_was_is_not_found() {
         .await;
     assert_eq!(set.channels[0].kind, "framework-notification");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_that_comes_back_is_subscribed_to_however_far_its_ending_has_come() {
+    let rig = Rig::start(resources(3)).await;
+    let topic = subscribed(&rig).await.topic;
+    let is_asked = |event: &HubEvent| matches!(event, HubEvent::Requested { request, .. } if request.topic == topic);
+    let is_ended = |event: &HubEvent| matches!(event, HubEvent::Verified { mode: Mode::Unsubscribe, topic: ended, .. } if *ended == topic);
+    let steps: [&(dyn Fn(&HubEvent) -> bool + Sync); 2] = [&is_asked, &is_ended];
+    for (round, is_far) in steps.into_iter().enumerate() {
+        rig.source
+            .remove_channel(SET, &Capability::ChangeNotification);
+        let mark = rig.hub().mark();
+        rig.operator.poll(NAME).await;
+        soon("it is being ended", rig.hub().wait_after(mark, is_far)).await;
+        rig.source.add_channel(SET, Capability::ChangeNotification);
+        rig.operator.poll(NAME).await;
+        rig.until("it is back", |set| {
+            set.channels.len() == 2 && set.channels.iter().all(|c| c.state == "active")
+        })
+        .await;
+        rig.settled().await;
+        check_push(&rig, &format!("pushed in round {round}")).await;
+    }
+}
