@@ -50,6 +50,22 @@ struct FollowedSet {
     task: JoinHandle<()>,
 }
 
+impl FollowedSet {
+    /// Has its worker end, wherever it is.
+    async fn end(&mut self) {
+        self.task.abort();
+        self.ended().await;
+    }
+
+    /// Waits until its worker has ended.
+    async fn ended(&mut self) {
+        if !self.task.is_finished() {
+            // A worker that panicked has told so.
+            let _ = (&mut self.task).await;
+        }
+    }
+}
+
 impl SourceWorker {
     pub(super) fn new(following: Arc<Following>, commands: mpsc::Receiver<Command>) -> Self {
         Self {
@@ -72,9 +88,8 @@ impl SourceWorker {
             () = stop.cancelled() => {}
             () = self.follow() => {}
         }
-        for (_, set) in self.sets {
-            // A worker that panicked has told so; the others end in their own time.
-            let _ = set.task.await;
+        for set in self.sets.values_mut() {
+            set.ended().await;
         }
         let _ = applier.await;
     }
@@ -221,16 +236,18 @@ impl SourceWorker {
             .map(|(&id, _)| id)
             .collect();
         for id in gone {
-            if let Some(set) = self.sets.remove(&id) {
-                tracing::warn!(code = "set-ended", source = self.following.name(), set = %set.capability_list,
-                    "the Source no longer has this set: it is not followed any more, and its files stay");
-                set.task.abort();
-                let _ = set.task.await;
-                let mut channels = Channels::new(Arc::clone(&self.following), id);
-                channels.follow(&[]).await?;
-                channels.detach();
-                self.following.store.end_set(id).await?;
-            }
+            let Some(set) = self.sets.get_mut(&id) else {
+                continue;
+            };
+            tracing::warn!(code = "set-ended", source = self.following.name(), set = %set.capability_list,
+                "the Source no longer has this set: it is not followed any more, and its files stay");
+            set.end().await;
+            let mut channels = Channels::new(Arc::clone(&self.following), id);
+            channels.follow(&[]).await?;
+            channels.detach();
+            self.following.store.end_set(id).await?;
+            // Not before: what the database refuses is done again.
+            self.sets.remove(&id);
         }
         Ok(())
     }
