@@ -52,6 +52,8 @@ pub(super) enum EngineError {
     Mirror(#[from] MirrorError),
     #[error("{0} entries of it can't be read")]
     BadEntries(u64),
+    #[error("{count} entries of {document} can't be read: what they lead to is not known")]
+    UnreadEntries { document: String, count: u64 },
     #[error("the Change Lists begin at {0}, after the Resource List")]
     LateChangeList(String),
     #[error("an index of indexes goes too deep")]
@@ -99,7 +101,7 @@ impl EngineError {
             Self::PackageLength { .. } => "length-mismatch",
             Self::PackageDigest { .. } => "digest-mismatch",
             Self::RefusedPackage { code, .. } => code,
-            Self::BadEntries(_) => "bad-entries",
+            Self::BadEntries(_) | Self::UnreadEntries { .. } => "bad-entries",
             Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
             Self::TooManyLists => "too-many-lists",
@@ -114,6 +116,16 @@ impl EngineError {
         match self {
             Self::Fetch { error, .. } => error.disposition() == Disposition::GiveUp,
             Self::Read(_) | Self::BadDocument { .. } => true,
+            _ => false,
+        }
+    }
+
+    /// Whether it may be gone the next time, and with it whatever else comes from there.
+    pub(super) fn is_passing(&self) -> bool {
+        match self {
+            Self::Fetch { error, .. } => {
+                matches!(error.disposition(), Disposition::RetryLater { .. })
+            }
             _ => false,
         }
     }

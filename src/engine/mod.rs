@@ -21,6 +21,7 @@ mod channels;
 mod discovering;
 mod dumps;
 mod error;
+mod failures;
 mod following;
 mod inbox;
 mod lists;

@@ -10,7 +10,7 @@ use url::Url;
 use super::EngineError;
 use super::following::Following;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
-use crate::protocol::Capability;
+use crate::protocol::{Capability, Oddity};
 use crate::store::{DocumentRecord, Offer, SetId};
 use survey::{Survey, survey};
 
@@ -31,6 +31,17 @@ impl Fresh {
                 found: stated.clone(),
             }),
             _ => Ok(()),
+        }
+    }
+
+    /// Refuses to take a document for all that it should name, where entries of it can't be read.
+    pub(super) fn expect_all(&self) -> Result<(), EngineError> {
+        match self.survey.oddities.count(Oddity::BadLoc) {
+            0 => Ok(()),
+            count => Err(EngineError::UnreadEntries {
+                document: self.document.url().to_string(),
+                count,
+            }),
         }
     }
 

@@ -113,8 +113,11 @@ pub fn plan_listed(
     pending: Option<&Pending>,
 ) -> Decision {
     let update = pending.filter(|pending| pending.kind != ChangeKind::Deleted);
-    let is_newer = |pending: &Pending| pending.changed_at.is_some_and(|changed| changed >= at);
-    if pending.is_some_and(is_newer)
+    // What the list itself dates later than that is no word of the time `at`, whenever the list says it was made.
+    let is_newer = |changed_at: Option<SourceTime>| {
+        changed_at.is_some_and(|changed| changed >= at) && told.changed_at <= changed_at
+    };
+    if pending.is_some_and(|pending| is_newer(pending.changed_at))
         || update.is_some_and(|update| is_before(told.lastmod, update.changed_at))
     {
         return Decision::Older;
@@ -122,7 +125,7 @@ pub fn plan_listed(
     let Some(known) = known else {
         return Decision::Task;
     };
-    if known.changed_at.is_some_and(|changed| changed >= at) {
+    if is_newer(known.changed_at) {
         return Decision::Older;
     }
     if known.deleted {

@@ -143,7 +143,8 @@ async fn package_that_is_of_no_use_is_not_fetched_at_every_poll() {
     rig.source.wait_for_hits(DUMP, 3).await;
     let set = rig.set().await;
     assert_eq!(set.error.unwrap().code, "digest-mismatch");
-    assert_eq!(package_fetches(&rig, 3), [1, 1, 0]);
+    // Nor does it keep the one after it from being read.
+    assert_eq!(package_fetches(&rig, 3), [1, 1, 1]);
     // Another version may be a better one.
     rig.source.heal(&package(1));
     rig.source.create(SET, "new.txt", "new");
@@ -163,6 +164,27 @@ async fn package_that_cannot_be_had_is_tried_again_where_there_is_no_list() {
     // What was read is not read again.
     assert_eq!(package_fetches(&rig, 3), [1, 3, 1]);
     assert_eq!(single_fetches(&rig, 25), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_that_is_gone_keeps_no_later_one_from_being_read() {
+    for indexed in [false, true] {
+        let mut options = only_dumped(25);
+        options.dumps.indexed = indexed;
+        let source = SampleSource::start(options).await.unwrap();
+        source.fail(&package(1), Fault::Status(404), usize::MAX);
+        let rig = Rig::follow(source, |_| {}).await;
+        let set = rig
+            .until("the others are here", |set| {
+                set.resources == 15 && set.state == "failing"
+            })
+            .await;
+        assert_eq!(set.error.unwrap().code, "not-found");
+        assert_eq!(set.synced_until, None, "a part of it is not known");
+        rig.source.heal(&package(1));
+        rig.settled().await;
+        assert_eq!(single_fetches(&rig, 25), 0);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@ use resyncd::protocol::{Algorithm, Digest};
 use crate::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
 };
+use crate::support::{eventually, files};
 
 /// A Source without Change Lists.
 async fn listing(resource_list: &str) -> Site {
@@ -292,4 +293,64 @@ async fn list_of_more_entries_than_the_protocol_allows_is_read_whole() {
     .await;
     follower.holds(&[("/a", "a")]).await;
     follower.shows(&["/list.xml too-many-entries=1"]).await;
+}
+
+/// Waits until the mirror has a page, whatever else it has.
+async fn has(follower: &Follower, path: &str) {
+    let mirror = &follower.destination.config.sources[0].mirror;
+    eventually(path, Some(follower.destination.wakes()), async || {
+        let found = files(mirror);
+        let is_there = found.keys().any(|name| name.ends_with(path));
+        is_there.then_some(()).ok_or(format!("{:?}", found.keys()))
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_that_is_gone_from_an_index_keeps_no_later_one_from_being_read() {
+    let md = "capability=\"resourcelist\" at=\"2026-03-01T00:00:00Z\"";
+    let parts = ["/1.xml", "/2.xml", "/3.xml"];
+    let parts = parts.map(|path| entry(path, "")).concat();
+    let index = document("sitemapindex", md, &parts.replace("url>", "sitemap>"));
+    let site = listing(&index).await;
+    site.put("/1.xml", &resource_list(&listed("/a")));
+    site.put("/3.xml", &resource_list(&listed("/c")));
+    for name in ["a", "b", "c"] {
+        site.put(&format!("/{name}"), name);
+    }
+    let follower = Follower::start(site).await;
+    has(&follower, "/a").await;
+    has(&follower, "/c").await;
+    let set = follower
+        .until("told", |set| {
+            set.error
+                .as_ref()
+                .is_some_and(|error| error.code == "not-found")
+        })
+        .await;
+    assert_eq!(set.synced_until, None, "a part of it is not known");
+    follower.site.put("/2.xml", &resource_list(&listed("/b")));
+    follower.poll().await;
+    follower
+        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_whose_at_never_moves_still_tells_what_has_changed() {
+    let list = |time: &str| {
+        let md = "capability=\"resourcelist\" at=\"2020-01-01T00:00:00Z\"";
+        let lastmod = format!("<lastmod>{time}</lastmod>");
+        document("urlset", md, &entry("/a", &lastmod))
+    };
+    let site = listing(&list("2026-02-01T00:00:00Z")).await;
+    site.put("/a", "a");
+    let follower = Follower::start(site).await;
+    follower.holds(&[("/a", "a")]).await;
+    follower.site.put("/a", "altered");
+    follower
+        .site
+        .put("/list.xml", &list("2026-03-01T00:00:00Z"));
+    follower.poll().await;
+    follower.holds(&[("/a", "altered")]).await;
 }

@@ -9,6 +9,7 @@ use url::Url;
 use super::packages::PackageEntry;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::failures::Failures;
 use crate::engine::reading::Fresh;
 use crate::engine::reading::index::{Entries, IndexWalk};
 use crate::engine::reading::survey::Survey;
@@ -59,7 +60,10 @@ impl SetWorker {
         let remembers = !fresh.survey.is_index() || fresh.survey.head.md.at.is_some();
         let mut proof = Proof::of(&fresh.survey);
         proof.time_is_told = is_told;
-        self.take_dumps(fresh, at, &mut proof).await?;
+        let mut failures = Failures::default();
+        self.take_dumps(fresh, at, &mut proof, &mut failures)
+            .await?;
+        failures.end()?;
         if proof.is_whole() {
             self.take_absences(Origin::ResourceDump, at).await?;
         }
@@ -71,32 +75,52 @@ impl SetWorker {
         Ok(())
     }
 
-    /// Takes a dump, or all dumps of an index. A package that can't be had ends it: what is not known to be complete proves
-    /// nothing.
+    /// Takes a dump, or all dumps of an index. What is not known to be complete proves nothing; but one that can't be had
+    /// does not keep the others from being taken, unless there is a Resource List to have all of it from.
     async fn take_dumps(
         &mut self,
         fresh: Fresh,
         at: SourceTime,
         proof: &mut Proof,
+        failures: &mut Failures,
     ) -> Result<(), EngineError> {
         if !fresh.survey.is_index() {
-            return self.take_packages(fresh, at, proof).await;
+            return self.take_packages(fresh, at, proof, failures).await;
         }
         let mut walk = IndexWalk::of(fresh.document);
         while let Some(dump) = walk.next().await? {
-            let set = self.record.id;
-            let Some(fresh) = self.following.fresh(set, &dump.loc, true).await? else {
-                continue;
+            let fresh = match self.dump_at(&dump.loc).await {
+                Ok(fresh) => fresh,
+                Err(error) => {
+                    self.pass(failures, error)?;
+                    continue;
+                }
             };
-            fresh.expect_dump(&Capability::ResourceDump)?;
             proof.count(&fresh.survey);
-            if fresh.survey.is_index() {
-                walk.descend(fresh.document)?;
-            } else {
-                self.take_packages(fresh, at, proof).await?;
+            if !fresh.survey.is_index() {
+                self.take_packages(fresh, at, proof, failures).await?;
+            } else if let Err(error) = walk.descend(fresh.document) {
+                self.pass(failures, error)?;
             }
         }
         Ok(())
+    }
+
+    /// A dump that an index names.
+    async fn dump_at(&self, uri: &Url) -> Result<Fresh, EngineError> {
+        let fresh = self.following.fresh(self.record.id, uri, true).await?;
+        // What is read anew is never unchanged.
+        let fresh = fresh.ok_or(EngineError::Interrupted)?;
+        fresh.expect_dump(&Capability::ResourceDump)?;
+        Ok(fresh)
+    }
+
+    fn pass(&self, failures: &mut Failures, error: EngineError) -> Result<(), EngineError> {
+        if self.offered(&Capability::ResourceList).is_empty() {
+            failures.pass(error)
+        } else {
+            Err(error)
+        }
     }
 
     async fn take_packages(
@@ -104,6 +128,7 @@ impl SetWorker {
         fresh: Fresh,
         at: SourceTime,
         proof: &mut Proof,
+        failures: &mut Failures,
     ) -> Result<(), EngineError> {
         let (set, store) = (self.record.id, self.following.store.clone());
         let mut packages = Entries::of(fresh.document);
@@ -117,7 +142,13 @@ impl SetWorker {
                 proof.names_any = true;
                 continue;
             }
-            let proves = self.take_package(&package, at, proof).await?;
+            let proves = match self.take_package(&package, at, proof).await {
+                Ok(proves) => proves,
+                Err(error) => {
+                    self.pass(failures, error)?;
+                    continue;
+                }
+            };
             proof.packages_prove &= proves;
             let record = PackageRecord {
                 uri,

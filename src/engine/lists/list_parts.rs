@@ -6,6 +6,7 @@ use url::Url;
 use super::resource_lists::Proof;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::failures::Failures;
 use crate::engine::reading::Fresh;
 use crate::engine::reading::index::{Child, IndexWalk};
 use crate::engine::set::SetWorker;
@@ -33,8 +34,9 @@ pub(in crate::engine) struct ListParts {
 }
 
 impl SetWorker {
-    /// Takes a list, or all lists of an index. A list that can't be had ends it: what is not known to be complete proves
-    /// nothing. Where nothing is to be proven, one that is not there for good is passed over.
+    /// Takes a list, or all lists of an index. A list that can't be had does not keep the others from being taken; but what
+    /// is not known to be complete proves nothing. Where nothing is to be proven, one that is not there for good is passed
+    /// over.
     pub(in crate::engine) async fn take_parts(
         &mut self,
         uri: &Url,
@@ -50,16 +52,23 @@ impl SetWorker {
         let has_time = fresh.survey.head.md.at.is_some();
         parts.bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
         let mut walk = IndexWalk::of(fresh.document);
+        let mut failures = Failures::default();
         while let Some(entry) = walk.next().await? {
             let list = Child::from(entry);
-            if let Some(index) = self.take_named(&list, at, proof, &mut parts).await? {
-                walk.descend(index)?;
+            let taken = self.take_named(&list, at, proof, &mut parts).await;
+            let descended = taken.and_then(|index| match index {
+                Some(index) => walk.descend(index),
+                None => Ok(()),
+            });
+            if let Err(error) = descended {
+                failures.pass(error)?;
             }
             if parts.kept.len() >= KEPT_A_STEP {
                 self.keep(&mut parts).await?;
             }
         }
         self.keep(&mut parts).await?;
+        failures.end()?;
         parts.names_any = parts.names_any || self.kept_parts_name_any().await?;
         parts.may_change_unseen &= !has_time;
         Ok(parts)
