@@ -9,15 +9,16 @@ use crate::protocol::Capability;
 const HARDLY_ANY: u64 = 100;
 
 impl SetWorker {
-    /// Makes the baseline, as the configuration has it: from the Resource List or from the Resource Dump.
-    pub(super) async fn read_baseline(&mut self) -> Result<(), EngineError> {
+    /// Makes the baseline, as the configuration has it: from the Resource List or from the Resource Dump. Answers whether
+    /// there is nothing else that may tell more of what there is: a Resource List is often newer than the dump.
+    pub(super) async fn read_baseline(&mut self) -> Result<bool, EngineError> {
         let has_list = !self.offered(&Capability::ResourceList).is_empty();
         if !self.prefers_dump(has_list).await? {
-            return if has_list {
-                self.read_resource_list(true).await
-            } else {
-                Err(EngineError::NoResourceList)
-            };
+            if !has_list {
+                return Err(EngineError::NoResourceList);
+            }
+            self.read_resource_list(true).await?;
+            return Ok(true);
         }
         match self.read_resource_dump(true).await {
             Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => Err(error),
@@ -29,21 +30,28 @@ impl SetWorker {
                 self.following.board.note_set(self.record.id, |facts| {
                     facts.notice = facts.notice.take().or(Some(trouble))
                 });
-                Ok(())
+                Ok(true)
             }
-            read => read,
+            read => read.map(|()| !has_list),
         }
     }
 
-    /// Reads what proves what there is: the Resource List, or, where there is none, the Resource Dump. Not again what was
-    /// read last.
+    /// Reads what proves what there is: the Resource List, or, where there is none, or only an older one, the Resource Dump.
+    /// Not again what was read last.
     pub(super) async fn read_snapshot(&mut self) -> Result<(), EngineError> {
         let has_list = !self.offered(&Capability::ResourceList).is_empty();
         let has_dump = !self.offered(&Capability::ResourceDump).is_empty();
         if has_dump && !has_list {
-            self.read_resource_dump(false).await
-        } else {
-            self.read_resource_list(false).await
+            return self.read_resource_dump(false).await;
+        }
+        match self.read_resource_list(false).await {
+            // The newer one may be the dump. What a dump from before does not know, is not taken back by it either.
+            Err(error @ EngineError::OlderResourceList(_)) if has_dump => {
+                self.read_resource_dump(false).await?;
+                self.notice(Some(error.trouble()));
+                Ok(())
+            }
+            read => read,
         }
     }
 

@@ -18,10 +18,8 @@ impl SetWorker {
             return Err(EngineError::NoResourceList);
         }
         let begins = self.record.baseline == BaselineState::Missing;
-        if begins {
-            self.read_baseline().await?;
-        }
-        let filled = self.fill_gaps(begins).await;
+        let list_is_fresh = begins && self.read_baseline().await?;
+        let filled = self.fill_gaps(list_is_fresh).await;
         refreshed?;
         filled
     }
@@ -31,7 +29,8 @@ impl SetWorker {
     pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
         let (span, read) = self.read_changes().await;
         let gaps = self.sequencer.gaps();
-        if self.schedule.needs_resource_list(clock::now(), span, gaps) && !list_is_fresh {
+        let is_needed = self.schedule.needs_resource_list(clock::now(), span, gaps);
+        if !list_is_fresh && (is_needed || self.wants_other_resources().await?) {
             self.read_snapshot().await?;
         }
         let now = clock::now();
@@ -44,6 +43,14 @@ impl SetWorker {
                 Pacing::Regular
             }
         })
+    }
+
+    /// Whether the Resource List was read with another filter, or not to its end: what is wanted now, and was not then, no
+    /// Change List may tell of again.
+    async fn wants_other_resources(&self) -> Result<bool, EngineError> {
+        let following = &self.following;
+        let filter = following.source.filter.fingerprint();
+        Ok(following.store.lacks_parts(self.record.id, filter).await?)
     }
 
     /// Looks whether the Capability List still offers what it did, and follows what it offers now.

@@ -141,6 +141,25 @@ impl Store {
         .await
     }
 
+    /// Whether a part was read last when something else was wanted, or was not read to its end.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn lacks_parts(
+        self: &Arc<Self>,
+        set: SetId,
+        filter: &str,
+    ) -> Result<bool, StoreError> {
+        let filter = filter.to_owned();
+        self.read(move |sql| {
+            let mut query = sql.prepare_cached(
+                "SELECT 1 FROM part WHERE set_id = ?1 AND filter IS NOT ?2 AND doubted = 0",
+            )?;
+            Ok(query.exists(params![set.0, filter])?)
+        })
+        .await
+    }
+
     /// Begins to read a Resource List with its parts: until its end it does not count as read, whatever it was before. Parts
     /// that were read with another filter than `trusted` are no longer trusted; `None`: none is.
     ///

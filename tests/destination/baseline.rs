@@ -3,10 +3,11 @@
 use std::time::{Duration, SystemTime};
 
 use resyncd::clock;
+use resyncd::config::Filter;
 use resyncd::demo::SampleOptions;
 use resyncd::protocol::SourceTime;
 
-use crate::support::{Rig, files, path_of, resources};
+use crate::support::{NAME, Rig, SET, files, path_of, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_resources_are_mirrored_and_proven() {
@@ -127,4 +128,24 @@ async fn a_source_is_found_from_any_entry_point() {
         assert_eq!(rig.settled().await.resources, 2, "{path}");
         rig.assert_mirrored();
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_changed_filter_lets_in_comes_although_the_change_lists_tell_nothing_of_it() {
+    let only_one = Filter::matching(&["*/r0001.txt".to_owned()], &[]).unwrap();
+    let mut rig = Rig::start_with(resources(5), |config| {
+        config.sources[0].filter = only_one;
+    })
+    .await;
+    rig.until("one", |set| set.resources == 1 && set.state == "in-sync")
+        .await;
+    rig.stop_daemon().await;
+    rig.config.sources[0].filter = Filter::everything();
+    rig.start_daemon().await;
+    rig.settled().await;
+    let lists = rig.source.hits("/set1/resourcelist.xml");
+    rig.source.update(SET, "r0002.txt", "polled");
+    rig.operator.poll(NAME).await;
+    rig.until_holds("r0002.txt", "polled").await;
+    assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
 }

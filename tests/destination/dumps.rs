@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use resyncd::config::Baseline;
-use resyncd::demo::{Fault, MemberFault, SampleOptions, SampleSource};
+use resyncd::demo::{ChannelHub, Fault, MemberFault, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, SourceTime};
 
 use super::packing::{
@@ -306,4 +306,49 @@ async fn dump_that_lacks_much_holds_deletions_back() {
     let (status, body) = rig.operator.post(&format!("/sources/{NAME}/approve")).await;
     assert_eq!(status, 202, "{body}");
     rig.until_mirrored().await;
+}
+
+/// Both a list and a dump of twelve, and nothing that tells of changes.
+async fn listed_and_dumped() -> SampleSource {
+    SampleSource::start(SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..dumped(12)
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_that_is_newer_than_the_dump_of_the_baseline_is_read_at_once() {
+    let source = listed_and_dumped().await;
+    source.update(SET, "r0001.txt", "newer than the dump");
+    source.delete(SET, "r0002.txt");
+    source.refresh_resource_list(SET);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    assert_eq!(package_fetches(&rig, 2), [1, 1]);
+    assert_eq!(single_fetches(&rig, 12), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_that_is_newer_than_the_list_is_followed() {
+    let source = listed_and_dumped().await;
+    source.update(SET, "r0001.txt", "newer than the list");
+    source.delete(SET, "r0002.txt");
+    source.refresh_resource_dump(SET);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.settled().await;
+    let set = rig.until("told", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "older-resource-list");
+    rig.source.update(SET, "r0003.txt", "newer still");
+    rig.source.refresh_resource_dump(SET);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
+    rig.source.delete(SET, "r0004.txt");
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
+    rig.until("as it should be", |set| set.error.is_none())
+        .await;
 }
