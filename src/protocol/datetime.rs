@@ -54,6 +54,22 @@ impl SourceTime {
         self.0
     }
 
+    /// Whether it may stand for the whole of a day: some write no more than the date, which is read as the day's beginning.
+    #[must_use]
+    pub fn may_be_a_day(self) -> bool {
+        self.0 % MICROS_PER_DAY == 0
+    }
+
+    /// The last moment that it may stand for: that of its day, if it [may be one](Self::may_be_a_day).
+    #[must_use]
+    pub fn latest_meant(self) -> Self {
+        if self.may_be_a_day() {
+            Self(self.0.saturating_add(MICROS_PER_DAY - 1))
+        } else {
+            self
+        }
+    }
+
     /// As a date and time, clamped to what can be written.
     #[must_use]
     pub fn to_datetime(self) -> DateTime<Utc> {
@@ -102,6 +118,7 @@ enum Form {
 }
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
+const MICROS_PER_DAY: i64 = 24 * 3600 * MICROS_PER_SECOND;
 
 /// Goes through a datetime from left to right. chrono's own parsers don't take the shorter forms of W3C Datetime.
 struct Scanner<'a> {

@@ -32,17 +32,18 @@ impl Unknown {
     }
 
     /// Whether a change of that time must be looked at. In doubt it is: times are often whole seconds, so that a change at
-    /// a boundary may belong to either side, and a change dated outside its own document is looked at, too.
+    /// a boundary may belong to either side, or whole days, of which a part is known; and a change dated outside its own
+    /// document is looked at, too.
     #[must_use]
     pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
         let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
             return true;
         };
+        let latest = changed_at.latest_meant();
+        let may_be_in =
+            |missing: &Interval| missing.from() <= latest && changed_at <= missing.until();
         !stated.touches(changed_at)
-            || self.front.is_none_or(|front| changed_at >= front)
-            || self
-                .missing
-                .iter()
-                .any(|missing| missing.touches(changed_at))
+            || self.front.is_none_or(|front| latest >= front)
+            || self.missing.iter().any(may_be_in)
     }
 }

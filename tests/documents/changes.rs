@@ -3,6 +3,7 @@
 use crate::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
 };
+use crate::support::{Destination, eventually};
 
 /// A Source that has told its changes in this list before it was followed, and tells them after.
 async fn check(changes: &str, oddities: &[&str]) {
@@ -265,4 +266,140 @@ async fn index_of_indexes_of_change_lists_is_followed() {
     let follower = Follower::start(site).await;
     follower.holds(&[("/kept", "kept"), ("/new", "new")]).await;
     follower.shows(&[]).await;
+}
+
+/// An entry of an index of Change Lists.
+fn named(path: &str, span: (&str, &str)) -> String {
+    let (from, until) = span;
+    entry(path, &format!("<rs:md from=\"{from}\" until=\"{until}\"/>")).replace("url>", "sitemap>")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_of_which_an_entry_cannot_be_read_proves_nothing() {
+    const FIRST: (&str, &str) = ("2026-03-01T00:00:00Z", "2026-03-03T00:00:00Z");
+    const SECOND: (&str, &str) = ("2026-03-03T00:00:00Z", "2026-03-05T00:00:00Z");
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put("/a", "a");
+    site.put("/b", "b");
+    site.put("/c", "c");
+    let list = |(from, until), changes: &str| {
+        let md = format!("capability=\"changelist\" from=\"{from}\" until=\"{until}\"");
+        document("urlset", &md, changes)
+    };
+    site.put(
+        "/1.xml",
+        &list(FIRST, &changed("/b", "created", "02T00:00:00")),
+    );
+    site.put(
+        "/2.xml",
+        &list(SECOND, &changed("/c", "created", "04T00:00:00")),
+    );
+    let whole = named("/1.xml", FIRST) + &named("/2.xml", SECOND);
+    let bad = whole.replace("{site}/1.xml", "http://");
+    let md = "capability=\"changelist\" from=\"2026-03-01T00:00:00Z\"";
+    let nested = document(
+        "sitemapindex",
+        md,
+        &named("/inner.xml", (FIRST.0, SECOND.1)),
+    );
+    for is_nested in [false, true] {
+        let index = document("sitemapindex", md, &bad);
+        if is_nested {
+            site.put("/inner.xml", &index);
+        }
+        site.put("/changes.xml", if is_nested { &nested } else { &index });
+        let destination = Destination::start(site.url("/").parse().unwrap(), |_| {}).await;
+        eventually("told", Some(destination.wakes()), async || {
+            let status = destination.operator.status().await;
+            let set = status.sources.iter().flat_map(|source| &source.sets).next();
+            let told = set.and_then(|set| set.error.as_ref());
+            let is_read = set.is_some_and(|set| set.resources == 2);
+            match told {
+                Some(error) if error.code == "bad-entries" && is_read => {
+                    let until = set.unwrap().synced_until.clone().unwrap();
+                    assert_eq!(until, FIRST.0);
+                    Ok(())
+                }
+                _ => Err(format!("{status:#?}")),
+            }
+        })
+        .await;
+    }
+    site.put("/changes.xml", &document("sitemapindex", md, &whole));
+    let follower = Follower::start(site).await;
+    let set = follower
+        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
+        .await;
+    assert_eq!(set.synced_until.unwrap(), SECOND.1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_list_that_ends_in_a_time_that_cannot_be_covers_what_it_tells() {
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put("/a", "a");
+    site.put("/b", "b");
+    let created = changed("/b", "created", "04T00:00:01");
+    let md = "capability=\"changelist\" from=\"2026-03-01T00:00:00Z\"";
+    let list = document(
+        "urlset",
+        &format!("{md} until=\"9999-12-31T23:59:59Z\""),
+        &created,
+    );
+    let span = ("2026-03-01T00:00:00Z", "9999-12-31T23:59:59Z");
+    let index = document("sitemapindex", md, &named("/1.xml", span));
+    site.put("/1.xml", &document("urlset", md, &created));
+    for changes in [list, index] {
+        site.put("/changes.xml", &changes);
+        let url = site.url("/").parse().unwrap();
+        let destination = Destination::start(url, |_| {}).await;
+        eventually("covered", Some(destination.wakes()), async || {
+            let status = destination.operator.status().await;
+            let set = status.sources.iter().flat_map(|source| &source.sets).next();
+            let until = set.and_then(|set| set.synced_until.as_deref());
+            if until == Some("2026-03-04T00:00:01Z") {
+                Ok(())
+            } else {
+                Err(format!("{status:#?}"))
+            }
+        })
+        .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_lists_that_stand_side_by_side_are_read_one_after_the_other() {
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put(
+        "/capabilities.xml",
+        &capability_list(&[
+            ("resourcelist", "/list.xml"),
+            ("changelist", "/1.xml"),
+            ("changelist", "/2.xml"),
+        ]),
+    );
+    let closed =
+        "capability=\"changelist\" from=\"2026-03-01T00:00:00Z\" until=\"2026-03-03T00:00:00Z\"";
+    let first = document("urlset", closed, &changed("/b", "created", "02T00:00:00"));
+    let open = |changes: &str| {
+        let md = "capability=\"changelist\" from=\"2026-03-03T00:00:00Z\"";
+        document("urlset", md, changes)
+    };
+    site.put("/1.xml", &first);
+    let created = changed("/c", "created", "04T00:00:00");
+    site.put("/2.xml", &open(&created));
+    for name in ["a", "b", "c", "d"] {
+        site.put(&format!("/{name}"), name);
+    }
+    let follower = Follower::start(site).await;
+    follower
+        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
+        .await;
+    let more = created + &changed("/d", "created", "05T00:00:00");
+    follower.site.put("/2.xml", &open(&more));
+    follower.poll().await;
+    let set = follower
+        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")])
+        .await;
+    assert_eq!(set.synced_until.unwrap(), "2026-03-05T00:00:00Z");
+    assert!(set.gaps.is_empty());
 }

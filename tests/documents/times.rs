@@ -1,5 +1,7 @@
 //! Times in other forms.
 
+use resyncd::protocol::{Algorithm, Digest};
+
 use crate::site::{Follower, Site, document, entry};
 
 /// A Resource List and a Change List whose times are written so; `later` is later by whatever they say.
@@ -106,4 +108,40 @@ async fn local_time_marked_as_utc_is_taken_as_it_comes_and_told_where_it_shows()
         &["/changes.xml future-time=3", "/list.xml future-time=2"],
     )
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_a_day_are_not_lost_on_a_list_of_that_morning() {
+    let md = "capability=\"resourcelist\" at=\"2026-03-02T10:00:00Z\"";
+    let list = document("urlset", md, &entry("/a", "<lastmod>2026-03-01</lastmod>"));
+    let site = Site::with_lists(&list).await;
+    let put = |site: &Site, told: &[(&str, &str, &str)]| {
+        let told = told.iter().map(|(path, change, text)| {
+            let hash = Digest::of(Algorithm::Sha256, text.as_bytes());
+            let md = format!("<rs:md change=\"{change}\" hash=\"{hash}\"/>");
+            site.put(path, text);
+            entry(path, &format!("<lastmod>2026-03-02</lastmod>{md}"))
+        });
+        let told: String = told.collect();
+        let md = "capability=\"changelist\" from=\"2026-03-02\"";
+        site.put("/changes.xml", &document("urlset", md, &told));
+    };
+    put(&site, &[]);
+    site.put("/a", "a");
+    let follower = Follower::start(site).await;
+    follower.holds(&[("/a", "a")]).await;
+    let site = &follower.site;
+    put(site, &[("/b", "created", "b"), ("/a", "updated", "noon")]);
+    follower.poll().await;
+    follower.holds(&[("/a", "noon"), ("/b", "b")]).await;
+    put(
+        site,
+        &[
+            ("/b", "created", "b"),
+            ("/a", "updated", "noon"),
+            ("/a", "updated", "evening"),
+        ],
+    );
+    follower.poll().await;
+    follower.holds(&[("/a", "evening"), ("/b", "b")]).await;
 }

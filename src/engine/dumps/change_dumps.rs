@@ -103,7 +103,7 @@ impl SetWorker {
         let md = &fresh.survey.head.md;
         let stated = Span {
             from: md.from.or(md.at),
-            until: md.until.or(md.completed),
+            until: fresh.survey.until,
         };
         // An index is read again each time: only its dumps tell whether there is news.
         let record = (!fresh.survey.is_index()).then(|| fresh.record.clone());
@@ -146,7 +146,12 @@ impl SetWorker {
     ) -> Result<(), EngineError> {
         if let Err(error) = fresh.expect_dump(&Capability::ChangeDump) {
             walk.fail(error);
-        } else if !fresh.survey.is_index() {
+            return Ok(());
+        }
+        if let Err(error) = fresh.expect_all() {
+            walk.fail(error);
+        }
+        if !fresh.survey.is_index() {
             self.take_change_packages(fresh, depth > 0, walk).await?;
         } else if depth < DEPTH {
             walk.begin(fresh.survey.lists_from);
@@ -168,16 +173,18 @@ impl SetWorker {
         walk: &mut Walk,
     ) -> Result<(), EngineError> {
         let own = span_of(&fresh.survey);
+        let mut is_whole = fresh.expect_all().is_ok();
+        // Where one may be missing between two of them, nobody knows where the second begins.
+        let follow_each_other = is_whole;
         let record = fresh.record;
         walk.begin(own.from);
         let mut reached = own.from;
         let mut packages = Entries::of(fresh.document);
-        let mut is_whole = true;
         while let Some(entry) = packages.next().await? {
             let mut package = PackageEntry::of(entry);
             let read = record_of(&package);
             // Each begins where the one before it ended, if it does not say.
-            package.from = package.from.or(reached);
+            package.from = package.from.or(reached.filter(|_| follow_each_other));
             walk.begin(package.from);
             match self.take_change_package(&package, read).await {
                 Ok(told) => {
@@ -346,7 +353,7 @@ fn spans_of(package: &PackageEntry, survey: &Survey) -> (Span, Option<Interval>)
     let own = span_of(survey);
     let md = &survey.head.md;
     let from = md.from.or(md.at).or(package.from);
-    let closed = md.until.or(md.completed).or(package.until);
+    let closed = survey.until.or(package.until);
     let span = Span {
         from,
         until: closed.or(own.until),

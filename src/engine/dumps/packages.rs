@@ -2,11 +2,14 @@
 
 use url::Url;
 
+use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::following::Following;
 use crate::engine::reading::Fresh;
+use crate::engine::reading::survey::believed_end;
 use crate::protocol::{Capability, Digest, Entry, SourceTime};
 use crate::store::SetId;
+use crate::sync::latest_believed;
 
 /// Whether a media type is that of a ZIP file.
 pub(in crate::engine) fn is_zip(media_type: &str) -> bool {
@@ -46,7 +49,7 @@ impl PackageEntry {
         Self {
             contents: contents.map(|link| link.href.clone()),
             from: entry.md.from.or(entry.md.at),
-            until: entry.md.until.or(entry.md.completed),
+            until: believed_end(&entry.md, latest_believed(clock::now().wall)),
             lastmod: entry.lastmod,
             media_type: entry.md.media_type,
             length: entry.md.length,

@@ -15,7 +15,7 @@ use crate::engine::reading::index::{Child, DEPTH, Entries};
 use crate::engine::reading::taking::{Changes, Listing};
 use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, Interval, SourceTime};
+use crate::protocol::{Capability, Interval, Oddity, SourceTime};
 use crate::store::{DocumentRecord, End, Origin};
 use crate::sync::{Sequencer, Span, Unknown};
 
@@ -29,6 +29,8 @@ const MOST_REMEMBERED: usize = 10_000;
 pub(in crate::engine) struct ReadIndex {
     uri: Url,
     record: DocumentRecord,
+    /// How many of its entries can't be read.
+    bad_entries: u64,
     /// What it covers by its own word.
     from: Option<SourceTime>,
     until: Option<SourceTime>,
@@ -43,6 +45,14 @@ pub(in crate::engine) struct ReadIndex {
 impl ReadIndex {
     pub(in crate::engine) fn is_at(&self, uri: &Url) -> bool {
         self.uri == *uri
+    }
+
+    /// What speaks against it from the start: nobody knows which lists the entries name that can't be read.
+    fn unread(&self) -> Option<EngineError> {
+        (self.bad_entries > 0).then(|| EngineError::UnreadEntries {
+            document: self.uri.to_string(),
+            count: self.bad_entries,
+        })
     }
 
     /// Lets go of the lists that are settled by now.
@@ -123,8 +133,7 @@ impl SetWorker {
         fresh: Fresh,
     ) -> Result<Span, EngineError> {
         let stated = span_of(&fresh.survey);
-        let md = &fresh.survey.head.md;
-        let until = md.until.or(md.completed);
+        let until = fresh.survey.until;
         let mut waiting = Waiting::default();
         let settled_until = waiting.add(fresh.document, 1, &self.sequencer).await?;
         let before = self.lists.index.take();
@@ -134,6 +143,7 @@ impl SetWorker {
         let index = ReadIndex {
             uri: uri.clone(),
             record: fresh.record,
+            bad_entries: fresh.survey.oddities.count(Oddity::BadLoc),
             from: stated.from.or(fresh.survey.lists_from),
             until,
             unsettled: waiting.oldest_first(),
@@ -152,7 +162,7 @@ impl SetWorker {
             from: index.from,
             until: index.settled_until,
         };
-        let mut failed = None;
+        let mut failed = index.unread();
         let mut waiting = Waiting::of(&index.unsettled);
         while let Some((child, depth)) = waiting.next() {
             match self.read_child(&child, reached.get(&child.uri)).await {
@@ -161,11 +171,12 @@ impl SetWorker {
                     span.until = span.until.max(until);
                     index.reached.insert(child.uri, until);
                 }
-                Ok(Reading::Index(deeper)) if depth < DEPTH => {
+                Ok(Reading::Index(deeper, unread)) if depth < DEPTH => {
+                    failed = failed.or(unread);
                     let settled = waiting.add(deeper, depth + 1, &self.sequencer).await?;
                     span.until = span.until.max(settled);
                 }
-                Ok(Reading::Index(_)) => failed = failed.or(Some(EngineError::NestedIndex)),
+                Ok(Reading::Index(..)) => failed = failed.or(Some(EngineError::NestedIndex)),
                 Err(EngineError::Store(error)) => return Err(error.into()),
                 Err(error) => failed = failed.or(Some(error)),
             }
@@ -225,7 +236,8 @@ impl SetWorker {
         };
         fresh.expect(&Capability::ChangeList)?;
         if fresh.survey.is_index() {
-            return Ok(Reading::Index(fresh.document));
+            let unread = fresh.expect_all().err();
+            return Ok(Reading::Index(fresh.document, unread));
         }
         let own = span_of(&fresh.survey);
         let span = Span {
@@ -276,8 +288,8 @@ enum Reading {
     Settled,
     /// It was read, or has not changed, and reaches up to there.
     Until(Option<SourceTime>),
-    /// It is an index itself.
-    Index(Box<FetchedDocument>),
+    /// It is an index itself; what of it can't be read.
+    Index(Box<FetchedDocument>, Option<EngineError>),
 }
 
 /// The lists that may hold news and are not read yet, the oldest last. What an index within an index names comes before

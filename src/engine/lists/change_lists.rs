@@ -1,7 +1,7 @@
 //! Change Lists (section 12.1): what they cover, and which of them is the next.
 //!
 //! An open list is read again and again. A closed one tells no more: its index knows the list that follows it, or else the
-//! Capability List does. An open one that the Capability List names no longer is read once more, for what was added to it
+//! Capability List does, which may name several. An open one that the Capability List names no longer is read once more, for what was added to it
 //! before the next one was begun.
 
 use url::Url;
@@ -25,8 +25,8 @@ const MOST_CLOSED: usize = 16;
 /// read again then, although they may be the same.
 #[derive(Default)]
 pub(in crate::engine) struct ReadLists {
-    /// The list that was read last.
-    last: Option<ReadList>,
+    /// The lists that were read, the last one last.
+    read: Vec<ReadList>,
     /// The index that was read last.
     pub(in crate::engine) index: Option<ReadIndex>,
 }
@@ -34,8 +34,20 @@ pub(in crate::engine) struct ReadLists {
 impl ReadLists {
     /// The list that was read last, and up to where it reaches.
     pub(in crate::engine) fn last(&self) -> Option<(Url, Option<SourceTime>)> {
-        let last = self.last.as_ref()?;
+        let last = self.read.last()?;
         Some((last.uri.clone(), last.span.until))
+    }
+
+    fn at(&self, uri: &Url) -> Option<&ReadList> {
+        self.read.iter().find(|list| list.uri == *uri)
+    }
+
+    fn note(&mut self, list: ReadList) {
+        self.read.retain(|read| read.uri != list.uri);
+        if self.read.len() > MOST_CLOSED {
+            self.read.remove(0);
+        }
+        self.read.push(list);
     }
 }
 
@@ -55,20 +67,23 @@ struct Reading {
     span: Span,
     /// Whether it is a list that will tell more.
     is_open: bool,
-    /// Whether it is a closed list, not read before, whose next one only the Capability List knows.
+    /// Whether it is a closed list whose next one only the Capability List knows.
     leads_back: bool,
+    /// Whether it was not read before.
+    is_fresh: bool,
 }
 
 /// What a Change List covers by its own word.
 pub(in crate::engine) fn span_of(survey: &Survey) -> Span {
     let md = &survey.head.md;
-    Span::new(md.from.or(md.at), md.until.or(md.completed), survey.newest)
+    Span::new(md.from.or(md.at), survey.until, survey.newest)
 }
 
-/// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's.
+/// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's, unless that may stand for
+/// a day which is not over.
 pub(in crate::engine) fn end_of(survey: &Survey) -> Option<SourceTime> {
-    let md = &survey.head.md;
-    md.until.or(md.completed).or(survey.newest)
+    let newest = survey.newest.filter(|newest| !newest.may_be_a_day());
+    survey.until.or(newest)
 }
 
 impl SetWorker {
@@ -78,7 +93,7 @@ impl SetWorker {
     ) -> Result<Option<Span>, EngineError> {
         let mut span = self.read_former_list().await?;
         let mut closed: Vec<Url> = Vec::new();
-        while let Some(reading) = self.read_offered_list().await? {
+        while let Some(reading) = self.read_offered_list(&closed).await? {
             span = Some(match span {
                 Some(before) => before.then(reading.span),
                 None => reading.span,
@@ -89,15 +104,14 @@ impl SetWorker {
                 break;
             }
             closed.push(reading.uri);
+            if !reading.is_fresh {
+                continue;
+            }
             match self.refresh_offers().await {
                 Err(EngineError::Store(error)) => return Err(error.into()),
                 // The next poll asks again.
                 Err(_) => break,
                 Ok(()) => {}
-            }
-            let offered = self.offered(&Capability::ChangeList);
-            if offered.iter().any(|uri| closed.contains(uri)) {
-                break;
             }
         }
         Ok(span)
@@ -132,18 +146,28 @@ impl SetWorker {
         }
     }
 
-    /// Reads the list that the Capability List names. Where it names several, the first one that can be read counts: others
-    /// have been seen to be something else.
-    async fn read_offered_list(&mut self) -> Result<Option<Reading>, EngineError> {
+    /// Reads the list that the Capability List names. Where it names several, the first one counts that can be read and is
+    /// not known to be closed: others have been seen to be something else.
+    async fn read_offered_list(&mut self, closed: &[Url]) -> Result<Option<Reading>, EngineError> {
         let mut failed = None;
-        for uri in self.offered(&Capability::ChangeList) {
+        let mut offered = self.offered(&Capability::ChangeList);
+        offered.retain(|uri| !closed.contains(uri));
+        for uri in offered {
             match self.read_change_list(&uri).await {
                 Ok(reading) => return Ok(Some(reading)),
                 Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => failed = failed.or(Some((uri, error))),
             }
         }
-        failed.map_or(Ok(None), Err)
+        match failed {
+            None => Ok(None),
+            Some((_, error)) if closed.is_empty() => Err(error),
+            Some((uri, error)) => {
+                tracing::info!(code = error.code(), source = self.following.name(), document = %uri, %error,
+                    "what is named beside a closed Change List can't be read");
+                Ok(None)
+            }
+        }
     }
 
     /// Keeps which open list was read last.
@@ -162,6 +186,7 @@ impl SetWorker {
             span,
             is_open: false,
             leads_back: false,
+            is_fresh: true,
         };
         if self
             .lists
@@ -174,7 +199,7 @@ impl SetWorker {
                 Err(list) => self.read_fresh_list(uri, *list).await,
             };
         }
-        let last = self.lists.last.clone().filter(|last| last.uri == *uri);
+        let last = self.lists.at(uri).cloned();
         let following = &self.following;
         let fresh = following.fresh(self.record.id, uri, last.is_none()).await?;
         match (fresh, last) {
@@ -203,15 +228,14 @@ impl SetWorker {
             is_closed,
             index,
         };
-        self.lists.last = Some(list.clone());
+        self.lists.note(list.clone());
         self.follow(list, true).await
     }
 
     /// Tells of a list that has gone back to what it was: a cache or a backup serves it. It takes nothing back, for all that it
     /// tells is known.
     fn tell_older(&self, uri: &Url, span: Span) {
-        let before = self.lists.last.as_ref().filter(|last| last.uri == *uri);
-        let is_older = before.is_some_and(|before| {
+        let is_older = self.lists.at(uri).is_some_and(|before| {
             before.span.from == span.from && span.until.is_some() && span.until < before.span.until
         });
         let code = "older-change-list";
@@ -233,7 +257,8 @@ impl SetWorker {
         Ok(Reading {
             span,
             is_open: !list.is_closed,
-            leads_back: is_fresh && list.is_closed && list.index.is_none(),
+            leads_back: list.is_closed && list.index.is_none(),
+            is_fresh,
             uri: list.uri,
         })
     }

@@ -5,9 +5,12 @@ use std::collections::VecDeque;
 
 use url::Url;
 
+use super::survey::believed_end;
+use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::protocol::{Entry, SourceTime};
+use crate::sync::latest_believed;
 
 /// How deep indexes may lie within indexes.
 pub(in crate::engine) const DEPTH: usize = 4;
@@ -33,7 +36,7 @@ impl From<Entry> for Child {
         let from = entry.md.from.or(entry.md.at);
         Self {
             from,
-            until: entry.md.until.or(entry.md.completed),
+            until: believed_end(&entry.md, latest_believed(clock::now().wall)),
             told: entry.lastmod.max(entry.md.at),
             uri: entry.loc,
         }

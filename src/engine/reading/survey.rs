@@ -10,8 +10,8 @@ use crate::engine::EngineError;
 use crate::engine::dumps::packages::is_zip;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{
-    Capability, Direction, DocumentReader, Entry, Head, Oddities, Oddity, ReadError, Root,
-    SourceTime,
+    Capability, Direction, DocumentReader, Entry, Head, Metadata, Oddities, Oddity, ReadError,
+    Root, SourceTime,
 };
 use crate::sync::latest_believed;
 
@@ -19,6 +19,8 @@ use crate::sync::latest_believed;
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Survey {
     pub(in crate::engine) head: Head,
+    /// Where it ends, if it says so.
+    pub(in crate::engine) until: Option<SourceTime>,
     /// The newest time of its entries.
     pub(in crate::engine) newest: Option<SourceTime>,
     /// The oldest time of what its entries point at: of a snapshot, or else of a modification.
@@ -69,6 +71,7 @@ impl Survey {
         let (head, mut oddities) = (reader.head().clone(), reader.oddities().clone());
         oddities.add_several(Oddity::FutureTime, ahead);
         Ok(Self {
+            until: believed_end(&head.md, latest),
             head,
             newest,
             oldest,
@@ -104,6 +107,12 @@ impl Survey {
     pub(in crate::engine) fn is_index(&self) -> bool {
         self.head.root == Root::Sitemapindex || self.lists > 0
     }
+}
+
+/// Where something ends by its own word. What ends in a time that has not come is open still: to believe it would be to
+/// believe that nothing more will happen until then.
+pub(in crate::engine) fn believed_end(md: &Metadata, latest: SourceTime) -> Option<SourceTime> {
+    md.until.or(md.completed).filter(|&until| until <= latest)
 }
 
 /// Whether an entry of a urlset is a list by its own word: some serve an index so. A dump is one only within a dump: others
