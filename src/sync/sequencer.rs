@@ -346,10 +346,12 @@ impl Sequencer {
 
     /// Whether a closed Change List of that interval need not be read: all of it is known, and documents have been read
     /// from beyond its end. A list that is closed within a second may be the only one to tell of the rest of that second.
+    /// What says of itself that it covers nothing does not say what it tells.
     #[must_use]
     pub fn is_settled(&self, interval: Interval) -> bool {
         let front = self.coverage.front();
-        self.coverage.missing(interval).is_empty()
+        !interval.is_empty()
+            && self.coverage.missing(interval).is_empty()
             && self.coverage.contains(interval.until())
             && self
                 .read_until

@@ -2,17 +2,13 @@
 
 use std::time::Duration;
 
-use resyncd::demo::{
-    ChannelHub, DumpOptions, Fault, MemberFault, Notification, SampleOptions, SampleSource,
-};
-use resyncd::protocol::SourceTime;
+use resyncd::demo::{ChannelHub, DumpOptions, Fault, MemberFault, Notification, SampleOptions};
 
-use super::packing::{HEAD, put_zip};
 use crate::support::{NAME, Rig, SET, resources, time};
 
 const LIST: &str = "/set1/resourcelist.xml";
 const CHANGES: &str = "/set1/changelist.xml";
-const DUMP: &str = "/set1/changedump.xml";
+pub(super) const DUMP: &str = "/set1/changedump.xml";
 
 /// A set with a Change Dump.
 fn dumped() -> SampleOptions {
@@ -27,7 +23,7 @@ fn dumped() -> SampleOptions {
 }
 
 /// The same, with nothing else that tells of changes.
-fn only_dumped() -> SampleOptions {
+pub(super) fn only_dumped() -> SampleOptions {
     SampleOptions {
         change_list: false,
         hub: ChannelHub::None,
@@ -35,7 +31,7 @@ fn only_dumped() -> SampleOptions {
     }
 }
 
-async fn polled(options: SampleOptions) -> Rig {
+pub(super) async fn polled(options: SampleOptions) -> Rig {
     let rig = Rig::start_with(options, |config| {
         config.sources[0].poll_interval = Duration::from_secs(1);
     })
@@ -54,7 +50,7 @@ fn package_fetches(rig: &Rig, packages: usize) -> Vec<u64> {
         .collect()
 }
 
-fn fetches(rig: &Rig, name: &str) -> u64 {
+pub(super) fn fetches(rig: &Rig, name: &str) -> u64 {
     rig.source.hits(&format!("/set1/res/{name}"))
 }
 
@@ -344,120 +340,6 @@ async fn change_dump_does_where_the_change_list_cannot_be_read() {
     assert_eq!(set.error.unwrap().code, "not-found");
     rig.source.heal(CHANGES);
     rig.until("in step", |set| set.state == "in-sync").await;
-}
-
-/// A Change Dump of one package of our own making.
-fn put_package(source: &SampleSource, capability: &str, manifest: &str, members: &[(&str, &str)]) {
-    let until = source.boundary();
-    let dump = format!(
-        r#"{HEAD}<rs:md capability="{capability}" from="2020-01-01T00:00:00Z"/>
-        <url><loc>/set1/own.zip</loc><rs:md type="application/zip" until="{until}"/></url></urlset>"#
-    );
-    source.put_document(DUMP, "application/xml", dump);
-    let manifest = format!(
-        r#"{HEAD}<rs:md capability="changedump-manifest" from="2020-01-01T00:00:00Z" until="{until}"/>{manifest}</urlset>"#
-    );
-    put_zip(source, "/set1/own.zip", &manifest, members);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn closed_dump_leads_to_the_next_by_its_index() {
-    let rig = polled(only_dumped()).await;
-    let source = &rig.source;
-    let begin = source.boundary();
-    source.advance(Duration::from_secs(1));
-    let end = source.boundary();
-    let index = r#"<rs:ln rel="index" href="/set1/dumps.xml"/>"#;
-    let closed = format!(
-        r#"{HEAD}<rs:md capability="changedump" from="2020-01-01T00:00:00Z" until="{end}"/>{index}
-        <url><loc>/set1/first.zip</loc><rs:md type="application/zip" until="{end}"/></url></urlset>"#
-    );
-    let told = |name: &str, at: SourceTime| {
-        format!(
-            "<url><loc>/set1/res/{name}</loc><lastmod>{at}</lastmod><rs:md path=\"/{name}\"/></url>"
-        )
-    };
-    let manifest = |md: &str, entries: &str| {
-        format!(r#"{HEAD}<rs:md capability="changedump-manifest" {md}/>{entries}</urlset>"#)
-    };
-    let first = manifest(&format!(r#"until="{end}""#), &told("first.txt", begin));
-    put_zip(source, "/set1/first.zip", &first, &[("first.txt", "1")]);
-    source.put_document(DUMP, "application/xml", closed);
-    // The next one is not there yet.
-    rig.until_holds("first.txt", "1").await;
-    let next = |packages: &str| {
-        format!(r#"{HEAD}<rs:md capability="changedump" from="{end}"/>{index}{packages}</urlset>"#)
-    };
-    let package = |name: &str, at: SourceTime| {
-        format!("<url><loc>/set1/{name}.zip</loc><lastmod>{at}</lastmod></url>")
-    };
-    let sitemap = HEAD.replace("urlset", "sitemapindex");
-    let list = format!(
-        r#"{sitemap}<rs:md capability="changedump" from="2020-01-01T00:00:00Z"/>
-        <sitemap><loc>{DUMP}</loc><rs:md from="2020-01-01T00:00:00Z" until="{end}"/></sitemap>
-        <sitemap><loc>/set1/next.xml</loc><rs:md from="{end}"/></sitemap></sitemapindex>"#
-    );
-    let mut packages = String::new();
-    for name in ["second", "third"] {
-        source.advance(Duration::from_secs(1));
-        let at = source.boundary();
-        let member = format!("{name}.txt");
-        let told = manifest(&format!(r#"from="{end}""#), &told(&member, at));
-        put_zip(
-            source,
-            &format!("/set1/{name}.zip"),
-            &told,
-            &[(&member, "2")],
-        );
-        packages.push_str(&package(name, at));
-        source.put_document("/set1/next.xml", "application/xml", next(&packages));
-        source.put_document("/set1/dumps.xml", "application/xml", list.clone());
-        rig.until_holds(&member, "2").await;
-        rig.until("in step", |set| {
-            set.state == "in-sync" && set.synced_until.as_ref().map(time) >= Some(at)
-        })
-        .await;
-    }
-    for name in ["first", "second", "third"] {
-        assert_eq!(source.hits(&format!("/set1/{name}.zip")), 1, "{name}");
-        assert_eq!(fetches(&rig, &format!("{name}.txt")), 0);
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn manifest_without_changes_newest_first_in_a_dump_marked_changelist_is_taken() {
-    let rig = polled(only_dumped()).await;
-    let older = rig.source.boundary();
-    rig.source.advance(Duration::from_secs(1));
-    let newer = rig.source.boundary();
-    let manifest = format!(
-        r#"<url><loc>/set1/res/r0001.txt</loc><lastmod>{newer}</lastmod><rs:md path="new/r1"/></url>
-        <url><loc>/set1/res/r0002.txt</loc><lastmod>{newer}</lastmod><rs:md change="deleted"/></url>
-        <url><loc>/set1/res/r0001.txt</loc><lastmod>{older}</lastmod><rs:md path="old/r1"/></url>
-        <url><loc>/set1/res/n.txt</loc><lastmod>{older}</lastmod><rs:md change="created" path="old/n"/></url>"#
-    );
-    let members = [("old/r1", "old"), ("new/r1", "new"), ("old/n", "n")];
-    put_package(&rig.source, "changelist", &manifest, &members);
-    rig.until_holds("r0001.txt", "new").await;
-    rig.until_holds("n.txt", "n").await;
-    rig.until("in step", |set| {
-        set.state == "in-sync" && set.resources == 3
-    })
-    .await;
-    assert_eq!(rig.mirrored("r0002.txt"), None);
-    let lines = rig.operator.changes(0).await;
-    let last = lines.iter().rfind(|line| line.uri == rig.uri("r0001.txt"));
-    assert_eq!(last.unwrap().change, "updated");
-    assert_eq!((fetches(&rig, "r0001.txt"), fetches(&rig, "n.txt")), (1, 0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn something_else_in_place_of_the_dump_is_refused() {
-    let rig = polled(only_dumped()).await;
-    put_package(&rig.source, "resourcelist", "", &[]);
-    let set = rig.until("told", |set| set.error.is_some()).await;
-    assert_eq!(set.error.unwrap().code, "wrong-capability");
-    assert_eq!(rig.source.hits("/set1/own.zip"), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

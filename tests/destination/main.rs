@@ -25,6 +25,7 @@ mod hints;
 mod indexes;
 mod notifications;
 mod order;
+mod own_change_dumps;
 mod packages;
 mod packing;
 mod paths;

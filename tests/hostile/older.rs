@@ -168,6 +168,64 @@ async fn last_weeks_change_list_takes_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn last_weeks_change_dump_takes_nothing_back() {
+    const DUMP: &str = "/set1/changedump.xml";
+    for indexed in [false, true] {
+        let mut rig = Rig::start(SampleOptions {
+            dumps: DumpOptions {
+                change_dump: true,
+                indexed,
+                ..DumpOptions::default()
+            },
+            ..only_listed()
+        })
+        .await;
+        rig.settled().await;
+        rig.source.update(SET, "r0001.txt", "first");
+        rig.source.pack_changes(SET);
+        rig.operator.poll(NAME).await;
+        rig.until_holds("r0001.txt", "first").await;
+        let old = served(&rig, DUMP).await;
+        change_all(&rig);
+        rig.source.pack_changes(SET);
+        rig.operator.poll(NAME).await;
+        rig.until_mirrored().await;
+        rig.settled().await;
+        let since = rig.operator.last_change().await;
+        let covered = rig.set().await.synced_until;
+        for round in 0..3 {
+            serve_again(&rig, DUMP, &old).await;
+            if round < 2 {
+                told(&rig, "older-change-dump").await;
+            } else {
+                // Nobody remembers after a start that it was newer before.
+                rig.stop_daemon().await;
+                rig.start_daemon().await;
+                rig.settled().await;
+            }
+            assert_eq!(rig.set().await.synced_until, covered, "round {round}");
+            rig.assert_mirrored();
+            rig.source.remove_document(DUMP);
+            polled(&rig, DUMP).await;
+            let healed = rig.until("healed", |set| set.error.is_none()).await;
+            assert_eq!((healed.pending, healed.state.as_str()), (0, "in-sync"));
+            assert_eq!(rig.operator.last_change().await, since, "round {round}");
+        }
+        for package in 1..=2 {
+            let path = format!("/set1/changedump-{package:04}.zip");
+            assert!(rig.source.hits(&path) <= 1, "{path}");
+        }
+        serve_again(&rig, DUMP, &old).await;
+        rig.source.update(SET, "r0003.txt", "newer");
+        rig.source.pack_changes(SET);
+        rig.source.remove_document(DUMP);
+        rig.operator.poll(NAME).await;
+        rig.until_mirrored().await;
+        rig.settled().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn last_weeks_capability_list_deletes_nothing() {
     let rig = Rig::start(resources(5)).await;
     rig.settled().await;

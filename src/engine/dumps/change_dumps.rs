@@ -69,7 +69,10 @@ impl SetWorker {
                 let index = head.link("index");
                 let index = index.filter(|index| head.md.until.is_some() && *index != uri);
                 let index = index.cloned();
-                (self.take_change_dump(fresh, last.as_ref()).await?, index)
+                let span = self.take_change_dump(fresh, last.as_ref()).await?;
+                let before = last.as_ref().map(|last| last.span);
+                self.tell_older("older-change-dump", uri, before, span);
+                (span, index)
             }
             (None, Some(last)) => (last.span, last.index.clone()),
             // What is read anew is never unchanged.

@@ -221,7 +221,8 @@ impl SetWorker {
         let index = head.link("index");
         let index = index.filter(|index| is_closed && *index != uri).cloned();
         let span = self.take_list(fresh).await?;
-        self.tell_older(uri, span);
+        let before = self.lists.at(uri).map(|list| list.span);
+        self.tell_older("older-change-list", uri, before, span);
         let list = ReadList {
             uri: uri.clone(),
             span,
@@ -232,15 +233,20 @@ impl SetWorker {
         self.follow(list, true).await
     }
 
-    /// Tells of a list that has gone back to what it was: a cache or a backup serves it. It takes nothing back, for all that it
-    /// tells is known.
-    fn tell_older(&self, uri: &Url, span: Span) {
-        let is_older = self.lists.at(uri).is_some_and(|before| {
-            before.span.from == span.from && span.until.is_some() && span.until < before.span.until
+    /// Tells of a list, or a dump, that has gone back to what it was: a cache or a backup serves it. It takes nothing back, for
+    /// all that it tells is known.
+    pub(in crate::engine) fn tell_older(
+        &self,
+        code: &'static str,
+        uri: &Url,
+        before: Option<Span>,
+        span: Span,
+    ) {
+        let is_older = before.is_some_and(|before| {
+            before.from == span.from && span.until.is_some() && span.until < before.until
         });
-        let code = "older-change-list";
         if is_older {
-            tracing::warn!(code, source = self.following.name(), document = %uri, "a Change List is older than it was");
+            tracing::warn!(code, source = self.following.name(), document = %uri, "what tells of changes is older than it was");
             let message = format!("{uri} is older than it was when it was read before");
             self.notice(Some(Trouble::new(code, message, clock::now().wall)));
         } else {

@@ -1,0 +1,239 @@
+//! Change Dumps that are not as the sample Source would make them: of other forms, with entries that can't be read, and of
+//! times that can't be.
+
+use std::time::Duration;
+
+use resyncd::demo::SampleSource;
+use resyncd::protocol::SourceTime;
+
+use super::change_dumps::{DUMP, fetches, only_dumped, polled};
+use super::packing::{HEAD, put_zip};
+use crate::support::{NAME, Rig, SET, time};
+
+/// A Change Dump of one package of our own making.
+fn put_package(source: &SampleSource, capability: &str, manifest: &str, members: &[(&str, &str)]) {
+    let until = source.boundary();
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="{capability}" from="2020-01-01T00:00:00Z"/>
+        <url><loc>/set1/own.zip</loc><rs:md type="application/zip" until="{until}"/></url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    let manifest = format!(
+        r#"{HEAD}<rs:md capability="changedump-manifest" from="2020-01-01T00:00:00Z" until="{until}"/>{manifest}</urlset>"#
+    );
+    put_zip(source, "/set1/own.zip", &manifest, members);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn closed_dump_leads_to_the_next_by_its_index() {
+    let rig = polled(only_dumped()).await;
+    let source = &rig.source;
+    let begin = source.boundary();
+    source.advance(Duration::from_secs(1));
+    let end = source.boundary();
+    let index = r#"<rs:ln rel="index" href="/set1/dumps.xml"/>"#;
+    let closed = format!(
+        r#"{HEAD}<rs:md capability="changedump" from="2020-01-01T00:00:00Z" until="{end}"/>{index}
+        <url><loc>/set1/first.zip</loc><rs:md type="application/zip" until="{end}"/></url></urlset>"#
+    );
+    let told = |name: &str, at: SourceTime| {
+        format!(
+            "<url><loc>/set1/res/{name}</loc><lastmod>{at}</lastmod><rs:md path=\"/{name}\"/></url>"
+        )
+    };
+    let manifest = |md: &str, entries: &str| {
+        format!(r#"{HEAD}<rs:md capability="changedump-manifest" {md}/>{entries}</urlset>"#)
+    };
+    let first = manifest(&format!(r#"until="{end}""#), &told("first.txt", begin));
+    put_zip(source, "/set1/first.zip", &first, &[("first.txt", "1")]);
+    source.put_document(DUMP, "application/xml", closed);
+    // The next one is not there yet.
+    rig.until_holds("first.txt", "1").await;
+    let next = |packages: &str| {
+        format!(r#"{HEAD}<rs:md capability="changedump" from="{end}"/>{index}{packages}</urlset>"#)
+    };
+    let package = |name: &str, at: SourceTime| {
+        format!("<url><loc>/set1/{name}.zip</loc><lastmod>{at}</lastmod></url>")
+    };
+    let sitemap = HEAD.replace("urlset", "sitemapindex");
+    let list = format!(
+        r#"{sitemap}<rs:md capability="changedump" from="2020-01-01T00:00:00Z"/>
+        <sitemap><loc>{DUMP}</loc><rs:md from="2020-01-01T00:00:00Z" until="{end}"/></sitemap>
+        <sitemap><loc>/set1/next.xml</loc><rs:md from="{end}"/></sitemap></sitemapindex>"#
+    );
+    let mut packages = String::new();
+    for name in ["second", "third"] {
+        source.advance(Duration::from_secs(1));
+        let at = source.boundary();
+        let member = format!("{name}.txt");
+        let told = manifest(&format!(r#"from="{end}""#), &told(&member, at));
+        put_zip(
+            source,
+            &format!("/set1/{name}.zip"),
+            &told,
+            &[(&member, "2")],
+        );
+        packages.push_str(&package(name, at));
+        source.put_document("/set1/next.xml", "application/xml", next(&packages));
+        source.put_document("/set1/dumps.xml", "application/xml", list.clone());
+        rig.until_holds(&member, "2").await;
+        rig.until("in step", |set| {
+            set.state == "in-sync" && set.synced_until.as_ref().map(time) >= Some(at)
+        })
+        .await;
+    }
+    for name in ["first", "second", "third"] {
+        assert_eq!(source.hits(&format!("/set1/{name}.zip")), 1, "{name}");
+        assert_eq!(fetches(&rig, &format!("{name}.txt")), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifest_without_changes_newest_first_in_a_dump_marked_changelist_is_taken() {
+    let rig = polled(only_dumped()).await;
+    let older = rig.source.boundary();
+    rig.source.advance(Duration::from_secs(1));
+    let newer = rig.source.boundary();
+    let manifest = format!(
+        r#"<url><loc>/set1/res/r0001.txt</loc><lastmod>{newer}</lastmod><rs:md path="new/r1"/></url>
+        <url><loc>/set1/res/r0002.txt</loc><lastmod>{newer}</lastmod><rs:md change="deleted"/></url>
+        <url><loc>/set1/res/r0001.txt</loc><lastmod>{older}</lastmod><rs:md path="old/r1"/></url>
+        <url><loc>/set1/res/n.txt</loc><lastmod>{older}</lastmod><rs:md change="created" path="old/n"/></url>"#
+    );
+    let members = [("old/r1", "old"), ("new/r1", "new"), ("old/n", "n")];
+    put_package(&rig.source, "changelist", &manifest, &members);
+    rig.until_holds("r0001.txt", "new").await;
+    rig.until_holds("n.txt", "n").await;
+    rig.until("in step", |set| {
+        set.state == "in-sync" && set.resources == 3
+    })
+    .await;
+    assert_eq!(rig.mirrored("r0002.txt"), None);
+    let lines = rig.operator.changes(0).await;
+    let last = lines.iter().rfind(|line| line.uri == rig.uri("r0001.txt"));
+    assert_eq!(last.unwrap().change, "updated");
+    assert_eq!((fetches(&rig, "r0001.txt"), fetches(&rig, "n.txt")), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn something_else_in_place_of_the_dump_is_refused() {
+    let rig = polled(only_dumped()).await;
+    put_package(&rig.source, "resourcelist", "", &[]);
+    let set = rig.until("told", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "wrong-capability");
+    assert_eq!(rig.source.hits("/set1/own.zip"), 0);
+}
+
+/// A package of which the dump, its manifest and its entry tell these times.
+struct Told {
+    package: &'static str,
+    manifest: &'static str,
+    entry: Option<&'static str>,
+}
+
+/// Serves a dump of a package of such times, which has an update of one resource, and of an open one, which has another's.
+fn put_evil(rig: &Rig, round: usize, evil: &Told, [first, second]: [&str; 2]) -> SourceTime {
+    let source = &rig.source;
+    let at = source.update(SET, "r0001.txt", first.to_owned());
+    let lastmod = evil.entry.map_or(at.to_string(), str::to_owned);
+    let later = source.update(SET, "r0002.txt", second.to_owned());
+    let put = |number: usize, name: &str, lastmod: &str, md: &str, text: &str| {
+        let manifest = format!(
+            r#"{HEAD}<rs:md capability="changedump-manifest" {md}/><url><loc>/set1/res/{name}</loc>
+            <lastmod>{lastmod}</lastmod><rs:md change="updated" path="/{name}"/></url></urlset>"#
+        );
+        let path = format!("/set1/evil-{round}-{number}.zip");
+        put_zip(source, &path, &manifest, &[(name, text)]);
+        path
+    };
+    let begin = r#"from="2020-01-01T00:00:00Z""#;
+    let first = put(1, "r0001.txt", &lastmod, evil.manifest, first);
+    let second = put(2, "r0002.txt", &later.to_string(), begin, second);
+    let told = evil.package;
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="changedump" {begin}/>
+        <url><loc>{first}</loc><lastmod>{at}</lastmod><rs:md type="application/zip" {told}/></url>
+        <url><loc>{second}</loc><lastmod>{later}</lastmod></url></urlset>"#
+    );
+    source.put_document(DUMP, "application/xml", dump);
+    later
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_times_of_a_package_keep_its_changes_or_the_next_one_back() {
+    const FAR: &str = r#"from="9998-01-01T00:00:00Z" until="9999-12-31T23:59:59Z""#;
+    const ALL: &str = r#"from="0001-01-01T00:00:00Z" until="9999-12-31T23:59:59Z""#;
+    const BACKWARDS: &str = r#"from="2025-01-01T00:00:00Z" until="2021-01-01T00:00:00Z""#;
+    const FAR_BACK: &str = r#"from="9999-12-31T23:59:59Z" until="0001-01-01T00:00:00Z""#;
+    const EMPTY: &str = r#"from="2021-01-01T00:00:00Z" until="2021-01-01T00:00:00Z""#;
+    const LONG_AGO: &str = r#"from="1970-01-01T00:00:00Z" until="1971-01-01T00:00:00Z""#;
+    let rig = polled(only_dumped()).await;
+    let both = |times| (times, times, None);
+    let evil = [
+        both(FAR),
+        (FAR, "", None),
+        ("", FAR, None),
+        (FAR, FAR, Some("9999-12-31T23:59:59Z")),
+        both(ALL),
+        ("", ALL, None),
+        both(BACKWARDS),
+        both(FAR_BACK),
+        both(EMPTY),
+        (EMPTY, "", None),
+        ("", LONG_AGO, None),
+    ];
+    for (round, (package, manifest, entry)) in evil.into_iter().enumerate() {
+        let evil = Told {
+            package,
+            manifest,
+            entry,
+        };
+        let texts = [format!("evil {round}"), format!("next {round}")];
+        let until = put_evil(&rig, round, &evil, [&texts[0], &texts[1]]);
+        rig.operator.poll(NAME).await;
+        rig.until_holds("r0002.txt", &texts[1]).await;
+        rig.until_holds("r0001.txt", &texts[0]).await;
+        let what = format!("covered: {package} {manifest} {entry:?}");
+        let set = rig
+            .until(&what, |set| {
+                let reached = set.synced_until.as_ref().map(time);
+                set.state == "in-sync" && reached >= Some(until)
+            })
+            .await;
+        assert_eq!(set.gaps.len(), 0, "{what}");
+        let end = time(set.synced_until.unwrap());
+        assert!(end <= rig.source.boundary(), "{what}: {end}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dump_of_which_an_entry_cannot_be_read_proves_nothing() {
+    let rig = polled(only_dumped()).await;
+    let known = time(rig.set().await.synced_until.unwrap());
+    rig.source.create(SET, "lost.txt", "lost");
+    let until = rig.source.boundary();
+    let at = rig.source.create(SET, "next.txt", "next");
+    let end = rig.source.boundary();
+    let manifest = format!(
+        r#"{HEAD}<rs:md capability="changedump-manifest" until="{end}"/><url><loc>/set1/res/next.txt</loc>
+        <lastmod>{at}</lastmod><rs:md change="created" path="/next"/></url></urlset>"#
+    );
+    put_zip(
+        &rig.source,
+        "/set1/next.zip",
+        &manifest,
+        &[("next", "next")],
+    );
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="changedump" from="2020-01-01T00:00:00Z"/>
+        <url><loc>http://</loc><rs:md until="{until}"/></url>
+        <url><loc>/set1/next.zip</loc><rs:md until="{end}"/></url></urlset>"#
+    );
+    rig.source.put_document(DUMP, "application/xml", dump);
+    rig.until_holds("next.txt", "next").await;
+    let set = rig.until("told", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "bad-entries");
+    assert_eq!(time(set.synced_until.unwrap()), known);
+    rig.source.refresh_resource_list(SET);
+    rig.until_mirrored().await;
+}
