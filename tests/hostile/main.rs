@@ -34,6 +34,7 @@
 //! | the database is damaged | [`damage`]; `store::tests`: `damage`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
+//! | any step of the work fails, once: of the mirror, of the database | [`every_step`]: `whatever_step_fails_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
 //! | resources at inner addresses | [`inside`]: `resources_of_inner_…` |
 //! | mirrors (`rel="duplicate"`) at inner addresses | [`inside`]: `mirrors_at_…` |

@@ -1,11 +1,12 @@
 /*
- * Runs a program and kills it just before the Nth step that it takes below a folder. A step is a system call that changes
- * what is on disk, or waits for it; the database's own are among them.
+ * Runs a program and kills it just before the Nth step that it takes below a folder, or has that step fail. A step is a
+ * system call that changes what is on disk, or waits for it; the database's own are among them.
  *
- * Usage: steps N FOLDER LOG PROGRAM [ARGUMENT...]
+ * Usage: steps kill|fail N FOLDER LOG PROGRAM [ARGUMENT...]
  *
- * N is 0: nothing is killed. LOG gets the number of the process, and then a line a step: the call and its path.
- * Exits as the program does; 137 when it was killed; 77 when processes can't be traced here.
+ * N is 0: nothing happens to it. LOG gets the number of the process, and then a line a step: the call and its path.
+ * A step that fails is not carried out, and answered with EIO.
+ * Exits as the program does; 137 when it was killed; 77 when processes can't be traced here, or their calls not be changed.
  *
  * A filter (seccomp) stops a thread at these calls only, and ptrace tells of it before the call is carried out: a process
  * that is killed there has not done it. Threads that run beside it may come a little further, as they may in a power cut.
@@ -23,6 +24,7 @@
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
+#include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -142,11 +144,23 @@ static const struct call *call_of(pid_t thread, char *path, size_t size) {
     return call;
 }
 
+/* Has a stopped thread find that the call that it is about to make has failed; whether that can be done. */
+static int have_it_fail(pid_t thread) {
+#ifdef __x86_64__
+    return !ptrace(PTRACE_POKEUSER, thread, (void *)offsetof(struct user, regs.orig_rax), (void *)-1L) &&
+           !ptrace(PTRACE_POKEUSER, thread, (void *)offsetof(struct user, regs.rax), (void *)(long)-EIO);
+#else
+    (void)thread;
+    return 0;
+#endif
+}
+
 int main(int count, char **arguments) {
-    if (count < 5) return 2;
-    long at = atol(arguments[1]), steps = 0;
-    const char *folder = arguments[2];
-    FILE *log = fopen(arguments[3], "w");
+    if (count < 6) return 2;
+    int fails = strcmp(arguments[1], "fail") == 0;
+    long at = atol(arguments[2]), steps = 0;
+    const char *folder = arguments[3];
+    FILE *log = fopen(arguments[4], "w");
     if (!log) return 2;
     setvbuf(log, NULL, _IOLBF, 0);
 
@@ -155,7 +169,7 @@ int main(int count, char **arguments) {
         if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(77);
         raise(SIGSTOP);
         ask_to_be_stopped();
-        execv(arguments[4], arguments + 4);
+        execv(arguments[5], arguments + 5);
         _exit(127);
     }
     int status, result = 77;
@@ -182,7 +196,7 @@ int main(int count, char **arguments) {
             const struct call *call = call_of(thread, path, sizeof path);
             if (call && strncmp(path, folder, strlen(folder)) == 0) {
                 fprintf(log, "%s %s\n", call->name, path);
-                if (++steps == at) {
+                if (++steps == at && !(fails && have_it_fail(thread))) {
                     kill(process, SIGKILL);
                     continue;
                 }

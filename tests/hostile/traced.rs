@@ -1,4 +1,4 @@
-//! A daemon that is killed at one step of its work, and started again at once.
+//! A daemon that is killed at one step of its work, or finds that step to fail, and is started again if it has ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,16 @@ const KILLED: i32 = 137;
 /// What it exits with where processes can't be traced.
 const UNABLE: i32 = 77;
 
-/// The program that kills another at one of its steps: `steps.c`, compiled.
+/// What happens at a step; step 0 never comes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blow {
+    /// The process is killed before it.
+    Kill(usize),
+    /// The system answers that it has failed (EIO).
+    Fail(usize),
+}
+
+/// The program that does it: `steps.c`, compiled.
 pub(crate) struct Tracer {
     _folder: TempDir,
     program: PathBuf,
@@ -44,7 +53,7 @@ impl Tracer {
         };
         let log = tracer.program.with_extension("log");
         let tried = tracer
-            .command(0, Path::new("/"), &log)
+            .command(Blow::Kill(0), Path::new("/"), &log)
             .arg("/bin/true")
             .status()
             .unwrap();
@@ -55,22 +64,29 @@ impl Tracer {
         }
     }
 
-    fn command(&self, at: usize, folder: &Path, log: &Path) -> Command {
+    fn command(&self, blow: Blow, folder: &Path, log: &Path) -> Command {
         let mut command = undisturbed(&self.program);
-        command.arg(at.to_string()).args([folder, log]);
+        let (what, at) = match blow {
+            Blow::Kill(at) => ("kill", at),
+            Blow::Fail(at) => ("fail", at),
+        };
+        command.args([what, &at.to_string()]).args([folder, log]);
         command
     }
 }
 
-/// A daemon that is killed at a step, and goes on afterwards as a process of its own.
+/// A daemon that a blow meets, and that goes on afterwards as a process of its own if it has ended.
 pub(crate) struct Traced {
     log: PathBuf,
+    blow: Blow,
     tracer: u32,
     waiting: Option<JoinHandle<Fate>>,
 }
 
 enum Fate {
     Ended(Option<i32>),
+    /// It could not even begin.
+    Refused(Running),
     Killed(Scene, Running),
 }
 
@@ -88,22 +104,24 @@ pub(crate) struct Scene {
 pub(crate) struct Life {
     /// The steps that it took before it was killed, or all; each is a call and its path.
     pub(crate) steps: Vec<String>,
-    /// What the kill left; `None`: it ended by itself first.
+    /// The step that the blow met, if it came.
+    pub(crate) met: Option<String>,
+    /// What a kill left.
     pub(crate) scene: Option<Scene>,
 }
 
 impl Traced {
-    /// Starts it; step 0 never comes. `happened`: how much has happened at the Source so far.
+    /// Starts it. `happened`: how much has happened at the Source so far.
     pub(crate) fn start(
         home: &Home,
         tracer: &Tracer,
-        at: usize,
+        blow: Blow,
         happened: Arc<AtomicUsize>,
     ) -> Self {
         let (folder, config, mirror) = (home.folder(), home.config.clone(), home.mirror.clone());
         let log = folder.join("steps");
         let mut traced = tracer
-            .command(at, folder, &log)
+            .command(blow, folder, &log)
             .env("RUST_LOG", "error")
             .arg(env!("CARGO_BIN_EXE_resyncd"))
             .arg("--config")
@@ -114,6 +132,12 @@ impl Traced {
         let (state, copy) = (folder.join("state"), folder.join("killed"));
         let waiting = thread::spawn(move || {
             let code = traced.wait().unwrap().code();
+            let again = || Running::start(command(&config).env("RUST_LOG", "error"));
+            let begun = || !files(&mirror).is_empty();
+            if code == Some(1) && matches!(blow, Blow::Fail(_)) && !begun() {
+                // As systemd would.
+                return Fate::Refused(again());
+            }
             if code != Some(KILLED) {
                 return Fate::Ended(code);
             }
@@ -130,13 +154,11 @@ impl Traced {
                 files: files(&mirror),
                 happened,
             };
-            Fate::Killed(
-                scene,
-                Running::start(command(&config).env("RUST_LOG", "error")),
-            )
+            Fate::Killed(scene, again())
         });
         Self {
             log,
+            blow,
             tracer: id,
             waiting: Some(waiting),
         }
@@ -167,6 +189,11 @@ impl Traced {
                 assert_eq!(code, Some(0));
                 None
             }
+            Fate::Refused(again) => {
+                settled().await;
+                assert_eq!(again.stop().await.code(), Some(0));
+                None
+            }
             Fate::Killed(scene, again) => {
                 settled().await;
                 assert_eq!(again.stop().await.code(), Some(0));
@@ -174,10 +201,10 @@ impl Traced {
             }
         };
         let log = fs::read_to_string(&self.log).unwrap();
-        Life {
-            steps: log.lines().skip(1).map(str::to_owned).collect(),
-            scene,
-        }
+        let steps: Vec<String> = log.lines().skip(1).map(str::to_owned).collect();
+        let (Blow::Kill(at) | Blow::Fail(at)) = self.blow;
+        let met = at.checked_sub(1).and_then(|at| steps.get(at)).cloned();
+        Life { steps, met, scene }
     }
 }
 
