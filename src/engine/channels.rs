@@ -28,6 +28,8 @@ pub(super) struct Channels {
     following: Arc<Following>,
     set: SetId,
     kept: HashMap<ChannelId, (Capability, JoinHandle<()>)>,
+    /// Whether what is offered has not been followed to its end yet.
+    is_behind: bool,
 }
 
 impl Channels {
@@ -36,11 +38,24 @@ impl Channels {
             following,
             set,
             kept: HashMap::new(),
+            is_behind: true,
         }
+    }
+
+    /// Whether the offers have to be followed again: the last time it came to no end.
+    pub(super) fn is_behind(&self) -> bool {
+        self.is_behind
     }
 
     /// Subscribes to what a Capability List offers, and ends what it offers no more.
     pub(super) async fn follow(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
+        self.is_behind = true;
+        self.follow_each(offers).await?;
+        self.is_behind = false;
+        Ok(())
+    }
+
+    async fn follow_each(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
         if !self.following.subscribes {
             return Ok(());
         }

@@ -121,6 +121,9 @@ impl SetWorker {
 
     /// Does what is due now. Fails only if the database does.
     async fn work_once(&mut self) -> Result<(), EngineError> {
+        if self.channels.is_behind() {
+            self.channels.follow(&self.record.offers).await?;
+        }
         if self.schedule.next_deadline() <= clock::now().mono {
             self.poll().await?;
         }

@@ -23,6 +23,9 @@ const BODY_TIME: Duration = Duration::from_secs(10);
 const MOST_DISCARDED: u64 = 4;
 /// The longest challenge that is echoed, in bytes.
 const LONGEST_CHALLENGE: usize = 1024;
+/// How often, and with which pauses, it is tried to note that a hub has verified or denied a subscription.
+const VERIFICATION_TRIES: u32 = 4;
+const VERIFICATION_PAUSE: Duration = Duration::from_millis(500);
 /// When a hub that found the inbox full may try again, in seconds.
 const FULL_RETRY: &str = "5";
 
@@ -101,11 +104,9 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
     if verification.mode == Mode::Denied {
         let reason = verification.reason.unwrap_or_default();
         tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "the hub denies the subscription");
-        return match callback
-            .store
-            .deny_channel(channel.id, clock::now().wall)
-            .await
-        {
+        let now = clock::now().wall;
+        let deny = || callback.store.deny_channel(channel.id, now);
+        return match persistently(deny).await {
             Ok(()) => StatusCode::OK.into_response(),
             Err(error) => out_of_order(&error),
         };
@@ -115,11 +116,10 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
         return StatusCode::BAD_REQUEST.into_response();
     };
     let (mode, granted) = (verification.mode, verification.lease_seconds);
-    match callback
-        .store
-        .verify_channel(channel.id, mode, granted, spread())
-        .await
-    {
+    let spread = spread();
+    let store = &callback.store;
+    let note = || store.verify_channel(channel.id, mode, granted, spread);
+    match persistently(note).await {
         Ok(true) => (
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
             challenge,
@@ -128,6 +128,22 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
         Ok(false) => StatusCode::NOT_FOUND.into_response(),
         Err(error) => out_of_order(&error),
     }
+}
+
+/// Tries again what the database refuses, for a moment: a hub asks only once whether we meant it.
+async fn persistently<T, F: Future<Output = Result<T, StoreError>>>(
+    write: impl Fn() -> F,
+) -> Result<T, StoreError> {
+    for _ in 1..VERIFICATION_TRIES {
+        match write().await {
+            Ok(written) => return Ok(written),
+            Err(error) => {
+                tracing::warn!(code = error.code(), %error, "a hub's call can't be noted yet")
+            }
+        }
+        tokio::time::sleep(VERIFICATION_PAUSE).await;
+    }
+    write().await
 }
 
 /// Takes a delivery (WebSub, section 7).

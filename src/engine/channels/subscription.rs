@@ -41,15 +41,12 @@ pub(in crate::engine) async fn keep(following: Arc<Following>, id: ChannelId) {
 async fn keep_on(following: &Arc<Following>, id: ChannelId) {
     let mut wakes = following.store.wakes();
     let mut setback = Setback::since(clock::now());
-    let resumed = following.store.change_lease(id, false, Lease::resume).await;
-    if let Err(error) = resumed {
-        tracing::error!(code = error.code(), source = following.name(), %error, "a subscription can't be gone on with");
-    }
+    let mut is_resumed = false;
     loop {
         let before = setback;
         let begun = clock::now();
         let set_back = setback.noticed(begun);
-        match keep_once(following, id, set_back).await {
+        match keep_once(following, id, set_back, &mut is_resumed).await {
             Ok(Some(next)) => wait(&mut wakes, id, next, begun).await,
             Ok(None) => return,
             Err(error) => {
@@ -62,13 +59,18 @@ async fn keep_on(following: &Arc<Following>, id: ChannelId) {
 }
 
 /// Does what is due; answers when the next thing is, `None` when the subscription has ended. `set_back`: by how much the wall
-/// clock was set back meanwhile.
+/// clock was set back meanwhile. `is_resumed`: whether it is known what the process before this one had asked for.
 async fn keep_once(
     following: &Arc<Following>,
     id: ChannelId,
     set_back: Option<TimeDelta>,
+    is_resumed: &mut bool,
 ) -> Result<Option<DateTime<Utc>>, EngineError> {
     let store = &following.store;
+    if !*is_resumed {
+        store.change_lease(id, false, Lease::resume).await?;
+        *is_resumed = true;
+    }
     let now = clock::now().wall;
     let (due, lease) = store
         .change_lease(id, false, move |lease| {
