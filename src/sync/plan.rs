@@ -41,6 +41,17 @@ pub struct Known {
     pub deleted: bool,
 }
 
+impl Known {
+    /// The last moment at which the change may have happened. What a Resource List told is of the time of that list, and
+    /// what a later one tells is later.
+    fn latest_change(&self) -> Option<SourceTime> {
+        match self.kind {
+            Some(_) => self.changed_at.map(SourceTime::latest_meant),
+            None => self.changed_at,
+        }
+    }
+}
+
 /// A task for the resource that is not done yet.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
@@ -48,6 +59,13 @@ pub struct Pending {
     pub kind: ChangeKind,
     /// When that change happened.
     pub changed_at: Option<SourceTime>,
+}
+
+impl Pending {
+    /// The last moment at which the change may have happened.
+    fn latest_change(&self) -> Option<SourceTime> {
+        self.changed_at.map(SourceTime::latest_meant)
+    }
 }
 
 /// What to do.
@@ -114,10 +132,10 @@ pub fn plan_listed(
 ) -> Decision {
     let update = pending.filter(|pending| pending.kind != ChangeKind::Deleted);
     // What the list itself dates later than that is no word of the time `at`, whenever the list says it was made.
-    let is_newer = |changed_at: Option<SourceTime>| {
-        changed_at.is_some_and(|changed| changed >= at) && told.changed_at <= changed_at
+    let is_newer = |changed_at: Option<SourceTime>, latest: Option<SourceTime>| {
+        latest.is_some_and(|latest| latest >= at) && told.changed_at <= changed_at
     };
-    if pending.is_some_and(|pending| is_newer(pending.changed_at))
+    if pending.is_some_and(|pending| is_newer(pending.changed_at, pending.latest_change()))
         || update.is_some_and(|update| is_before(told.lastmod, update.changed_at))
     {
         return Decision::Older;
@@ -125,7 +143,7 @@ pub fn plan_listed(
     let Some(known) = known else {
         return Decision::Task;
     };
-    if is_newer(known.changed_at) {
+    if is_newer(known.changed_at, known.latest_change()) {
         return Decision::Older;
     }
     if known.deleted {
@@ -153,8 +171,8 @@ pub fn plan_listed(
 #[must_use]
 pub fn plan_absent(at: SourceTime, known: Option<&Known>, pending: Option<&Pending>) -> bool {
     let older = |changed_at: Option<SourceTime>| changed_at.is_none_or(|changed| changed < at);
-    known.is_none_or(|known| older(known.changed_at))
-        && pending.is_none_or(|pending| match pending.changed_at {
+    known.is_none_or(|known| older(known.latest_change()))
+        && pending.is_none_or(|pending| match pending.latest_change() {
             Some(changed) => changed < at,
             // It may be newer than the list, and then the resource exists.
             None => pending.kind == ChangeKind::Deleted,

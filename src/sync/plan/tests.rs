@@ -355,6 +355,51 @@ fn absence_deletes_what_is_not_newer_than_the_list() {
 }
 
 #[test]
+fn change_of_a_day_may_be_later_than_a_list_of_that_day() {
+    const MIDNIGHT: i64 = 86_400;
+    let (morning, next_day) = (MIDNIGHT + 36_000, 2 * MIDNIGHT);
+    for (known, list, absent, listed) in [
+        ("created@86400", morning, false, Decision::Older),
+        ("created@86400", next_day, true, Decision::Done),
+        ("created@86401", morning, true, Decision::Done),
+        ("listed@86400", morning, true, Decision::Done),
+        ("deleted@86400", morning, false, Decision::Older),
+        ("deleted@86400", next_day, true, Decision::Task),
+    ] {
+        let (state, list) = (State::parse(known), at(list).unwrap());
+        let pending = state.kind.map(|kind| Pending {
+            kind,
+            changed_at: state.changed_at,
+        });
+        let had = state.known();
+        let what = format!("{known}, a list of {list}");
+        assert_eq!(plan_absent(list, Some(&had), None), absent, "{what}");
+        if pending.is_some() {
+            assert_eq!(plan_absent(list, None, pending.as_ref()), absent, "{what}");
+        }
+        let told = State::parse("listed@80000~80000");
+        let decision = plan_listed(&told.told(), list, Some(&had), None);
+        assert_eq!(decision, listed, "{what}");
+    }
+}
+
+#[test]
+fn what_a_list_dates_later_than_what_is_known_is_news_whatever_the_lists_time() {
+    for (told, known, expected) in [
+        ("listed@300~300", "listed@200~200", Decision::Task),
+        ("listed@200~200", "listed@200~200", Decision::Older),
+        ("listed@150~150", "listed@200~200", Decision::Older),
+        ("listed", "listed@200~200", Decision::Older),
+        ("listed@300~300", "deleted@200", Decision::Task),
+        ("listed@150~150", "deleted@200", Decision::Older),
+    ] {
+        let (told, known) = (State::parse(told), State::parse(known).known());
+        let decision = plan_listed(&told.told(), at(100).unwrap(), Some(&known), None);
+        assert_eq!(decision, expected, "{told:?} {known:?}");
+    }
+}
+
+#[test]
 fn more_than_a_hundred_and_more_than_the_share_are_held_back() {
     for (deletions, resources, share, held) in [
         (100, 100, 0.1, false),
