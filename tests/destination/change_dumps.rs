@@ -102,6 +102,25 @@ async fn gap_that_the_change_list_does_not_reach_back_to_is_filled_from_the_chan
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn gap_between_the_change_dump_and_the_change_list_is_the_resource_lists_at_once() {
+    let rig = Rig::start(dumped()).await;
+    rig.settled().await;
+    rig.source.create(SET, "packed.txt", "packed");
+    rig.source.notify(SET);
+    rig.source.pack_changes(SET);
+    rig.source.create(SET, "between.txt", "told by neither");
+    rig.source.notify(SET);
+    forget_changes(&rig);
+    rig.source.refresh_resource_list(SET);
+    rig.source.create(SET, "next.txt", "next");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    assert!(set.gaps.is_empty());
+    assert_eq!(fetches(&rig, "packed.txt"), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn source_without_change_list_is_followed_by_its_change_dump() {
     let rig = polled(only_dumped()).await;
     let lists = rig.source.hits(LIST);

@@ -37,7 +37,10 @@ impl SetWorker {
             return (lists, failed.map_or(Ok(()), Err));
         }
         match self.read_change_dumps().await {
-            Ok(dumps) => (together(lists, dumps), failed.map_or(Ok(()), Err)),
+            Ok(dumps) => {
+                let waits = self.sequencer.held() > 0;
+                (together(lists, dumps, waits), failed.map_or(Ok(()), Err))
+            }
             Err(error @ EngineError::Store(_)) => (lists, Err(error)),
             Err(error) => (lists, Err(failed.unwrap_or(error))),
         }
@@ -383,11 +386,15 @@ fn record_of(package: &PackageEntry) -> Option<DocumentRecord> {
     })
 }
 
-/// What the Change Lists and the Change Dumps cover together.
-fn together(lists: Option<Span>, dumps: Option<Span>) -> Option<Span> {
+/// What the Change Lists and the Change Dumps cover together. The dumps were read for what the lists do not reach back to; if
+/// they end before the lists begin, neither tells what lies between. `waits`: a notification may, that has its turn next.
+fn together(lists: Option<Span>, dumps: Option<Span>, waits: bool) -> Option<Span> {
     let (Some(lists), Some(dumps)) = (lists, dumps) else {
         return lists.or(dumps);
     };
+    if lists.from.is_some() && !waits {
+        return Some(dumps.then(lists));
+    }
     Some(Span {
         from: lists.from.into_iter().chain(dumps.from).min(),
         until: lists.until.max(dumps.until),
