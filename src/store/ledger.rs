@@ -96,6 +96,8 @@ pub enum Telling {
     Changes {
         /// Whether its newest entry comes first.
         newest_first: bool,
+        /// No entry is of an earlier time than this: one of a day that had begun by then is of the rest of that day.
+        since: Option<SourceTime>,
     },
 }
 
@@ -259,12 +261,20 @@ fn tell(
     let deleted = entry.kind == ChangeKind::Deleted;
     let told_at = match telling {
         Telling::Listed { at } => Some(at),
-        Telling::Changes { .. } => entry.changed_at,
+        Telling::Changes { since, .. } => entry
+            .changed_at
+            .map(|told| since.map_or(told, |since| told.max(since))),
     };
     let Some(told_at) = told_at else {
         return doubt(sql, set, document, entry);
     };
-    let newest_first = telling == Telling::Changes { newest_first: true };
+    let newest_first = matches!(
+        telling,
+        Telling::Changes {
+            newest_first: true,
+            ..
+        }
+    );
     let later = "UPDATE expected SET set_number = ?2, document = ?3, present = ?4, told_at = ?5, changed_at = ?6,
              lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10
          WHERE uri = ?1 AND (told_at < ?5 OR (told_at = ?5 AND NOT (?11 AND document = ?3)))";

@@ -90,6 +90,7 @@ impl Document {
             } else {
                 Telling::Changes {
                     newest_first: first.newest_first,
+                    since: self.since,
                 }
             };
             self.take_entries(source, ledger, telling)?;
@@ -158,8 +159,8 @@ impl Document {
 }
 
 fn is_old(entry: &Entry, since: Option<SourceTime>) -> bool {
-    let changed_at = entry.changed_at();
-    changed_at.is_some_and(|changed| since.is_some_and(|since| changed < since))
+    let latest = entry.changed_at().map(SourceTime::latest_meant);
+    latest.is_some_and(|latest| since.is_some_and(|since| latest < since))
 }
 
 /// A document that was read once to its end, so that one that is cut short tells nothing.

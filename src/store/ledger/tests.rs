@@ -50,8 +50,12 @@ fn listed(seconds: i64) -> Telling {
 
 const CHANGES: Telling = Telling::Changes {
     newest_first: false,
+    since: None,
 };
-const BACKWARDS: Telling = Telling::Changes { newest_first: true };
+const BACKWARDS: Telling = Telling::Changes {
+    newest_first: true,
+    since: None,
+};
 
 /// What is expected: `name:length of content`.
 fn expected(ledger: &Ledger) -> Vec<String> {
@@ -66,6 +70,43 @@ fn expected(ledger: &Ledger) -> Vec<String> {
             }
         })
         .collect()
+}
+
+#[test]
+fn change_of_a_day_is_later_than_the_list_of_that_morning() {
+    const DAY: i64 = 86_400;
+    let morning = DAY + 36_000;
+    let since = Telling::Changes {
+        newest_first: false,
+        since: Some(at(morning)),
+    };
+    check(
+        &[
+            (
+                listed(morning),
+                &[updated("a", DAY - 1, "."), updated("b", DAY - 1, ".")],
+            ),
+            (
+                since,
+                &[
+                    updated("a", DAY, ".."),
+                    deleted("b", DAY),
+                    updated("c", DAY, "..."),
+                ],
+            ),
+        ],
+        &["a:2", "c:3"],
+    );
+    check(
+        &[
+            (listed(morning), &[updated("a", DAY - 1, ".")]),
+            (
+                since,
+                &[updated("a", DAY, ".."), updated("a", morning + 1, "...")],
+            ),
+        ],
+        &["a:3"],
+    );
 }
 
 /// Tells documents, one after the other, and looks what is expected then.
