@@ -17,7 +17,7 @@ use crate::fetch::Client;
 use crate::mirror::{Mirror, made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, Head, Oddities, Oddity, ResourceUri, SourceTime};
 use crate::store::{Change, DeletionRules, Paths, SetId, Store};
-use crate::sync::{Expected, Reliance, cut_links, latest_plausible};
+use crate::sync::{Expected, Reliance, cut_links, is_plausible};
 
 /// One Source that is followed.
 pub(super) struct Following {
@@ -160,7 +160,7 @@ pub(super) fn paths_of(uri: &ResourceUri) -> Paths {
 
 /// What an entry tells of a resource; `None` if it is not wanted, or not something that can be fetched.
 ///
-/// A change of a time that can't be is of unknown time: it would outdo every later one.
+/// A change of a time that can't be is of unknown time: it would outdo every later one, or be outdone by every earlier one.
 ///
 /// `kind` is what an entry counts as that does not say; nothing is lost by looking at a resource once too often.
 pub(super) fn change_of(
@@ -173,13 +173,13 @@ pub(super) fn change_of(
     if !source.filter.wants(&uri) {
         return None;
     }
-    let latest = latest_plausible(clock::now().wall);
+    let now = clock::now().wall;
     Some(Change {
         paths: paths_of,
         authority: uri.authority(),
         uri,
         kind: entry.md.change.unwrap_or(kind),
-        changed_at: changed_at.filter(|&time| time <= latest),
+        changed_at: changed_at.filter(|&time| is_plausible(time, now)),
         lastmod: entry.lastmod,
         length: entry.md.length,
         media_type: entry.md.media_type,

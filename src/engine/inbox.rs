@@ -15,7 +15,7 @@ use crate::protocol::{
     Capability, ChangeKind, Direction, Document, DocumentReader, Entry, ReadError, Root,
 };
 use crate::store::{Change, ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
-use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict};
+use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict, is_plausible};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -166,8 +166,9 @@ impl SetWorker {
         }
         // From the newest to the oldest: of what is told late, only the last word of the document counts.
         let mut met = HashSet::new();
+        let now = clock::now().wall;
         let news = entries.into_iter().filter_map(|entry| {
-            let changed_at = entry.changed_at();
+            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             let late = unknown.is_late(changed_at);
             if !unknown.includes(changed_at) || (late && !met.insert(entry.loc.clone())) {
                 return None;

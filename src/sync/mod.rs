@@ -31,8 +31,8 @@ pub use related::cut_links;
 pub use reliance::Reliance;
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
-    Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, latest_believed,
-    latest_plausible,
+    Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, is_plausible,
+    latest_believed, latest_plausible,
 };
 pub use silence::Silence;
 pub use span::Span;

@@ -414,6 +414,13 @@ pub fn latest_plausible(now: DateTime<Utc>) -> SourceTime {
     now.checked_add_signed(FARTHEST_AHEAD).unwrap_or(now).into()
 }
 
+/// Whether a change may have happened at that time: not later than [`latest_plausible`], and not at the beginning of a clock
+/// or of a calendar, which stands for a time that nobody has set.
+#[must_use]
+pub fn is_plausible(time: SourceTime, now: DateTime<Utc>) -> bool {
+    time > DateTime::UNIX_EPOCH.into() && time <= latest_plausible(now)
+}
+
 /// Whether a Source's time lies too far ahead of our clock to be believed.
 fn is_future(now: Now, time: SourceTime) -> bool {
     time > latest_believed(now.wall)

@@ -175,7 +175,7 @@ async fn no_times_of_a_package_keep_its_changes_or_the_next_one_back() {
         ("", FAR, None),
         (FAR, FAR, Some("9999-12-31T23:59:59Z")),
         both(ALL),
-        ("", ALL, None),
+        ("", ALL, Some("0001-01-01T00:00:00Z")),
         both(BACKWARDS),
         both(FAR_BACK),
         both(EMPTY),

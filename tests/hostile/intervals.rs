@@ -154,16 +154,20 @@ async fn no_span_of_a_polled_list_ends_the_polling() {
     rig.settled().await;
 }
 
-/// A change that is dated in a year that nobody will see, told so, and then a real one of the same resource.
+/// A change that is dated in a year that nobody will see, or has seen, told so, and then a real one of the same resource.
 #[tokio::test(flavor = "multi_thread")]
-async fn change_of_the_far_future_is_not_the_last_word() {
+async fn change_of_a_time_that_cannot_be_is_applied_and_not_the_last_word() {
     let (rig, subscription) = rig().await;
     let front = time(rig.set().await.synced_until.unwrap());
     rig.source.freeze_change_list(SET, true);
-    for (round, date) in [LAST, "2999-01-01", "+262000-01-01"]
-        .into_iter()
-        .enumerate()
-    {
+    let dates = [
+        LAST,
+        "2999-01-01",
+        "+262000-01-01",
+        "0001-01-01",
+        "1970-01-01",
+    ];
+    for (round, date) in dates.into_iter().enumerate() {
         let (told, real) = (format!("told {round}"), format!("real {round}"));
         let Ok(date) = date.parse() else { continue };
         rig.source.update(SET, "r0001.txt", told.clone());

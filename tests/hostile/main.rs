@@ -23,7 +23,7 @@
 //! | verifications that nobody asked for, and forged denials | `tests/websub`, `verifying`, and the tests of `sync::lease` |
 //! | forged wishes to unsubscribe | `tests/websub`, `verifying` and `endings` |
 //! | intervals that are backwards, empty, or of a time that can't be | [`intervals`]: `no_interval_…`, `no_span_…`; `tests/destination`, `hints`; of packages: `own_change_dumps` |
-//! | changes that are dated in the far future | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
+//! | changes that are dated in the far future, or before there were clocks | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
 //! | older documents that are served again | [`older`]; tests/process `audit` `last_weeks_list_…` |
 //! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::refusals` |

@@ -16,7 +16,7 @@ use crate::protocol::{ChangeKind, DocumentReader, Entry, SourceTime};
 use crate::store::{
     Application, Applied, Change, End, ListProgress, Origin, PartEnd, PartStep, SetId,
 };
-use crate::sync::{Unknown, latest_plausible};
+use crate::sync::{Unknown, is_plausible};
 
 /// How many entries go into one transaction.
 const BATCH: usize = 1000;
@@ -136,17 +136,17 @@ impl Following {
         let mut last_words = HashMap::new();
         let (mut batch, mut last) = (Vec::new(), None);
         let mut sum = Applied::default();
-        let latest = latest_plausible(clock::now().wall);
+        let now = clock::now().wall;
         let mut before = None;
         while let Some(mut entry) = reader.next_entry()? {
-            let told = entry.changed_at();
-            let changed_at = match told.filter(|&told| told > latest) {
+            let dated = entry.changed_at().filter(|&told| is_plausible(told, now));
+            let changed_at = match entry.changed_at().filter(|_| dated.is_none()) {
                 // The list is read again and again: a deletion that can't be dated must not come again with it, when the
                 // resource has long been created anew. It counts as of the entry beside it.
                 Some(_) if entry.md.change == Some(ChangeKind::Deleted) => before,
-                _ => told,
+                _ => dated,
             };
-            before = changed_at.filter(|&it| it <= latest).or(before);
+            before = dated.or(before);
             if !unknown.includes(changed_at) {
                 continue;
             }
@@ -323,11 +323,12 @@ impl Following {
         unknown: &Unknown,
     ) -> Result<Weight, EngineError> {
         let (mut batch, mut weight) = (Vec::new(), Weight::default());
+        let now = clock::now().wall;
         loop {
             let entry = reader.next_entry()?;
             let is_last = entry.is_none();
             let change = entry.and_then(|entry| {
-                let changed_at = entry.changed_at();
+                let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
                 match at {
                     Some(_) => self.listed(entry).map(|(change, _)| change),
                     None if unknown.includes(changed_at) => {
