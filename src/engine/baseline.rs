@@ -45,7 +45,7 @@ impl SetWorker {
             return self.read_resource_dump(false).await;
         }
         match self.read_resource_list(false).await {
-            // The newer one may be the dump. What a dump from before does not know, is not taken back by it either.
+            // The dump may be the newer one. If it is not, it is refused as the list was.
             Err(error @ EngineError::OlderResourceList(_)) if has_dump => {
                 self.read_resource_dump(false).await?;
                 self.notice(Some(error.trouble()));

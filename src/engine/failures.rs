@@ -39,3 +39,43 @@ impl Failures {
         self.first.map_or(Ok(()), Err)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::FetchError;
+
+    fn failing(status: u16) -> EngineError {
+        let error = FetchError::Status {
+            status,
+            retry_after: None,
+        };
+        let uri = status.to_string();
+        EngineError::Fetch { uri, error }
+    }
+
+    #[test]
+    fn what_is_gone_ends_nothing_and_what_passes_does_after_a_few() {
+        let mut failures = Failures::default();
+        for _ in 0..1000 {
+            failures.pass(failing(404)).unwrap();
+        }
+        for _ in 0..MOST_PASSING {
+            failures.pass(failing(503)).unwrap();
+        }
+        let ended = failures.pass(failing(503)).unwrap_err();
+        assert!(ended.to_string().starts_with("404: "), "{ended}");
+    }
+
+    #[test]
+    fn what_is_told_is_the_first_failure() {
+        assert!(Failures::default().end().is_ok());
+        let mut failures = Failures::default();
+        failures.pass(failing(410)).unwrap();
+        failures.pass(failing(404)).unwrap();
+        let told = failures.end().unwrap_err();
+        assert!(told.to_string().starts_with("410: "), "{told}");
+        let stopped = Failures::default().pass(EngineError::Interrupted);
+        assert_eq!(stopped.unwrap_err().code(), "interrupted");
+    }
+}

@@ -96,7 +96,8 @@ pub enum Telling {
     Changes {
         /// Whether its newest entry comes first.
         newest_first: bool,
-        /// No entry is of an earlier time than this: one of a day that had begun by then is of the rest of that day.
+        /// The time of the Resource List before it: an entry of an earlier time is of a day that had begun by then, and
+        /// counts as of this one.
         since: Option<SourceTime>,
     },
 }

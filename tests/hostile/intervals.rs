@@ -154,9 +154,9 @@ async fn no_span_of_a_polled_list_ends_the_polling() {
     rig.settled().await;
 }
 
-/// A change that is dated in a year that nobody will see, or has seen, told so, and then a real one of the same resource.
+/// A change that is dated in a year that nobody will see, or nobody has seen, told so, and then a real one of the same resource.
 #[tokio::test(flavor = "multi_thread")]
-async fn change_of_a_time_that_cannot_be_is_applied_and_not_the_last_word() {
+async fn change_of_the_far_future_is_not_the_last_word() {
     let (rig, subscription) = rig().await;
     let front = time(rig.set().await.synced_until.unwrap());
     rig.source.freeze_change_list(SET, true);

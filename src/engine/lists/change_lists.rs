@@ -1,8 +1,8 @@
 //! Change Lists (section 12.1): what they cover, and which of them is the next.
 //!
 //! An open list is read again and again. A closed one tells no more: its index knows the list that follows it, or else the
-//! Capability List does, which may name several. An open one that the Capability List names no longer is read once more, for what was added to it
-//! before the next one was begun.
+//! Capability List does, which may name several. An open one that the Capability List names no longer is read once more, for
+//! what was added to it before the next one was begun.
 
 use url::Url;
 

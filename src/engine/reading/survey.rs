@@ -19,7 +19,7 @@ use crate::sync::latest_believed;
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Survey {
     pub(in crate::engine) head: Head,
-    /// Where it ends, if it says so.
+    /// Where it ends, if it says so, and that can be.
     pub(in crate::engine) until: Option<SourceTime>,
     /// The newest time of its entries.
     pub(in crate::engine) newest: Option<SourceTime>,
