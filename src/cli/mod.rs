@@ -29,7 +29,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{Config, Source};
+use crate::config::{Config, Faults, Source};
 
 pub use daemon::{Daemon, StartError};
 
@@ -113,11 +113,11 @@ async fn command(arguments: &Arguments) -> u8 {
         let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
         let config = match may_be_absent.then(|| Config::new("", Vec::new())) {
             Some(defaults) => Ok(defaults),
-            None => load(path),
+            None => Config::load_without_sources(path),
         };
         return match config {
             Ok(config) => discover::discover(&config, discover).await,
-            Err(status) => status,
+            Err(faults) => told(&faults),
         };
     }
     let config = match load(path) {
@@ -143,10 +143,13 @@ async fn command(arguments: &Arguments) -> u8 {
 
 /// Loads the configuration, or prints its faults.
 fn load(path: &Path) -> Result<Config, u8> {
-    Config::load(path).map_err(|faults| {
-        eprintln!("{faults}");
-        FAULTS
-    })
+    Config::load(path).map_err(|faults| told(&faults))
+}
+
+/// Prints what is wrong with the configuration.
+fn told(faults: &Faults) -> u8 {
+    eprintln!("{faults}");
+    FAULTS
 }
 
 /// The Sources of those names, or all; prints which names are unknown.

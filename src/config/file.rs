@@ -24,17 +24,19 @@ impl Config {
     /// # Errors
     /// [`Faults`], every one that the file has, each with its line; a file that cannot be read has one.
     pub fn load(path: &Path) -> Result<Self, Faults> {
-        let unreadable = |line, why: String| {
-            let problem = Problem::Unreadable(why);
-            Faults(vec![fault(path, line, "", &problem)])
-        };
-        let bytes = fs::read(path).map_err(|error| unreadable(None, error.to_string()))?;
-        let text = String::from_utf8(bytes).map_err(|error| {
-            let sound = &error.as_bytes()[..error.utf8_error().valid_up_to()];
-            let line = sound.iter().filter(|byte| **byte == b'\n').count() + 1;
-            unreadable(Some(line), "not UTF-8".to_owned())
-        })?;
-        Self::parse(&text, path)
+        Self::parse(&read_text(path)?, path)
+    }
+
+    /// The same for who follows no Source: there may be none.
+    ///
+    /// # Errors
+    /// [`Faults`], as with [`Config::load`].
+    pub fn load_without_sources(path: &Path) -> Result<Self, Faults> {
+        let (config, mut faults) = examine(&read_text(path)?, path);
+        faults
+            .0
+            .retain(|fault| fault.code != Problem::NoSource.code());
+        config.filter(|_| faults.is_empty()).ok_or(faults)
     }
 
     /// Reads the text of a configuration file; `path` is what the file is called, and relative paths in it begin at its
@@ -43,33 +45,49 @@ impl Config {
     /// # Errors
     /// [`Faults`], every one that the text has, each with its line.
     pub fn parse(text: &str, path: &Path) -> Result<Self, Faults> {
-        let file = std::path::absolute(path).map_err(|error| {
-            let problem = Problem::Unreadable(error.to_string());
-            Faults(vec![fault(path, None, "", &problem)])
-        })?;
-        let folder = file.parent().unwrap_or(&file);
-        let (text, single) = double_brackets(text);
-        let mended = mend(&text);
-        let mut findings = Findings::new(path, &mended.text, &mended.unknown);
-        let (document, _) = DeTable::parse_recoverable(&mended.text);
-        let document = document.get_ref();
-        tell_slips(&mut findings, &mended, document);
-        for line in single {
-            let problem = Problem::WrongType {
-                expected: "[[source]]",
-                found: "[source]",
-            };
-            findings.add(Some(line), "source", &problem);
-        }
-        if mended.hopeless {
-            return Err(findings.into_faults());
-        }
-        let config = read(&mut findings, document, folder);
-        match findings.into_faults() {
-            faults if faults.is_empty() => Ok(config),
-            faults => Err(faults),
-        }
+        let (config, faults) = examine(text, path);
+        config.filter(|_| faults.is_empty()).ok_or(faults)
     }
+}
+
+fn read_text(path: &Path) -> Result<String, Faults> {
+    let unreadable = |line, why: String| {
+        let problem = Problem::Unreadable(why);
+        Faults(vec![fault(path, line, "", &problem)])
+    };
+    let bytes = fs::read(path).map_err(|error| unreadable(None, error.to_string()))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let sound = &error.as_bytes()[..error.utf8_error().valid_up_to()];
+        let line = sound.iter().filter(|byte| **byte == b'\n').count() + 1;
+        unreadable(Some(line), "not UTF-8".to_owned())
+    })
+}
+
+/// What the text says, as far as it can be told, and all that is wrong with it.
+fn examine(text: &str, path: &Path) -> (Option<Config>, Faults) {
+    let file = match std::path::absolute(path) {
+        Ok(file) => file,
+        Err(error) => {
+            let problem = Problem::Unreadable(error.to_string());
+            return (None, Faults(vec![fault(path, None, "", &problem)]));
+        }
+    };
+    let folder = file.parent().unwrap_or(&file);
+    let (text, single) = double_brackets(text);
+    let mended = mend(&text);
+    let mut findings = Findings::new(path, &mended.text, &mended.unknown);
+    let (document, _) = DeTable::parse_recoverable(&mended.text);
+    let document = document.get_ref();
+    tell_slips(&mut findings, &mended, document);
+    for line in single {
+        let problem = Problem::WrongType {
+            expected: "[[source]]",
+            found: "[source]",
+        };
+        findings.add(Some(line), "source", &problem);
+    }
+    let config = (!mended.hopeless).then(|| read(&mut findings, document, folder));
+    (config, findings.into_faults())
 }
 
 /// The whole document; what is returned is only good for anything when nothing was found wrong.

@@ -132,9 +132,12 @@ impl Client {
                 }
             }
         }
-        if walk.may_try_sitemap() {
-            // A guess, which explains nothing either.
-            let _ = walk.from(Start::Sitemap, &at(SITEMAP)).await;
+        // A guess: that it leads nowhere explains nothing either.
+        if walk.may_try_sitemap()
+            && let Ok(found) = walk.from(Start::Sitemap, &at(SITEMAP)).await
+        {
+            way.documents = walk.into_way();
+            return Ok(found);
         }
         let nothing = trouble.unwrap_or(DiscoveryError::NoSourceDescription(entry));
         let implied = walk.implied();

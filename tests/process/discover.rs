@@ -309,6 +309,16 @@ async fn no_configuration_is_needed_but_the_one_that_is_named_must_be_there() {
     );
     let told = run(Some("/nonexistent/config.toml"), "http://127.0.0.1:1/");
     assert_eq!(told.status.code(), Some(2), "{told:?}");
+    // Whoever looks around need not follow anybody yet.
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let folder = tempfile::tempdir().unwrap();
+    let config = folder.path().join("config.toml");
+    for (sources, status) in [("", 0), ("source = 1\n", 2), ("nothing = 1\n", 2)] {
+        let settings = format!("{sources}[http]\nallow_private_addresses = true\n");
+        std::fs::write(&config, settings).unwrap();
+        let told = run(config.to_str(), &source.url());
+        assert_eq!(told.status.code(), Some(status), "{sources}: {told:?}");
+    }
     for url in ["ftp://example.org/", "/etc/passwd", "", "two words"] {
         let told = run(None, url);
         assert_eq!(told.status.code(), Some(2), "{url:?}: {told:?}");

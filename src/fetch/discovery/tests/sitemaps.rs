@@ -138,6 +138,15 @@ async fn where_there_is_resourcesync_a_sitemap_is_no_set() {
         ("/1", list(&["changelist=/c"])),
     ];
     check(&disguised, "/sitemap.xml", &["/1"]).await;
+    // The Resource List is the sitemap at the usual place, which nothing links to.
+    let usual = [
+        (
+            "/sitemap.xml",
+            document("urlset", "resourcelist", &["up=/1"], &[]),
+        ),
+        ("/1", list(&["resourcelist=/sitemap.xml"])),
+    ];
+    assert!(!check(&usual, "/", &["/1"]).await.is_implied());
     let nested = [
         (WELL, document("sitemapindex", "", &[], &["=/d"])),
         ("/d", plain(&["=/1"])),
