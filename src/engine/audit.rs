@@ -80,7 +80,7 @@ pub struct Summary {
     pub kept: u64,
     /// Findings that were mended.
     pub mended: u64,
-    /// Files that were right, and that the database knows of only now.
+    /// Files whose bytes were right: the database did not know of them, or they had another time.
     pub adopted: u64,
     /// Whether everything that the Source says could be read.
     pub whole: bool,

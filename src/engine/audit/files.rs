@@ -50,6 +50,8 @@ pub(super) enum Seen {
         length: u64,
         /// The digests that were computed.
         hashes: Vec<Digest>,
+        /// It does not have the time that was told. Where a digest is told, that does not count against it.
+        misdated: bool,
     },
     /// Not there.
     Missing,
@@ -159,9 +161,11 @@ fn look_at(
             ..finding(kind, &expectation.path)
         };
         findings.extend(match seen {
-            Seen::Right { length, hashes }
-                if mending && !expectation.is_known && !hashes.is_empty() =>
-            {
+            Seen::Right {
+                length,
+                hashes,
+                misdated,
+            } if mending && (misdated || !expectation.is_known) && !hashes.is_empty() => {
                 Some(Finding {
                     length: Some(length),
                     hashes,
@@ -234,11 +238,17 @@ fn compare(mut file: File, facts: &Facts, progress: &Progress) -> std::io::Resul
     }
     let modified = DateTime::<Utc>::from(metadata.modified()?).timestamp();
     let told = |time| DateTime::<Utc>::from(file_time(time)).timestamp();
-    if facts.lastmod.is_some_and(|time| told(time) != modified) {
+    let misdated = facts.lastmod.is_some_and(|time| told(time) != modified);
+    // Only a digest tells more.
+    if misdated && facts.hashes.is_empty() {
         differs.push("lastmod");
     }
     Ok(if differs.is_empty() {
-        Seen::Right { length, hashes }
+        Seen::Right {
+            length,
+            hashes,
+            misdated,
+        }
     } else {
         Seen::Altered {
             differs,

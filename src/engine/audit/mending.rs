@@ -167,9 +167,8 @@ impl Job<'_> {
             ChangeKind::Created
         };
         let is_right = match finding.kind {
-            FindingKind::Unknown => true,
-            _ if finding.needs_bytes() || expectation.hashes.is_empty() => false,
-            _ => self.date(&expectation).await?,
+            FindingKind::Unknown => self.date(&expectation).await?,
+            _ => false,
         };
         if is_right {
             measures.adoptions.push((

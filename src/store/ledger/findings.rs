@@ -17,7 +17,7 @@ pub enum FindingKind {
     Altered,
     /// A resource that is missing or altered can't be had, or a list can't be read.
     Unreachable,
-    /// Nothing is wrong: the file is right, but the database does not know of it.
+    /// The bytes are right, but the database does not know of them, or the file has another time.
     Unknown,
 }
 
