@@ -18,10 +18,21 @@ impl SetWorker {
             return Err(EngineError::NoResourceList);
         }
         let begins = self.record.baseline == BaselineState::Missing;
-        let list_is_fresh = begins && self.read_baseline().await?;
+        let (list_is_fresh, baseless) = match begins {
+            false => (false, None),
+            true => match self.read_baseline().await {
+                Ok(list_is_fresh) => (list_is_fresh, None),
+                // What changes is followed all the same, as notifications are.
+                Err(error @ EngineError::NoResourceList) => (true, Some(error)),
+                Err(error) => return Err(error),
+            },
+        };
         let filled = self.fill_gaps(list_is_fresh).await;
         refreshed?;
-        filled
+        match baseless {
+            Some(error) => filled.and(Err(error)),
+            None => filled,
+        }
     }
 
     /// Reads the Change Lists and Change Dumps, and the Resource List if a gap needs it, or if nothing else tells of changes;

@@ -225,3 +225,24 @@ async fn index_of_a_closed_list_is_followed_although_the_list_stays_the_same() {
         assert_eq!((hits - same, hits > 1), (1, true), "{path}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_are_followed_where_there_is_nothing_to_make_a_baseline_from() {
+    let options = SampleOptions {
+        resource_list: false,
+        hub: ChannelHub::None,
+        ..resources(2)
+    };
+    let rig = Rig::start(options).await;
+    rig.source.create(SET, "new.txt", "new");
+    rig.operator.poll(NAME).await;
+    rig.until_holds("new.txt", "new").await;
+    rig.source.delete(SET, "new.txt");
+    rig.operator.poll(NAME).await;
+    rig.until_told(1, "new.txt").await;
+    assert_eq!(rig.mirrored("new.txt"), None);
+    // What there was before, nobody has told.
+    let set = rig.set().await;
+    assert_eq!((set.state.as_str(), set.synced_until), ("failing", None));
+    assert_eq!(set.error.unwrap().code, "no-resource-list");
+}
