@@ -1,14 +1,16 @@
 //! The `link` tags of a text that may be HTML, XML or neither.
 //!
 //! Pages are seldom well formed, so this looks for tags that are called `link`, with whatever prefix, and nothing else.
-//! Comments, CDATA sections and scripts are passed over.
+//! Comments, CDATA sections and scripts are passed over. A `base` tag counts for what comes after it.
+
+use url::Url;
 
 /// A `link` tag that has a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkTag {
     rel: String,
-    /// Its target, as it is written.
-    pub(super) href: String,
+    /// Its target.
+    pub(super) href: Url,
 }
 
 impl LinkTag {
@@ -22,25 +24,30 @@ impl LinkTag {
 /// The `link` tags of a text, one after the other.
 pub(super) struct LinkTags<'a> {
     rest: &'a str,
+    /// What relative targets are relative to: where the text is, unless it says otherwise.
+    base: Url,
+    says_otherwise: bool,
     /// Tags, as `/head`, behind which no more are looked for.
     ends: &'static [&'static str],
 }
 
 impl<'a> LinkTags<'a> {
-    /// All of them.
-    pub(super) fn of(text: &'a str) -> Self {
+    /// All of them; the text is at that URL.
+    pub(super) fn of(text: &'a str, url: &Url) -> Self {
         Self {
             rest: text,
+            base: url.clone(),
+            says_otherwise: false,
             ends: &[],
         }
     }
 
     /// Those that speak of the document as a whole: what a page has in its head, and a feed before its first entry. What
     /// comes after that may have been written by anybody.
-    pub(super) fn of_head(text: &'a str) -> Self {
+    pub(super) fn of_head(text: &'a str, url: &Url) -> Self {
         Self {
-            rest: text,
             ends: &["/head", "body", "entry", "item", "url", "sitemap"],
+            ..Self::of(text, url)
         }
     }
 
@@ -77,8 +84,9 @@ impl Iterator for LinkTags<'_> {
                 self.skip("</script");
                 continue;
             }
+            let is_base = name.eq_ignore_ascii_case("base");
             let local = name.rsplit(':').next().unwrap_or_default();
-            if !local.eq_ignore_ascii_case("link") {
+            if !is_base && !local.eq_ignore_ascii_case("link") {
                 continue;
             }
             let (attributes, behind) = attributes(self.rest);
@@ -89,11 +97,18 @@ impl Iterator for LinkTags<'_> {
                     .find(|(name, _)| name.eq_ignore_ascii_case(wanted))
                     .map(|(_, value)| *value)
             };
-            if let (Some(rel), Some(href)) = (value("rel"), value("href")) {
-                return Some(LinkTag {
-                    rel: rel.to_owned(),
-                    href: href.trim().replace("&amp;", "&"),
-                });
+            let href = value("href").map(|href| href.trim().replace("&amp;", "&"));
+            let Some(href) = href.and_then(|href| self.base.join(&href).ok()) else {
+                continue;
+            };
+            if is_base {
+                if !self.says_otherwise {
+                    self.says_otherwise = true;
+                    self.base = href;
+                }
+            } else if let Some(rel) = value("rel") {
+                let rel = rel.to_owned();
+                return Some(LinkTag { rel, href });
             }
         }
     }
@@ -153,9 +168,13 @@ mod tests {
 
     use super::*;
 
+    fn url() -> Url {
+        Url::parse("http://example.com/a/b").unwrap()
+    }
+
     fn hubs(text: &str) -> Vec<String> {
-        let links = LinkTags::of_head(text).filter(|link| link.relates("hub"));
-        links.map(|link| link.href).collect()
+        let links = LinkTags::of_head(text, &url()).filter(|link| link.relates("hub"));
+        links.map(|link| link.href.path().to_owned()).collect()
     }
 
     #[test]
@@ -166,6 +185,7 @@ mod tests {
             "<!DOCTYPE html><HTML><HEAD><LINK REL=hub HREF=/h></HEAD>",
             "<a:link href='/h' rel='self hub'/>",
             "<head><script>if (a<b) '<link rel=hub href=/no>'</script><link rel=hub href=/h>",
+            "<head><base target=x><base href=../><base href=/no/><link rel=hub href=h>",
         ] {
             assert_eq!(hubs(text), ["/h"], "{text}");
         }
@@ -188,8 +208,8 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in "(<link|<a:|<!--|<!\\[CDATA\\[|<script|rel=|href|[<>/='\" \\-é]|.){0,40}") {
-            let _ = LinkTags::of_head(&text).count();
+        fn any_text_is_survived(text in "(<link|<base|<a:|<!--|<!\\[CDATA\\[|<script|rel=|href|[<>/='\" \\-é]|.){0,40}") {
+            let _ = LinkTags::of_head(&text, &url()).count();
         }
     }
 }

@@ -69,14 +69,12 @@ impl TopicLinks {
         found
     }
 
-    fn of_body(text: &str, base: &Url) -> Self {
+    fn of_body(text: &str, url: &Url) -> Self {
         let mut found = Self::default();
-        for link in LinkTags::of_head(text) {
+        for link in LinkTags::of_head(text, url) {
             for rel in ["hub", "self"] {
-                if link.relates(rel)
-                    && let Ok(href) = base.join(&link.href)
-                {
-                    found.add(rel == "hub", without_userinfo(href));
+                if link.relates(rel) {
+                    found.add(rel == "hub", without_userinfo(link.href.clone()));
                 }
             }
         }

@@ -12,15 +12,14 @@ const MOST_LINKS: usize = 20;
 const MOST_SITEMAPS: usize = 200;
 
 /// The targets of a page's `<link rel="resourcesync">`, or of a robots.txt's `Sitemap` lines.
-pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {
-    let (found, most) = if base.path().ends_with("/robots.txt") {
-        (sitemap_lines(text), MOST_SITEMAPS)
+pub(super) fn links_of_page(text: &str, url: &Url) -> Vec<Url> {
+    let (found, most) = if url.path().ends_with("/robots.txt") {
+        (sitemap_lines(text, url), MOST_SITEMAPS)
     } else {
-        (resourcesync_links(text), MOST_LINKS)
+        (resourcesync_links(text, url), MOST_LINKS)
     };
     let mut links: Vec<Url> = Vec::new();
-    let targets = found.iter().filter_map(|href| base.join(href).ok());
-    for link in targets.map(without_userinfo) {
+    for link in found.into_iter().map(without_userinfo) {
         if links.len() < most && !links.contains(&link) {
             links.push(link);
         }
@@ -28,24 +27,20 @@ pub(super) fn links_of_page(text: &str, base: &Url) -> Vec<Url> {
     links
 }
 
-fn sitemap_lines(text: &str) -> Vec<String> {
+fn sitemap_lines(text: &str, url: &Url) -> Vec<Url> {
     text.trim_start_matches('\u{feff}')
         .lines()
         .filter_map(|line| line.split_once(':'))
         .filter(|(field, _)| field.trim().eq_ignore_ascii_case("sitemap"))
-        .map(|(_, value)| {
-            value
-                .split('#')
-                .next()
-                .unwrap_or_default()
-                .trim()
-                .to_owned()
+        .filter_map(|(_, value)| {
+            let value = value.split('#').next().unwrap_or_default();
+            url.join(value.trim()).ok()
         })
         .collect()
 }
 
-fn resourcesync_links(html: &str) -> Vec<String> {
-    let links = LinkTags::of(html).filter(|link| link.relates("resourcesync"));
+fn resourcesync_links(html: &str, url: &Url) -> Vec<Url> {
+    let links = LinkTags::of(html, url).filter(|link| link.relates("resourcesync"));
     links.map(|link| link.href).collect()
 }
 
@@ -73,6 +68,7 @@ mod tests {
             "<p><<link rel=resourcesync href=/list.xml>",
             "<!-- <link rel=resourcesync href=/no> --><link rel=resourcesync href=/list.xml>",
             "<link rel=resourcesync href=/list.xml><link rel=resourcesync href=/list.xml>",
+            "<head><base href='http://example.com/'><link rel=resourcesync href=list.xml>",
         ] {
             check("page.html", html, list);
         }
