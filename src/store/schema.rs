@@ -1,5 +1,7 @@
 //! The tables, and how an older database becomes a newer one.
 
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -224,6 +226,7 @@ pub(super) const STEPS: &[&str] = &[
 
 /// Opens the database and brings its schema up to date.
 pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
+    make_private(path);
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
@@ -244,6 +247,17 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         ))?;
     }
     Ok(connection)
+}
+
+/// Makes the file, unless it is there, for its owner alone: it will hold the secrets that are shared with hubs. SQLite gives
+/// the files beside it the same mode.
+fn make_private(path: &Path) {
+    // SQLite tells what is wrong.
+    let _ = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path);
 }
 
 /// How many steps a database has taken; more than are known is an error.

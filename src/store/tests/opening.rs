@@ -1,3 +1,5 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::store::schema;
 
@@ -9,6 +11,15 @@ async fn second_process_is_kept_out() {
     let World { folder, store, .. } = world;
     drop(store);
     assert!(Store::open(folder.path()).is_ok());
+}
+
+#[tokio::test]
+async fn secrets_of_hubs_are_for_the_owner_alone() {
+    let world = World::new().await;
+    for name in ["resyncd.db", "resyncd.db-wal", "resyncd.db-shm"] {
+        let metadata = std::fs::metadata(world.folder.path().join(name)).unwrap();
+        assert_eq!(metadata.permissions().mode() & 0o777, 0o600, "{name}");
+    }
 }
 
 #[tokio::test]
