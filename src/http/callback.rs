@@ -186,13 +186,7 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
     {
         Ok(Receipt::Stored | Receipt::Known) => StatusCode::OK.into_response(),
         Ok(Receipt::Full) => {
-            let code = "inbox-full";
-            if callback
-                .refusals
-                .is_news((channel.id, code), clock::now().mono)
-            {
-                tracing::warn!(code, topic = %channel.topic, "a delivery was put off: the inbox is full");
-            }
+            reject(callback, channel, "inbox-full").await;
             put_off()
         }
         Err(error) => out_of_order(&error),

@@ -32,3 +32,23 @@ impl Turns {
         turn.ok()?.ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn channel_has_so_many_turns_and_no_more_and_holds_up_no_other() {
+        let turns = Turns::default();
+        let (busy, other) = (ChannelId(1), ChannelId(2));
+        let mut taken = Vec::new();
+        for _ in 0..AT_ONCE {
+            taken.push(turns.take(busy).await.unwrap());
+        }
+        let waiting = tokio::time::timeout(2 * PATIENCE, turns.take(busy)).await;
+        assert!(matches!(waiting, Ok(None)), "the wait ends by itself");
+        assert!(turns.take(other).await.is_some());
+        drop(taken.pop());
+        assert!(turns.take(busy).await.is_some());
+    }
+}

@@ -51,6 +51,7 @@ async fn full_inbox_puts_the_hub_off() {
         put_off |= deliveries[0].status == Some(503);
     }
     assert!(put_off);
+    assert!(rig.channel().await.rejected > 0, "it is counted");
     rig.source.publish(&first).await.unwrap();
     // What the hub gave up on is missing, and is had from the Change List.
     rig.operator.poll(NAME).await;

@@ -1,0 +1,158 @@
+//! Peers of our listeners that begin and do not go on, hubs that break off, and hubs that never end.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use futures_util::{StreamExt, stream};
+use resyncd::clock;
+use resyncd::demo::{SampleSource, Subscription};
+use resyncd::protocol::websub::{Signature, SignatureMethod};
+use resyncd::protocol::{Capability, TopicUri};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use url::Url;
+
+use crate::PROCESSOR;
+use crate::floods::peak_memory;
+use crate::process::Home;
+use crate::support::{Rig, SET, client, eventually, resources, soon};
+
+const MIB: usize = 1 << 20;
+
+async fn subscription(source: &SampleSource, topic: &TopicUri) -> Subscription {
+    let subscribed = source.hub().unwrap();
+    let subscribed = subscribed.wait_for_subscription(topic.as_str());
+    soon("subscribed", subscribed).await
+}
+
+fn address(callback: &str) -> SocketAddr {
+    let callback = Url::parse(callback).unwrap();
+    callback.socket_addrs(|| None).unwrap()[0]
+}
+
+fn signature(to: &Subscription, body: &[u8]) -> String {
+    let secret = to.secret.as_ref().unwrap();
+    Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), body).to_string()
+}
+
+/// Begins to ask, goes no further, and waits for the end; what was answered, and after how many seconds.
+async fn begin(address: SocketAddr, request: String) -> (String, u64) {
+    let begun = clock::now().mono;
+    let mut peer = TcpStream::connect(address).await.unwrap();
+    peer.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    // An end without a word is as good.
+    let _ = peer.read_to_end(&mut answer).await;
+    let took = clock::now().mono - begun;
+    (String::from_utf8(answer).unwrap(), took.as_secs())
+}
+
+/// A delivery of which only the beginning is sent.
+fn beginning(to: &Subscription, body: &[u8], announced: usize) -> String {
+    let path = Url::parse(&to.callback).unwrap().path().to_owned();
+    let signature = signature(to, body);
+    let body = std::str::from_utf8(body).unwrap();
+    format!(
+        "POST {path} HTTP/1.1\r\nHost: destination\r\nConnection: close\r\nX-Hub-Signature: {signature}\r\n\
+         Content-Length: {announced}\r\n\r\n{body}"
+    )
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn peers_that_do_not_go_on_are_ended_and_hold_up_no_other_channel() {
+    let _turn = PROCESSOR.read().await;
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let changes = subscription(&rig.source, &rig.changes()).await;
+    let framework = subscription(&rig.source, &rig.framework()).await;
+    let callback = address(&changes.callback);
+    let head = "POST / HTTP/1.1\r\nHos";
+    let heads = [callback, rig.config.status.listen].map(|address| begin(address, head.to_owned()));
+    let heads = tokio::spawn(futures_util::future::join_all(heads));
+    // As many as are read of a channel at once.
+    let slow = (0..4).map(|_| begin(callback, beginning(&changes, b"<urlset", 10_000)));
+    let slow = tokio::spawn(futures_util::future::join_all(slow));
+
+    let begun = clock::now().mono;
+    let other = client().post(&framework.callback).body("unsigned");
+    assert_eq!(other.send().await.unwrap().status(), 403);
+    let took = clock::now().mono - begun;
+    assert!(took < Duration::from_secs(1), "another channel: {took:?}");
+
+    for (answer, took) in soon("the ends", heads).await.unwrap() {
+        assert!((4..8).contains(&took), "{took} s: {answer}");
+    }
+    for (answer, took) in soon("the ends", slow).await.unwrap() {
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+        assert!((9..14).contains(&took), "{took} s");
+    }
+    let channel = rig.channel().await;
+    assert_eq!((channel.rejected, channel.received), (4, 0));
+    rig.source.update(SET, "r0001.txt", "after them");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delivery_that_is_cut_short_is_none_even_if_its_beginning_is_signed() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let to = subscription(&rig.source, &rig.changes()).await;
+    rig.source.freeze_change_list(SET, true);
+    rig.source.update(SET, "r0001.txt", "cut short");
+    let notification = rig.source.notify(SET);
+    let text = beginning(&to, &notification.body, notification.body.len() + 1);
+    let mut peer = TcpStream::connect(address(&to.callback)).await.unwrap();
+    peer.write_all(text.as_bytes()).await.unwrap();
+    peer.shutdown().await.unwrap();
+    eventually("it is counted", None, async || match rig.channel().await {
+        channel if (channel.rejected, channel.received) == (1, 0) => Ok(()),
+        channel => Err(format!("{channel:?}")),
+    })
+    .await;
+    assert!(rig.mirrored("r0001.txt").unwrap() != b"cut short");
+    rig.source.publish(&notification).await.unwrap();
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delivery_without_an_end_is_left_early_and_not_kept() {
+    let _turn = PROCESSOR.read().await;
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "[limits]\nnotification = \"8MiB\"");
+    let daemon = home.run();
+    home.settled(&source).await;
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    let to = subscription(&source, &topic).await;
+    let client = client();
+    let before = peak_memory(daemon.id());
+    let endless = (0..4).map(|_| {
+        let mut taken = 0;
+        let pieces = stream::repeat(Bytes::from(vec![b'x'; MIB]));
+        let counted = pieces.map(move |piece| {
+            taken += piece.len();
+            // More than what is read on, and what lies between the two ends.
+            assert!(taken < 96 * MIB, "it is taken without an end");
+            Ok::<_, std::convert::Infallible>(piece)
+        });
+        let request = client.post(&to.callback);
+        let request = request.header("X-Hub-Signature", signature(&to, b""));
+        request.body(reqwest::Body::wrap_stream(counted)).send()
+    });
+    let answers = soon("the answers", futures_util::future::join_all(endless)).await;
+    for answer in answers {
+        // Who is still sending may not see the answer.
+        assert!(answer.is_err() || answer.unwrap().status() == 413);
+    }
+    home.until("counted", |set| {
+        set.channels.iter().any(|channel| channel.rejected == 4)
+    })
+    .await;
+    let grown = peak_memory(daemon.id()).saturating_sub(before);
+    // Of four at once no more than the longest is kept.
+    assert!(grown < (64 * MIB) as u64, "{grown} bytes more");
+    source.update(SET, "r0001.txt", "after them");
+    source.notify_and_publish(SET).await.unwrap();
+    home.settled(&source).await;
+}
