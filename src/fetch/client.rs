@@ -339,6 +339,17 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn user_names_of_urls_are_not_sent() {
+        let site =
+            Site::start(|request| test_site::ok(request.header("authorization").to_owned())).await;
+        let client = test_site::client();
+        let marked = site.url("/").replace("http://", "http://them:hunter2@");
+        let mut answer = get(&client, &marked).await.unwrap();
+        assert_eq!(answer.chunk().await, Ok(None), "none was sent");
+        assert_eq!(answer.url.as_str(), site.url("/"));
+    }
+
+    #[tokio::test]
     async fn bad_redirects_are_told_apart() {
         let site = Site::start(|request| match request.path() {
             "/nowhere" => test_site::status(302),

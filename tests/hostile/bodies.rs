@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures_util::{StreamExt, stream};
+use resyncd::clock;
 use resyncd::config::{self, Http};
 use resyncd::demo::SampleSource;
 use resyncd::fetch::{AllowedHosts, Bounds, Client, HubAnswer, PartialPackage};
@@ -15,7 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use url::Url;
 
-use crate::site::{Site, entry, ok, status};
+use crate::site::{Site, entry, ok, redirect, status};
 use crate::support::{Destination, SET, eventually, expected_files, files, resources, soon};
 
 /// What each body may be long at most, in bytes.
@@ -135,24 +136,35 @@ async fn bodies_are_counted_and_held_against_what_was_announced() {
     }
 }
 
+/// A hub, and what it is asked.
+fn subscribing(url: &Url) -> (HubUri, SubscriptionRequest) {
+    let request = SubscriptionRequest {
+        mode: Mode::Subscribe,
+        callback: "http://127.0.0.1/token".into(),
+        topic: url.to_string(),
+        lease_seconds: Some(60),
+        secret: None,
+    };
+    (HubUri::try_from(url.clone()).unwrap(), request)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn hubs_topics_and_pages_that_never_end_are_survived() {
     let client = client(Duration::from_secs(5));
     for (status, accepted) in [("200 OK", true), ("202 Accepted", true), ("400 No", false)] {
         let head: &'static str = format!("HTTP/1.1 {status}\r\n\r\n").leak();
         let url = raw(head, b"endless ").await;
-        let request = SubscriptionRequest {
-            mode: Mode::Subscribe,
-            callback: "http://127.0.0.1/token".into(),
-            topic: url.to_string(),
-            lease_seconds: Some(60),
-            secret: None,
-        };
-        let hub = HubUri::try_from(url.clone()).unwrap();
+        let (hub, request) = subscribing(&url);
+        let begun = clock::now().mono;
         let answer = soon("the hub", client.ask_hub(&hub, &request))
             .await
             .unwrap();
         assert_eq!(answer == HubAnswer::Accepted, accepted, "{answer:?}");
+        let took = clock::now().mono - begun;
+        assert!(
+            took < Duration::from_secs(4),
+            "it has said enough: {took:?}"
+        );
         let topic = TopicUri::try_from(url.clone()).unwrap();
         let links = soon("the topic", client.ask_topic(&topic)).await;
         assert!(links.is_err() || links.unwrap().hubs.is_empty());
@@ -198,6 +210,43 @@ async fn content_that_trickles_ends_as_too_slow() {
     };
     let both = futures_util::future::join(error_of("/always"), error_of("/at-first"));
     assert_eq!(soon("the end", both).await, ("too-slow", "too-slow"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn document_that_trickles_is_not_waited_for() {
+    let site = Site::start(Ipv4Addr::LOCALHOST, |_| |_: &str, _: &_| ok(trickle(1000))).await;
+    // Thirty of these are three seconds, twice.
+    let client = client(Duration::from_millis(100));
+    let url = site.url("/list.xml");
+    let got = soon("the end", client.get_document(&url, None, LIMIT)).await;
+    assert_eq!(got.unwrap_err().code(), "timeout");
+}
+
+/// What stands behind a redirect, and why a hub refuses, is only looked at: that ends whether it ends or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_long_for_what_nobody_needs() {
+    let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
+        |path: &str, _: &_| {
+            let mut answer = match path {
+                "/redirect" => redirect(302, "/end"),
+                "/hub" => status(400),
+                _ => return ok("there"),
+            };
+            *answer.body_mut() = trickle(0);
+            answer
+        }
+    })
+    .await;
+    let client = client(Duration::from_secs(5));
+    let url = site.url("/redirect");
+    let (hub, request) = subscribing(&site.url("/hub"));
+    let both = futures_util::future::join(
+        client.get_document(&url, None, LIMIT),
+        client.ask_hub(&hub, &request),
+    );
+    let (document, answer) = soon("both", both).await;
+    assert!(document.is_ok());
+    assert!(matches!(answer, Ok(HubAnswer::Refused { status: 400, .. })));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -193,9 +193,11 @@ async fn change_of_the_far_future_is_not_the_last_word() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resource_of_the_far_future_in_a_resource_list_can_change() {
+    // Without digests, and with the same length, nothing but the times tells that it has changed.
     let rig = Rig::start(SampleOptions {
         hub: ChannelHub::None,
         change_list: false,
+        digests: false,
         ..resources(3)
     })
     .await;
@@ -223,7 +225,7 @@ async fn resource_of_the_far_future_in_a_resource_list_can_change() {
     rig.until_holds("r0001.txt", "12345").await;
     for name in ["r0000.txt", "r0001.txt", "r0002.txt"] {
         rig.source.remove_document(&format!("/set1/res/{name}"));
-        rig.source.update(SET, name, format!("real {name}"));
+        rig.source.update(SET, name, "67890");
     }
     rig.source.refresh_resource_list(SET);
     rig.source.remove_document(path);

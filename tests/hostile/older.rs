@@ -92,6 +92,37 @@ async fn last_weeks_resource_list_takes_nothing_back() {
     .await;
 }
 
+/// A document without the times of its entries, so that nothing but its own tells that it is old.
+fn timeless(list: &[u8]) -> Vec<u8> {
+    let text = String::from_utf8(list.to_vec()).unwrap();
+    let mut pieces = text.split("<lastmod>");
+    let mut rest = pieces.next().unwrap().to_owned();
+    for piece in pieces {
+        rest += piece.split_once("</lastmod>").unwrap().1;
+    }
+    rest.into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_that_last_weeks_resource_list_tells_is_asked_for() {
+    let rig = Rig::start(only_listed()).await;
+    rig.settled().await;
+    let old = timeless(&served(&rig, RESOURCE_LIST).await);
+    rig.source.update(SET, "r0001.txt", "updated");
+    rig.source.refresh_resource_list(SET);
+    let new = timeless(&served(&rig, RESOURCE_LIST).await);
+    serve_again(&rig, RESOURCE_LIST, &new).await;
+    rig.settled().await;
+    let fetched = rig.source.hits("/set1/res/r0001.txt");
+    serve_again(&rig, RESOURCE_LIST, &old).await;
+    told(&rig, "older-resource-list").await;
+    // What it tells of the resource is neither what the mirror has nor what the Source serves.
+    serve_again(&rig, RESOURCE_LIST, &new).await;
+    let healed = rig.until("healed", |set| set.error.is_none()).await;
+    assert_eq!((healed.pending, healed.failed), (0, 0));
+    assert_eq!(rig.source.hits("/set1/res/r0001.txt"), fetched);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn last_weeks_resource_dump_takes_nothing_back() {
     let dumped = SampleOptions {

@@ -28,6 +28,12 @@ async fn pages_from_elsewhere_learn_nothing_and_change_nothing() {
         let url = format!("{base}/sources/{NAME}/approve");
         client().post(url).header(ORIGIN, origin)
     };
+    // An image or a link on a page asks by GET, and tells no origin.
+    for path in ["poll", "approve", "unsubscribe"] {
+        let asked = client().get(format!("{base}/sources/{NAME}/{path}"));
+        let asked = asked.send().await.unwrap();
+        assert_eq!(asked.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
+    }
     let foreign = post("http://evil.example".to_owned()).send().await.unwrap();
     assert_eq!(foreign.status(), StatusCode::FORBIDDEN);
     assert!(foreign.text().await.unwrap().contains("forbidden-origin"));
