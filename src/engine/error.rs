@@ -34,6 +34,8 @@ pub(super) enum EngineError {
     NoResourceList,
     #[error("the Resource List or Resource Dump at {0} is older than one that was read before")]
     OlderResourceList(String),
+    #[error("{0} names nothing, and does not say what it is")]
+    EmptyDocument(String),
     #[error("the package {uri} is {media_type}, and not a ZIP file")]
     UnsupportedPackage { uri: String, media_type: String },
     #[error("{uri}: {error}")]
@@ -96,6 +98,7 @@ impl EngineError {
             Self::WrongCapability { .. } => "wrong-capability",
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
+            Self::EmptyDocument(_) => "empty-document",
             Self::UnsupportedPackage { .. } => "unsupported-package",
             Self::Package { error, .. } => error.code(),
             Self::PackageLength { .. } => "length-mismatch",

@@ -57,6 +57,16 @@ impl Fresh {
             _ => self.expect(capability),
         }
     }
+
+    /// Refuses a document that names nothing and does not say what it is, as a Source serves that has lost what it had. It
+    /// would be of the moment at which it was read, and would prove that there is nothing.
+    pub(super) fn expect_something(&self) -> Result<(), EngineError> {
+        let is_stated = self.survey.head.md.capability.is_some();
+        if self.survey.is_empty && !is_stated {
+            return Err(EngineError::EmptyDocument(self.document.url().to_string()));
+        }
+        Ok(())
+    }
 }
 
 impl Following {

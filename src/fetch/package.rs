@@ -150,7 +150,7 @@ impl Package {
     }
 
     fn open_member(&self, place: &Place, is_rebased: bool) -> Result<Member, PackageError> {
-        Member::open(&self.file, place, self.length, is_rebased)
+        Member::open(&self.file, place, is_rebased)
     }
 }
 

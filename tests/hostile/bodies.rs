@@ -122,6 +122,11 @@ async fn bodies_are_counted_and_held_against_what_was_announced() {
         let got = soon("all of them", fetch_all(&client, &url)).await;
         assert_eq!(got, [expected; 3], "{head:?}");
     }
+    // What is announced to be too large is not begun. A document may be larger than what it unpacks to.
+    let url = raw("HTTP/1.1 200 OK\r\ncontent-length: 100001\r\n\r\n", b"").await;
+    let got = soon("all of them", fetch_all(&client, &url)).await;
+    let too_large = Err("too-large");
+    assert_eq!(got, [Err("cut-short"), too_large, too_large]);
     for head in [
         "HTTP/1.1 200 OK\r\ncontent-length: 9223372036854775807\r\n\r\n",
         "HTTP/1.1 200 OK\r\ncontent-length: 18446744073709551615\r\n\r\n",
@@ -182,6 +187,30 @@ fn trickle(first: usize) -> Body {
     let first = Bytes::from(vec![b'x'; first]);
     let body = stream::once(std::future::ready(first)).chain(drops);
     Body::from_stream(body.map(Ok::<_, Infallible>))
+}
+
+/// There is no limit to what a resource may be long, unless the Source tells how long it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_is_longer_than_told_is_left_at_once() {
+    let endless = || {
+        let pieces = stream::repeat(Bytes::from_static(&[b'x'; 8192]));
+        Body::from_stream(pieces.map(Ok::<_, Infallible>))
+    };
+    let list = |base: &str| entry(&format!("{base}/r/0"), r#"<rs:md length="5"/>"#);
+    let site = Site::of_list(Ipv4Addr::LOCALHOST, list, move |_| ok(endless())).await;
+    let destination = Destination::start(site.url("/"), |config| {
+        config.sources[0].notifications = false;
+    })
+    .await;
+    let error = eventually("it is told", None, async || {
+        let status = destination.operator.status().await;
+        let set = status.sources[0].sets.first();
+        let error = set.and_then(|set| set.error.clone());
+        error.ok_or(format!("{status:?}"))
+    })
+    .await;
+    assert_eq!(error.code, "length-mismatch", "{error:?}");
+    assert!(files(&destination.config.sources[0].mirror).is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -66,6 +66,30 @@ async fn no_door_takes_what_is_something_else() {
         ] {
             guarded.refuses(what, text.into_bytes(), codes).await;
         }
+        if door == Door::Notification {
+            let index = whole
+                .replace("<urlset", "<sitemapindex")
+                .replace("</urlset>", "</sitemapindex>")
+                .replace("<url>", "<sitemap>")
+                .replace("</url>", "</sitemap>");
+            let codes = &["wrong-root"];
+            guarded.refuses("an index", index.into_bytes(), codes).await;
+        }
+        guarded.recovers().await;
+    }
+}
+
+/// As a Source serves that has lost its own database. It does not say what it is, so that it proves nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_door_takes_a_list_of_nothing_for_the_end_of_all() {
+    let _turn = PROCESSOR.read().await;
+    const NOTHING: &str = r#"<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"></urlset>"#;
+    for door in Door::ALL {
+        let guarded = Guarded::start(door).await;
+        let index = NOTHING.replace("urlset", "sitemapindex");
+        for (what, text) in [("an empty list", NOTHING), ("an empty index", &index)] {
+            guarded.learns_nothing(what, text.into()).await;
+        }
         guarded.recovers().await;
     }
 }

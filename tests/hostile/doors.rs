@@ -168,6 +168,33 @@ impl Guarded {
         self.assert_unchanged(&what).await;
     }
 
+    /// What comes in tells nothing, refused or not: that is all that comes of it.
+    pub(crate) async fn learns_nothing(&self, what: &str, bytes: Vec<u8>) {
+        let what = format!("{what} by {:?}", self.door);
+        if self.door == Door::Notification {
+            let taken = async || {
+                let channel = self.rig.channel().await;
+                channel.applied + channel.duplicate + channel.rejected
+            };
+            let before = taken().await;
+            let topic = self.rig.changes().to_string();
+            self.rig.hub().deliver(&topic, Bytes::from(bytes)).await;
+            eventually(&what, Some(self.rig.wakes()), async || {
+                let taken = taken().await;
+                (taken > before).then_some(()).ok_or(format!("{taken}"))
+            })
+            .await;
+        } else {
+            let before = self.rig.set().await.last_poll_at;
+            self.put(bytes);
+            self.rig.operator.poll(NAME).await;
+            self.rig
+                .until(&what, |set| set.last_poll_at != before)
+                .await;
+        }
+        self.assert_unchanged(&what).await;
+    }
+
     /// Whatever stands in the place of a Capability List: what matters is that it is none.
     fn is_told_as(&self, code: &str, codes: &[&str]) -> bool {
         codes.contains(&code)

@@ -45,6 +45,7 @@ impl SetWorker {
             return Ok(());
         };
         fresh.expect_dump(&Capability::ResourceDump)?;
+        fresh.expect_something()?;
         let (at, is_told) = time_of(&fresh);
         if self.record.list_at.is_some_and(|known| at < known) {
             return Err(EngineError::OlderResourceList(uri.to_string()));
@@ -112,6 +113,7 @@ impl SetWorker {
         // What is read anew is never unchanged.
         let fresh = fresh.ok_or(EngineError::Interrupted)?;
         fresh.expect_dump(&Capability::ResourceDump)?;
+        fresh.expect_something()?;
         Ok(fresh)
     }
 

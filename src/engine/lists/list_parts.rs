@@ -106,6 +106,9 @@ impl SetWorker {
             }
             Err(error) => return Err(error),
         };
+        if let Some(fresh) = fresh.as_ref().filter(|_| proof != Proof::Unstated) {
+            fresh.expect_something()?;
+        }
         match (fresh, part) {
             (Some(fresh), _) if fresh.survey.is_index() => {
                 fresh.expect(&Capability::ResourceList)?;

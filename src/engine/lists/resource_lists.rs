@@ -65,6 +65,9 @@ impl SetWorker {
     ) -> Result<Outcome, EngineError> {
         let set = self.record.id;
         fresh.expect(&Capability::ResourceList)?;
+        if !self.record.is_implied() {
+            fresh.expect_something()?;
+        }
         let (at, tells_time) = time_of(&fresh);
         let is_older = self.record.list_at.is_some_and(|known| at < known);
         if is_older && tells_time {

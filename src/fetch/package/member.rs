@@ -30,7 +30,6 @@ pub struct Member {
     read: u64,
     sum: Crc,
     is_rebased: bool,
-    failed: bool,
 }
 
 #[derive(Debug)]
@@ -44,7 +43,6 @@ impl Member {
     pub(super) fn open(
         file: &Arc<File>,
         place: &Place,
-        file_length: u64,
         is_rebased: bool,
     ) -> Result<Self, PackageError> {
         let bad = |reason: &str| PackageError::BadMember(reason.to_owned());
@@ -61,10 +59,6 @@ impl Member {
             return Err(PackageError::Expansion);
         }
         let start = find_bytes(file, place.header)?;
-        let end = start.checked_add(place.packed);
-        if end.is_none_or(|end| end > file_length) {
-            return Err(bad("it goes beyond the end of the package"));
-        }
         let section = Section::new(Arc::clone(file), start, place.packed);
         Ok(Self {
             bytes: match place.method {
@@ -76,7 +70,6 @@ impl Member {
             read: 0,
             sum: Crc::new(),
             is_rebased,
-            failed: false,
         })
     }
 
@@ -134,15 +127,9 @@ impl Member {
 
 impl Read for Member {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
-        if self.failed {
-            let reason = "it was found to be damaged before".to_owned();
-            return Err(PackageError::BadMember(reason).into());
-        }
         if bytes.is_empty() {
             return Ok(0);
         }
-        let read = self.read_checked(bytes);
-        self.failed = read.is_err();
-        Ok(read?)
+        Ok(self.read_checked(bytes)?)
     }
 }

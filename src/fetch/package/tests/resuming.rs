@@ -304,6 +304,13 @@ async fn a_server_that_answers_ranges_wrongly_is_asked_anew() {
 }
 
 #[tokio::test]
+async fn a_rest_that_is_not_as_long_as_its_range_is_not_taken() {
+    let too_much = Ranges::Wrong("bytes 1000000-1499999/3000000");
+    let rig = Rig::cut_short(Shelf::default(), |shelf| shelf.ranges = too_much).await;
+    assert_eq!(rig.get().await.unwrap_err(), FetchError::CutShort);
+}
+
+#[tokio::test]
 async fn what_is_whole_is_not_fetched_again_unless_there_is_another() {
     for etag in [Some("\"one\""), Some("W/\"one\""), None] {
         let shelf = Shelf {
