@@ -3,7 +3,7 @@
 //! | threat | held by |
 //! |---|---|
 //! | entities, document types: a billion laughs, external ones, in UTF-16, at every door | [`entities`]: `no_door_takes_…`, `…_however_the_bytes_are_cut`; `protocol::reader` `refusals` |
-//! | documents that are something else: pages, feeds, other roots, namespaces, capabilities, a second root | [`documents`]: `no_door_takes_what_is_something_else`; tests/destination `documents` |
+//! | documents that are something else: pages, feeds, other roots, namespaces, capabilities, a second root, nothing | [`documents`]: `no_door_takes_what_is_something_else`, `…_a_list_of_nothing_…`; tests/destination `documents` |
 //! | documents that are cut short | [`documents`]: `…_cut_short`; at every byte: `protocol::reader` `a_document_cut_at_any_byte_…`; of dumps: tests/destination `dump_that_cannot_be_read_whole_…` |
 //! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `nothing_grows_beyond_its_limit` |
 //! | endless documents, gzip that becomes a gibibyte, also twice | [`bombs`]: `endless_document_…`, `large_document_…`; `fetch::spool` `…_out_of_proportion_…` |
@@ -15,7 +15,8 @@
 //! | deletion of all, however it is told | [`deletions`]: `whoever_tells_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all, one by one | [`deletions`]: `deletions_that_are_told_one_by_one_…`; `store` `weighing` |
 //! | lists, indexes, dumps and packages that name nothing | [`nothing`] |
-//! | slow and silent peers | [`floods`]: `thousand_silent_…` |
+//! | slow and silent peers | [`floods`]: `thousand_silent_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
+//! | deliveries that break off, never end, or find no room | [`peers`]: `delivery_…`; tests/destination `full_inbox_…` |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
 //! | no file descriptors left | [`floods`]: `listeners_go_on_…` |
 //! | a signed notification that is sent again and again | [`replays`], and the tests of `store::delivered` |
@@ -36,6 +37,7 @@
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | any step of the work fails, once: of the mirror, of the database | [`every_step`]: `whatever_step_fails_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
+//! | what strangers write, in the log and the status | [`logs`]; `status`: `what_strangers_write_…` |
 //! | resources at inner addresses | [`inside`]: `resources_of_inner_…` |
 //! | mirrors (`rel="duplicate"`) at inner addresses | [`inside`]: `mirrors_at_…` |
 //! | redirects to inner addresses | [`inside`]: `redirects_to_…`, `requests_to_hubs_…` |
@@ -46,9 +48,9 @@
 //! | redirects from https to http | `fetch::client`: `redirects_never_lead_…`; tests/websub/tls.rs |
 //! | passwords of the configuration, sent elsewhere or shown | [`credentials`]: `passwords_…`, `password_comes_back_…` |
 //! | passwords in documents, sent or shown | [`credentials`]: `passwords_go_to_…` |
-//! | lying lengths, early ends, endless documents, resources and packages | [`bodies`]: `bodies_are_counted_…` |
+//! | lying lengths, early ends, endless documents, resources and packages | [`bodies`]: `bodies_are_counted_…`, `resource_that_is_longer_…` |
 //! | endless answers of hubs, topics and pages | [`bodies`]: `hubs_topics_and_pages_…` |
-//! | slow bodies | [`bodies`]: `content_that_trickles_…`, `source_that_trickles_…`; `fetch::package`: `a_trickle_ends_…` |
+//! | slow bodies | [`bodies`]: `content_that_trickles_…`, `document_that_…`, `nobody_waits_…`, `source_that_trickles_…`; `fetch::package`: `a_trickle_ends_…` |
 
 #![allow(
     clippy::unwrap_used,
