@@ -220,6 +220,36 @@ fn mirror_that_can_t_be_opened_is_opened_later() {
     }
 }
 
+/// How many calls of an opening change the disk.
+fn calls_to_open(root: &Path) -> usize {
+    let opens = |after| {
+        let planned = Refusals {
+            after,
+            errno: Errno::IO,
+            lasting: false,
+            met: 0,
+        };
+        planned.begin();
+        let opened = Mirror::open(root);
+        // Nothing of it is to look like a process that was killed.
+        let met = Refusals::end();
+        (opened.is_ok(), met)
+    };
+    (0..).find(|&after| opens(after) == (true, 0)).unwrap()
+}
+
+#[test]
+fn folders_of_a_process_that_was_killed_are_synced_before_they_are_relied_on() {
+    let base = tempfile::tempdir().unwrap();
+    let root = base.path().join("mirror");
+    drop(Mirror::open(&root).unwrap());
+    let clean = calls_to_open(&root);
+    drop(Mirror::open(&root).unwrap());
+    fs::write(root.join(".resyncd/lock"), "in use\n").unwrap();
+    let unclean = calls_to_open(&root);
+    assert_eq!(unclean, clean + 1, "the file system is synced");
+}
+
 #[test]
 fn file_whose_sync_failed_never_gets_its_place() {
     let world = World::with_files();
