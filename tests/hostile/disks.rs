@@ -49,7 +49,7 @@ async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
         other.url()
     );
     let home = Home::new(&source.url(), &more);
-    let running = run(&home);
+    let running = home.run_by("trap '' XFSZ; exec \"$0\" \"$@\" 2>\"${2%/*}/log\"");
     home.settled(&source).await;
     until_ready(&home, 200).await;
 
@@ -103,6 +103,9 @@ async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
     home.settled(&source).await;
     until_ready(&home, 200).await;
     assert_eq!(running.stop().await.code(), Some(0));
+    let log = std::fs::read_to_string(home.folder().join("log")).unwrap();
+    let told = log.matches("the mirror can't be written").count();
+    assert_eq!(told, 1, "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
