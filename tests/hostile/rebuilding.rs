@@ -153,8 +153,21 @@ async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
     .await;
     rig.settled().await;
     let holder = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
-    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     rig.source.freeze_change_list(SET, true);
+    // What lets go in a moment, as a backup does, is waited for: no hub hears of it.
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
+    rig.source.update(SET, "r0000.txt", "in time");
+    let notification = rig.source.notify(SET);
+    let letting_go = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        holder.execute_batch("ROLLBACK").unwrap();
+    };
+    let (deliveries, ()) = tokio::join!(rig.source.publish(&notification), letting_go);
+    assert!(deliveries.unwrap()[0].is_taken());
+    rig.until_holds("r0000.txt", "in time").await;
+    rig.until("all done", |set| set.pending == 0).await;
+
+    holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     rig.source.update(SET, "r0001.txt", "late");
     let notification = rig.source.notify(SET);
     // The wait ends: the hub keeps the notification.
