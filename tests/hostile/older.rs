@@ -108,19 +108,26 @@ async fn nothing_that_last_weeks_resource_list_tells_is_asked_for() {
     let rig = Rig::start(only_listed()).await;
     rig.settled().await;
     let old = timeless(&served(&rig, RESOURCE_LIST).await);
+    // It names one that was gone before this Destination began.
+    let gone = "/set1/res/gone.txt";
+    rig.source.put_document(gone, "text/plain", "gone");
+    let named = format!("<url><loc>{gone}</loc></url></urlset>");
+    let old = String::from_utf8(old).unwrap().replace("</urlset>", &named);
     rig.source.update(SET, "r0001.txt", "updated");
     rig.source.refresh_resource_list(SET);
     let new = timeless(&served(&rig, RESOURCE_LIST).await);
     serve_again(&rig, RESOURCE_LIST, &new).await;
     rig.settled().await;
     let fetched = rig.source.hits("/set1/res/r0001.txt");
-    serve_again(&rig, RESOURCE_LIST, &old).await;
+    serve_again(&rig, RESOURCE_LIST, old.as_bytes()).await;
     told(&rig, "older-resource-list").await;
     // What it tells of the resource is neither what the mirror has nor what the Source serves.
     serve_again(&rig, RESOURCE_LIST, &new).await;
     let healed = rig.until("healed", |set| set.error.is_none()).await;
     assert_eq!((healed.pending, healed.failed), (0, 0));
     assert_eq!(rig.source.hits("/set1/res/r0001.txt"), fetched);
+    assert_eq!(rig.source.hits(gone), 0);
+    rig.assert_mirrored();
 }
 
 #[tokio::test(flavor = "multi_thread")]
