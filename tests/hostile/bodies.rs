@@ -16,6 +16,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use url::Url;
 
+use crate::PROCESSOR;
 use crate::site::{Site, entry, ok, redirect, status};
 use crate::support::{Destination, SET, eventually, expected_files, files, resources, soon};
 
@@ -192,6 +193,7 @@ fn trickle(first: usize) -> Body {
 /// There is no limit to what a resource may be long, unless the Source tells how long it is.
 #[tokio::test(flavor = "multi_thread")]
 async fn resource_that_is_longer_than_told_is_left_at_once() {
+    let _turn = PROCESSOR.read().await;
     let endless = || {
         let pieces = stream::repeat(Bytes::from_static(&[b'x'; 8192]));
         Body::from_stream(pieces.map(Ok::<_, Infallible>))

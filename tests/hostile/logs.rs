@@ -6,6 +6,7 @@ use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Mode, Verification};
 
+use crate::PROCESSOR;
 use crate::process::{Home, Running, command};
 use crate::support::{NAME, SET, client, resources, soon};
 
@@ -16,6 +17,7 @@ const LONGEST_LINE: usize = 4096 + 8;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whatever_strangers_send_is_logged_once_on_a_line_of_its_own() {
+    let _turn = PROCESSOR.read().await;
     const TIMES: u64 = 20;
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "[limits]\nnotification = \"10KB\"");
