@@ -62,7 +62,7 @@ impl Fresh {
     /// would be of the moment at which it was read, and would prove that there is nothing.
     pub(super) fn expect_something(&self) -> Result<(), EngineError> {
         let is_stated = self.survey.head.md.capability.is_some();
-        if self.survey.is_empty && !is_stated {
+        if self.survey.entries == 0 && !is_stated {
             return Err(EngineError::EmptyDocument(self.document.url().to_string()));
         }
         Ok(())

@@ -29,8 +29,6 @@ pub(in crate::engine) struct Survey {
     pub(in crate::engine) newest_first: bool,
     /// Whether its first entry is a package by its own word.
     pub(in crate::engine) holds_packages: bool,
-    /// Whether it has no entries.
-    pub(in crate::engine) is_empty: bool,
     pub(in crate::engine) oddities: Oddities,
     /// How many entries can be read.
     pub(in crate::engine) entries: u64,
@@ -78,7 +76,6 @@ impl Survey {
             newest,
             oldest,
             holds_packages,
-            is_empty: entries == 0,
             newest_first: direction.is_newest_first(),
             oddities,
             entries,
