@@ -11,7 +11,7 @@ use super::stop_signals::StopSignals;
 use super::watch::{PACE, Watch, Work};
 use super::{FAILED, OK, chosen};
 use crate::config::Config;
-use crate::engine::{Audit, Engine, Summary, Told};
+use crate::engine::{Audit, Engine, Summary, Sums, Told};
 use crate::fetch::Client;
 use crate::status::Trouble;
 use crate::store::{FindingKind, FindingOutcome, Store};
@@ -55,29 +55,22 @@ enum Line<'a> {
         source: &'a str,
         error: Option<&'a Trouble>,
         #[serde(flatten)]
-        sums: Sums,
+        outcome: Outcome,
     },
     Summary {
         sources: usize,
         #[serde(flatten)]
-        sums: Sums,
+        outcome: Outcome,
     },
 }
 
 /// What came of an audit, or of several.
-#[derive(Clone, Copy, Default, Serialize)]
-struct Sums {
+#[derive(Clone, Copy, Serialize)]
+struct Outcome {
     in_sync: bool,
     whole: bool,
-    compared: u64,
-    right: u64,
-    missing: u64,
-    altered: u64,
-    extra: u64,
-    unreachable: u64,
-    kept: u64,
-    mended: u64,
-    adopted: u64,
+    #[serde(flatten)]
+    sums: Sums,
 }
 
 pub(super) async fn audit(mut config: Config, arguments: &Arguments) -> u8 {
@@ -100,19 +93,18 @@ pub(super) async fn audit(mut config: Config, arguments: &Arguments) -> u8 {
             return FAILED;
         }
     };
-    let mut all = Sums {
-        in_sync: true,
-        whole: true,
-        ..Sums::default()
-    };
+    let mut all = Outcome::none();
     for index in 0..audits.len() {
         let (done, interrupted) = run(&audits, index, arguments, &mut watch, &mut signals).await;
-        let sums = match &done {
-            Ok(summary) => Sums::from(*summary),
-            Err(_) => Sums::default(),
-        };
-        tell(&watch, audits[index].source(), &done, sums, arguments.json);
-        all.add(sums);
+        let outcome = Outcome::of(&done);
+        tell(
+            &watch,
+            audits[index].source(),
+            &done,
+            outcome,
+            arguments.json,
+        );
+        all.add(outcome);
         if interrupted {
             all.in_sync = false;
             break;
@@ -120,7 +112,11 @@ pub(super) async fn audit(mut config: Config, arguments: &Arguments) -> u8 {
     }
     if arguments.json {
         let sources = audits.len();
-        print(&watch, &Line::Summary { sources, sums: all });
+        let line = Line::Summary {
+            sources,
+            outcome: all,
+        };
+        print(&watch, &line);
     }
     watch.end();
     if all.in_sync { OK } else { FAILED }
@@ -235,58 +231,60 @@ fn tell_finding(watch: &Watch, source: &str, told: &Told, number: u64, json: boo
     watch.print(&line);
 }
 
-fn tell(watch: &Watch, source: &str, done: &Result<Summary, Trouble>, sums: Sums, json: bool) {
-    if json {
-        let error = done.as_ref().err();
-        return print(
+fn tell(
+    watch: &Watch,
+    source: &str,
+    done: &Result<Summary, Trouble>,
+    outcome: Outcome,
+    json: bool,
+) {
+    match done {
+        _ if json => print(
             watch,
             &Line::Source {
                 source,
-                error,
-                sums,
+                error: done.as_ref().err(),
+                outcome,
             },
-        );
-    }
-    match done {
+        ),
+        Ok(summary) => watch.print(&format!("{source}: {}", said(summary))),
         Err(Trouble { code, message, .. }) => {
             watch.print(&format!("{source}: not audited: {message} [{code}]"));
         }
-        Ok(summary) => {
-            let Sums {
-                compared,
-                right,
-                missing,
-                altered,
-                extra,
-                unreachable,
-                ..
-            } = sums;
-            let verdict = if sums.in_sync {
-                "in sync"
-            } else {
-                "not in sync"
-            };
-            let mut line = format!(
-                "{source}: {verdict}: {compared} compared, {right} right, {missing} missing, {altered} altered, \
-                 {extra} extra, {unreachable} unreachable"
-            );
-            for (count, what) in [
-                (sums.kept, "kept"),
-                (sums.mended, "mended"),
-                (sums.adopted, "adopted"),
-            ] {
-                if count > 0 {
-                    line.push_str(&format!(", {count} {what}"));
-                }
-            }
-            if !summary.whole {
-                line.push_str("; not all lists could be read: nothing was called extra");
-            } else if !summary.proves_absence {
-                line.push_str("; a list does not say that it is one: nothing was called extra");
-            }
-            watch.print(&line);
+    }
+}
+
+/// What came of an audit, for a person.
+fn said(summary: &Summary) -> String {
+    let Sums {
+        compared,
+        right,
+        missing,
+        altered,
+        extra,
+        unreachable,
+        kept,
+        mended,
+        adopted,
+    } = summary.sums;
+    let verdict = match summary.is_in_sync() {
+        true => "in sync",
+        false => "not in sync",
+    };
+    let mut said = format!(
+        "{verdict}: {compared} compared, {right} right, {missing} missing, {altered} altered, {extra} extra, {unreachable} unreachable"
+    );
+    for (count, what) in [(kept, "kept"), (mended, "mended"), (adopted, "adopted")] {
+        if count > 0 {
+            said.push_str(&format!(", {count} {what}"));
         }
     }
+    if !summary.whole {
+        said.push_str("; not all lists could be read: nothing was called extra");
+    } else if !summary.proves_absence {
+        said.push_str("; a list does not say that it is one: nothing was called extra");
+    }
+    said
 }
 
 fn print(watch: &Watch, line: &Line<'_>) {
@@ -296,50 +294,35 @@ fn print(watch: &Watch, line: &Line<'_>) {
     }
 }
 
-impl From<Summary> for Sums {
-    fn from(summary: Summary) -> Self {
-        let in_sync = summary.is_in_sync();
-        let Summary {
-            compared,
-            right,
-            missing,
-            altered,
-            extra,
-            unreachable,
-            kept,
-            mended,
-            adopted,
-            whole,
-            proves_absence: _,
-        } = summary;
+impl Outcome {
+    /// Nothing is wrong yet.
+    fn none() -> Self {
         Self {
-            in_sync,
-            whole,
-            compared,
-            right,
-            missing,
-            altered,
-            extra,
-            unreachable,
-            kept,
-            mended,
-            adopted,
+            in_sync: true,
+            whole: true,
+            sums: Sums::default(),
         }
     }
-}
 
-impl Sums {
+    /// What came of one audit; nothing came of one that was not brought to its end.
+    fn of(done: &Result<Summary, Trouble>) -> Self {
+        match done {
+            Ok(summary) => Self {
+                in_sync: summary.is_in_sync(),
+                whole: summary.whole,
+                sums: summary.sums,
+            },
+            Err(_) => Self {
+                in_sync: false,
+                whole: false,
+                sums: Sums::default(),
+            },
+        }
+    }
+
     fn add(&mut self, other: Self) {
         self.in_sync &= other.in_sync;
         self.whole &= other.whole;
-        self.compared += other.compared;
-        self.right += other.right;
-        self.missing += other.missing;
-        self.altered += other.altered;
-        self.extra += other.extra;
-        self.unreachable += other.unreachable;
-        self.kept += other.kept;
-        self.mended += other.mended;
-        self.adopted += other.adopted;
+        self.sums += other.sums;
     }
 }

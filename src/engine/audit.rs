@@ -11,10 +11,12 @@ mod files;
 mod mending;
 mod second_look;
 
+use std::ops::AddAssign;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde::Serialize;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -64,6 +66,17 @@ pub struct Told {
 /// What came of an audit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
+    /// What was found, in numbers.
+    pub sums: Sums,
+    /// Whether everything that the Source says could be read.
+    pub whole: bool,
+    /// Whether what the Source does not name is extra; if not, nothing was called so.
+    pub proves_absence: bool,
+}
+
+/// What an audit has found, in numbers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sums {
     /// Files that were expected, and looked at.
     pub compared: u64,
     /// Those that were as they should be.
@@ -82,19 +95,19 @@ pub struct Summary {
     pub mended: u64,
     /// Files whose bytes were right: the database did not know of them, or they had another time.
     pub adopted: u64,
-    /// Whether everything that the Source says could be read.
-    pub whole: bool,
-    /// Whether what the Source does not name is extra; if not, nothing was called so.
-    pub proves_absence: bool,
 }
 
 impl Summary {
     /// Whether the mirror is, now, what the Source says.
     #[must_use]
     pub fn is_in_sync(&self) -> bool {
-        self.whole && self.missing + self.altered + self.extra + self.unreachable == self.mended
+        let sums = &self.sums;
+        let wrong = sums.missing + sums.altered + sums.extra + sums.unreachable;
+        self.whole && wrong == sums.mended
     }
+}
 
+impl Sums {
     fn count(&mut self, finding: &Finding) {
         let count = match finding.kind {
             FindingKind::Missing => &mut self.missing,
@@ -111,6 +124,20 @@ impl Summary {
         // Lists are no files, and what is extra was not expected.
         let is_wrong = finding.expected.is_some();
         self.right -= u64::from(is_wrong && self.right > 0);
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.compared += other.compared;
+        self.right += other.right;
+        self.missing += other.missing;
+        self.altered += other.altered;
+        self.extra += other.extra;
+        self.unreachable += other.unreachable;
+        self.kept += other.kept;
+        self.mended += other.mended;
+        self.adopted += other.adopted;
     }
 }
 
@@ -257,23 +284,25 @@ impl Audit {
         looked: &Looked,
         told: &mpsc::Sender<Told>,
     ) -> Result<Summary, EngineError> {
-        let mut summary = Summary {
+        let mut sums = Sums {
             compared: looked.expected,
             right: looked.expected,
             kept: looked.kept,
-            whole: looked.reading.whole,
-            proves_absence: looked.reading.proves_extras(),
-            ..Summary::default()
+            ..Sums::default()
         };
         let mut after = 0;
         loop {
             let page = looked.ledger.findings(after, PAGE)?;
             let Some(last) = page.last() else {
-                return Ok(summary);
+                return Ok(Summary {
+                    sums,
+                    whole: looked.reading.whole,
+                    proves_absence: looked.reading.proves_extras(),
+                });
             };
             after = last.id;
             for finding in page {
-                summary.count(&finding);
+                sums.count(&finding);
                 if finding.kind == FindingKind::Unknown {
                     continue;
                 }

@@ -50,7 +50,7 @@ use crate::status::{Ending, Operations, Status, Trouble};
 use crate::store::{ChannelRecord, Store};
 use crate::sync::ChannelState;
 
-pub use audit::{Audit, Summary, Told};
+pub use audit::{Audit, Summary, Sums, Told};
 pub use progress::Counts;
 
 use board::Board;

@@ -9,7 +9,10 @@ use resyncd::demo::{Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
 use crate::process::{Home, command, ended, signal, text};
-use crate::support::{SET, client, difference, expected_files, files, path_of, resources, soon};
+use crate::support::{SET, files, path_of, resources, soon};
+
+mod absence;
+mod database;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -73,13 +76,6 @@ fn found(told: &Output) -> Vec<String> {
 fn assert_found(told: &Output, status: i32, expected: &[&str]) {
     assert_eq!(found(told), expected, "{told:?}");
     assert_eq!(told.status.code(), Some(status), "{told:?}");
-}
-
-#[track_caller]
-fn assert_mirrored(source: &SampleSource, sets: &[&str], home: &Home) {
-    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-    let (expected, found) = (expected_files(source, &sets), files(&home.mirror));
-    assert_eq!(difference(&expected, &found), "");
 }
 
 #[track_caller]
@@ -180,7 +176,7 @@ async fn whatever_is_wrong_is_found_and_mended() {
     let told = home.tell(&["audit", "--repair", "--delete-extra"]);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     assert!(text(&told.stdout).contains("1 mended"), "{told:?}");
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
     assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
 
     let running = home.run();
@@ -234,7 +230,7 @@ async fn without_digests_length_and_time_decide() {
     );
     assert_eq!(source.hits("/set1/res/r0001.txt"), fetched + 1);
     assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -260,279 +256,6 @@ async fn what_the_source_does_not_deliver_is_unreachable() {
     source.heal("/set1/res/r0001.txt");
     let told = home.tell(&["audit", "--repair", "--json"]);
     assert_found(&told, 0, &["+missing r0001.txt"]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_extra_while_a_list_can_not_be_read() {
-    let options = SampleOptions {
-        entries_per_list: 2,
-        ..resources(6)
-    };
-    let source = SampleSource::start(options).await.unwrap();
-    let home = Home::new(&source.url(), "");
-    sync(&home);
-    let stray = file(&source, &home, SET, "stray.txt");
-    fs::write(&stray, "nobody's").unwrap();
-    fs::remove_file(file(&source, &home, SET, "r0000.txt")).unwrap();
-    for list in [
-        "resourcelist-0001.xml",
-        "resourcelist.xml",
-        "changelist.xml",
-    ] {
-        let path = format!("/set1/{list}");
-        source.fail(&path, Fault::Status(404), usize::MAX);
-        let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-        assert_eq!(told.status.code(), Some(1), "{told:?}");
-        let found = found(&told);
-        let unread = format!("unreachable {list} not-found");
-        assert!(found.contains(&unread), "{found:?}");
-        assert!(
-            !found.iter().any(|found| found.contains("extra")),
-            "{found:?}"
-        );
-        assert_eq!(lines(&told).1["whole"], false);
-        assert!(stray.exists());
-        source.heal(&path);
-    }
-    // What could be read was mended.
-    assert!(file(&source, &home, SET, "r0000.txt").exists());
-    source.fail("/*", Fault::Status(500), usize::MAX);
-    let told = home.tell(&["audit"]);
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
-    source.heal("/*");
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-    assert_found(&told, 0, &["+extra stray.txt"]);
-    assert!(!stray.exists());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn lists_that_do_not_prove_absence_call_nothing_extra() {
-    let source = SampleSource::start(resources(3)).await.unwrap();
-    let home = Home::new(&source.url(), "");
-    sync(&home);
-    let list = |md: &str, more: &str| {
-        let uri = source.resource_uri(SET, "r0000.txt");
-        format!(
-            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
-             xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{md}<url><loc>{uri}</loc></url>{more}</urlset>"
-        )
-    };
-    let stated = "<rs:md capability=\"resourcelist\"/>";
-    let path = "/set1/resourcelist.xml";
-    source.put_document(path, "application/xml", list("", ""));
-    let told = home.tell(&["audit"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
-    assert!(
-        text(&told.stdout).contains("nothing was called extra"),
-        "{told:?}"
-    );
-    source.put_document(
-        path,
-        "application/xml",
-        list(stated, "<url><lastmod>2013</lastmod></url>"),
-    );
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["unreachable resourcelist.xml bad-entries"]);
-    source.put_document(path, "application/xml", list(stated, ""));
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["extra r0001.txt", "extra r0002.txt"]);
-    source.remove_document(path);
-
-    // What happened in between, no list tells.
-    source.set_change_list(SET, false);
-    source.create(SET, "lost.txt", "lost");
-    source.set_change_list(SET, true);
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(
-        &told,
-        1,
-        &["unreachable capabilitylist.xml change-list-starts-late"],
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn last_weeks_list_takes_nothing_back() {
-    let options = SampleOptions {
-        change_list: false,
-        ..resources(5)
-    };
-    let source = SampleSource::start(options).await.unwrap();
-    let home = Home::new(&source.url(), "");
-    let path = "/set1/resourcelist.xml";
-    let url = source.base().join(path).unwrap();
-    // Nothing but the list tells a time.
-    let undated = async || {
-        source.remove_document(path);
-        let served = client().get(url.clone()).send().await.unwrap();
-        let served = served.text().await.unwrap();
-        let entries = served.split("<lastmod>").map(|part| {
-            let dated = part.split_once("</lastmod>");
-            dated.map_or(part, |(_, undated)| undated)
-        });
-        let list: String = entries.collect();
-        source.put_document(path, "application/xml", list.clone());
-        list
-    };
-    let old = undated().await;
-    sync(&home);
-    source.create(SET, "new.txt", "new");
-    source.delete(SET, "r0002.txt");
-    source.refresh_resource_list(SET);
-    undated().await;
-    sync(&home);
-    assert_mirrored(&source, &[SET], &home);
-    source.put_document(path, "application/xml", old);
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-    let older = "unreachable resourcelist.xml older-resource-list";
-    assert_found(&told, 1, &[older]);
-    assert_mirrored(&source, &[SET], &home);
-    undated().await;
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_lost_database_is_made_anew_without_fetching() {
-    let source = SampleSource::start(resources(5)).await.unwrap();
-    let home = Home::new(&source.url(), "");
-    sync(&home);
-    fs::remove_dir_all(home.folder().join("state")).unwrap();
-    alter(&file(&source, &home, SET, "r0001.txt"), |bytes| {
-        bytes[0] ^= 1
-    });
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["altered r0001.txt digest"]);
-    assert!(!home.folder().join("state").exists());
-    let told = home.tell(&["audit", "--repair", "--json"]);
-    assert_found(&told, 0, &["+altered r0001.txt digest"]);
-    assert_eq!(lines(&told).1["adopted"], 4);
-    sync(&home);
-    assert_mirrored(&source, &[SET], &home);
-    let fetched = |name: &str| source.hits(&format!("/set1/res/{name}"));
-    assert_eq!((fetched("r0000.txt"), fetched("r0004.txt")), (1, 1));
-    let running = home.run();
-    home.settled(&source).await;
-    assert_eq!(home.set().await.unwrap().resources, 5);
-    // Whoever follows the feed hears of what was not fetched, too.
-    let told = home.operator.changes(0).await;
-    let mut told: Vec<_> = told.iter().map(|line| line.uri.clone()).collect();
-    told.sort();
-    let all = (0..5).map(|number| source.resource_uri(SET, &format!("r{number:04}.txt")));
-    assert_eq!(told, all.map(String::from).collect::<Vec<_>>());
-    assert_eq!(running.stop().await.code(), Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_is_filtered_out_is_extra_and_goes_only_when_that_is_asked_for() {
-    let source = SampleSource::start(resources(4)).await.unwrap();
-    let home = Home::new(&source.url(), "delete = false");
-    sync(&home);
-    let text = fs::read_to_string(&home.config).unwrap();
-    fs::write(&home.config, text + "exclude = [\"*r0002*\"]\n").unwrap();
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["extra r0002.txt"]);
-    let told = home.tell(&["audit", "--repair", "--json"]);
-    assert_found(&told, 1, &["extra r0002.txt"]);
-    assert_eq!(files(&home.mirror).len(), 4);
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-    assert_found(&told, 0, &["+extra r0002.txt"]);
-    assert_eq!(files(&home.mirror).len(), 3);
-    let running = home.run();
-    home.until("three are left", |set| {
-        set.state == "in-sync" && set.resources == 3
-    })
-    .await;
-    let feed = home.operator.changes(0).await;
-    let last = feed.last().unwrap();
-    assert_eq!(
-        (last.change.as_str(), last.origin.as_str()),
-        ("deleted", "audit")
-    );
-    assert_eq!(running.stop().await.code(), Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn files_that_are_kept_on_purpose_are_not_extra() {
-    let source = SampleSource::start(resources(4)).await.unwrap();
-    let home = Home::new(&source.url(), "delete = false");
-    sync(&home);
-    source.delete(SET, "r0000.txt");
-    sync(&home);
-    source.delete(SET, "r0001.txt");
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 0, &[]);
-    assert_eq!(lines(&told).1["kept"], 2);
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-    assert_found(&told, 0, &[]);
-    assert_eq!(files(&home.mirror).len(), 4);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn what_the_source_has_deleted_since_is_extra() {
-    let source = SampleSource::start(resources(150)).await.unwrap();
-    let home = Home::new(&source.url(), "");
-    sync(&home);
-    for number in 0..120 {
-        source.delete(SET, &format!("r{number:04}.txt"));
-    }
-    let told = home.tell(&["audit", "--json"]);
-    assert_eq!(found(&told).len(), 120, "{told:?}");
-    assert_eq!(lines(&told).1["extra"], 120);
-    let told = home.tell(&["audit"]);
-    assert!(text(&told.stdout).contains("and 100 more"), "{told:?}");
-    // A daemon would hold so many deletions back; this was asked for.
-    let told = home.tell(&["audit", "--repair", "--delete-extra"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
-    assert_mirrored(&source, &[SET], &home);
-    sync(&home);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn notifications_that_no_list_tells_of_count() {
-    let source = SampleSource::start(resources(4)).await.unwrap();
-    let home = Home::new(&source.url(), "");
-    let running = home.run();
-    home.settled(&source).await;
-    source.freeze_change_list(SET, true);
-    source.update(SET, "r0000.txt", "newer than the lists");
-    source.create(SET, "new.txt", "newer than the lists");
-    source.delete(SET, "r0001.txt");
-    source.notify_and_publish(SET).await.unwrap();
-    home.until_mirrored(&source).await;
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
-    alter(&file(&source, &home, SET, "new.txt"), |bytes| bytes[0] ^= 1);
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["altered new.txt digest"]);
-    assert_eq!(running.stop().await.code(), Some(0));
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn beside_a_daemon_it_only_looks() {
-    let source = SampleSource::start(resources(10)).await.unwrap();
-    let home = Home::new(&source.url(), "");
-    let running = home.run();
-    home.settled(&source).await;
-    for round in 0..5 {
-        source.update(SET, "r0003.txt", format!("round {round}"));
-        source.create(SET, &format!("new{round}.txt"), "new");
-        source.delete(SET, &format!("r{:04}.txt", round + 5));
-        source.notify_and_publish(SET).await.unwrap();
-        // It may be behind for a moment, and is given that.
-        assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
-    }
-    // Here it is behind for more than a moment.
-    source.fail("/set1/res/r0003.txt", Fault::Slow(SECOND), 1);
-    source.update(SET, "r0003.txt", "slow");
-    source.notify_and_publish(SET).await.unwrap();
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
-    let told = home.tell(&["audit", "--repair"]);
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
-    let said = text(&told.stderr);
-    assert!(
-        said.contains("another resyncd is running") && said.contains("state-locked"),
-        "{said}"
-    );
-    home.settled(&source).await;
-    assert_eq!(running.stop().await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

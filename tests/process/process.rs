@@ -125,6 +125,14 @@ impl Home {
         self.until_mirrored(source).await;
     }
 
+    /// The mirror is what the Source is.
+    #[track_caller]
+    pub(crate) fn assert_mirrored(&self, source: &SampleSource, sets: &[&str]) {
+        let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
+        let wrong = difference(&expected_files(source, &sets), &files(&self.mirror));
+        assert_eq!(wrong, "");
+    }
+
     pub(crate) async fn until_mirrored(&self, source: &SampleSource) {
         let sets = [SET.to_owned()];
         eventually("the mirror is what the Source is", None, async || {

@@ -7,14 +7,7 @@ use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::Capability;
 
 use crate::process::{Home, command, ended, signal, text};
-use crate::support::{SET, difference, expected_files, files, resources, soon};
-
-#[track_caller]
-fn assert_mirrored(source: &SampleSource, sets: &[&str], home: &Home) {
-    let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
-    let (expected, found) = (expected_files(source, &sets), files(&home.mirror));
-    assert_eq!(difference(&expected, &found), "");
-}
+use crate::support::{SET, files, resources, soon};
 
 #[track_caller]
 fn assert_ended(told: &Output, status: i32, parts: &[&str]) {
@@ -40,7 +33,7 @@ async fn it_makes_the_baseline_then_catches_up_and_subscribes_to_nothing() {
         0,
         &["set1/capabilitylist.xml: in-sync", "50 resources"],
     );
-    assert_mirrored(&source, &["set1", "set2"], &home);
+    home.assert_mirrored(&source, &["set1", "set2"]);
     for output in [&told.stdout, &told.stderr] {
         assert!(!output.contains(&0x1b), "{told:?}");
     }
@@ -49,7 +42,7 @@ async fn it_makes_the_baseline_then_catches_up_and_subscribes_to_nothing() {
     source.create("set2", "new.txt", "new");
     source.delete("set2", "r0000.txt");
     assert_ended(&home.tell(&["sync", "sample"]), 0, &["in-sync"]);
-    assert_mirrored(&source, &["set1", "set2"], &home);
+    home.assert_mirrored(&source, &["set1", "set2"]);
     assert!(source.hub().unwrap().subscriptions().is_empty());
     let nobody = home.tell(&["sync", "nobody"]);
     assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
@@ -73,13 +66,13 @@ async fn a_source_that_packages_all_it_has_is_synced_from_its_dumps() {
     let home = Home::new(&source.url(), "");
     let told = home.tell(&["sync"]);
     assert_ended(&told, 0, &["in-sync", "50 resources"]);
-    assert_mirrored(&source, &["set1"], &home);
+    home.assert_mirrored(&source, &["set1"]);
     source.update(SET, "r0001.txt", "another text");
     source.create(SET, "new.txt", "new");
     source.delete(SET, "r0000.txt");
     source.pack_changes(SET);
     assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
-    assert_mirrored(&source, &["set1"], &home);
+    home.assert_mirrored(&source, &["set1"]);
     for name in ["r0001.txt", "new.txt"] {
         assert_eq!(source.hits(&format!("/set1/res/{name}")), 0, "{name}");
     }
@@ -102,7 +95,7 @@ async fn it_refuses_beside_a_daemon_and_leaves_the_daemons_subscriptions() {
     assert_eq!(running.stop().await.code(), Some(0));
     source.create(SET, "later.txt", "later");
     assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
     assert_eq!(source.hub().unwrap().subscriptions().len(), 2);
     // The daemon finds its channels as it left them.
     let running = home.run();
@@ -138,7 +131,7 @@ async fn what_waits_in_the_inbox_is_worked_off_and_a_gap_is_told() {
     assert!(found.keys().any(|path| path.ends_with("held.txt")));
     source.freeze_change_list(SET, false);
     assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -156,7 +149,7 @@ async fn a_resource_list_closes_a_gap_that_the_change_list_does_not_reach() {
     assert_eq!(running.stop().await.code(), Some(0));
     source.refresh_resource_list(SET);
     assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -171,7 +164,7 @@ async fn one_sources_trouble_keeps_no_other_from_being_synced() {
     let home = Home::new(&source.url(), &more);
     let told = home.tell(&["sync"]);
     assert_ended(&told, 1, &["in-sync", "gone: failing", "[connect]"]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
     assert_ended(&home.tell(&["sync", "sample"]), 0, &["in-sync"]);
 }
 
@@ -189,7 +182,7 @@ async fn without_an_entry_point_the_known_sets_are_synced_and_their_channels_lef
     source.create(SET, "later.txt", "later");
     let told = home.tell(&["sync"]);
     assert_ended(&told, 1, &["sample: failing", ": in-sync"]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
     // That a channel is offered no more is for the daemon to act on: it can answer the hub.
     let counts = source.hub().unwrap().counts();
     assert_eq!((counts.requested, counts.subscribed), (2, 2));
@@ -215,7 +208,7 @@ async fn resources_that_cannot_be_had_are_told() {
     );
     source.heal("/set1/res/r0001.txt");
     assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -276,6 +269,6 @@ async fn interrupted_it_keeps_what_is_finished() {
         assert!(text(&told.stdout).contains("interrupted"), "{told:?}");
     }
     assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
-    assert_mirrored(&source, &[SET], &home);
+    home.assert_mirrored(&source, &[SET]);
     assert_eq!(source.hits("/set1/res/r0000.txt"), 1);
 }

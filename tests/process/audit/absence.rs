@@ -1,0 +1,197 @@
+//! What is extra, and what is not.
+
+use super::*;
+use crate::support::client;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_extra_while_a_list_can_not_be_read() {
+    let options = SampleOptions {
+        entries_per_list: 2,
+        ..resources(6)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    sync(&home);
+    let stray = file(&source, &home, SET, "stray.txt");
+    fs::write(&stray, "nobody's").unwrap();
+    fs::remove_file(file(&source, &home, SET, "r0000.txt")).unwrap();
+    for list in [
+        "resourcelist-0001.xml",
+        "resourcelist.xml",
+        "changelist.xml",
+    ] {
+        let path = format!("/set1/{list}");
+        source.fail(&path, Fault::Status(404), usize::MAX);
+        let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+        assert_eq!(told.status.code(), Some(1), "{told:?}");
+        let found = found(&told);
+        let unread = format!("unreachable {list} not-found");
+        assert!(found.contains(&unread), "{found:?}");
+        assert!(
+            !found.iter().any(|found| found.contains("extra")),
+            "{found:?}"
+        );
+        assert_eq!(lines(&told).1["whole"], false);
+        assert!(stray.exists());
+        source.heal(&path);
+    }
+    // What could be read was mended.
+    assert!(file(&source, &home, SET, "r0000.txt").exists());
+    source.fail("/*", Fault::Status(500), usize::MAX);
+    let told = home.tell(&["audit"]);
+    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    source.heal("/*");
+    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    assert_found(&told, 0, &["+extra stray.txt"]);
+    assert!(!stray.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_that_do_not_prove_absence_call_nothing_extra() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    sync(&home);
+    let list = |md: &str, more: &str| {
+        let uri = source.resource_uri(SET, "r0000.txt");
+        format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{md}<url><loc>{uri}</loc></url>{more}</urlset>"
+        )
+    };
+    let stated = "<rs:md capability=\"resourcelist\"/>";
+    let path = "/set1/resourcelist.xml";
+    source.put_document(path, "application/xml", list("", ""));
+    let told = home.tell(&["audit"]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    assert!(
+        text(&told.stdout).contains("nothing was called extra"),
+        "{told:?}"
+    );
+    source.put_document(
+        path,
+        "application/xml",
+        list(stated, "<url><lastmod>2013</lastmod></url>"),
+    );
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(&told, 1, &["unreachable resourcelist.xml bad-entries"]);
+    source.put_document(path, "application/xml", list(stated, ""));
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(&told, 1, &["extra r0001.txt", "extra r0002.txt"]);
+    source.remove_document(path);
+
+    // What happened in between, no list tells.
+    source.set_change_list(SET, false);
+    source.create(SET, "lost.txt", "lost");
+    source.set_change_list(SET, true);
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(
+        &told,
+        1,
+        &["unreachable capabilitylist.xml change-list-starts-late"],
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn last_weeks_list_takes_nothing_back() {
+    let options = SampleOptions {
+        change_list: false,
+        ..resources(5)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let path = "/set1/resourcelist.xml";
+    let url = source.base().join(path).unwrap();
+    // Nothing but the list tells a time.
+    let undated = async || {
+        source.remove_document(path);
+        let served = client().get(url.clone()).send().await.unwrap();
+        let served = served.text().await.unwrap();
+        let entries = served.split("<lastmod>").map(|part| {
+            let dated = part.split_once("</lastmod>");
+            dated.map_or(part, |(_, undated)| undated)
+        });
+        let list: String = entries.collect();
+        source.put_document(path, "application/xml", list.clone());
+        list
+    };
+    let old = undated().await;
+    sync(&home);
+    source.create(SET, "new.txt", "new");
+    source.delete(SET, "r0002.txt");
+    source.refresh_resource_list(SET);
+    undated().await;
+    sync(&home);
+    home.assert_mirrored(&source, &[SET]);
+    source.put_document(path, "application/xml", old);
+    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    let older = "unreachable resourcelist.xml older-resource-list";
+    assert_found(&told, 1, &[older]);
+    home.assert_mirrored(&source, &[SET]);
+    undated().await;
+    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_filtered_out_is_extra_and_goes_only_when_that_is_asked_for() {
+    let source = SampleSource::start(resources(4)).await.unwrap();
+    let home = Home::new(&source.url(), "delete = false");
+    sync(&home);
+    let text = fs::read_to_string(&home.config).unwrap();
+    fs::write(&home.config, text + "exclude = [\"*r0002*\"]\n").unwrap();
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(&told, 1, &["extra r0002.txt"]);
+    let told = home.tell(&["audit", "--repair", "--json"]);
+    assert_found(&told, 1, &["extra r0002.txt"]);
+    assert_eq!(files(&home.mirror).len(), 4);
+    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    assert_found(&told, 0, &["+extra r0002.txt"]);
+    assert_eq!(files(&home.mirror).len(), 3);
+    let running = home.run();
+    home.until("three are left", |set| {
+        set.state == "in-sync" && set.resources == 3
+    })
+    .await;
+    let feed = home.operator.changes(0).await;
+    let last = feed.last().unwrap();
+    assert_eq!(
+        (last.change.as_str(), last.origin.as_str()),
+        ("deleted", "audit")
+    );
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_are_kept_on_purpose_are_not_extra() {
+    let source = SampleSource::start(resources(4)).await.unwrap();
+    let home = Home::new(&source.url(), "delete = false");
+    sync(&home);
+    source.delete(SET, "r0000.txt");
+    sync(&home);
+    source.delete(SET, "r0001.txt");
+    let told = home.tell(&["audit", "--json"]);
+    assert_found(&told, 0, &[]);
+    assert_eq!(lines(&told).1["kept"], 2);
+    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    assert_found(&told, 0, &[]);
+    assert_eq!(files(&home.mirror).len(), 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_source_has_deleted_since_is_extra() {
+    let source = SampleSource::start(resources(150)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    sync(&home);
+    for number in 0..120 {
+        source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    let told = home.tell(&["audit", "--json"]);
+    assert_eq!(found(&told).len(), 120, "{told:?}");
+    assert_eq!(lines(&told).1["extra"], 120);
+    let told = home.tell(&["audit"]);
+    assert!(text(&told.stdout).contains("and 100 more"), "{told:?}");
+    // A daemon would hold so many deletions back; this was asked for.
+    let told = home.tell(&["audit", "--repair", "--delete-extra"]);
+    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    home.assert_mirrored(&source, &[SET]);
+    sync(&home);
+}
