@@ -223,6 +223,14 @@ impl Hashing {
         Self { hashers }
     }
 
+    /// Starts the digests that are to be held against those that are told, and one of our own: so that later a document may
+    /// tell the same bytes by another digest.
+    #[must_use]
+    pub fn against(told: &[Digest]) -> Self {
+        let told = told.iter().map(Digest::algorithm);
+        Self::new(told.chain([Algorithm::Sha256]))
+    }
+
     /// Takes the next bytes.
     pub fn update(&mut self, bytes: &[u8]) {
         for hasher in &mut self.hashers {
@@ -235,6 +243,16 @@ impl Hashing {
     pub fn finish(self) -> Vec<Digest> {
         self.hashers.into_iter().map(Hasher::finish).collect()
     }
+}
+
+/// The first digest that is told of bytes and that they do not have, and the one that they have.
+#[must_use]
+pub fn contradiction(told: &[Digest], got: &[Digest]) -> Option<(Digest, Digest)> {
+    told.iter().find_map(|told| {
+        let other = |got: &&Digest| got.algorithm() == told.algorithm() && *got != told;
+        let got = got.iter().find(other)?;
+        Some((told.clone(), got.clone()))
+    })
 }
 
 #[derive(Clone, Debug)]

@@ -21,7 +21,7 @@ pub mod websub;
 mod writer;
 
 pub use datetime::{DatetimeError, SourceTime};
-pub use digest::{Algorithm, Digest, Hashing, parse_hashes};
+pub use digest::{Algorithm, Digest, Hashing, contradiction, parse_hashes};
 pub use direction::Direction;
 pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Root};
 pub use interval::Interval;

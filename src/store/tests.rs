@@ -6,6 +6,7 @@ mod damage;
 mod delivered;
 mod dumps;
 mod inbox;
+mod known;
 mod lists;
 mod mending;
 mod mixed;

@@ -9,7 +9,7 @@ use std::io::{self, Read};
 use std::sync::Arc;
 
 use crate::mirror::{Mirror, MirrorPath, file_time};
-use crate::protocol::{Algorithm, Digest, Hashing, SourceTime};
+use crate::protocol::{Digest, Hashing, SourceTime};
 use crate::store::{Origin, Task};
 
 /// How many bytes are read at once.
@@ -72,9 +72,7 @@ fn examine(file: &File, task: &Task) -> io::Result<Option<Adopted>> {
 
 /// The digests of a file, if it has those that are told.
 fn hashes_of(mut file: &File, length: u64, task: &Task) -> io::Result<Option<Vec<Digest>>> {
-    // One of our own, so that later a document may tell the same bytes by another digest than this one did.
-    let told = task.hashes.iter().map(Digest::algorithm);
-    let mut hashing = Hashing::new(told.chain([Algorithm::Sha256]));
+    let mut hashing = Hashing::against(&task.hashes);
     let mut chunk = vec![0; CHUNK.min(usize::try_from(length).unwrap_or(CHUNK)).max(1)];
     let mut read = 0;
     loop {

@@ -17,7 +17,7 @@ use crate::fetch::{
     AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, Validators, pause,
 };
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Staged, Whole};
-use crate::protocol::{Algorithm, ChangeKind, Digest, Hashing, SourceTime};
+use crate::protocol::{ChangeKind, Digest, Hashing, SourceTime, contradiction};
 use crate::store::{Origin, ServedVersion, Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
 
@@ -51,6 +51,11 @@ pub(in crate::engine) enum Outcome {
 /// A resource in a working file.
 pub(in crate::engine) struct Fetched {
     pub(in crate::engine) whole: Whole,
+    pub(in crate::engine) description: Description,
+}
+
+/// What there is to tell of a file besides its bytes.
+pub(in crate::engine) struct Description {
     pub(in crate::engine) length: u64,
     pub(in crate::engine) media_type: Option<String>,
     pub(in crate::engine) hashes: Vec<Digest>,
@@ -262,8 +267,7 @@ pub(in crate::engine) async fn fetch_from(
     let lastmod = task.lastmod.or(served).or(task.changed_at);
     let expected = &candidate.expected;
     let (whole, length, hashes) = copy(following, content, mirror, expected, lastmod).await?;
-    Ok(Got::Fetched(Box::new(Fetched {
-        whole,
+    let description = Description {
         length,
         media_type,
         hashes,
@@ -273,7 +277,8 @@ pub(in crate::engine) async fn fetch_from(
             etag: version.validators.etag,
             last_modified: version.validators.last_modified,
         }),
-    })))
+    };
+    Ok(Got::Fetched(Box::new(Fetched { whole, description })))
 }
 
 /// Refuses a duplicate that is older than it should be, where no digest will tell. Its date has whole seconds.
@@ -296,13 +301,7 @@ async fn copy(
     expected: &Expected,
     lastmod: Option<SourceTime>,
 ) -> Result<(Whole, u64, Vec<Digest>), Failure> {
-    // One of our own, so that later a document may tell the same bytes by another digest than this one did.
-    let algorithms = expected
-        .hashes
-        .iter()
-        .map(Digest::algorithm)
-        .chain([Algorithm::Sha256]);
-    let mut hashing = Hashing::new(algorithms);
+    let mut hashing = Hashing::against(&expected.hashes);
     let mut staged: Option<Staged> = None;
     let mut waiting: Vec<u8> = Vec::new();
     let mut length = 0_u64;
@@ -324,16 +323,8 @@ async fn copy(
         return Err(Failure::Length { told, got: length });
     }
     let hashes = hashing.finish();
-    for told in &expected.hashes {
-        if let Some(got) = hashes
-            .iter()
-            .find(|got| got.algorithm() == told.algorithm() && *got != told)
-        {
-            return Err(Failure::Digest {
-                told: told.clone(),
-                got: got.clone(),
-            });
-        }
+    if let Some((told, got)) = contradiction(&expected.hashes, &hashes) {
+        return Err(Failure::Digest { told, got });
     }
     let mirror = Arc::clone(mirror);
     let finishing = tokio::task::spawn_blocking(move || {

@@ -7,13 +7,13 @@ use chrono::TimeDelta;
 use tokio::sync::mpsc;
 
 use super::adoption::Adopted;
-use super::download::{Fetched, Outcome};
+use super::download::{Description, Fetched, Outcome};
 use crate::clock;
 use crate::engine::following::Following;
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, file_time, made_path};
-use crate::protocol::{Digest, SourceTime};
+use crate::protocol::SourceTime;
 use crate::status::Trouble;
-use crate::store::{Conclusion, Origin, ResourceId, ServedVersion, Task, TaskFailure};
+use crate::store::{Conclusion, Origin, ResourceId, Task, TaskFailure};
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
@@ -199,17 +199,8 @@ fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<Conclusion>) 
 /// What became of a file's place.
 struct Placed {
     task: Task,
-    file: File,
+    description: Description,
     path: MirrorPath,
-}
-
-/// What is told of a file besides its bytes.
-struct File {
-    length: u64,
-    media_type: Option<String>,
-    hashes: Vec<Digest>,
-    lastmod: Option<SourceTime>,
-    version: Option<ServedVersion>,
 }
 
 fn publish_files(
@@ -217,36 +208,17 @@ fn publish_files(
     fetched: Vec<(Task, Fetched)>,
     conclusions: &mut Vec<Conclusion>,
 ) {
-    let mut first = Vec::new();
-    for (
-        task,
-        Fetched {
-            whole,
-            length,
-            media_type,
-            hashes,
-            lastmod,
-            version,
-        },
-    ) in fetched
-    {
+    let first = fetched.into_iter().map(|(task, fetched)| {
+        let Fetched { whole, description } = fetched;
         let path = MirrorPath::parse(&task.path).unwrap_or_else(|_| made_path(&task.uri));
-        first.push((
-            whole,
-            Placed {
-                task,
-                file: File {
-                    length,
-                    media_type,
-                    hashes,
-                    lastmod,
-                    version,
-                },
-                path,
-            },
-        ));
-    }
-    let blocked = place(mirror, first, conclusions);
+        let placed = Placed {
+            task,
+            description,
+            path,
+        };
+        (whole, placed)
+    });
+    let blocked = place(mirror, first.collect(), conclusions);
     // Where the plain name can't be had, because a folder or a file is in its way, one is made that always can.
     let again = blocked.into_iter().map(|(whole, placed)| {
         let path = made_path(&placed.task.uri);
@@ -290,16 +262,16 @@ fn place(
 fn published(placed: Placed) -> Conclusion {
     let Placed {
         task,
-        file:
-            File {
-                length,
-                media_type,
-                hashes,
-                lastmod,
-                version,
-            },
+        description,
         path,
     } = placed;
+    let Description {
+        length,
+        media_type,
+        hashes,
+        lastmod,
+        version,
+    } = description;
     let same = task.live
         && task.origin != Origin::Audit
         && task.live_length == Some(length)

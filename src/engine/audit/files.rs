@@ -12,7 +12,7 @@ use super::Audit;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
-use crate::protocol::{Algorithm, Digest, Hashing, SourceTime};
+use crate::protocol::{Digest, Hashing, SourceTime};
 use crate::store::{Expectation, Finding, FindingKind, KnownFile, Ledger};
 
 /// How many expectations are taken from the ledger at once.
@@ -258,13 +258,9 @@ fn compare(mut file: File, facts: &Facts, progress: &Progress) -> std::io::Resul
     })
 }
 
-/// The digests of a file by the algorithms of those that are told, and one of our own: so the database has it, too.
+/// The digests of a file.
 fn digests(file: &mut File, told: &[Digest], progress: &Progress) -> std::io::Result<Vec<Digest>> {
-    let algorithms = told
-        .iter()
-        .map(Digest::algorithm)
-        .chain([Algorithm::Sha256]);
-    let mut hashing = Hashing::new(algorithms);
+    let mut hashing = Hashing::against(told);
     let mut buffer = vec![0; READ];
     loop {
         let read = file.read(&mut buffer)?;

@@ -4,11 +4,11 @@ use std::io::Read;
 use std::sync::Arc;
 
 use super::members::Member;
-use crate::engine::applier::download::Fetched;
+use crate::engine::applier::download::{Description, Fetched};
 use crate::engine::following::Following;
 use crate::fetch::PackageError;
 use crate::mirror::{Mirror, MirrorError};
-use crate::protocol::{Algorithm, Digest, Hashing};
+use crate::protocol::{Digest, Hashing, contradiction};
 use crate::store::Task;
 
 /// How much is read and written at once, in bytes.
@@ -81,13 +81,7 @@ fn copy(
     if let Some(limit) = following.limits.resource.filter(|&limit| got > limit) {
         return Err(UnpackError::TooLarge { limit });
     }
-    // One of our own, so that later a document may tell the same bytes by another digest than this one did.
-    let algorithms = task
-        .hashes
-        .iter()
-        .map(Digest::algorithm)
-        .chain([Algorithm::Sha256]);
-    let mut hashing = Hashing::new(algorithms);
+    let mut hashing = Hashing::against(&task.hashes);
     let mut staged = mirror.stage()?;
     let mut chunk = vec![0; CHUNK.min(usize::try_from(got).unwrap_or(CHUNK)).max(1)];
     loop {
@@ -100,21 +94,19 @@ fn copy(
         staged.write(&chunk[..read])?;
     }
     let hashes = hashing.finish();
-    for told in &task.hashes {
-        let same = |got: &&Digest| got.algorithm() == told.algorithm() && *got != told;
-        if let Some(got) = hashes.iter().find(same) {
-            let (told, got) = (told.clone(), got.clone());
-            return Err(UnpackError::Digest { told, got });
-        }
+    if let Some((told, got)) = contradiction(&task.hashes, &hashes) {
+        return Err(UnpackError::Digest { told, got });
     }
     let lastmod = task.lastmod.or(task.changed_at);
     Ok(Fetched {
         whole: staged.finish(lastmod)?,
-        length: got,
-        media_type: task.media_type.clone(),
-        hashes,
-        lastmod,
-        // No server has served it by itself.
-        version: None,
+        description: Description {
+            length: got,
+            media_type: task.media_type.clone(),
+            hashes,
+            lastmod,
+            // No server has served it by itself.
+            version: None,
+        },
     })
 }
