@@ -47,7 +47,7 @@ use tokio::sync::broadcast;
 
 pub use application::{Application, Applied, Change, DeletionRules, End, Paths};
 pub use channels::ChannelRecord;
-pub use conclusions::{Conclusion, TaskFailure};
+pub use conclusions::{Conclusion, Publication, TaskFailure};
 pub use dumps::{Awaited, DumpProgress, PackageRecord};
 pub use feed::{FeedEntry, Origin};
 pub use inbox::{Delivery, Outcome, Receipt};

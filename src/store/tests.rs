@@ -116,8 +116,8 @@ fn end() -> End {
     }
 }
 
-fn published(task: Task, content: &str) -> Conclusion {
-    Conclusion::Published {
+fn publication(task: Task, content: &str) -> Publication {
+    Publication {
         path: task.path.clone(),
         length: content.len() as u64,
         media_type: None,
@@ -127,6 +127,21 @@ fn published(task: Task, content: &str) -> Conclusion {
         news: true,
         task,
     }
+}
+
+fn published(task: Task, content: &str) -> Conclusion {
+    Conclusion::Published(publication(task, content))
+}
+
+/// It comes again at a time, or is given up.
+fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> Conclusion {
+    let failure = TaskFailure {
+        code: "not-found",
+        message: "404".to_owned(),
+        retry_at,
+        counts: true,
+    };
+    Conclusion::Failed { task, failure }
 }
 
 impl World {

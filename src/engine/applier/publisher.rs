@@ -13,7 +13,7 @@ use crate::engine::following::Following;
 use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, file_time, made_path};
 use crate::protocol::SourceTime;
 use crate::status::Trouble;
-use crate::store::{Conclusion, Origin, ResourceId, Task, TaskFailure};
+use crate::store::{Conclusion, Origin, Publication, ResourceId, Task, TaskFailure};
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
@@ -84,9 +84,9 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
     let source = following.name();
     for conclusion in conclusions {
         match conclusion {
-            Conclusion::Published {
+            Conclusion::Published(Publication {
                 task, path, news, ..
-            } => {
+            }) => {
                 tell_taken(following, task);
                 if *news {
                     tracing::debug!(source, uri = %task.uri, path, change = task.kind.as_str(), "applied");
@@ -123,7 +123,7 @@ fn count(following: &Following, conclusion: &Conclusion) {
     match conclusion {
         Conclusion::Failed { failure, .. } if failure.retry_at.is_some() => {}
         Conclusion::Failed { .. } => following.progress.count_failed(),
-        Conclusion::Published { .. } | Conclusion::Removed { .. } => {
+        Conclusion::Published(_) | Conclusion::Removed { .. } => {
             following.progress.count_applied();
         }
     }
@@ -276,7 +276,7 @@ fn published(placed: Placed) -> Conclusion {
         && task.origin != Origin::Audit
         && task.live_length == Some(length)
         && hashes.iter().any(|hash| task.live_hashes.contains(hash));
-    Conclusion::Published {
+    Conclusion::Published(Publication {
         task,
         path: path.to_string(),
         length,
@@ -285,13 +285,13 @@ fn published(placed: Placed) -> Conclusion {
         lastmod,
         version,
         news: !same,
-    }
+    })
 }
 
 /// A file that was there before the database knew of it. To whoever follows the feed it is news: the feed is as new as the
 /// database.
 fn adopt(task: Task, adopted: Adopted) -> Conclusion {
-    Conclusion::Published {
+    Conclusion::Published(Publication {
         path: task.path.clone(),
         length: adopted.length,
         media_type: task.media_type.clone(),
@@ -300,7 +300,7 @@ fn adopt(task: Task, adopted: Adopted) -> Conclusion {
         version: None,
         news: true,
         task,
-    }
+    })
 }
 
 /// Gives a file that has the right bytes already the time that was told with them.
@@ -312,7 +312,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion
             lastmod.map(|time| file.set_modified(file_time(time)))
         });
     match touched {
-        Ok(_) => Conclusion::Published {
+        Ok(_) => Conclusion::Published(Publication {
             path: task.path.clone(),
             length: task.live_length.unwrap_or_default(),
             media_type: task.media_type.clone(),
@@ -321,7 +321,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion
             version: None,
             news: false,
             task,
-        },
+        }),
         // Somebody has removed it this moment: the next try fetches it.
         Err(error) => failed(task, &error),
     }

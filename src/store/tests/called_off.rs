@@ -58,28 +58,11 @@ async fn bytes_that_came_although_others_were_listed_since_are_replaced() {
 #[tokio::test]
 async fn what_has_changed_nothing_is_left_alone() {
     let (world, task) = under_way(with_content(updated("a", 15), "second")).await;
-    let Conclusion::Published {
-        task,
-        path,
-        length,
-        media_type,
-        hashes,
-        ..
-    } = published(task, "first")
-    else {
-        unreachable!()
-    };
-    let same = Conclusion::Published {
-        task,
-        path,
-        length,
-        media_type,
-        hashes,
-        lastmod: None,
-        version: None,
+    let same = Publication {
         news: false,
+        ..publication(task, "first")
     };
-    world.conclude(vec![same]).await;
+    world.conclude(vec![Conclusion::Published(same)]).await;
     assert!(world.due().await.is_empty());
 }
 

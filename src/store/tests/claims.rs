@@ -21,16 +21,8 @@ async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
         .unwrap();
     world.conclude(vec![published(oldest, "1")]).await;
     assert_eq!(until().await, Some(at(15)));
-    let failure = TaskFailure {
-        code: "gone",
-        message: String::new(),
-        retry_at: None,
-        counts: true,
-    };
     let task = world.due().await.remove(0);
-    world
-        .conclude(vec![Conclusion::Failed { task, failure }])
-        .await;
+    world.conclude(vec![failed(task, None)]).await;
     assert_eq!(until().await, Some(at(15)), "given up is not applied");
     world
         .store

@@ -50,17 +50,9 @@ impl World {
     }
 
     async fn fail(&self, retry_at: Option<DateTime<Utc>>) {
-        let failure = TaskFailure {
-            code: "not-found",
-            message: String::new(),
-            retry_at,
-            counts: true,
-        };
-        let failed = self.due().await.into_iter().map(|task| Conclusion::Failed {
-            task,
-            failure: failure.clone(),
-        });
-        self.conclude(failed.collect()).await;
+        let due = self.due().await.into_iter();
+        self.conclude(due.map(|task| failed(task, retry_at)).collect())
+            .await;
     }
 }
 

@@ -20,18 +20,7 @@ async fn baseline_is_done_when_its_resources_are_here_or_given_up() {
     world.conclude(vec![published(tasks.remove(0), "1")]).await;
     assert_eq!(baseline(&world).await, BaselineState::Listed);
     assert!(!world.numbers().await.baseline_done);
-    let failure = TaskFailure {
-        code: "gone",
-        message: String::new(),
-        retry_at: None,
-        counts: true,
-    };
-    world
-        .conclude(vec![Conclusion::Failed {
-            task: tasks.remove(0),
-            failure,
-        }])
-        .await;
+    world.conclude(vec![failed(tasks.remove(0), None)]).await;
     assert_eq!(baseline(&world).await, BaselineState::Done);
     world.list(world.set, 20, vec![created("c", -1)]).await;
     assert_eq!(

@@ -188,21 +188,9 @@ impl Mix {
 }
 
 fn conclusion(task: Task, how: How) -> Conclusion {
-    let failed = |retry_at| TaskFailure {
-        code: "odd",
-        message: String::new(),
-        retry_at,
-        counts: true,
-    };
     match (how, task.kind) {
-        (How::Again, _) => Conclusion::Failed {
-            failure: failed(Some(DateTime::UNIX_EPOCH)),
-            task,
-        },
-        (How::GivenUp, _) => Conclusion::Failed {
-            failure: failed(None),
-            task,
-        },
+        (How::Again, _) => failed(task, Some(DateTime::UNIX_EPOCH)),
+        (How::GivenUp, _) => failed(task, None),
         (_, ChangeKind::Deleted) => Conclusion::Removed {
             kept: matches!(how, How::Kept),
             task,

@@ -13,31 +13,16 @@ fn linked(change: Change, rels: &[&str]) -> Change {
 }
 
 fn served(task: Task, etag: Option<&str>, is_new: bool) -> Conclusion {
-    let etag = etag.map(str::to_owned);
-    match published(task, "1") {
-        Conclusion::Published {
-            task,
-            path,
-            length,
-            hashes,
-            lastmod,
-            ..
-        } => Conclusion::Published {
-            media_type: is_new.then(|| "text/plain".to_owned()),
-            version: etag.map(|etag| ServedVersion {
-                url: task.uri.url().clone(),
-                etag: Some(etag),
-                last_modified: None,
-            }),
-            task,
-            path,
-            length,
-            hashes,
-            lastmod,
-            news: is_new,
-        },
-        other => other,
-    }
+    Conclusion::Published(Publication {
+        media_type: is_new.then(|| "text/plain".to_owned()),
+        version: etag.map(|etag| ServedVersion {
+            url: task.uri.url().clone(),
+            etag: Some(etag.to_owned()),
+            last_modified: None,
+        }),
+        news: is_new,
+        ..publication(task, "1")
+    })
 }
 
 impl World {

@@ -32,15 +32,7 @@ async fn outdated_conclusion_leaves_the_newer_task() {
     assert_eq!((new.changed_at, new.live), (Some(at(11)), true));
     assert_eq!(new.live_hashes, sha256("old"));
     // A failure of the old one is not the new one's.
-    let failure = TaskFailure {
-        code: "gone",
-        message: String::new(),
-        retry_at: None,
-        counts: true,
-    };
-    world
-        .conclude(vec![Conclusion::Failed { task: old, failure }])
-        .await;
+    world.conclude(vec![failed(old, None)]).await;
     assert_eq!(world.due().await[0].attempts, 0);
     world.conclude(vec![published(new, "new")]).await;
     assert!(world.due().await.is_empty());
@@ -61,16 +53,9 @@ async fn what_is_told_twice_does_not_begin_anew() {
             held: 0
         }
     );
-    let failure = TaskFailure {
-        code: "timeout",
-        message: String::new(),
-        retry_at: Some(world.now),
-        counts: true,
-    };
-    let failed = under_way.into_iter().map(|task| Conclusion::Failed {
-        task,
-        failure: failure.clone(),
-    });
+    let failed = under_way
+        .into_iter()
+        .map(|task| failed(task, Some(world.now)));
     world.conclude(failed.collect()).await;
     world.tell(told()).await;
     assert!(world.due().await.iter().all(|task| task.attempts == 1));
@@ -132,18 +117,7 @@ async fn failed_task_waits_and_is_given_up_until_the_poll() {
         .unwrap();
     assert_eq!((due.len(), due[0].attempts, next), (1, 1, None));
 
-    let failure = TaskFailure {
-        code: "not-found",
-        message: "404".to_owned(),
-        retry_at: None,
-        counts: true,
-    };
-    world
-        .conclude(vec![Conclusion::Failed {
-            task: due.remove(0),
-            failure,
-        }])
-        .await;
+    world.conclude(vec![failed(due.remove(0), None)]).await;
     let numbers = world.numbers().await;
     assert_eq!((numbers.pending, numbers.failed), (0, 1));
     let (code, message, _) = numbers.failure.unwrap();
@@ -275,30 +249,13 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
     world.tell(vec![updated("b", 11), deleted("a", 11)]).await;
     let mut tasks = world.due().await;
     tasks.sort_by_key(|task| task.kind == ChangeKind::Deleted);
-    let same = match published(tasks.remove(0), "1") {
-        Conclusion::Published {
-            task,
-            path,
-            length,
-            media_type,
-            hashes,
-            lastmod,
-            ..
-        } => Conclusion::Published {
-            task,
-            path,
-            length,
-            media_type,
-            hashes,
-            lastmod,
-            version: None,
-            news: false,
-        },
-        other => other,
+    let same = Publication {
+        news: false,
+        ..publication(tasks.remove(0), "1")
     };
     world
         .conclude(vec![
-            same,
+            Conclusion::Published(same),
             Conclusion::Removed {
                 task: tasks.remove(0),
                 kept: false,
@@ -372,15 +329,8 @@ async fn waits_move_with_a_clock_that_is_set_back() {
         let mut world = World::new().await;
         world.tell(vec![created("a", 10), created("b", 10)]).await;
         let task = world.due().await.remove(0);
-        let failure = TaskFailure {
-            code: "status-503",
-            message: String::new(),
-            retry_at: Some(world.now + TimeDelta::seconds(60)),
-            counts: true,
-        };
-        world
-            .conclude(vec![Conclusion::Failed { task, failure }])
-            .await;
+        let soon = world.now + TimeDelta::seconds(60);
+        world.conclude(vec![failed(task, Some(soon))]).await;
         let back = TimeDelta::days(days);
         world.now -= back;
         assert!(world.due().await.is_empty());
