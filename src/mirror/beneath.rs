@@ -8,7 +8,7 @@ use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
 use rustix::io::{Errno, Result};
 
 use super::error::errno;
@@ -65,11 +65,7 @@ impl Beneath {
             at = match openat(&at, name, FOLDER, Mode::empty()) {
                 Err(Errno::NOENT) => {
                     altered.insert(walked.clone());
-                    may_go_on()?;
-                    match mkdirat(&at, name, Mode::from_raw_mode(0o755)) {
-                        Ok(()) | Err(Errno::EXIST) => {}
-                        Err(errno) => return Err(errno),
-                    }
+                    make(&at, name, 0o755)?;
                     openat(&at, name, FOLDER, Mode::empty())?
                 }
                 opened => opened?,
@@ -138,6 +134,35 @@ pub(super) fn kind(folder: &OwnedFd, name: &str) -> Result<Option<FileType>> {
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno),
     }
+}
+
+/// Makes a folder in an open one, if it is not there.
+pub(super) fn make(parent: &OwnedFd, name: &str, mode: u32) -> Result<()> {
+    may_go_on()?;
+    match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
+        Ok(()) | Err(Errno::EXIST) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+/// Removes every file in an open folder whose name is not to be kept; how many.
+pub(super) fn sweep(folder: &OwnedFd, keeps: impl Fn(&[u8]) -> bool) -> Result<usize> {
+    let mut removed = 0;
+    for entry in Dir::read_from(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if matches!(name.to_bytes(), b"." | b"..") || keeps(name.to_bytes()) {
+            continue;
+        }
+        may_go_on()?;
+        match unlinkat(folder, name, AtFlags::empty()) {
+            Ok(()) => removed += 1,
+            // Somebody's folder is not ours to remove. (PERM: what POSIX says instead of ISDIR.)
+            Err(Errno::ISDIR | Errno::PERM | Errno::NOENT) => {}
+            Err(errno) => return Err(errno),
+        }
+    }
+    Ok(removed)
 }
 
 /// The folder that a folder is in, and its name there.

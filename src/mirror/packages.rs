@@ -2,9 +2,9 @@
 
 use std::path::PathBuf;
 
-use rustix::fs::{AtFlags, Dir, Mode, mkdirat, unlinkat};
 use rustix::io::Errno;
 
+use super::beneath::{make, sweep};
 use super::path::OWN_FOLDER;
 use super::{Mirror, MirrorError};
 
@@ -20,10 +20,7 @@ impl Mirror {
         let fault = |errno| MirrorError::sort("making", PACKAGES, errno);
         let own = self.tree.folder(OWN_FOLDER).map_err(fault)?;
         // Whoever may read the mirror has no business with what is not part of it.
-        match mkdirat(&own, "packages", Mode::from_raw_mode(0o700)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(errno) => return Err(fault(errno)),
-        }
+        make(&own, "packages", 0o700).map_err(fault)?;
         self.tree.folder(PACKAGES).map_err(fault)?;
         Ok(self.root.join(PACKAGES))
     }
@@ -39,26 +36,11 @@ impl Mirror {
             Err(Errno::NOENT) => return Ok(0),
             folder => folder.map_err(fault)?,
         };
-        let mut removed = 0;
-        for entry in Dir::read_from(&folder).map_err(fault)? {
-            let entry = entry.map_err(fault)?;
-            let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
-                continue;
-            }
-            let stem = name.to_bytes().split(|byte| *byte == b'.').next();
-            let stem = std::str::from_utf8(stem.unwrap_or_default());
-            if stem.is_ok_and(keep) {
-                continue;
-            }
-            match unlinkat(&folder, name, AtFlags::empty()) {
-                Ok(()) => removed += 1,
-                // Somebody's folder is not ours to remove. (PERM: what POSIX says instead of ISDIR.)
-                Err(Errno::ISDIR | Errno::PERM | Errno::NOENT) => {}
-                Err(errno) => return Err(fault(errno)),
-            }
-        }
-        Ok(removed)
+        let keeps = |name: &[u8]| {
+            let stem = name.split(|byte| *byte == b'.').next();
+            std::str::from_utf8(stem.unwrap_or_default()).is_ok_and(keep)
+        };
+        sweep(&folder, keeps).map_err(fault)
     }
 }
 

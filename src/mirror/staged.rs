@@ -12,11 +12,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::MirrorError;
-use super::beneath::Beneath;
+use super::beneath::{Beneath, make, sweep};
 use super::path::OWN_FOLDER;
 use super::refusals::may_go_on;
 use crate::protocol::SourceTime;
@@ -60,7 +60,8 @@ impl Workroom {
         // Whoever may read the mirror has no business with half a file.
         make(&own, "work", 0o700).map_err(fault)?;
         let folder = tree.folder(".resyncd/work").map_err(fault)?;
-        sweep(&folder).map_err(|errno| MirrorError::sort("sweeping", ".resyncd/work", errno))?;
+        sweep(&folder, |_| false)
+            .map_err(|errno| MirrorError::sort("sweeping", ".resyncd/work", errno))?;
 
         let io = |error| MirrorError::sort_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
@@ -78,32 +79,6 @@ impl Workroom {
     pub(super) fn note_clean(&self) {
         let _ = self.lock.set_len(0);
     }
-}
-
-/// Makes a folder, if it is not there.
-fn make(parent: &OwnedFd, name: &str, mode: u32) -> Result<(), Errno> {
-    may_go_on()?;
-    match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
-        Ok(()) | Err(Errno::EXIST) => Ok(()),
-        Err(errno) => Err(errno),
-    }
-}
-
-/// Removes every file in a folder.
-fn sweep(folder: &OwnedFd) -> Result<(), Errno> {
-    for entry in Dir::read_from(folder)? {
-        let entry = entry?;
-        if matches!(entry.file_name().to_bytes(), b"." | b"..") {
-            continue;
-        }
-        may_go_on()?;
-        match unlinkat(folder, entry.file_name(), AtFlags::empty()) {
-            // Somebody's folder is not ours to remove. (PERM: what POSIX says instead of ISDIR.)
-            Ok(()) | Err(Errno::ISDIR | Errno::PERM) => {}
-            Err(errno) => return Err(errno),
-        }
-    }
-    Ok(())
 }
 
 /// A name in the workroom; the file goes when this goes, unless it has moved to its place.
