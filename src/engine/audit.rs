@@ -291,16 +291,7 @@ impl Audit {
             ..Sums::default()
         };
         let mut after = 0;
-        loop {
-            let page = looked.ledger.findings(after, PAGE)?;
-            let Some(last) = page.last() else {
-                return Ok(Summary {
-                    sums,
-                    whole: looked.reading.whole,
-                    proves_absence: looked.reading.proves_extras(),
-                });
-            };
-            after = last.id;
+        while let Some(page) = looked.ledger.next_findings(&mut after, PAGE)? {
             for finding in page {
                 sums.count(&finding);
                 if finding.kind == FindingKind::Unknown {
@@ -311,6 +302,11 @@ impl Audit {
                 let _ = told.send(Told { finding, set }).await;
             }
         }
+        Ok(Summary {
+            sums,
+            whole: looked.reading.whole,
+            proves_absence: looked.reading.proves_extras(),
+        })
     }
 }
 

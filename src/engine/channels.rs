@@ -178,17 +178,18 @@ impl Channels {
             .collect()
     }
 
+    /// All that the set has, or had; none where the database can't tell just now.
+    async fn known(&self) -> Vec<ChannelRecord> {
+        let known = self.following.store.channels(self.set).await;
+        known.unwrap_or_default()
+    }
+
     /// Where the leases stand.
     pub(super) async fn leases(
         &self,
     ) -> HashMap<ChannelId, (ChannelState, Option<chrono::DateTime<chrono::Utc>>)> {
-        let found = self
-            .following
-            .store
-            .channels(self.set)
-            .await
-            .unwrap_or_default();
-        found
+        let known = self.known().await;
+        known
             .into_iter()
             .map(|record| (record.id, (record.lease.state, record.lease.expires_at)))
             .collect()
@@ -222,13 +223,8 @@ impl Channels {
 
     /// Whether a hub is still to be heard that has not failed yet.
     pub(super) async fn any_pending(&self) -> bool {
-        let found = self
-            .following
-            .store
-            .channels(self.set)
-            .await
-            .unwrap_or_default();
-        found.iter().any(|record| {
+        let known = self.known().await;
+        known.iter().any(|record| {
             self.kept.contains_key(&record.id)
                 && record.lease.state == ChannelState::Pending
                 && self.following.board.channel(record.id).is_none()

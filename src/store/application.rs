@@ -45,7 +45,39 @@ pub struct Paths {
     pub made: String,
 }
 
+impl Paths {
+    /// Those of a resource that has its path.
+    pub(super) fn given(_: &ResourceUri) -> Self {
+        Self {
+            plain: None,
+            made: String::new(),
+        }
+    }
+}
+
 impl Change {
+    /// That a resource is gone.
+    #[must_use]
+    pub fn deletion(
+        uri: ResourceUri,
+        paths: fn(&ResourceUri) -> Paths,
+        changed_at: Option<SourceTime>,
+    ) -> Self {
+        Self {
+            authority: uri.authority(),
+            uri,
+            paths,
+            kind: ChangeKind::Deleted,
+            changed_at,
+            lastmod: None,
+            length: None,
+            media_type: None,
+            hashes: Vec::new(),
+            links: Vec::new(),
+            late: false,
+        }
+    }
+
     pub(super) fn told(&self) -> Told<'_> {
         Told {
             kind: self.kind,

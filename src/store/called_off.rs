@@ -35,11 +35,7 @@ impl CalledOff {
         };
         Ok(Some(Self(Change {
             uri: task.uri.clone(),
-            // It has its path.
-            paths: |_| Paths {
-                plain: None,
-                made: String::new(),
-            },
+            paths: Paths::given,
             kind,
             changed_at: row::source_time(found.get(1)?),
             lastmod: row::source_time(found.get(2)?),

@@ -232,25 +232,9 @@ fn list_absent(
     let mut applied = Applied::default();
     for (id, uri) in absent {
         let resource = ResourceId(id);
-        // Its paths were given when the resource was first told of.
         let uri = row::resource_uri(&uri)?;
         let is_wanted = wants(&uri);
-        let deletion = Change {
-            authority: uri.authority(),
-            uri,
-            paths: |_| Paths {
-                plain: None,
-                made: String::new(),
-            },
-            kind: ChangeKind::Deleted,
-            changed_at: Some(list.at),
-            lastmod: None,
-            length: None,
-            media_type: None,
-            hashes: Vec::new(),
-            links: Vec::new(),
-            late: false,
-        };
+        let deletion = Change::deletion(uri, Paths::given, Some(list.at));
         let found = Found::look_up(tx.sql, &context, &deletion)?;
         let is_going = found
             .pending

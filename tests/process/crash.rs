@@ -18,12 +18,39 @@ use crate::whole::{Watch, content, is_whole};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
 
+/// How many resources a baseline has that is to be caught in the act.
+const MANY: usize = 400;
+
+fn create_all(source: &SampleSource) {
+    for number in 0..MANY {
+        source.create(SET, &format!("r{number}.txt"), content(number));
+    }
+}
+
+/// Starts the daemon three times and kills it, each time when it has so many resources more.
+async fn kill_at_work(home: &Home, more: u64) {
+    for round in 1..=3 {
+        let running = home.run();
+        home.until("part of the baseline", |set| set.resources >= more * round)
+            .await;
+        let set = home.set().await.unwrap();
+        assert!(
+            set.resources < MANY as u64,
+            "it was to be caught in the act"
+        );
+        running.kill();
+    }
+}
+
+fn fetched_singly(source: &SampleSource) -> u64 {
+    let hits = |number| source.hits(&format!("/set1/res/r{number}.txt"));
+    (0..MANY).map(hits).sum()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
     let source = SampleSource::start(resources(0)).await.unwrap();
-    for number in 0..400 {
-        source.create(SET, &format!("r{number}.txt"), content(number));
-    }
+    create_all(&source);
     source.refresh_resource_list(SET);
     // Slow enough to be caught in the act.
     source.fail(
@@ -33,23 +60,13 @@ async fn killed_in_the_midst_of_the_baseline_it_goes_on_where_it_was() {
     );
     let home = Home::new(&source.url(), "");
     let watch = Watch::start(&home, Duration::ZERO, is_whole);
-    for round in 1..=3_u64 {
-        let running = home.run();
-        let some = 60 * round;
-        home.until("part of the baseline", |set| set.resources >= some)
-            .await;
-        let set = home.set().await.unwrap();
-        assert!(set.resources < 400, "it was to be caught in the act");
-        running.kill();
-    }
+    kill_at_work(&home, 60).await;
     let running = home.run();
     home.settled(&source).await;
     assert!(watch.end() > 0);
     let callbacks = source.hub().unwrap().subscriptions();
     assert_eq!(callbacks.len(), 2, "no second subscription was made");
-    let fetched: u64 = (0..400)
-        .map(|number| source.hits(&format!("/set1/res/r{number}.txt")))
-        .sum();
+    let fetched = fetched_singly(&source);
     assert!(
         fetched < 400 + 3 * 100,
         "{fetched} requests for 400 resources: what was done was not done again"
@@ -70,9 +87,7 @@ async fn killed_in_the_midst_of_a_dump_it_goes_on_with_the_package_it_was_at() {
         ..resources(0)
     };
     let source = SampleSource::start(options).await.unwrap();
-    for number in 0..400 {
-        source.create(SET, &format!("r{number}.txt"), content(number));
-    }
+    create_all(&source);
     source.refresh_resource_dump(SET);
     // Slow enough to be caught in the act.
     let packages = "/set1/resourcedump-*";
@@ -83,15 +98,7 @@ async fn killed_in_the_midst_of_a_dump_it_goes_on_with_the_package_it_was_at() {
     );
     let home = Home::new(&source.url(), "");
     let watch = Watch::start(&home, Duration::ZERO, is_whole);
-    for round in 1..=3_u64 {
-        let running = home.run();
-        let some = 90 * round;
-        home.until("part of the baseline", |set| set.resources >= some)
-            .await;
-        let set = home.set().await.unwrap();
-        assert!(set.resources < 400, "it was to be caught in the act");
-        running.kill();
-    }
+    kill_at_work(&home, 90).await;
     let running = home.run();
     home.settled(&source).await;
     assert!(watch.end() > 0);
@@ -104,9 +111,7 @@ async fn killed_in_the_midst_of_a_dump_it_goes_on_with_the_package_it_was_at() {
         fetched.iter().sum::<u64>() <= 4 + 3,
         "{fetched:?}: what was done was not done again"
     );
-    let singly: u64 = (0..400)
-        .map(|number| source.hits(&format!("/set1/res/r{number}.txt")))
-        .sum();
+    let singly = fetched_singly(&source);
     assert!(singly <= 3 * 100, "{singly} requests for single resources");
     let left = std::fs::read_dir(home.mirror.join(".resyncd/packages"));
     assert_eq!(left.unwrap().count(), 0);

@@ -11,7 +11,6 @@ use super::{Audit, Looked, Mending, Summary, Told, blocking};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::following::paths_of;
-
 use crate::engine::progress::Progress;
 use crate::mirror::{Mirror, MirrorPath, MirrorReader, file_time};
 use crate::protocol::{ChangeKind, ResourceUri};
@@ -101,18 +100,14 @@ impl Job<'_> {
     async fn each_page(&self, step: Step) -> Result<(), EngineError> {
         let ledger = &self.looked.ledger;
         let mut after = 0;
-        loop {
-            let page = ledger.findings(after, PAGE)?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
-            after = last.id;
+        while let Some(page) = ledger.next_findings(&mut after, PAGE)? {
             let changed = match step {
                 Step::Begin => self.begin(page).await?,
                 Step::End => self.end(page).await?,
             };
             ledger.change_findings(&changed)?;
         }
+        Ok(())
     }
 
     /// The set that told of something; `None`: only the database knows of it.
@@ -209,7 +204,10 @@ impl Job<'_> {
         let place = self.looked.ledger.place(path)?;
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
         match uri {
-            Some(Ok(uri)) if place.live => measures.tasks.push((None, deletion(uri))),
+            Some(Ok(uri)) if place.live => {
+                let deletion = Change::deletion(uri, paths_of, None);
+                measures.tasks.push((None, deletion));
+            }
             _ => measures
                 .removals
                 .push((finding.clone(), MirrorPath::parse(path)?)),
@@ -322,22 +320,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         length: expectation.length,
         media_type: expectation.media_type,
         hashes: expectation.hashes,
-        links: Vec::new(),
-        late: false,
-    }
-}
-
-fn deletion(uri: ResourceUri) -> Change {
-    Change {
-        paths: paths_of,
-        authority: uri.authority(),
-        uri,
-        kind: ChangeKind::Deleted,
-        changed_at: None,
-        lastmod: None,
-        length: None,
-        media_type: None,
-        hashes: Vec::new(),
         links: Vec::new(),
         late: false,
     }

@@ -55,12 +55,7 @@ impl Audit {
     /// Asks the Source for what the mirror does not have as it should.
     pub(super) async fn probe(&self, ledger: &Arc<Ledger>) -> Result<(), EngineError> {
         let mut after = 0;
-        loop {
-            let page = ledger.findings(after, PAGE)?;
-            let Some(last) = page.last() else {
-                return Ok(());
-            };
-            after = last.id;
+        while let Some(page) = ledger.next_findings(&mut after, PAGE)? {
             let lacking = page.into_iter().filter(Finding::needs_bytes);
             let probing = stream::iter(lacking).map(|finding| self.probed(finding));
             let unreachable: Vec<Finding> = probing
@@ -70,6 +65,7 @@ impl Audit {
                 .await;
             ledger.change_findings(&unreachable)?;
         }
+        Ok(())
     }
 
     async fn probed(&self, finding: Finding) -> Option<Finding> {
@@ -114,12 +110,7 @@ impl Again {
         let waiting = known.has_deliveries(&self.source)?;
         let mut pending = false;
         let mut after = 0;
-        loop {
-            let page = self.ledger.findings(after, PAGE)?;
-            let Some(last) = page.last() else {
-                return Ok(pending);
-            };
-            after = last.id;
+        while let Some(page) = self.ledger.next_findings(&mut after, PAGE)? {
             let mut settled = Vec::new();
             for finding in &page {
                 let (Some(path), uri) = (finding.path.as_deref(), finding.uri.as_deref()) else {
@@ -134,6 +125,7 @@ impl Again {
             }
             self.ledger.drop_findings(&settled)?;
         }
+        Ok(pending)
     }
 
     fn is_settled(&self, finding: &Finding, path: &str, known: Option<&KnownFile>) -> bool {

@@ -206,6 +206,23 @@ impl Ledger {
         Ok(findings)
     }
 
+    /// The next page of what was found, for who goes through all of it; `None`: there is no more. `after`: 0 at first.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn next_findings(
+        &self,
+        after: &mut i64,
+        limit: usize,
+    ) -> Result<Option<Vec<Finding>>, StoreError> {
+        let page = self.findings(*after, limit)?;
+        let Some(last) = page.last() else {
+            return Ok(None);
+        };
+        *after = last.id;
+        Ok(Some(page))
+    }
+
     /// Keeps what became of findings.
     ///
     /// # Errors
