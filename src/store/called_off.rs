@@ -10,7 +10,7 @@ use super::planning::{Context, put_task};
 use super::sets::unbroken_until;
 use super::tasks::Task;
 use super::{StoreError, row};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{Algorithm, ChangeKind, Digest, SourceTime};
 
 /// What the mirror had of a resource, and was to keep.
 pub(super) struct CalledOff(Change);
@@ -33,15 +33,20 @@ impl CalledOff {
             (false, ChangeKind::Deleted) => ChangeKind::Created,
             (false, _) => ChangeKind::Updated,
         };
+        let hashes = row::hashes(&found.get::<_, String>(5)?);
+        // What is only our own digest may be that of other bytes than the Source has by now.
+        let is_ours = |hash: &Digest| hash.algorithm() == Algorithm::Sha256;
+        let is_told = !task.hashes.is_empty() || !hashes.iter().all(is_ours);
+        let length = found.get::<_, Option<i64>>(3)?.map(row::unsigned);
         Ok(Some(Self(Change {
             uri: task.uri.clone(),
             paths: Paths::given,
             kind,
             changed_at: row::source_time(found.get(1)?),
             lastmod: row::source_time(found.get(2)?),
-            length: found.get::<_, Option<i64>>(3)?.map(row::unsigned),
+            length: length.filter(|_| is_told),
             media_type: found.get(4)?,
-            hashes: row::hashes(&found.get::<_, String>(5)?),
+            hashes: if is_told { hashes } else { Vec::new() },
             links: links(found.get::<_, Option<String>>(6)?.as_deref())?,
             authority: task.uri.authority(),
             late: false,

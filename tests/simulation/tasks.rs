@@ -200,7 +200,11 @@ impl Disk {
             changed_at: known.changed_at,
             since: claimed.max(known.changed_at),
             lastmod: known.lastmod,
-            hashes: known.hashes.clone(),
+            hashes: if task.hashes.is_empty() {
+                Vec::new()
+            } else {
+                known.hashes.clone()
+            },
             state: TaskState::Ready,
             version: row.next_version,
             attempts: 0,

@@ -24,8 +24,11 @@ async fn file_that_went_although_it_was_listed_again_comes_back() {
     assert_eq!(world.sums(world.set).await, (0, 0));
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["created a"]);
-    assert_eq!(due[0].hashes, sha256("first"));
-    assert_eq!((due[0].length, due[0].live), (Some(5), false));
+    assert!(!due[0].live);
+    assert!(
+        due[0].hashes.is_empty() && due[0].length.is_none(),
+        "nobody knows whether the Source has told what the mirror computes by itself"
+    );
     assert_eq!(
         world.numbers().await.synced_until,
         Some(at(20)),
@@ -45,7 +48,7 @@ async fn bytes_that_came_although_others_were_listed_since_are_replaced() {
     assert_eq!(world.sums(world.set).await, (1, 6));
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["updated a"]);
-    assert_eq!(due[0].hashes, sha256("first"));
+    assert_eq!((&due[0].hashes, due[0].length), (&sha256("first"), Some(5)));
     assert_eq!(due[0].live_hashes, sha256("second"));
     world.work("first").await;
     assert_eq!(world.sums(world.set).await, (1, 5));
