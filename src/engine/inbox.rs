@@ -102,16 +102,17 @@ impl SetWorker {
         if !is_new {
             return Ok(());
         }
-        let end = self.end(trial, None);
+        let missed_by = self.channels.of(&Capability::ChangeNotification);
+        let end = End {
+            missed_by,
+            ..self.end(trial, None)
+        };
         let application =
             self.following
                 .application(self.record.id, Origin::Notification, Vec::new(), Some(end));
         self.following.store.apply(application).await?;
         tracing::warn!(code = gap.reason.code(), source = self.following.name(), set = %self.record.capability_list,
             from = %gap.interval.from(), until = %gap.interval.until(), "a gap has opened");
-        for channel in self.channels.of(&Capability::ChangeNotification) {
-            self.following.store.count_gap(channel).await?;
-        }
         Ok(())
     }
 
@@ -267,6 +268,7 @@ impl SetWorker {
             documents: Vec::new(),
             listed: None,
             read_until: sequencer.read_until(),
+            missed_by: Vec::new(),
         }
     }
 

@@ -131,6 +131,8 @@ pub struct End {
     pub listed: Option<SourceTime>,
     /// Up to where the Source's documents have been read; `None`: as before.
     pub read_until: Option<SourceTime>,
+    /// The channels that have missed something: a gap of theirs has opened.
+    pub missed_by: Vec<ChannelId>,
 }
 
 /// What came of it.

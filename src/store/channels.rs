@@ -312,19 +312,13 @@ impl Store {
         })
         .await
     }
+}
 
-    /// Counts a gap that opened.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn count_gap(self: &Arc<Self>, id: ChannelId) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            tx.sql
-                .execute("UPDATE channel SET gaps = gaps + 1 WHERE id = ?1", [id.0])?;
-            Ok(())
-        })
-        .await
-    }
+/// Counts a gap that has opened.
+pub(super) fn count_gap(sql: &Connection, id: ChannelId) -> Result<(), StoreError> {
+    sql.prepare_cached("UPDATE channel SET gaps = gaps + 1 WHERE id = ?1")?
+        .execute([id.0])?;
+    Ok(())
 }
 
 fn channel(sql: &Connection, id: ChannelId) -> Result<Option<ChannelRecord>, StoreError> {

@@ -7,6 +7,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
 use super::application::{Application, Applied, Change, End};
+use super::channels::count_gap;
 use super::feed::Origin;
 use super::found::Found;
 use super::links::{links_text, save_links};
@@ -200,6 +201,9 @@ fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, Stor
     let held = weigh_deletions(tx.sql, context.set, context.now, end.rules)?;
     if let Some((coverage, gaps)) = &end.progress {
         save_progress(tx, context.set, coverage, gaps)?;
+    }
+    for &channel in &end.missed_by {
+        count_gap(tx.sql, channel)?;
     }
     if let Some((delivery, channel, outcome)) = end.delivery {
         inbox::conclude(tx, delivery, channel, outcome)?;

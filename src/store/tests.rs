@@ -113,6 +113,7 @@ fn end() -> End {
         documents: Vec::new(),
         listed: None,
         read_until: None,
+        missed_by: Vec::new(),
     }
 }
 

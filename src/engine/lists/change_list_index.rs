@@ -278,6 +278,7 @@ impl SetWorker {
             documents: vec![record],
             listed: None,
             read_until: None,
+            missed_by: Vec::new(),
         }
     }
 }
