@@ -1,5 +1,7 @@
 //! The view that the status endpoint serialises, and what the endpoint may ask of whoever runs the daemon.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
@@ -18,6 +20,9 @@ pub struct Status {
     pub now: String,
     /// The Sources, in the order of the configuration.
     pub sources: Vec<SourceStatus>,
+    /// How often the listeners refused what belongs to no channel, since the start, by code.
+    #[serde(default)]
+    pub refused: BTreeMap<String, u64>,
 }
 
 /// A Source.

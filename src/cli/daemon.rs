@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::fetch::{Client, FetchError};
-use crate::http::{Bound, Callback, bind, callback_router, operator_router, serve};
+use crate::http::{Bound, Callback, Tally, bind, callback_router, operator_router, serve};
 use crate::status::Operations;
 use crate::store::{Store, StoreError};
 
@@ -91,14 +91,21 @@ impl Daemon {
         };
         let (status_address, callback_address) =
             (status.address, callback.as_ref().map(|bound| bound.address));
-        let listening_to_hubs = Listening::to_hubs(callback, &config, &store);
+        let tally = Tally::default();
+        let listening_to_hubs = Listening::to_hubs(callback, &config, &store, tally.clone());
         let engine = Engine::start(&config, Arc::clone(&store), &client);
         let stop = CancellationToken::new();
         let operations = Arc::clone(&engine) as Arc<dyn Operations>;
         let hosts = &config.status.hosts;
-        let router = operator_router(operations, Arc::clone(&store), hosts, stop.clone());
+        let router = operator_router(
+            operations,
+            Arc::clone(&store),
+            hosts,
+            stop.clone(),
+            tally.clone(),
+        );
         let listening_to_operators = Listening {
-            task: Some(tokio::spawn(serve(status, router, stop.clone()))),
+            task: Some(tokio::spawn(serve(status, router, stop.clone(), tally))),
             stop,
         };
         Ok(Self {
@@ -121,7 +128,12 @@ impl Daemon {
 
 impl Listening {
     /// Answers hubs.
-    pub(super) fn to_hubs(bound: Option<Bound>, config: &Config, store: &Arc<Store>) -> Self {
+    pub(super) fn to_hubs(
+        bound: Option<Bound>,
+        config: &Config,
+        store: &Arc<Store>,
+        tally: Tally,
+    ) -> Self {
         let stop = CancellationToken::new();
         let task = bound.map(|bound| {
             let prefix = config
@@ -130,9 +142,10 @@ impl Listening {
                 .as_ref()
                 .map_or("/", |url| url.path());
             let limits = &config.limits;
+            let (store, counting) = (Arc::clone(store), tally.clone());
             let callback =
-                Callback::new(Arc::clone(store), prefix, limits.notification, limits.inbox);
-            tokio::spawn(serve(bound, callback_router(callback), stop.clone()))
+                Callback::new(store, prefix, limits.notification, limits.inbox, counting);
+            tokio::spawn(serve(bound, callback_router(callback), stop.clone(), tally))
         });
         Self { stop, task }
     }

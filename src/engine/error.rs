@@ -123,6 +123,15 @@ impl EngineError {
         }
     }
 
+    /// Whether a Source may have it for ever: it is the Source's own, and does not come of the way to it, or of us.
+    pub(super) fn keeps_on(&self) -> bool {
+        let is_ours = matches!(
+            self,
+            Self::Store(_) | Self::Mirror(_) | Self::Random(_) | Self::Interrupted
+        );
+        !is_ours && !self.is_passing()
+    }
+
     /// Whether it may be gone the next time, and with it whatever else comes from there.
     pub(super) fn is_passing(&self) -> bool {
         match self {

@@ -14,7 +14,9 @@ use crate::fetch::FetchError;
 use crate::protocol::{
     Capability, ChangeKind, Direction, Document, DocumentReader, Entry, ReadError, Root,
 };
-use crate::store::{Change, ChannelId, ChannelRecord, Delivery, End, Origin, Outcome};
+use crate::store::{
+    BaselineState, Change, ChannelId, ChannelRecord, Delivery, End, Origin, Outcome,
+};
 use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict, is_plausible};
 
 /// How many deliveries are read from the inbox at once.
@@ -209,7 +211,8 @@ impl SetWorker {
                 }
                 // A baseline, or a gap that waits for one, is what a new Resource List is good for.
                 Some(Capability::ResourceList | Capability::ResourceDump)
-                    if !self.can_follow() || !self.sequencer.gaps().is_empty() =>
+                    if self.record.baseline == BaselineState::Missing
+                        || !self.sequencer.gaps().is_empty() =>
                 {
                     self.schedule.hurry(now);
                 }

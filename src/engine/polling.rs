@@ -18,15 +18,16 @@ impl SetWorker {
             return Err(EngineError::NoResourceList);
         }
         let begins = self.record.baseline == BaselineState::Missing;
-        let (list_is_fresh, baseless) = match begins {
-            false => (false, None),
-            true => match self.read_baseline().await {
-                Ok(list_is_fresh) => (list_is_fresh, None),
-                // What changes is followed all the same, as notifications are.
-                Err(error @ EngineError::NoResourceList) => (true, Some(error)),
+        let (mut list_is_fresh, mut baseless) = (false, None);
+        if begins {
+            match self.read_baseline().await {
+                Ok(is_fresh) => list_is_fresh = is_fresh,
+                // Nobody knows when there will be one: what changes is followed meanwhile.
+                Err(error) if error.keeps_on() => (list_is_fresh, baseless) = (true, Some(error)),
                 Err(error) => return Err(error),
-            },
-        };
+            }
+        }
+        self.is_baseless = baseless.is_some();
         let filled = self.fill_gaps(list_is_fresh).await;
         refreshed?;
         match baseless {
@@ -39,6 +40,10 @@ impl SetWorker {
     /// unless that was read just now.
     pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
         let (span, read) = self.read_changes().await;
+        if let Err(EngineError::Store(error)) = read {
+            // That says nothing about what the Source tells.
+            return Err(error.into());
+        }
         let gaps = self.sequencer.gaps();
         let is_needed = self.schedule.needs_resource_list(clock::now(), span, gaps);
         if !list_is_fresh && (is_needed || self.wants_other_resources().await?) {

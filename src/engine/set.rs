@@ -42,6 +42,8 @@ pub(super) struct SetWorker {
     pub(super) record: SetRecord,
     pub(super) sequencer: Sequencer,
     pub(super) schedule: Schedule,
+    /// Whether a baseline could not be made when it was tried last, and not only for the moment.
+    pub(super) is_baseless: bool,
     pub(super) channels: Channels,
     /// The last delivery that was looked at.
     pub(super) seen: i64,
@@ -74,6 +76,7 @@ impl SetWorker {
         Ok(Self {
             sequencer: Sequencer::new(limits, coverage, gaps).having_read(record.read_until),
             schedule: Schedule::new(clock::now(), following.source.poll_interval),
+            is_baseless: false,
             channels: Channels::new(Arc::clone(&following), record.id),
             seen: 0,
             lists: ReadLists::default(),
@@ -133,9 +136,10 @@ impl SetWorker {
         Ok(())
     }
 
-    /// Notifications wait until the baseline is read, unless there is nothing to make one from.
+    /// Notifications wait until the baseline is read, unless there is nothing to make one from, or not all of it.
     pub(super) fn can_follow(&self) -> bool {
         self.record.baseline != BaselineState::Missing
+            || self.is_baseless
             || !self.record.offers.iter().any(|offer| {
                 matches!(
                     offer.capability,

@@ -1,5 +1,7 @@
 //! How everything stands, put together for the status endpoint from the board and the database.
 
+use std::collections::BTreeMap;
+
 use super::board::{SetFacts, SourceState};
 use super::{Engine, EngineError, Followed};
 use crate::clock;
@@ -18,6 +20,8 @@ pub(super) async fn status(engine: &Engine) -> Result<Status, EngineError> {
         started_at: rfc3339(engine.started_at),
         now: rfc3339(clock::now().wall),
         sources,
+        // Whoever listens adds it.
+        refused: BTreeMap::new(),
     })
 }
 

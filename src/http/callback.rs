@@ -11,6 +11,7 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
 use super::refusals::Refusals;
+use super::tally::Tally;
 use super::turns::Turns;
 use crate::clock;
 use crate::protocol::TopicUri;
@@ -42,12 +43,19 @@ pub struct Callback {
     pub inbox_room: u64,
     turns: Turns,
     refusals: Refusals<(ChannelId, &'static str)>,
+    tally: Tally,
 }
 
 impl Callback {
-    /// A callback whose URLs have a path that begins with `prefix`.
+    /// A callback whose URLs have a path that begins with `prefix`. `tally`: where calls are counted that are for nobody.
     #[must_use]
-    pub fn new(store: Arc<Store>, prefix: &str, longest_delivery: u64, inbox_room: u64) -> Self {
+    pub fn new(
+        store: Arc<Store>,
+        prefix: &str,
+        longest_delivery: u64,
+        inbox_room: u64,
+        tally: Tally,
+    ) -> Self {
         Self {
             store,
             prefix: prefix.to_owned(),
@@ -55,6 +63,7 @@ impl Callback {
             inbox_room,
             turns: Turns::default(),
             refusals: Refusals::default(),
+            tally,
         }
     }
 }
@@ -72,7 +81,10 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
         .unwrap_or(path);
     let channel = match callback.store.channel_by_token(token).await {
         Ok(Some(channel)) => channel,
-        Ok(None) => return StatusCode::NOT_FOUND.into_response(),
+        Ok(None) => {
+            callback.tally.count("unknown-callback");
+            return StatusCode::NOT_FOUND.into_response();
+        }
         Err(error) => return out_of_order(&error),
     };
     match *request.method() {

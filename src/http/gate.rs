@@ -14,6 +14,7 @@ use axum::response::Response;
 
 use super::operator::told;
 use super::refusals::Refusals;
+use super::tally::Tally;
 use crate::clock;
 
 /// What browsers say of where a request comes from (Fetch Metadata).
@@ -24,14 +25,16 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(super) struct Gate {
     names: Arc<[String]>,
     refusals: Refusals<&'static str>,
+    tally: Tally,
 }
 
 impl Gate {
     /// Lets those names through; a port that they tell does not count.
-    pub(super) fn new(names: &[String]) -> Self {
+    pub(super) fn new(names: &[String], tally: Tally) -> Self {
         Self {
             names: names.iter().map(|name| host_of(name)).collect(),
             refusals: Refusals::default(),
+            tally,
         }
     }
 
@@ -90,6 +93,7 @@ pub(super) async fn keep_out(State(gate): State<Gate>, request: Request, next: N
     match gate.refuses(request.method(), request.headers()) {
         None => next.run(request).await,
         Some((code, message)) => {
+            gate.tally.count(code);
             if gate.refusals.is_news(code, clock::now().mono) {
                 tracing::warn!(
                     code,
@@ -108,7 +112,7 @@ mod tests {
 
     #[test]
     fn pages_from_elsewhere_are_kept_out() {
-        let gate = Gate::new(&["Status.Example.NET:8080".to_owned()]);
+        let gate = Gate::new(&["Status.Example.NET:8080".to_owned()], Tally::default());
         let own = "127.0.0.1:8462";
         for (method, host, origin, site, expected) in [
             ("GET", Some(own), None, None, None),

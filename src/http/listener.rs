@@ -12,6 +12,7 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 use super::places::{Places, count};
+use super::tally::Tally;
 
 /// How long a peer may take to send its request's head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -42,8 +43,9 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<Bound> {
     Ok(Bound { listener, address })
 }
 
-/// Serves until told to stop, and then until the requests under way are answered.
-pub async fn serve(bound: Bound, router: Router, stop: CancellationToken) {
+/// Serves until told to stop, and then until the requests under way are answered. `tally`: where peers are counted that had to
+/// make way.
+pub async fn serve(bound: Bound, router: Router, stop: CancellationToken, tally: Tally) {
     let graceful = GracefulShutdown::new();
     let places = Places::new(CONNECTIONS);
     let mut refused = false;
@@ -78,12 +80,16 @@ pub async fn serve(bound: Bound, router: Router, stop: CancellationToken) {
         let counting = from_fn_with_state((place.requests.clone(), places.clone()), count);
         let service = TowerToHyperService::new(router.clone().layer(counting));
         let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        let tally = tally.clone();
         tokio::spawn(async move {
             tokio::select! {
                 ended = connection => if let Err(error) = ended {
                     tracing::debug!(%error, "a connection ended early");
                 },
-                () = place.leave.cancelled() => tracing::debug!("an idle connection made way"),
+                () = place.leave.cancelled() => {
+                    tally.count("too-many-connections");
+                    tracing::debug!("an idle connection made way");
+                }
             }
         });
     }

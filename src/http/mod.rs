@@ -12,8 +12,10 @@ mod listener;
 mod operator;
 mod places;
 mod refusals;
+mod tally;
 mod turns;
 
 pub use callback::{Callback, callback_router};
 pub use listener::{Bound, bind, serve};
 pub use operator::operator_router;
+pub use tally::Tally;

@@ -19,6 +19,7 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
 use super::gate::{Gate, keep_out};
+use super::tally::Tally;
 use crate::protocol::{Digest, Link, ResourceUri};
 use crate::status::{Operations, Trouble, rfc3339};
 use crate::store::{FeedEntry, ResourceView, Store, StoreError, Wake};
@@ -35,14 +36,17 @@ struct Desk {
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
     stop: CancellationToken,
+    tally: Tally,
 }
 
-/// The routes of the status listener. `hosts`: the names that it may be called by. Streams end when `stop` is given.
+/// The routes of the status listener. `hosts`: the names that it may be called by. Streams end when `stop` is given. `tally`:
+/// what both listeners refuse.
 pub fn operator_router(
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
     hosts: &[String],
     stop: CancellationToken,
+    tally: Tally,
 ) -> Router {
     Router::new()
         .route("/", get(front_page))
@@ -58,8 +62,9 @@ pub fn operator_router(
             operations,
             store,
             stop,
+            tally: tally.clone(),
         })
-        .layer(from_fn_with_state(Gate::new(hosts), keep_out))
+        .layer(from_fn_with_state(Gate::new(hosts, tally), keep_out))
 }
 
 /// Nothing is served before the listeners are bound and the database is open; what is left to tell is whether what comes in
@@ -109,7 +114,10 @@ async fn front_page(State(desk): State<Desk>) -> Response {
 
 async fn status(State(desk): State<Desk>) -> Response {
     match desk.operations.status().await {
-        Ok(status) => Json(status).into_response(),
+        Ok(mut status) => {
+            status.refused = desk.tally.counts();
+            Json(status).into_response()
+        }
         Err(trouble) => broken(&trouble),
     }
 }

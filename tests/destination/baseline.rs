@@ -4,10 +4,10 @@ use std::time::{Duration, SystemTime};
 
 use resyncd::clock;
 use resyncd::config::Filter;
-use resyncd::demo::SampleOptions;
-use resyncd::protocol::SourceTime;
+use resyncd::demo::{SampleOptions, SampleSource};
+use resyncd::protocol::{Capability, Entry, Head, Root, SourceTime, write_document};
 
-use crate::support::{NAME, Rig, SET, files, path_of, resources};
+use crate::support::{NAME, Rig, SET, client, files, path_of, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_resources_are_mirrored_and_proven() {
@@ -148,4 +148,40 @@ async fn what_a_changed_filter_lets_in_comes_although_the_change_lists_tell_noth
     rig.operator.poll(NAME).await;
     rig.until_holds("r0002.txt", "polled").await;
     assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
+}
+
+/// One list of an index is gone for good: what changes is applied all the same, pushed or polled.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_do_not_wait_for_a_baseline_that_can_not_be_finished() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let url = |path: &str| source.base().join(path).unwrap();
+    let list = client().get(url("/set1/resourcelist.xml")).send().await;
+    let list = list.unwrap().bytes().await.unwrap();
+    let mut head = Head::new(Root::Sitemapindex, Capability::ResourceList);
+    head.md.at = Some(SourceTime::from(clock::now().wall));
+    let lists = ["/set1/gone.xml", "/set1/here.xml"].map(|path| Entry::new(url(path)));
+    let index = write_document(&head, &lists);
+    source.put_document("/set1/here.xml", "application/xml", list.to_vec());
+    source.put_document("/set1/resourcelist.xml", "application/xml", index);
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until("half of it", |set| {
+        let code = set.error.as_ref().map(|error| error.code.as_str());
+        set.resources == 3 && code == Some("not-found")
+    })
+    .await;
+
+    rig.source.update(SET, "r0000.txt", "pushed");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until_holds("r0000.txt", "pushed").await;
+    rig.source.update(SET, "r0001.txt", "polled");
+    rig.source.delete(SET, "r0002.txt");
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
+    let set = rig.set().await;
+    assert_eq!((set.state.as_str(), set.synced_until), ("failing", None));
+
+    rig.source.remove_document("/set1/resourcelist.xml");
+    rig.source.refresh_resource_list(SET);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
 }

@@ -41,6 +41,9 @@ async fn pages_from_elsewhere_learn_nothing_and_change_nothing() {
         post(base.clone()).send().await.unwrap().status(),
         StatusCode::ACCEPTED
     );
+    let told = rig.operator.status().await.refused;
+    let counted = [("forbidden-host", 1), ("forbidden-origin", 1)];
+    assert_eq!(told, counted.map(|(code, n)| (code.to_owned(), n)).into());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -47,7 +47,7 @@ type Listed = (Change, Option<String>);
 
 /// What is done with the entries.
 enum Work {
-    Changes(SetId, Changes),
+    Changes(SetId, Box<Changes>),
     Listed(ListProgress),
     Part(ListProgress, Box<(Url, PartEnd)>),
 }
@@ -60,7 +60,8 @@ impl Following {
         listing: Listing,
         changes: Changes,
     ) -> Result<Applied, EngineError> {
-        self.take(listing, Work::Changes(set, changes)).await
+        self.take(listing, Work::Changes(set, Box::new(changes)))
+            .await
     }
 
     /// Takes the entries of a part of a Resource List, with the last of them its end.
@@ -111,7 +112,7 @@ impl Following {
         offering: Offering,
     ) -> Result<Applied, EngineError> {
         match work {
-            Work::Changes(set, changes) => self.take_changes_now(set, changes, reader, offering),
+            Work::Changes(set, changes) => self.take_changes_now(set, *changes, reader, offering),
             Work::Listed(list) => self.take_listed_now(&list, reader, offering),
             Work::Part(list, part) => self.take_part_now(&list, *part, reader),
         }
