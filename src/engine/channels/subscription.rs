@@ -51,6 +51,8 @@ async fn keep_on(following: &Arc<Following>, id: ChannelId) {
             Ok(None) => return,
             Err(error) => {
                 setback = before;
+                // What was noted as asked may never have been sent.
+                is_resumed = false;
                 tracing::error!(code = error.code(), source = following.name(), %error, "a subscription can't be kept");
                 tokio::time::sleep(STORE_PAUSE).await;
             }
@@ -59,7 +61,7 @@ async fn keep_on(following: &Arc<Following>, id: ChannelId) {
 }
 
 /// Does what is due; answers when the next thing is, `None` when the subscription has ended. `set_back`: by how much the wall
-/// clock was set back meanwhile. `is_resumed`: whether it is known what the process before this one had asked for.
+/// clock was set back meanwhile. `is_resumed`: false after a start, and when it is not known what became of a request.
 async fn keep_once(
     following: &Arc<Following>,
     id: ChannelId,
