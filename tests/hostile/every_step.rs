@@ -1,8 +1,8 @@
 //! The daemon is killed at any step of its work, or finds it to fail: each write, fsync, rename and unlink, its database's
 //! among them.
 //!
-//! `RESYNCD_STEPS` says at which it is killed, `RESYNCD_FAULTS` which of them fails: `all`, or a number for that one and those
-//! after it; without it, a few of them. Where no process may trace another, the tests say so and do nothing.
+//! `RESYNCD_STEPS` says at which it is killed, `RESYNCD_FAULTS` which of them fails: `all`, a number for that one and those after
+//! it, `/5` for each fifth; without it, a few of them. Where no process may trace another, the tests say so and do nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -130,16 +130,18 @@ fn try_steps(variable: &str, blow: fn(usize) -> Blow) {
     let whole = live_through(&tracer, std::iter::once(blow(NEVER)));
     let steps = whole[0].steps.len();
     println!("the cycle takes {steps} steps");
-    let lives = match std::env::var(variable).as_deref() {
-        // One cycle takes a few more than another.
-        Ok("all") => live_through(&tracer, (1..=2 * steps).map(blow)),
-        // The one that went wrong, and those that come after it.
-        Ok(first) => live_through(&tracer, (first.parse().unwrap()..=2 * steps).map(blow)),
-        Err(_) => live_through(
-            &tracer,
-            (1..=SAMPLE).map(|n| blow(n * steps / (SAMPLE + 1))),
-        ),
+    // One cycle takes a few more than another.
+    let last = 2 * steps;
+    let chosen: Vec<usize> = match std::env::var(variable).as_deref() {
+        Ok("all") => (1..=last).collect(),
+        Ok(some) => match some.strip_prefix('/') {
+            Some(step) => (1..=last).step_by(step.parse().unwrap()).collect(),
+            // The one that went wrong, and those that come after it.
+            None => (some.parse().unwrap()..=last).collect(),
+        },
+        Err(_) => (1..=SAMPLE).map(|n| n * steps / (SAMPLE + 1)).collect(),
     };
+    let lives = live_through(&tracer, chosen.into_iter().map(blow));
     let kinds = kinds(&lives);
     for (kind, met) in &kinds {
         println!("{met:6} at: {kind}");
