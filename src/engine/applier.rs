@@ -24,6 +24,9 @@ use publisher::{Finished, publish_all};
 
 /// How many tasks of a host are taken from the database at once.
 const AHEAD: usize = 64;
+/// How many downloads of a Source there are at once over all hosts, unless one host alone may have more. A Source may name any
+/// number of hosts; file descriptors are for all Sources and the listeners.
+const AT_ONCE: usize = 64;
 /// How many finished downloads may wait to be published.
 const FINISHED: usize = 256;
 /// The pause after the database refused to tell what is due.
@@ -179,23 +182,36 @@ impl Applier {
         }
     }
 
-    /// Starts as many downloads as each host may have.
+    /// Starts as many downloads as there may be.
     fn dispatch(&mut self) {
-        let most = self.following.connections_per_host;
-        for (authority, queue) in &mut self.queues {
-            let busy = self.busy.entry(authority.clone()).or_default();
-            while *busy < most
-                && let Some(task) = queue.pop_front()
-            {
-                *busy += 1;
-                let (following, mirror) = (Arc::clone(&self.following), Arc::clone(&self.mirror));
-                self.downloads.spawn(async move {
-                    let outcome = carry_out(&following, &mirror, &task).await;
-                    (task, outcome)
-                });
-            }
+        let most = AT_ONCE.max(self.following.connections_per_host);
+        while self.downloads.len() < most
+            && let Some(task) = self.next_task()
+        {
+            *self.busy.entry(task.authority.clone()).or_default() += 1;
+            let (following, mirror) = (Arc::clone(&self.following), Arc::clone(&self.mirror));
+            self.downloads.spawn(async move {
+                let outcome = carry_out(&following, &mirror, &task).await;
+                (task, outcome)
+            });
         }
-        self.queues.retain(|_, queue| !queue.is_empty());
+    }
+
+    /// The next task of the host that has the fewest downloads: who does not answer keeps no place from who does, as long as
+    /// there are more places than such hosts.
+    fn next_task(&mut self) -> Option<Task> {
+        let busy = |host: &String| self.busy.get(host).copied().unwrap_or_default();
+        let hosts = self.queues.keys().map(|host| (busy(host), host));
+        let (_, host) = hosts
+            .filter(|&(busy, _)| busy < self.following.connections_per_host)
+            .min()?;
+        let host = host.clone();
+        let queue = self.queues.get_mut(&host)?;
+        let task = queue.pop_front();
+        if queue.is_empty() {
+            self.queues.remove(&host);
+        }
+        task
     }
 
     fn free(&mut self, authority: &str) {

@@ -57,6 +57,11 @@ pub struct Task {
     pub live_version: Option<ServedVersion>,
 }
 
+/// How many tasks of a Source wait in memory, over all its hosts.
+const MOST_WAITING: usize = 4096;
+/// How many of a host, however many hosts there are.
+const FEWEST_A_HOST: usize = 8;
+
 /// Tasks that were taken from the database before.
 #[derive(Clone, Debug, Default)]
 pub struct Taken {
@@ -72,8 +77,8 @@ pub(super) const COLUMNS: &str = "task.resource_id, task.version, task.source, t
     resource.served_by, resource.etag, resource.last_modified";
 
 impl Store {
-    /// Tasks of a Source that are due: for each host so many that at most `a_host` of them wait, none of those under way. Also answers when the next
-    /// one becomes due that is not yet.
+    /// Tasks of a Source that are due: for each host so many that at most `a_host` of them wait, fewer where there are many
+    /// hosts, none of those under way. Also answers when the next one becomes due that is not yet, if nothing was left out.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -93,17 +98,20 @@ impl Store {
                 "SELECT MIN(not_before) FROM task
                  WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before > ?3",
             )?;
-            for authority in authorities(sql, &source)? {
-                let room = a_host
-                    .saturating_sub(taken.waiting.get(&authority).copied().unwrap_or_default());
-                due.extend(due_of_host(
-                    sql,
-                    &source,
-                    &authority,
-                    now,
-                    room,
-                    &taken.under_way,
-                )?);
+            let hosts = authorities(sql, &source)?;
+            let a_host = a_host.min((MOST_WAITING / hosts.len().max(1)).max(FEWEST_A_HOST));
+            let mut room = MOST_WAITING.saturating_sub(taken.waiting.values().sum());
+            for authority in hosts {
+                if room == 0 {
+                    // As soon as one of them is done it is looked again.
+                    break;
+                }
+                let waiting = taken.waiting.get(&authority).copied().unwrap_or_default();
+                let more = room.min(a_host.saturating_sub(waiting));
+                let under_way = &taken.under_way;
+                let found = due_of_host(sql, &source, &authority, now, more, under_way)?;
+                room -= found.len();
+                due.extend(found);
                 let next: Option<i64> = next
                     .query_row(params![source, authority, row::micros(now)], |row| {
                         row.get(0)

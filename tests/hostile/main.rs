@@ -17,6 +17,7 @@
 //! | lists, indexes, dumps and packages that name nothing | [`nothing`] |
 //! | slow and silent peers | [`floods`]: `thousand_silent_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
 //! | deliveries that break off, never end, or find no room | [`peers`]: `delivery_…`; tests/destination `full_inbox_…` |
+//! | a crowd of hosts that never answer | [`crowds`] |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
 //! | no file descriptors left | [`floods`]: `listeners_go_on_…` |
 //! | a signed notification that is sent again and again | [`replays`], and the tests of `store::delivered` |
@@ -71,6 +72,7 @@ mod whole;
 mod bodies;
 mod bombs;
 mod credentials;
+mod crowds;
 mod cycle;
 mod damage;
 mod deletions;
