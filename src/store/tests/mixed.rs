@@ -270,9 +270,9 @@ proptest! {
                 mix.check_sums().await;
                 assert_eq!(mix.told().await, mix.has().await);
             }
-            // The last word, while what was taken is still under way. Where two sets tell of one resource, and nothing dates
-            // what is pending, it takes another word of each.
-            for _ in 0..sets {
+            // The last word, while what was taken is still under way. What is pending and nothing dates outlasts a list: it takes
+            // another word, and where two sets tell of one resource, another of each.
+            for _ in 0..=sets {
                 for set in 0..sets {
                     mix = mix.take(Step::List(set, last.clone())).await;
                 }
