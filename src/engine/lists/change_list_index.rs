@@ -12,7 +12,6 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::reading::Fresh;
 use crate::engine::reading::index::{Child, DEPTH, Entries};
-use crate::engine::reading::taking::{Changes, Listing};
 use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Interval, Oddity, SourceTime};
@@ -251,21 +250,7 @@ impl SetWorker {
         };
         let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let end = self.end_of_part(fresh.record.clone());
-        let applied = self
-            .following
-            .take_changes(
-                set,
-                Listing::Document(fresh.document),
-                Changes {
-                    origin: Origin::ChangeList,
-                    newest_first: fresh.survey.newest_first,
-                    unknown,
-                    end,
-                },
-            )
-            .await?;
-        self.found += applied.tasks;
-        self.tell_held(applied.held);
+        self.take_news(fresh, unknown, end).await?;
         Ok(Reading::Until(span.until))
     }
 

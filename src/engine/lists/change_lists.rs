@@ -15,7 +15,7 @@ use crate::engine::reading::taking::{Changes, Listing};
 use crate::engine::set::SetWorker;
 use crate::protocol::{Capability, SourceTime};
 use crate::status::Trouble;
-use crate::store::Origin;
+use crate::store::{End, Origin};
 use crate::sync::{Span, Unknown};
 
 /// How many closed lists are followed to the next one within one poll.
@@ -280,22 +280,31 @@ impl SetWorker {
         let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let mut end = self.end(&trial, None);
         end.documents.push(fresh.record.clone());
-        let applied = self
-            .following
-            .take_changes(
-                self.record.id,
-                Listing::Document(fresh.document),
-                Changes {
-                    origin: Origin::ChangeList,
-                    newest_first: fresh.survey.newest_first,
-                    unknown,
-                    end,
-                },
-            )
-            .await?;
+        self.take_news(fresh, unknown, end).await?;
         self.sequencer = trial;
+        Ok(span)
+    }
+
+    /// Takes what is news in a Change List.
+    pub(super) async fn take_news(
+        &mut self,
+        fresh: Fresh,
+        unknown: Unknown,
+        end: End,
+    ) -> Result<(), EngineError> {
+        let changes = Changes {
+            origin: Origin::ChangeList,
+            newest_first: fresh.survey.newest_first,
+            unknown,
+            end,
+        };
+        let listing = Listing::Document(fresh.document);
+        let taking = self
+            .following
+            .take_changes(self.record.id, listing, changes);
+        let applied = taking.await?;
         self.found += applied.tasks;
         self.tell_held(applied.held);
-        Ok(span)
+        Ok(())
     }
 }

@@ -6,6 +6,9 @@ use super::*;
 use crate::fetch::test_site::{self, Site};
 use crate::protocol::{Capability, Oddity};
 
+mod repeated;
+mod sitemaps;
+
 const LIMIT: u64 = 1 << 20;
 
 /// A document: `rel=href` links and `capability=loc` entries; an entry `=loc` names no capability.
@@ -483,8 +486,6 @@ async fn a_capability_list_is_fetched_again_only_when_it_changed() {
     );
 }
 
-mod sitemaps;
-
 #[tokio::test]
 async fn a_link_to_a_dead_host_does_not_end_the_search() {
     let dead = {
@@ -498,86 +499,6 @@ async fn a_link_to_a_dead_host_does_not_end_the_search() {
         ("/changes", document("urlset", "changelist", &[&link], &[])),
     ];
     check(&pages, "/changes", &["/1"]).await;
-}
-
-#[tokio::test]
-async fn a_search_that_is_repeated_asks_only_for_what_is_not_followed() {
-    let asked = Asked::default();
-    let log = asked.clone();
-    // The site's page leads to a Source Description, which has another one among its Capability Lists.
-    let site = Site::start(move |request| {
-        let path = request.path().to_owned();
-        let page = match path.as_str() {
-            "/" => "<html><link rel=\"resourcesync\" href=\"/all\"></html>".to_owned(),
-            "/all" => description(&["=/1", "description=/more", "=/gone"]),
-            "/more" => description(&["=/2"]),
-            "/1" | "/2" => list(&["changelist=/c"]),
-            _ => {
-                log.lock().unwrap().push(path);
-                return test_site::status(404);
-            }
-        };
-        let etag = format!("\"{path}\"");
-        if request.header("if-none-match") == etag {
-            log.lock().unwrap().push(format!("{path} not modified"));
-            return test_site::status(304);
-        }
-        log.lock().unwrap().push(path);
-        test_site::ok_with(&[("etag", &etag)], page)
-    })
-    .await;
-    let client = test_site::client();
-    let entry = Url::parse(&site.url("/")).unwrap();
-    let mut way = KnownWay::default();
-    let mut followed = HashSet::new();
-    let well_known = WELL_KNOWN.map(str::to_owned);
-    let first = client
-        .rediscover(&entry, LIMIT, &mut way, &followed)
-        .await
-        .unwrap();
-    assert_eq!((first.sets.len(), first.failed.len()), (2, 1));
-    let mut found = std::mem::take(&mut *asked.lock().unwrap());
-    found.retain(|path| !well_known.contains(path));
-    found.sort();
-    assert_eq!(found, ["/", "/1", "/2", "/all", "/gone", "/more"]);
-
-    followed.extend(first.sets.into_iter().map(|set| set.uri));
-    for _ in 0..2 {
-        let again = client
-            .rediscover(&entry, LIMIT, &mut way, &followed)
-            .await
-            .unwrap();
-        let kept: HashSet<Url> = again.followed.into_iter().collect();
-        assert_eq!(kept, followed);
-        assert_eq!((again.sets.len(), again.failed.len()), (0, 1));
-        let mut found = std::mem::take(&mut *asked.lock().unwrap());
-        found.retain(|path| !well_known.contains(path));
-        found.sort();
-        assert_eq!(
-            found,
-            [
-                "/ not modified",
-                "/all not modified",
-                "/gone",
-                "/more not modified"
-            ]
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_followed_set_that_is_the_entry_point_is_looked_at_all_the_same() {
-    let (site, asked) = site(&[("/1", list(&["changelist=/c"]))]).await;
-    let client = test_site::client();
-    let entry = Url::parse(&site.url("/1")).unwrap();
-    let followed = HashSet::from([entry.clone()]);
-    let mut way = KnownWay::default();
-    let found = client
-        .rediscover(&entry, LIMIT, &mut way, &followed)
-        .await
-        .unwrap();
-    assert_eq!((found.sets.len(), found.followed.len()), (1, 0));
-    assert_eq!(*asked.lock().unwrap(), ["/1"]);
 }
 
 #[tokio::test]
