@@ -35,14 +35,14 @@ impl Now {
 
 /// Notices that the wall clock was set back, by the monotonic clock.
 #[derive(Clone, Copy, Debug)]
-pub struct Setback {
+pub struct ClockStepDetector {
     last: Now,
 }
 
 /// What is less than this is drift, and not told.
 const SMALLEST_SETBACK: TimeDelta = TimeDelta::seconds(1);
 
-impl Setback {
+impl ClockStepDetector {
     /// Begins to watch.
     #[must_use]
     pub fn since(now: Now) -> Self {
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn wall_clock_that_is_set_back_is_noticed_once() {
         let start = now();
-        let mut setback = Setback::since(start);
+        let mut setback = ClockStepDetector::since(start);
         let mut at = |mono: u64, wall: i64| {
             setback.noticed(Now {
                 wall: start.wall + TimeDelta::seconds(wall),

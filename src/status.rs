@@ -37,7 +37,7 @@ pub struct SourceStatus {
     /// `discovering`, `ok` or `failing`.
     pub state: String,
     /// What is wrong.
-    pub error: Option<Trouble>,
+    pub error: Option<StatusError>,
     /// The sets that are followed.
     pub sets: Vec<SetStatus>,
 }
@@ -70,7 +70,7 @@ pub struct SetStatus {
     /// When they will be looked at next.
     pub next_poll_at: Option<String>,
     /// What is wrong.
-    pub error: Option<Trouble>,
+    pub error: Option<StatusError>,
     /// What its documents do otherwise than the specification says, and was understood nevertheless: of the documents that
     /// were read last.
     #[serde(default)]
@@ -131,12 +131,12 @@ pub struct ChannelStatus {
     /// Gaps that opened.
     pub gaps: u64,
     /// What is wrong.
-    pub error: Option<Trouble>,
+    pub error: Option<StatusError>,
 }
 
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Trouble {
+pub struct StatusError {
     /// Its stable name.
     pub code: String,
     /// For a person.
@@ -145,7 +145,7 @@ pub struct Trouble {
     pub at: String,
 }
 
-impl Trouble {
+impl StatusError {
     /// Something that is wrong since `at`.
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>, at: DateTime<Utc>) -> Self {
@@ -175,16 +175,16 @@ pub struct Ending {
 /// What the status endpoint may ask of the daemon.
 pub trait Operations: Send + Sync {
     /// How everything stands now.
-    fn status(&self) -> BoxFuture<'_, Result<Status, Trouble>>;
+    fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>>;
 
     /// A mirror whose disk refuses what it is given: the label of its Source, and why.
-    fn refusing_mirror(&self) -> Option<(String, Trouble)>;
+    fn refusing_mirror(&self) -> Option<(String, StatusError)>;
 
     /// Polls a Source now; `false` if there is none of that name.
     fn poll(&self, source: &str) -> bool;
 
     /// Lets deletions of a Source go on that were held back; answers how many, `None` if there is no such Source.
-    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, Trouble>>;
+    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
     /// Ends a Source's subscriptions and waits for the hubs' word; `None` if there is no such Source.
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<Ending>>>;
@@ -236,8 +236,8 @@ mod tests {
         ] {
             assert_eq!(one_line(text, 64), expected);
         }
-        let trouble = Trouble::new("any", "x\n".repeat(10_000), DateTime::UNIX_EPOCH);
-        assert!(trouble.message.len() < 2 * LONGEST_MESSAGE);
-        assert!(!trouble.message.contains('\n'));
+        let status_error = StatusError::new("any", "x\n".repeat(10_000), DateTime::UNIX_EPOCH);
+        assert!(status_error.message.len() < 2 * LONGEST_MESSAGE);
+        assert!(!status_error.message.contains('\n'));
     }
 }

@@ -11,9 +11,9 @@ use super::stop_signals::StopSignals;
 use super::watch::{PACE, Watch, Work};
 use super::{FAILED, OK, chosen};
 use crate::config::Config;
-use crate::engine::{Audit, Engine, Summary, Sums, Told};
+use crate::engine::{Audit, Engine, ReportedFinding, Summary, Sums};
 use crate::fetch::Client;
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::{FindingKind, FindingOutcome, Store};
 
 /// How many findings a person is shown of each Source; `--json` has them all.
@@ -53,20 +53,20 @@ enum Line<'a> {
     },
     Source {
         source: &'a str,
-        error: Option<&'a Trouble>,
+        error: Option<&'a StatusError>,
         #[serde(flatten)]
-        outcome: Outcome,
+        outcome: AuditOutcome,
     },
     Summary {
         sources: usize,
         #[serde(flatten)]
-        outcome: Outcome,
+        outcome: AuditOutcome,
     },
 }
 
 /// What came of an audit, or of several.
 #[derive(Clone, Copy, Serialize)]
-struct Outcome {
+struct AuditOutcome {
     in_sync: bool,
     whole: bool,
     #[serde(flatten)]
@@ -93,10 +93,10 @@ pub(super) async fn audit(mut config: Config, arguments: &Arguments) -> u8 {
             return FAILED;
         }
     };
-    let mut all = Outcome::none();
+    let mut all = AuditOutcome::none();
     for index in 0..audits.len() {
         let (done, interrupted) = run(&audits, index, arguments, &mut watch, &mut signals).await;
-        let outcome = Outcome::of(&done);
+        let outcome = AuditOutcome::of(&done);
         tell(
             &watch,
             audits[index].source(),
@@ -144,7 +144,7 @@ async fn run(
     arguments: &Arguments,
     watch: &mut Watch,
     signals: &mut StopSignals,
-) -> (Result<Summary, Trouble>, bool) {
+) -> (Result<Summary, StatusError>, bool) {
     let audit = &audits[index];
     let (teller, mut told) = mpsc::channel(64);
     let running = async {
@@ -190,7 +190,7 @@ async fn run(
     }
 }
 
-fn tell_finding(watch: &Watch, source: &str, told: &Told, number: u64, json: bool) {
+fn tell_finding(watch: &Watch, source: &str, told: &ReportedFinding, number: u64, json: bool) {
     let finding = &told.finding;
     let mended = finding.outcome == FindingOutcome::Mended;
     if json {
@@ -234,8 +234,8 @@ fn tell_finding(watch: &Watch, source: &str, told: &Told, number: u64, json: boo
 fn tell(
     watch: &Watch,
     source: &str,
-    done: &Result<Summary, Trouble>,
-    outcome: Outcome,
+    done: &Result<Summary, StatusError>,
+    outcome: AuditOutcome,
     json: bool,
 ) {
     match done {
@@ -248,7 +248,7 @@ fn tell(
             },
         ),
         Ok(summary) => watch.print(&format!("{source}: {}", said(summary))),
-        Err(Trouble { code, message, .. }) => {
+        Err(StatusError { code, message, .. }) => {
             watch.print(&format!("{source}: not audited: {message} [{code}]"));
         }
     }
@@ -294,7 +294,7 @@ fn print(watch: &Watch, line: &Line<'_>) {
     }
 }
 
-impl Outcome {
+impl AuditOutcome {
     /// Nothing is wrong yet.
     fn none() -> Self {
         Self {
@@ -305,7 +305,7 @@ impl Outcome {
     }
 
     /// What came of one audit; nothing came of one that was not brought to its end.
-    fn of(done: &Result<Summary, Trouble>) -> Self {
+    fn of(done: &Result<Summary, StatusError>) -> Self {
         match done {
             Ok(summary) => Self {
                 in_sync: summary.is_in_sync(),

@@ -9,7 +9,9 @@ use tokio_util::sync::CancellationToken;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::fetch::{Client, FetchError};
-use crate::http::{Bound, Callback, Tally, bind, callback_router, operator_router, serve};
+use crate::http::{
+    Bound, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
+};
 use crate::status::Operations;
 use crate::store::{Store, StoreError};
 
@@ -91,7 +93,7 @@ impl Daemon {
         };
         let (status_address, callback_address) =
             (status.address, callback.as_ref().map(|bound| bound.address));
-        let tally = Tally::default();
+        let tally = RejectionCounters::default();
         let listening_to_hubs = Listening::to_hubs(callback, &config, &store, tally.clone());
         let engine = Engine::start(&config, Arc::clone(&store), &client);
         let stop = CancellationToken::new();
@@ -132,7 +134,7 @@ impl Listening {
         bound: Option<Bound>,
         config: &Config,
         store: &Arc<Store>,
-        tally: Tally,
+        tally: RejectionCounters,
     ) -> Self {
         let stop = CancellationToken::new();
         let task = bound.map(|bound| {

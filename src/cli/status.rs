@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::ask::{AskError, Asking};
 use super::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
-use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, Trouble};
+use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, StatusError};
 
 /// What `status` may be told.
 #[derive(Debug, clap::Args)]
@@ -110,8 +110,8 @@ fn odd_lines(oddities: &[OddityStatus]) -> Vec<String> {
         .collect()
 }
 
-fn print_trouble(trouble: Option<&Trouble>, indent: &str) {
-    if let Some(Trouble { code, message, at }) = trouble {
+fn print_trouble(status_error: Option<&StatusError>, indent: &str) {
+    if let Some(StatusError { code, message, at }) = status_error {
         println!("{indent}! {message} [{code}, {at}]");
     }
 }

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::engine::{Counts, Engine};
 use crate::fetch::Client;
-use crate::status::{SetStatus, SourceStatus, Status, Trouble};
+use crate::status::{SetStatus, SourceStatus, Status, StatusError};
 use crate::store::Store;
 
 /// What `sync` may be told.
@@ -44,7 +44,7 @@ pub(super) async fn sync(mut config: Config, arguments: &Arguments) -> u8 {
     let (status, interrupted) = watched(&engine, watch, &mut signals).await;
     let status = match status {
         Ok(status) => status,
-        Err(Trouble { code, message, .. }) => {
+        Err(StatusError { code, message, .. }) => {
             eprintln!("resyncd: {message} [{code}]");
             return FAILED;
         }
@@ -73,7 +73,7 @@ async fn watched(
     engine: &Engine,
     mut watch: Watch,
     signals: &mut StopSignals,
-) -> (Result<Status, Trouble>, bool) {
+) -> (Result<Status, StatusError>, bool) {
     let working = engine.catch_up();
     tokio::pin!(working);
     let mut interrupted = false;
@@ -127,7 +127,7 @@ fn is_in_step(status: &Status) -> bool {
 /// A line a set, and below it what keeps it from being in step.
 fn print_source(source: &SourceStatus) {
     let name = &source.name;
-    if let Some(Trouble { code, message, .. }) = &source.error {
+    if let Some(StatusError { code, message, .. }) = &source.error {
         println!("{name}: {}: {message} [{code}]", source.state);
     }
     for set in &source.sets {
@@ -158,7 +158,7 @@ fn print_source(source: &SourceStatus) {
                 println!("  {count} {what} [{code}]");
             }
         }
-        if let Some(Trouble { code, message, .. }) = &set.error {
+        if let Some(StatusError { code, message, .. }) = &set.error {
             println!("  {message} [{code}]");
         }
     }

@@ -8,7 +8,7 @@ use super::{FAILED, OK, chosen};
 use crate::config::{Config, Source};
 use crate::engine::end_subscriptions;
 use crate::fetch::Client;
-use crate::http::Tally;
+use crate::http::RejectionCounters;
 use crate::status::Ending;
 use crate::store::Store;
 
@@ -83,7 +83,7 @@ async fn by_ourselves(mut config: Config, sources: &[Source]) -> Result<Vec<Endi
     let store = Store::open(&config.state_dir)?;
     let client = Client::new(&config.http)?;
     let bound = listen_for_hubs(&mut config).await?;
-    let listening = Listening::to_hubs(Some(bound), &config, &store, Tally::default());
+    let listening = Listening::to_hubs(Some(bound), &config, &store, RejectionCounters::default());
     let public_url = config.callback.public_url.as_ref();
     let mut endings = Vec::new();
     for source in sources {

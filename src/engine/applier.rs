@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::following::Following;
-use crate::clock::{self, Now, Setback};
+use super::context::SourceContext;
+use crate::clock::{self, ClockStepDetector, Now};
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Taken, Task, Wake};
-use download::{Outcome, carry_out};
+use download::{TaskOutcome, execute};
 use publisher::{Finished, publish_all};
 
 /// How many tasks of a host are taken from the database at once.
@@ -33,48 +33,48 @@ const FINISHED: usize = 256;
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 pub(super) struct Applier {
-    following: Arc<Following>,
+    context: Arc<SourceContext>,
     mirror: Arc<Mirror>,
     queues: HashMap<String, VecDeque<Task>>,
     /// Requests under way, for each host.
     busy: HashMap<String, usize>,
     /// Tasks that were taken from the database and are not concluded.
     taken: HashSet<ResourceId>,
-    downloads: JoinSet<(Task, Outcome)>,
+    downloads: JoinSet<(Task, TaskOutcome)>,
     next_due: Option<Instant>,
     /// `None` before the first look: the wall clock may have been set while nothing ran.
-    setback: Option<Setback>,
+    clock_steps: Option<ClockStepDetector>,
 }
 
 impl Applier {
-    pub(super) fn new(following: Arc<Following>, mirror: Arc<Mirror>) -> Self {
+    pub(super) fn new(context: Arc<SourceContext>, mirror: Arc<Mirror>) -> Self {
         // There is one applier a Source.
-        let _ = following.mirror.set(Arc::downgrade(&mirror));
+        let _ = context.mirror.set(Arc::downgrade(&mirror));
         Self {
-            following,
+            context,
             mirror,
             queues: HashMap::new(),
             busy: HashMap::new(),
             taken: HashSet::new(),
             downloads: JoinSet::new(),
             next_due: None,
-            setback: None,
+            clock_steps: None,
         }
     }
 
     /// Works until told to stop; what is finished by then is still published.
     pub(super) async fn run(mut self) {
-        let mut wakes = self.following.store.wakes();
+        let mut wakes = self.context.store.wakes();
         let (finished, queue) = mpsc::channel(FINISHED);
         let (concluded_sender, mut concluded) = mpsc::unbounded_channel();
         let publishing = publish_all(
-            Arc::clone(&self.following),
+            Arc::clone(&self.context),
             Arc::clone(&self.mirror),
             queue,
             concluded_sender,
         );
         let publisher = tokio::spawn(publishing);
-        let stop = self.following.stop.clone();
+        let stop = self.context.stop.clone();
         let mut look = true;
         loop {
             if look {
@@ -101,7 +101,7 @@ impl Applier {
                     look = true;
                 }
                 wake = wakes.recv() => look |= match wake {
-                    Ok(Wake::Tasks(source)) => source == self.following.name(),
+                    Ok(Wake::Tasks(source)) => source == self.context.name(),
                     Err(RecvError::Lagged(_)) => true,
                     Ok(_) | Err(RecvError::Closed) => false,
                 },
@@ -112,15 +112,15 @@ impl Applier {
         self.downloads.shutdown().await;
         drop(finished);
         if let Err(error) = publisher.await {
-            tracing::error!(code = "publisher", source = self.following.name(), %error, "the publisher ended badly");
+            tracing::error!(code = "publisher", source = self.context.name(), %error, "the publisher ended badly");
         }
     }
 
     /// Waits are kept as dates: where the wall clock was set back, they move with it. `false` if that failed and must be tried again.
     async fn mend_waits(&mut self, now: Now) -> bool {
-        let mut trial = self.setback.unwrap_or(Setback::since(now));
+        let mut trial = self.clock_steps.unwrap_or(ClockStepDetector::since(now));
         let noticed = trial.noticed(now);
-        let name = self.following.name();
+        let name = self.context.name();
         if let Some(by) = noticed {
             tracing::warn!(
                 code = "clock-set-back",
@@ -129,14 +129,14 @@ impl Applier {
                 "the clock was set back"
             );
         }
-        if noticed.is_some() || self.setback.is_none() {
+        if noticed.is_some() || self.clock_steps.is_none() {
             let by = noticed.unwrap_or_default();
-            if let Err(error) = self.following.store.mend_waits(name, now.wall, by).await {
+            if let Err(error) = self.context.store.mend_waits(name, now.wall, by).await {
                 tracing::error!(code = error.code(), source = name, %error, "the waits of tasks can't be mended");
                 return false;
             }
         }
-        self.setback = Some(trial);
+        self.clock_steps = Some(trial);
         true
     }
 
@@ -146,7 +146,7 @@ impl Applier {
         if !self.mend_waits(now).await {
             return false;
         }
-        let name = self.following.name();
+        let name = self.context.name();
         let waiting = self
             .queues
             .iter()
@@ -157,7 +157,7 @@ impl Applier {
             waiting,
         };
         match self
-            .following
+            .context
             .store
             .due_tasks(name, now.wall, AHEAD, taken)
             .await
@@ -184,14 +184,14 @@ impl Applier {
 
     /// Starts as many downloads as there may be.
     fn dispatch(&mut self) {
-        let most = AT_ONCE.max(self.following.connections_per_host);
+        let most = AT_ONCE.max(self.context.connections_per_host);
         while self.downloads.len() < most
             && let Some(task) = self.next_task()
         {
             *self.busy.entry(task.authority.clone()).or_default() += 1;
-            let (following, mirror) = (Arc::clone(&self.following), Arc::clone(&self.mirror));
+            let (context, mirror) = (Arc::clone(&self.context), Arc::clone(&self.mirror));
             self.downloads.spawn(async move {
-                let outcome = carry_out(&following, &mirror, &task).await;
+                let outcome = execute(&context, &mirror, &task).await;
                 (task, outcome)
             });
         }
@@ -203,7 +203,7 @@ impl Applier {
         let busy = |host: &String| self.busy.get(host).copied().unwrap_or_default();
         let hosts = self.queues.keys().map(|host| (busy(host), host));
         let (_, host) = hosts
-            .filter(|&(busy, _)| busy < self.following.connections_per_host)
+            .filter(|&(busy, _)| busy < self.context.connections_per_host)
             .min()?;
         let host = host.clone();
         let queue = self.queues.get_mut(&host)?;

@@ -1,6 +1,6 @@
 //! Compares a mirror, file by file, with what its Source says now, and mends it if it is asked to.
 //!
-//! What the Source says is written into a [`Ledger`] on disk, so that memory does not grow with the set; what is found is
+//! What the Source says is written into a [`AuditDb`] on disk, so that memory does not grow with the set; what is found is
 //! written there, too, and told at the end. Nothing here decides what a daemon does: an audit that only looks takes no
 //! lock and writes nothing, and an audit that mends makes tasks like those of the daemon, which the
 //! [`Applier`](super::applier::Applier) carries out.
@@ -21,15 +21,15 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::following::Following;
+use super::context::SourceContext;
 use super::progress::{Counts, Progress};
 use super::{Engine, EngineError};
 use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
 use crate::mirror::{MirrorError, MirrorReader, made_path};
-use crate::status::Trouble;
-use crate::store::{Finding, FindingKind, FindingOutcome, Ledger};
+use crate::status::StatusError;
+use crate::store::{AuditDb, Finding, FindingKind, FindingOutcome};
 
 use documents::Reading;
 
@@ -50,13 +50,13 @@ pub struct Audit {
 
 /// What an audit needs to mend what it finds.
 struct Mending {
-    following: Arc<Following>,
+    context: Arc<SourceContext>,
     delete_extra: bool,
 }
 
 /// Something that an audit has found, as it is told.
 #[derive(Clone, Debug)]
-pub struct Told {
+pub struct ReportedFinding {
     /// What was found.
     pub finding: Finding,
     /// The Capability List of the set that told of it.
@@ -173,7 +173,7 @@ impl Audit {
             .zip(&engine.sources)
             .map(|(audit, followed)| Self {
                 mending: Some(Mending {
-                    following: Arc::clone(&followed.following),
+                    context: Arc::clone(&followed.context),
                     delete_extra,
                 }),
                 ..audit
@@ -192,7 +192,7 @@ impl Audit {
     pub fn counts(&self) -> (Counts, u64) {
         let mut counts = self.progress.counts();
         if let Some(mending) = &self.mending {
-            counts.bytes += mending.following.progress.counts().bytes;
+            counts.bytes += mending.context.progress.counts().bytes;
         }
         (counts, self.expected.load(Ordering::Relaxed))
     }
@@ -207,7 +207,7 @@ impl Audit {
     /// # Errors
     /// When it could not be brought to an end: the mirror or the database can't be read, or are in use where it is to mend,
     /// or it was interrupted.
-    pub async fn run(&self, told: &mpsc::Sender<Told>) -> Result<Summary, Trouble> {
+    pub async fn run(&self, told: &mpsc::Sender<ReportedFinding>) -> Result<Summary, StatusError> {
         let done = match &self.mending {
             None => tokio::select! {
                 () = self.stop.cancelled() => Err(EngineError::Interrupted),
@@ -215,24 +215,27 @@ impl Audit {
             },
             Some(mending) => self.look_and_mend(mending, told).await,
         };
-        done.map_err(|error| error.trouble())
+        done.map_err(|error| error.status_error())
     }
 
-    async fn look_only(&self, told: &mpsc::Sender<Told>) -> Result<Summary, EngineError> {
+    async fn look_only(
+        &self,
+        told: &mpsc::Sender<ReportedFinding>,
+    ) -> Result<Summary, EngineError> {
         let began = clock::now().wall;
         let looked = self.look().await?;
         let reader = looked.reader.as_ref();
-        self.look_again(&looked.ledger, reader, began).await?;
-        self.probe(&looked.ledger).await?;
+        self.look_again(&looked.audit_db, reader, began).await?;
+        self.probe(&looked.audit_db).await?;
         self.tell(&looked, told).await
     }
 
     /// Reads what the Source says, and looks at every file.
     async fn look(&self) -> Result<Looked, EngineError> {
-        let ledger = Arc::new(blocking(Ledger::begin).await??);
-        let reading = self.read_documents(&ledger).await?;
-        self.take_known(&ledger, &reading).await?;
-        let counting = Arc::clone(&ledger);
+        let audit_db = Arc::new(blocking(AuditDb::begin).await??);
+        let reading = self.read_documents(&audit_db).await?;
+        self.take_known(&audit_db, &reading).await?;
+        let counting = Arc::clone(&audit_db);
         let expected = blocking(move || counting.expected()).await??;
         self.expected.store(expected, Ordering::Relaxed);
         let root = self.source.mirror.clone();
@@ -242,13 +245,13 @@ impl Audit {
             Err(MirrorError::Missing { .. }) => None,
             Err(error) => return Err(error.into()),
         };
-        self.compare(&ledger, reader.as_ref()).await?;
+        self.compare(&audit_db, reader.as_ref()).await?;
         let mut kept = 0;
         if let Some(reader) = reader.clone().filter(|_| reading.proves_extras()) {
-            kept = self.extras(&ledger, reader).await?;
+            kept = self.extras(&audit_db, reader).await?;
         }
         Ok(Looked {
-            ledger,
+            audit_db,
             reading,
             reader,
             expected,
@@ -256,13 +259,21 @@ impl Audit {
         })
     }
 
-    async fn take_known(&self, ledger: &Arc<Ledger>, reading: &Reading) -> Result<(), EngineError> {
-        let (ledger, source, state) = (Arc::clone(ledger), self.source.clone(), self.state.clone());
+    async fn take_known(
+        &self,
+        audit_db: &Arc<AuditDb>,
+        reading: &Reading,
+    ) -> Result<(), EngineError> {
+        let (audit_db, source, state) = (
+            Arc::clone(audit_db),
+            self.source.clone(),
+            self.state.clone(),
+        );
         let since = reading.since;
         blocking(move || {
             let wants = |uri: &crate::protocol::ResourceUri| source.filter.wants(uri);
-            ledger.take_known(&state, &source.name, wants)?;
-            ledger.weigh_known(since, |uri| made_path(uri).to_string())
+            audit_db.take_known(&state, &source.name, wants)?;
+            audit_db.weigh_known(since, |uri| made_path(uri).to_string())
         })
         .await??;
         Ok(())
@@ -270,19 +281,19 @@ impl Audit {
 
     async fn extras(
         &self,
-        ledger: &Arc<Ledger>,
+        audit_db: &Arc<AuditDb>,
         reader: Arc<MirrorReader>,
     ) -> Result<u64, EngineError> {
-        let (ledger, stop) = (Arc::clone(ledger), self.stop.clone());
+        let (audit_db, stop) = (Arc::clone(audit_db), self.stop.clone());
         let deletes = self.source.delete;
-        blocking(move || files::find_extras(&ledger, &reader, deletes, &stop)).await?
+        blocking(move || files::find_extras(&audit_db, &reader, deletes, &stop)).await?
     }
 
     /// Tells what was found, and sums it up.
     async fn tell(
         &self,
         looked: &Looked,
-        told: &mpsc::Sender<Told>,
+        told: &mpsc::Sender<ReportedFinding>,
     ) -> Result<Summary, EngineError> {
         let mut sums = Sums {
             compared: looked.expected,
@@ -291,7 +302,7 @@ impl Audit {
             ..Sums::default()
         };
         let mut after = 0;
-        while let Some(page) = looked.ledger.next_findings(&mut after, PAGE)? {
+        while let Some(page) = looked.audit_db.next_findings(&mut after, PAGE)? {
             for finding in page {
                 sums.count(&finding);
                 if finding.kind == FindingKind::Unknown {
@@ -299,7 +310,7 @@ impl Audit {
                 }
                 let set = finding.set.and_then(|number| looked.reading.set(number));
                 // Who does not listen any more wants the summary at most.
-                let _ = told.send(Told { finding, set }).await;
+                let _ = told.send(ReportedFinding { finding, set }).await;
             }
         }
         Ok(Summary {
@@ -312,7 +323,7 @@ impl Audit {
 
 /// What an audit has seen.
 struct Looked {
-    ledger: Arc<Ledger>,
+    audit_db: Arc<AuditDb>,
     reading: Reading,
     reader: Option<Arc<MirrorReader>>,
     expected: u64,

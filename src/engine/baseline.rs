@@ -23,13 +23,15 @@ impl SetWorker {
         match self.read_resource_dump(true).await {
             Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => Err(error),
             Err(error) if has_list => {
-                tracing::warn!(code = error.code(), source = self.following.name(), set = %self.record.capability_list, %error,
+                tracing::warn!(code = error.code(), source = self.context.name(), set = %self.record.capability_list, %error,
                     "the Resource Dump can't be used: the Resource List is");
                 self.read_resource_list(true).await?;
-                let trouble = error.trouble();
-                self.following.board.note_set(self.record.id, |facts| {
-                    facts.notice = facts.notice.take().or(Some(trouble))
-                });
+                let status_error = error.status_error();
+                self.context
+                    .runtime_status
+                    .note_set(self.record.id, |facts| {
+                        facts.notice = facts.notice.take().or(Some(status_error))
+                    });
                 Ok(true)
             }
             read => read.map(|()| !has_list),
@@ -48,7 +50,7 @@ impl SetWorker {
             // The dump may be the newer one. If it is not, it is refused as the list was.
             Err(error @ EngineError::OlderResourceList(_)) if has_dump => {
                 self.read_resource_dump(false).await?;
-                self.notice(Some(error.trouble()));
+                self.notice(Some(error.status_error()));
                 Ok(())
             }
             read => read,
@@ -59,15 +61,15 @@ impl SetWorker {
     /// hardly anything of it, or what it has came from the dump already.
     async fn prefers_dump(&self, has_list: bool) -> Result<bool, EngineError> {
         let has_dump = !self.offered(&Capability::ResourceDump).is_empty();
-        let wanted = self.following.source.baseline;
+        let wanted = self.context.source.baseline;
         if !has_dump {
             if wanted == Baseline::Dump && has_list {
-                tracing::info!(code = "no-resource-dump", source = self.following.name(), set = %self.record.capability_list,
+                tracing::info!(code = "no-resource-dump", source = self.context.name(), set = %self.record.capability_list,
                     "the Capability List offers no Resource Dump: the Resource List is used");
             }
             return Ok(false);
         }
-        let (store, set) = (&self.following.store, self.record.id);
+        let (store, set) = (&self.context.store, self.record.id);
         Ok(match wanted {
             _ if !has_list => true,
             Baseline::Dump => true,

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use tokio::task::JoinHandle;
 
 use super::EngineError;
-use super::following::Following;
+use super::context::SourceContext;
 use crate::clock;
 use crate::config::Signatures;
 use crate::protocol::{Capability, HubUri, TopicUri};
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, Offer, SetId};
 use crate::sync::{ChannelState, Lease};
 use subscription::keep;
@@ -25,7 +25,7 @@ const TOKEN_BYTES: usize = 24;
 
 /// The channels of one set.
 pub(super) struct Channels {
-    following: Arc<Following>,
+    context: Arc<SourceContext>,
     set: SetId,
     kept: HashMap<ChannelId, (Capability, JoinHandle<()>)>,
     /// Whether what is offered has not been followed to its end yet.
@@ -33,9 +33,9 @@ pub(super) struct Channels {
 }
 
 impl Channels {
-    pub(super) fn new(following: Arc<Following>, set: SetId) -> Self {
+    pub(super) fn new(context: Arc<SourceContext>, set: SetId) -> Self {
         Self {
-            following,
+            context,
             set,
             kept: HashMap::new(),
             is_behind: true,
@@ -56,10 +56,10 @@ impl Channels {
     }
 
     async fn follow_each(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
-        if !self.following.subscribes {
+        if !self.context.subscribes {
             return Ok(());
         }
-        let known = self.following.store.channels(self.set).await?;
+        let known = self.context.store.channels(self.set).await?;
         let mut wanted = Vec::new();
         for offer in offers {
             if let Some((topic, hubs)) = self.subscribable(offer) {
@@ -71,9 +71,9 @@ impl Channels {
         }
         for record in known.iter().filter(|record| !wanted.contains(&record.id)) {
             if !record.left {
-                self.following.store.want_channel(record.id, false).await?;
+                self.context.store.want_channel(record.id, false).await?;
                 // Its task ends the subscription; one that runs already hears of it so.
-                self.following
+                self.context
                     .store
                     .change_lease(record.id, true, |lease| lease.restart(clock::now().wall))
                     .await?;
@@ -92,13 +92,13 @@ impl Channels {
             offer.capability,
             Capability::ChangeNotification | Capability::FrameworkNotification
         );
-        let source = &self.following.source;
-        if !is_channel || !source.notifications || self.following.retired.is_cancelled() {
+        let source = &self.context.source;
+        if !is_channel || !source.notifications || self.context.retired.is_cancelled() {
             return None;
         }
         let topic = TopicUri::try_from(offer.uri.clone()).ok()?;
-        if self.following.public_url.is_none() {
-            tracing::warn!(code = "no-public-url", source = self.following.name(), %topic,
+        if self.context.public_url.is_none() {
+            tracing::warn!(code = "no-public-url", source = self.context.name(), %topic,
                 "a channel can't be subscribed to: [callback] public_url is not set");
             return None;
         }
@@ -119,9 +119,9 @@ impl Channels {
         topic: &TopicUri,
         hubs: &[HubUri],
     ) -> Result<ChannelRecord, EngineError> {
-        let store = Arc::clone(&self.following.store);
+        let store = Arc::clone(&self.context.store);
         let now = clock::now().wall;
-        let secret = match self.following.source.signatures {
+        let secret = match self.context.source.signatures {
             Signatures::Required => Some(random_name(SECRET_BYTES)?),
             Signatures::Off => None,
         };
@@ -164,7 +164,7 @@ impl Channels {
             .get(&record.id)
             .is_none_or(|(_, task)| task.is_finished())
         {
-            let task = tokio::spawn(keep(Arc::clone(&self.following), record.id));
+            let task = tokio::spawn(keep(Arc::clone(&self.context), record.id));
             self.kept.insert(record.id, (record.kind.clone(), task));
         }
     }
@@ -180,7 +180,7 @@ impl Channels {
 
     /// All that the set has, or had; none where the database can't tell just now.
     async fn known(&self) -> Vec<ChannelRecord> {
-        let known = self.following.store.channels(self.set).await;
+        let known = self.context.store.channels(self.set).await;
         known.unwrap_or_default()
     }
 
@@ -197,7 +197,7 @@ impl Channels {
 
     /// The active channel that tells of changes, and how many deliveries it has received so far.
     pub(super) async fn listening(&self) -> Result<Option<(ChannelId, u64)>, EngineError> {
-        let found = self.following.store.channels(self.set).await?;
+        let found = self.context.store.channels(self.set).await?;
         let active = found.into_iter().find(|record| {
             record.kind == Capability::ChangeNotification
                 && record.lease.state == ChannelState::Active
@@ -209,11 +209,10 @@ impl Channels {
     /// Subscribes anew to a channel whose hub keeps silent about what changes.
     pub(super) async fn fell_silent(&self, id: ChannelId) -> Result<(), EngineError> {
         let now = clock::now().wall;
-        let store = &self.following.store;
+        let store = &self.context.store;
         if let Some(channel) = store.channel(id).await? {
             let message = "polls find changes that the hub does not tell of".to_owned();
-            self.following
-                .tell_channel(&channel, "push-silent", message);
+            self.context.tell_channel(&channel, "push-silent", message);
         }
         store
             .change_lease(id, true, move |lease| lease.fell_silent(now))
@@ -227,7 +226,7 @@ impl Channels {
         known.iter().any(|record| {
             self.kept.contains_key(&record.id)
                 && record.lease.state == ChannelState::Pending
-                && self.following.board.channel(record.id).is_none()
+                && self.context.runtime_status.channel(record.id).is_none()
         })
     }
 
@@ -253,17 +252,17 @@ fn random_name(bytes: usize) -> Result<String, EngineError> {
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-impl Following {
+impl SourceContext {
     /// Tells what is wrong with a channel, once.
     pub(super) fn tell_channel(&self, channel: &ChannelRecord, code: &str, message: String) {
-        let known = self.board.channel(channel.id);
+        let known = self.runtime_status.channel(channel.id);
         if !known.is_some_and(|known| known.code == code && known.message == message) {
             tracing::warn!(code, source = self.name(), topic = %channel.topic, hub = channel.hub_name(), error = message,
                 "a subscription does not go through");
         }
-        self.board.note_channel(
+        self.runtime_status.note_channel(
             channel.id,
-            Some(Trouble::new(code, message, clock::now().wall)),
+            Some(StatusError::new(code, message, clock::now().wall)),
         );
     }
 }

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::fetch::{DiscoveryError, Disposition, FetchError, PackageError};
 use crate::mirror::MirrorError;
 use crate::protocol::{Capability, Digest, ReadError};
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::StoreError;
 
 /// Why a worker could not do its work for now. All of these pass: the worker tells it and tries again.
@@ -115,7 +115,7 @@ impl EngineError {
     }
 
     /// Whether a document can't be had, and not only for now.
-    pub(super) fn is_lasting(&self) -> bool {
+    pub(super) fn is_permanent(&self) -> bool {
         match self {
             Self::Fetch { error, .. } => error.disposition() == Disposition::GiveUp,
             Self::Read(_) | Self::BadDocument { .. } => true,
@@ -124,16 +124,16 @@ impl EngineError {
     }
 
     /// Whether a Source may have it for ever: it is the Source's own, and does not come of the way to it, or of us.
-    pub(super) fn keeps_on(&self) -> bool {
+    pub(super) fn is_source_fault(&self) -> bool {
         let is_ours = matches!(
             self,
             Self::Store(_) | Self::Mirror(_) | Self::Random(_) | Self::Interrupted
         );
-        !is_ours && !self.is_passing()
+        !is_ours && !self.is_transient()
     }
 
     /// Whether it may be gone the next time, and with it whatever else comes from there.
-    pub(super) fn is_passing(&self) -> bool {
+    pub(super) fn is_transient(&self) -> bool {
         match self {
             Self::Fetch { error, .. } => {
                 matches!(error.disposition(), Disposition::RetryLater { .. })
@@ -143,7 +143,7 @@ impl EngineError {
     }
 
     /// As the status tells it.
-    pub(super) fn trouble(&self) -> Trouble {
-        Trouble::new(self.code(), self.to_string(), clock::now().wall)
+    pub(super) fn status_error(&self) -> StatusError {
+        StatusError::new(self.code(), self.to_string(), clock::now().wall)
     }
 }

@@ -22,7 +22,7 @@ impl Failures {
         if matches!(error, EngineError::Store(_) | EngineError::Interrupted) {
             return Err(error);
         }
-        self.passing += u32::from(error.is_passing());
+        self.passing += u32::from(error.is_transient());
         let first = self.first.take().unwrap_or(error);
         if self.passing > MOST_PASSING {
             return Err(first);

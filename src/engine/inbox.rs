@@ -12,12 +12,12 @@ use super::set::SetWorker;
 use crate::clock;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Direction, Document, DocumentReader, Entry, ReadError, Root,
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
 };
 use crate::store::{
-    BaselineState, Change, ChannelId, ChannelRecord, Delivery, End, Origin, Outcome,
+    BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, Origin,
 };
-use crate::sync::{Gap, Pacing, Sequencer, Unknown, Verdict, is_plausible};
+use crate::sync::{Gap, NewsFilter, Pacing, Sequencer, Verdict, is_plausible};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -30,7 +30,7 @@ impl SetWorker {
         loop {
             self.settle().await?;
             let deliveries = self
-                .following
+                .context
                 .store
                 .deliveries(self.record.id, self.seen, DELIVERIES)
                 .await?;
@@ -79,12 +79,12 @@ impl SetWorker {
         id: i64,
         verdict: Verdict,
     ) -> Result<(), EngineError> {
-        let Some(delivery) = self.following.store.delivery(id).await? else {
+        let Some(delivery) = self.context.store.delivery(id).await? else {
             self.sequencer.forget(id);
             return Ok(());
         };
         let channel = self.channel(delivery.channel).await?;
-        match read(&delivery, &channel, self.following.limits.notification) {
+        match read(&delivery, &channel, self.context.limits.notification) {
             Ok(document) => self.take(trial, delivery, document, verdict).await,
             Err(error) => {
                 self.sequencer.forget(id);
@@ -105,27 +105,27 @@ impl SetWorker {
             return Ok(());
         }
         let missed_by = self.channels.of(&Capability::ChangeNotification);
-        let end = End {
+        let end = BatchCommit {
             missed_by,
             ..self.end(trial, None)
         };
         let application =
-            self.following
+            self.context
                 .application(self.record.id, Origin::Notification, Vec::new(), Some(end));
-        self.following.store.apply(application).await?;
-        tracing::warn!(code = gap.reason.code(), source = self.following.name(), set = %self.record.capability_list,
+        self.context.store.apply(application).await?;
+        tracing::warn!(code = gap.reason.code(), source = self.context.name(), set = %self.record.capability_list,
             from = %gap.interval.from(), until = %gap.interval.until(), "a gap has opened");
         Ok(())
     }
 
     async fn handle(&mut self, delivery: Delivery) -> Result<(), EngineError> {
         let channel = self.channel(delivery.channel).await?;
-        let document = match read(&delivery, &channel, self.following.limits.notification) {
+        let document = match read(&delivery, &channel, self.context.limits.notification) {
             Ok(document) => document,
             Err(error) => return self.reject(&delivery, &channel, &error).await,
         };
         let (set, topic) = (self.record.id, channel.topic.url());
-        self.following
+        self.context
             .note_notification(set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
             return self.follow_framework(&delivery, &document).await;
@@ -149,21 +149,21 @@ impl SetWorker {
                 self.sequencer = trial;
                 return Ok(());
             }
-            Verdict::Known(unknown) => (unknown, Outcome::Duplicate),
-            Verdict::Apply(unknown) => (unknown, Outcome::Applied),
+            Verdict::Known(unknown) => (unknown, DeliveryOutcome::Duplicate),
+            Verdict::Apply(unknown) => (unknown, DeliveryOutcome::Applied),
             Verdict::Hint(hint) => {
-                tracing::info!(code = hint.code(), source = self.following.name(), set = %self.record.capability_list,
+                tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
                     "a notification proves nothing: its changes are applied, and the set is polled");
                 self.schedule.soon(clock::now());
-                (Unknown::everything(), Outcome::Applied)
+                (NewsFilter::everything(), DeliveryOutcome::Applied)
             }
         };
         let outcome = match outcome {
-            Outcome::Applied if !tells_time(&document) => Outcome::Undated,
+            DeliveryOutcome::Applied if !tells_time(&document) => DeliveryOutcome::Undated,
             outcome => outcome,
         };
         let mut entries = document.entries;
-        let direction: Direction = entries.iter().map(Entry::changed_at).collect();
+        let direction: EntryOrder = entries.iter().map(Entry::changed_at).collect();
         if !direction.is_newest_first() {
             entries.reverse();
         }
@@ -177,7 +177,7 @@ impl SetWorker {
                 return None;
             }
             let change = self
-                .following
+                .context
                 .change_of(entry, ChangeKind::Updated, changed_at)?;
             Some(Change { late, ..change })
         });
@@ -185,9 +185,9 @@ impl SetWorker {
         changes.reverse();
         let end = self.end(&trial, Some((delivery.id, delivery.channel, outcome)));
         let application =
-            self.following
+            self.context
                 .application(self.record.id, Origin::Notification, changes, Some(end));
-        let applied = self.following.store.apply(application).await?;
+        let applied = self.context.store.apply(application).await?;
         self.sequencer = trial;
         self.tell_held(applied.held);
         Ok(())
@@ -205,7 +205,7 @@ impl SetWorker {
                 Some(Capability::ChangeList | Capability::ChangeDump) => self.schedule.hurry(now),
                 Some(Capability::CapabilityList) if entry.loc == self.record.capability_list => {
                     if entry.md.change == Some(ChangeKind::Deleted) {
-                        self.following.rediscover.notify_one();
+                        self.context.rediscover.notify_one();
                     }
                     self.schedule.hurry(now);
                 }
@@ -217,24 +217,24 @@ impl SetWorker {
                     self.schedule.hurry(now);
                 }
                 Some(Capability::CapabilityList | Capability::Description) => {
-                    self.following.rediscover.notify_one()
+                    self.context.rediscover.notify_one()
                 }
                 _ => {}
             }
         }
         let outcome = if tells_time(document) {
-            Outcome::Applied
+            DeliveryOutcome::Applied
         } else {
-            Outcome::Undated
+            DeliveryOutcome::Undated
         };
         let end = self.end(
             &self.sequencer,
             Some((delivery.id, delivery.channel, outcome)),
         );
         let application =
-            self.following
+            self.context
                 .application(self.record.id, Origin::Notification, Vec::new(), Some(end));
-        self.following.store.apply(application).await?;
+        self.context.store.apply(application).await?;
         Ok(())
     }
 
@@ -247,12 +247,12 @@ impl SetWorker {
         tracing::warn!(code = error.code(), topic = %channel.topic, %error, "a delivery is of no use");
         let end = self.end(
             &self.sequencer,
-            Some((delivery.id, delivery.channel, Outcome::Rejected)),
+            Some((delivery.id, delivery.channel, DeliveryOutcome::Rejected)),
         );
         let application =
-            self.following
+            self.context
                 .application(self.record.id, Origin::Notification, Vec::new(), Some(end));
-        self.following.store.apply(application).await?;
+        self.context.store.apply(application).await?;
         // What it would have told is not lost: a poll brings it.
         self.schedule.soon(clock::now());
         Ok(())
@@ -262,10 +262,10 @@ impl SetWorker {
     pub(super) fn end(
         &self,
         sequencer: &Sequencer,
-        delivery: Option<(i64, ChannelId, Outcome)>,
-    ) -> End {
-        End {
-            rules: self.following.deletion_rules(),
+        delivery: Option<(i64, ChannelId, DeliveryOutcome)>,
+    ) -> BatchCommit {
+        BatchCommit {
+            rules: self.context.deletion_rules(),
             progress: Some((sequencer.coverage().clone(), sequencer.gaps().to_vec())),
             delivery,
             documents: Vec::new(),
@@ -277,13 +277,13 @@ impl SetWorker {
 
     pub(super) fn tell_held(&self, held: u64) {
         if held > 0 {
-            tracing::warn!(code = "deletions-held", source = self.following.name(), set = %self.record.capability_list, held,
+            tracing::warn!(code = "deletions-held", source = self.context.name(), set = %self.record.capability_list, held,
                 "deletions wait for approval: so many at once, or told by a list that names nothing");
         }
     }
 
     async fn channel(&self, id: ChannelId) -> Result<ChannelRecord, EngineError> {
-        let found = Arc::clone(&self.following.store).channel(id).await?;
+        let found = Arc::clone(&self.context.store).channel(id).await?;
         found.ok_or(EngineError::Interrupted)
     }
 }

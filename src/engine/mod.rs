@@ -16,20 +16,20 @@
 mod applier;
 mod audit;
 mod baseline;
-mod board;
 mod channels;
-mod discovering;
+mod context;
 mod dumps;
 mod error;
 mod failures;
-mod following;
 mod inbox;
 mod lists;
-mod once;
+mod one_shot;
 mod polling;
 mod progress;
 mod reading;
+mod runtime_status;
 mod set;
+mod set_discovery;
 mod source;
 mod view;
 
@@ -46,19 +46,19 @@ use url::Url;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
-use crate::status::{Ending, Operations, Status, Trouble};
+use crate::status::{Ending, Operations, Status, StatusError};
 use crate::store::{ChannelRecord, Store};
 use crate::sync::ChannelState;
 
-pub use audit::{Audit, Summary, Sums, Told};
+pub use audit::{Audit, ReportedFinding, Summary, Sums};
 pub use progress::Counts;
 
-use board::Board;
+use context::SourceContext;
 use dumps::members::Members;
 use dumps::refusals::Refusals;
 use error::EngineError;
-use following::Following;
 use progress::Progress;
+use runtime_status::RuntimeStatus;
 use set::Command;
 use source::SourceWorker;
 
@@ -66,14 +66,14 @@ use source::SourceWorker;
 pub struct Engine {
     started_at: DateTime<Utc>,
     store: Arc<Store>,
-    board: Arc<Board>,
+    runtime_status: Arc<RuntimeStatus>,
     sources: Vec<Followed>,
     workers: tokio::sync::Mutex<JoinSet<()>>,
     stop: CancellationToken,
 }
 
 struct Followed {
-    following: Arc<Following>,
+    context: Arc<SourceContext>,
     /// To the Source's worker, if it has one that goes on.
     commands: Option<mpsc::Sender<Command>>,
 }
@@ -88,7 +88,7 @@ impl Engine {
         for source in &mut engine.sources {
             let (commands, receiver) = mpsc::channel(4);
             source.commands = Some(commands);
-            workers.spawn(SourceWorker::new(Arc::clone(&source.following), receiver).run());
+            workers.spawn(SourceWorker::new(Arc::clone(&source.context), receiver).run());
         }
         engine.workers = tokio::sync::Mutex::new(workers);
         Arc::new(engine)
@@ -96,16 +96,16 @@ impl Engine {
 
     /// One whose workers have not begun.
     fn new(config: &Config, store: Arc<Store>, client: &Client, subscribes: bool) -> Self {
-        let board = Arc::new(Board::default());
+        let runtime_status = Arc::new(RuntimeStatus::default());
         let stop = CancellationToken::new();
         let followed = |source: &config::Source| Followed {
-            following: Arc::new(Following {
+            context: Arc::new(SourceContext {
                 source: source.clone(),
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
                 store: Arc::clone(&store),
                 client: client.with_credentials(&source.credentials),
-                board: Arc::clone(&board),
+                runtime_status: Arc::clone(&runtime_status),
                 public_url: config.callback.public_url.clone(),
                 mirror: OnceLock::new(),
                 members: Members::default(),
@@ -125,7 +125,7 @@ impl Engine {
             started_at: clock::now().wall,
             sources: config.sources.iter().map(followed).collect(),
             store,
-            board,
+            runtime_status,
             workers: tokio::sync::Mutex::default(),
             stop,
         }
@@ -145,19 +145,21 @@ impl Engine {
     fn source(&self, name: &str) -> Option<&Followed> {
         self.sources
             .iter()
-            .find(|source| source.following.name() == name)
+            .find(|source| source.context.name() == name)
     }
 }
 
 impl Operations for Engine {
-    fn refusing_mirror(&self) -> Option<(String, Trouble)> {
-        self.board.refusing_disk(clock::now().mono)
+    fn refusing_mirror(&self) -> Option<(String, StatusError)> {
+        self.runtime_status.refusing_disk(clock::now().mono)
     }
 
-    fn status(&self) -> BoxFuture<'_, Result<Status, Trouble>> {
+    fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>> {
         async {
             let viewed = view::status(self).await;
-            viewed.map_err(|error| Trouble::new(error.code(), error.to_string(), clock::now().wall))
+            viewed.map_err(|error| {
+                StatusError::new(error.code(), error.to_string(), clock::now().wall)
+            })
         }
         .boxed()
     }
@@ -173,15 +175,15 @@ impl Operations for Engine {
         true
     }
 
-    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, Trouble>> {
+    fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
         let found = self
             .source(source)
-            .map(|source| source.following.name().to_owned());
+            .map(|source| source.context.name().to_owned());
         async move {
             let Some(name) = found else { return Ok(None) };
             let approved = self.store.approve_deletions(&name).await;
             let told = |error: crate::store::StoreError| {
-                Trouble::new(error.code(), error.to_string(), clock::now().wall)
+                StatusError::new(error.code(), error.to_string(), clock::now().wall)
             };
             let approved = approved.map_err(told)?;
             tracing::info!(source = name, approved, "held-back deletions go on");
@@ -193,19 +195,14 @@ impl Operations for Engine {
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<Ending>>> {
         let found = self
             .source(source)
-            .map(|source| Arc::clone(&source.following));
+            .map(|source| Arc::clone(&source.context));
         async move {
-            let following = found?;
-            following.retired.cancel();
-            let public_url = following.public_url.as_ref();
+            let context = found?;
+            context.retired.cancel();
+            let public_url = context.public_url.as_ref();
             Some(
-                end_subscriptions(
-                    &following.store,
-                    &following.client,
-                    public_url,
-                    &following.source,
-                )
-                .await,
+                end_subscriptions(&context.store, &context.client, public_url, &context.source)
+                    .await,
             )
         }
         .boxed()

@@ -23,11 +23,13 @@ impl SetWorker {
             match self.read_baseline().await {
                 Ok(is_fresh) => list_is_fresh = is_fresh,
                 // Nobody knows when there will be one: what changes is followed meanwhile.
-                Err(error) if error.keeps_on() => (list_is_fresh, baseless) = (true, Some(error)),
+                Err(error) if error.is_source_fault() => {
+                    (list_is_fresh, baseless) = (true, Some(error))
+                }
                 Err(error) => return Err(error),
             }
         }
-        self.is_baseless = baseless.is_some();
+        self.baseline_failed = baseless.is_some();
         let filled = self.fill_gaps(list_is_fresh).await;
         refreshed?;
         match baseless {
@@ -64,9 +66,9 @@ impl SetWorker {
     /// Whether the Resource List was read with another filter, or not to its end: what is wanted now, and was not then, no
     /// Change List may tell of again.
     async fn wants_other_resources(&self) -> Result<bool, EngineError> {
-        let following = &self.following;
-        let filter = following.source.filter.fingerprint();
-        Ok(following.store.lacks_parts(self.record.id, filter).await?)
+        let context = &self.context;
+        let filter = context.source.filter.fingerprint();
+        Ok(context.store.lacks_parts(self.record.id, filter).await?)
     }
 
     /// Looks whether the Capability List still offers what it did, and follows what it offers now.
@@ -75,9 +77,9 @@ impl SetWorker {
             // There is no Capability List: the only list is all that there is to look at.
             return Ok(());
         }
-        let following = &self.following;
+        let context = &self.context;
         let uri = &self.record.capability_list;
-        let known = following.store.document(self.record.id, uri).await?;
+        let known = context.store.document(self.record.id, uri).await?;
         let validators = known
             .as_ref()
             .filter(|_| !self.record.offers.is_empty())
@@ -85,13 +87,13 @@ impl SetWorker {
                 etag: known.etag.clone(),
                 last_modified: known.last_modified.clone(),
             });
-        let limit = following.limits.document;
+        let limit = context.limits.document;
         // What a person has named may be a sitemap; what was a Capability List must not become one.
-        let may_be_list = self.record.offers.is_empty() && following.source.sets.contains(uri);
+        let may_be_list = self.record.offers.is_empty() && context.source.sets.contains(uri);
         let found = if may_be_list {
-            Some(following.client.named_set(uri, limit).await?)
+            Some(context.client.named_set(uri, limit).await?)
         } else {
-            let client = &following.client;
+            let client = &context.client;
             client
                 .capability_list(uri, validators.as_ref(), limit)
                 .await?
@@ -99,16 +101,16 @@ impl SetWorker {
         let Some(list) = found else {
             return Ok(());
         };
-        following.note_document(self.record.id, uri, None, &list.oddities);
+        context.note_document(self.record.id, uri, None, &list.oddities);
         let offers: Vec<Offer> = list.capabilities.iter().map(offer_of).collect();
-        following
+        context
             .store
             .save_offers(self.record.id, &offers, record_of_list(&list))
             .await?;
         if offers != self.record.offers {
             let is_gone = |old: &&Offer| offers.iter().all(|offer| offer.uri != old.uri);
             for gone in self.record.offers.iter().filter(is_gone) {
-                following.forget_document(self.record.id, &gone.uri);
+                context.forget_document(self.record.id, &gone.uri);
             }
             self.record.offers = offers;
             self.channels.follow(&self.record.offers).await?;

@@ -1,27 +1,27 @@
 //! How a set's documents are fetched, surveyed whole before anything is done with them, and turned into tasks.
 
 pub(super) mod index;
+pub(super) mod ingest;
 pub(super) mod oddities;
-pub(super) mod survey;
-pub(super) mod taking;
+pub(super) mod summary;
 
 use url::Url;
 
 use super::EngineError;
-use super::following::Following;
+use super::context::SourceContext;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
 use crate::protocol::{Capability, Oddity};
 use crate::store::{DocumentRecord, Offer, SetId};
-use survey::{Survey, survey};
+use summary::{DocumentSummary, survey};
 
 /// A document that has changed since it was read last.
-pub(super) struct Fresh {
+pub(super) struct ChangedDocument {
     pub(super) document: Box<FetchedDocument>,
-    pub(super) survey: Survey,
+    pub(super) survey: DocumentSummary,
     pub(super) record: DocumentRecord,
 }
 
-impl Fresh {
+impl ChangedDocument {
     /// Refuses a document that says that it is something else.
     pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
         match &self.survey.head.md.capability {
@@ -69,14 +69,14 @@ impl Fresh {
     }
 }
 
-impl Following {
+impl SourceContext {
     /// Fetches and surveys a document; `None` if it is the one that was read last. `anew`: read it in any case.
     pub(super) async fn fresh(
         &self,
         set: SetId,
         uri: &Url,
         anew: bool,
-    ) -> Result<Option<Fresh>, EngineError> {
+    ) -> Result<Option<ChangedDocument>, EngineError> {
         let before = if anew {
             None
         } else {
@@ -100,7 +100,7 @@ impl Following {
         set: SetId,
         uri: &Url,
         read_last: Option<&mut DocumentRecord>,
-    ) -> Result<Option<Fresh>, EngineError> {
+    ) -> Result<Option<ChangedDocument>, EngineError> {
         let known = read_last.as_deref().map(|read| Validators {
             etag: read.etag.clone(),
             last_modified: read.last_modified.clone(),
@@ -130,7 +130,7 @@ impl Following {
         })?;
         self.note_document(set, uri, Some(&survey.head), &survey.oddities);
         self.progress.count_document();
-        Ok(Some(Fresh {
+        Ok(Some(ChangedDocument {
             document,
             survey,
             record,

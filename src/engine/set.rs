@@ -15,14 +15,14 @@ use tokio::time::Instant;
 
 use super::EngineError;
 use super::channels::Channels;
+use super::context::SourceContext;
 use super::dumps::change_dumps::ReadDump;
-use super::following::Following;
 use super::lists::change_lists::ReadLists;
 use crate::clock;
 use crate::protocol::Capability;
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
-use crate::sync::{ChannelState, Limits, Pacing, Schedule, Sequencer, Silence};
+use crate::sync::{ChannelState, Limits, Pacing, PushWatchdog, Schedule, Sequencer};
 
 /// How long the baseline waits for the channels to be subscribed to. A hub that takes longer misses nothing that the poll
 /// after its verification does not bring.
@@ -38,12 +38,12 @@ pub(super) enum Command {
 }
 
 pub(super) struct SetWorker {
-    pub(super) following: Arc<Following>,
+    pub(super) context: Arc<SourceContext>,
     pub(super) record: SetRecord,
     pub(super) sequencer: Sequencer,
     pub(super) schedule: Schedule,
     /// Whether a baseline could not be made when it was tried last, and not only for the moment.
-    pub(super) is_baseless: bool,
+    pub(super) baseline_failed: bool,
     pub(super) channels: Channels,
     /// The last delivery that was looked at.
     pub(super) seen: i64,
@@ -53,7 +53,7 @@ pub(super) struct SetWorker {
     pub(super) dump: Option<ReadDump>,
     /// Changes that the poll under way has found.
     pub(super) found: u64,
-    silence: Silence,
+    silence: PushWatchdog,
     leases: HashMap<ChannelId, (ChannelState, Option<DateTime<Utc>>)>,
     commands: mpsc::Receiver<Command>,
 }
@@ -61,39 +61,39 @@ pub(super) struct SetWorker {
 impl SetWorker {
     /// Continues a set from what the database knows of it.
     pub(super) async fn new(
-        following: Arc<Following>,
+        context: Arc<SourceContext>,
         record: SetRecord,
         commands: mpsc::Receiver<Command>,
     ) -> Result<Self, EngineError> {
-        following
-            .board
+        context
+            .runtime_status
             .begin_set(record.id, &record.capability_list);
-        let (coverage, gaps) = following.store.progress(record.id).await?;
+        let (coverage, gaps) = context.store.progress(record.id).await?;
         let limits = Limits {
-            reorder_window: following.source.reorder_window,
-            held_notifications: following.limits.held_notifications,
+            reorder_window: context.source.reorder_window,
+            held_notifications: context.limits.held_notifications,
         };
         Ok(Self {
             sequencer: Sequencer::new(limits, coverage, gaps).having_read(record.read_until),
-            schedule: Schedule::new(clock::now(), following.source.poll_interval),
-            is_baseless: false,
-            channels: Channels::new(Arc::clone(&following), record.id),
+            schedule: Schedule::new(clock::now(), context.source.poll_interval),
+            baseline_failed: false,
+            channels: Channels::new(Arc::clone(&context), record.id),
             seen: 0,
             lists: ReadLists::default(),
             dump: None,
             found: 0,
-            silence: Silence::default(),
+            silence: PushWatchdog::default(),
             leases: HashMap::new(),
             commands,
-            following,
+            context,
             record,
         })
     }
 
     /// Works until told to stop.
     pub(super) async fn run(mut self) {
-        let mut wakes = self.following.store.wakes();
-        let stop = self.following.stop.clone();
+        let mut wakes = self.context.store.wakes();
+        let stop = self.context.stop.clone();
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.work(&mut wakes) => {}
@@ -139,7 +139,7 @@ impl SetWorker {
     /// Notifications wait until the baseline is read, unless there is nothing to make one from, or not all of it.
     pub(super) fn can_follow(&self) -> bool {
         self.record.baseline != BaselineState::Missing
-            || self.is_baseless
+            || self.baseline_failed
             || !self.record.offers.iter().any(|offer| {
                 matches!(
                     offer.capability,
@@ -152,8 +152,8 @@ impl SetWorker {
     async fn poll(&mut self) -> Result<(), EngineError> {
         let set = self.record.id;
         let now = clock::now();
-        self.following
-            .board
+        self.context
+            .runtime_status
             .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
         let listening = self.channels.listening().await?;
         let had_gaps = !self.sequencer.gaps().is_empty();
@@ -169,10 +169,10 @@ impl SetWorker {
                     self.channels.fell_silent(channel).await?;
                 }
                 self.schedule.polled(now, pacing);
-                self.following
-                    .board
+                self.context
+                    .runtime_status
                     .note_set(set, |facts| facts.failing = None);
-                self.following.sweep_packages(set).await?;
+                self.context.sweep_packages(set).await?;
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
             Err(error) => {
@@ -180,9 +180,9 @@ impl SetWorker {
                 self.tell(&error);
             }
         }
-        self.following
+        self.context
             .store
-            .retry_failed(set, self.following.name(), now.wall)
+            .retry_failed(set, self.context.name(), now.wall)
             .await?;
         Ok(())
     }
@@ -241,7 +241,7 @@ impl SetWorker {
                 && self.leases.get(channel) != Some(lease)
         });
         if told {
-            self.silence = Silence::default();
+            self.silence = PushWatchdog::default();
             self.schedule.hurry(clock::now());
         }
         self.leases = leases;
@@ -250,11 +250,11 @@ impl SetWorker {
     /// Tells, once, that the database refuses something, and once that it works again. What kept the documents from being
     /// read is another matter: only a poll knows when that has passed.
     fn tell_database(&self, error: Option<&EngineError>) {
-        let trouble = error.map(EngineError::trouble);
-        let (board, set) = (&self.following.board, self.record.id);
-        let known = board.set(set).refused;
-        let source = self.following.name();
-        match (&trouble, &known) {
+        let status_error = error.map(EngineError::status_error);
+        let (runtime_status, set) = (&self.context.runtime_status, self.record.id);
+        let known = runtime_status.set(set).refused;
+        let source = self.context.name();
+        match (&status_error, &known) {
             (Some(now), None) => {
                 tracing::error!(code = now.code, source, set = %self.record.capability_list,
                 error = now.message, "the database can't be worked with: the set waits")
@@ -264,38 +264,40 @@ impl SetWorker {
             }
             _ => {}
         }
-        if trouble != known {
-            board.note_set(set, |facts| facts.refused = trouble);
+        if status_error != known {
+            runtime_status.note_set(set, |facts| facts.refused = status_error);
         }
     }
 
     /// Tells, once, that something did not work.
     pub(super) fn tell(&self, error: &EngineError) {
-        let trouble = error.trouble();
-        let known = self.following.board.set(self.record.id).failing;
-        if !known
-            .is_some_and(|known| known.code == trouble.code && known.message == trouble.message)
-        {
-            tracing::warn!(code = trouble.code, source = self.following.name(), set = %self.record.capability_list,
-                error = trouble.message, "a set can't be followed for now");
+        let status_error = error.status_error();
+        let known = self.context.runtime_status.set(self.record.id).failing;
+        if !known.is_some_and(|known| {
+            known.code == status_error.code && known.message == status_error.message
+        }) {
+            tracing::warn!(code = status_error.code, source = self.context.name(), set = %self.record.capability_list,
+                error = status_error.message, "a set can't be followed for now");
         }
-        self.following
-            .board
-            .note_set(self.record.id, |facts| facts.failing = Some(trouble));
+        self.context
+            .runtime_status
+            .note_set(self.record.id, |facts| facts.failing = Some(status_error));
     }
 
     /// Tells of something that is odd, but keeps nothing from going on.
-    pub(super) fn notice(&self, trouble: Option<Trouble>) {
-        self.following
-            .board
-            .note_set(self.record.id, |facts| facts.notice = trouble);
+    pub(super) fn notice(&self, status_error: Option<StatusError>) {
+        self.context
+            .runtime_status
+            .note_set(self.record.id, |facts| facts.notice = status_error);
     }
 
     /// Tells no longer of something that was odd.
     pub(super) fn end_notice(&self, code: &str) {
-        self.following.board.note_set(self.record.id, |facts| {
-            facts.notice.take_if(|notice| notice.code == code);
-        });
+        self.context
+            .runtime_status
+            .note_set(self.record.id, |facts| {
+                facts.notice.take_if(|notice| notice.code == code);
+            });
     }
 
     fn note(&self) {
@@ -306,10 +308,12 @@ impl SetWorker {
             .saturating_duration_since(now.mono);
         let next_poll_at = now.plus(until).wall;
         let held = self.sequencer.held() as u64;
-        self.following.board.note_set(self.record.id, |facts| {
-            facts.next_poll_at = Some(next_poll_at);
-            facts.looked = true;
-            facts.held = held;
-        });
+        self.context
+            .runtime_status
+            .note_set(self.record.id, |facts| {
+                facts.next_poll_at = Some(next_poll_at);
+                facts.looked = true;
+                facts.held = held;
+            });
     }
 }

@@ -11,15 +11,15 @@ use url::Url;
 
 use super::EngineError;
 use super::applier::Applier;
-use super::board::SourceState;
 use super::channels::Channels;
-use super::discovering::{FoundSet, Known, find_sets, is_wanted};
-use super::following::Following;
+use super::context::SourceContext;
+use super::runtime_status::SourceState;
 use super::set::{Command, SetWorker};
+use super::set_discovery::{FoundSet, KnownSets, find_sets, is_wanted};
 use crate::clock;
 use crate::fetch::{Bounds, KnownWay, pause};
 use crate::mirror::{Mirror, MirrorError};
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::{SetId, SetRecord};
 
 /// New sets are looked for at the pace of the polls, but no more often than this.
@@ -35,7 +35,7 @@ const LONGEST_MIRROR_PAUSE: Duration = Duration::from_secs(10);
 
 /// Follows one Source until told to stop.
 pub(super) struct SourceWorker {
-    following: Arc<Following>,
+    context: Arc<SourceContext>,
     commands: mpsc::Receiver<Command>,
     sets: HashMap<SetId, FollowedSet>,
     way: KnownWay,
@@ -67,9 +67,9 @@ impl FollowedSet {
 }
 
 impl SourceWorker {
-    pub(super) fn new(following: Arc<Following>, commands: mpsc::Receiver<Command>) -> Self {
+    pub(super) fn new(context: Arc<SourceContext>, commands: mpsc::Receiver<Command>) -> Self {
         Self {
-            following,
+            context,
             commands,
             sets: HashMap::new(),
             way: KnownWay::default(),
@@ -78,12 +78,11 @@ impl SourceWorker {
     }
 
     pub(super) async fn run(mut self) {
-        let stop = self.following.stop.clone();
+        let stop = self.context.stop.clone();
         let Some(mirror) = self.open_mirror(&stop).await else {
             return;
         };
-        let applier =
-            tokio::spawn(Applier::new(Arc::clone(&self.following), Arc::new(mirror)).run());
+        let applier = tokio::spawn(Applier::new(Arc::clone(&self.context), Arc::new(mirror)).run());
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.follow() => {}
@@ -97,13 +96,15 @@ impl SourceWorker {
     /// A mirror that can't be had is this Source's trouble alone: it is told, and tried again.
     async fn open_mirror(&mut self, stop: &CancellationToken) -> Option<Mirror> {
         loop {
-            let root = self.following.source.mirror.clone();
+            let root = self.context.source.mirror.clone();
             let opening = tokio::task::spawn_blocking(move || Mirror::open(&root))
                 .await
                 .ok()?;
             match opening {
                 Ok(mirror) => {
-                    self.following.board.note_taken(self.following.name(), None);
+                    self.context
+                        .runtime_status
+                        .note_taken(self.context.name(), None);
                     self.failures = 0;
                     return Some(mirror);
                 }
@@ -130,10 +131,12 @@ impl SourceWorker {
             let pause = match self.discover().await {
                 Ok(pace) => {
                     self.failures = 0;
-                    self.following
-                        .board
-                        .note_source(self.following.name(), SourceState::Ok, None);
-                    self.following.source.poll_interval.max(pace)
+                    self.context.runtime_status.note_source(
+                        self.context.name(),
+                        SourceState::Ok,
+                        None,
+                    );
+                    self.context.source.poll_interval.max(pace)
                 }
                 Err(error) => {
                     self.fail(error.code(), error.to_string());
@@ -146,8 +149,8 @@ impl SourceWorker {
 
     /// Goes on with the sets that were followed before: they need nothing of the Source to be served.
     async fn resume(&mut self) -> Result<(), EngineError> {
-        for record in self.following.store.sets(self.following.name()).await? {
-            if is_wanted(&self.following.source, &record.capability_list) {
+        for record in self.context.store.sets(self.context.name()).await? {
+            if is_wanted(&self.context.source, &record.capability_list) {
                 self.start(record).await?;
             }
         }
@@ -156,7 +159,7 @@ impl SourceWorker {
 
     /// Finds out which sets there are now; answers how soon to look again at the earliest.
     async fn discover(&mut self) -> Result<Duration, EngineError> {
-        let following = Arc::clone(&self.following);
+        let context = Arc::clone(&self.context);
         // The Capability Lists of these are their workers' to look at.
         let followed: HashSet<Url> = self
             .sets
@@ -164,14 +167,14 @@ impl SourceWorker {
             .filter(|set| !set.is_implied && !set.task.is_finished())
             .map(|set| set.capability_list.clone())
             .collect();
-        let known = Known {
+        let known = KnownSets {
             followed: &followed,
-            had_resourcesync: following.had_resourcesync().await?,
+            had_resourcesync: context.had_resourcesync().await?,
         };
-        let limit = following.limits.document;
+        let limit = context.limits.document;
         let found = find_sets(
-            &following.client,
-            &following.source,
+            &context.client,
+            &context.source,
             limit,
             known,
             &mut self.way,
@@ -181,9 +184,9 @@ impl SourceWorker {
             self.follow_set(set).await?;
         }
         for (uri, oddities) in &found.oddities {
-            following.note_description(self.sets.keys(), uri, oddities);
+            context.note_description(self.sets.keys(), uri, oddities);
         }
-        if let Some(error) = found.trouble {
+        if let Some(error) = found.status_error {
             return Err(error.into());
         }
         if let Some(advertised) = &found.advertised {
@@ -204,8 +207,8 @@ impl SourceWorker {
         {
             return Ok(());
         }
-        let record = self.following.begin_set(found).await?;
-        tracing::info!(source = self.following.name(), set = %found.uri, "following a set");
+        let record = self.context.begin_set(found).await?;
+        tracing::info!(source = self.context.name(), set = %found.uri, "following a set");
         self.start(record).await
     }
 
@@ -213,7 +216,7 @@ impl SourceWorker {
         let (id, capability_list) = (record.id, record.capability_list.clone());
         let is_implied = record.is_implied();
         let (commands, receiver) = mpsc::channel(4);
-        let worker = SetWorker::new(Arc::clone(&self.following), record, receiver).await?;
+        let worker = SetWorker::new(Arc::clone(&self.context), record, receiver).await?;
         let task = tokio::spawn(worker.run());
         self.sets.insert(
             id,
@@ -239,13 +242,13 @@ impl SourceWorker {
             let Some(set) = self.sets.get_mut(&id) else {
                 continue;
             };
-            tracing::warn!(code = "set-ended", source = self.following.name(), set = %set.capability_list,
+            tracing::warn!(code = "set-ended", source = self.context.name(), set = %set.capability_list,
                 "the Source no longer has this set: it is not followed any more, and its files stay");
             set.end().await;
-            let mut channels = Channels::new(Arc::clone(&self.following), id);
+            let mut channels = Channels::new(Arc::clone(&self.context), id);
             channels.follow(&[]).await?;
             channels.detach();
-            self.following.store.end_set(id).await?;
+            self.context.store.end_set(id).await?;
             // Not before: what the database refuses is done again.
             self.sets.remove(&id);
         }
@@ -255,7 +258,7 @@ impl SourceWorker {
     async fn rest(&mut self, pause: Duration) {
         tokio::select! {
             () = tokio::time::sleep(pause) => {}
-            () = self.following.rediscover.notified() => {}
+            () = self.context.rediscover.notified() => {}
             Some(command) = self.commands.recv() => {
                 for set in self.sets.values() {
                     // One that is full has been told already.
@@ -266,8 +269,8 @@ impl SourceWorker {
     }
 
     fn fail(&mut self, code: &str, message: String) {
-        let name = self.following.name();
-        let known = self.following.board.source(name).error;
+        let name = self.context.name();
+        let known = self.context.runtime_status.source(name).error;
         if !known.is_some_and(|known| known.code == code && known.message == message) {
             tracing::warn!(
                 code,
@@ -276,22 +279,22 @@ impl SourceWorker {
                 "a Source can't be reached; trying goes on"
             );
         }
-        let trouble = Trouble::new(code, message, clock::now().wall);
-        self.following
-            .board
-            .note_source(name, SourceState::Failing, Some(trouble));
+        let status_error = StatusError::new(code, message, clock::now().wall);
+        self.context
+            .runtime_status
+            .note_source(name, SourceState::Failing, Some(status_error));
         self.failures = self.failures.saturating_add(1);
     }
 
     fn note_refusal(&self, error: &MirrorError) {
         let now = clock::now();
-        let trouble = Trouble::new(error.code(), error.to_string(), now.wall);
-        let (board, name) = (&self.following.board, self.following.name());
-        board.note_refusal(name, None, trouble, now.mono);
+        let status_error = StatusError::new(error.code(), error.to_string(), now.wall);
+        let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
+        runtime_status.note_refusal(name, None, status_error, now.mono);
     }
 
     fn pause(&self) -> Duration {
-        let longest = self.following.source.poll_interval.max(FIRST_PAUSE);
+        let longest = self.context.source.poll_interval.max(FIRST_PAUSE);
         let bounds = Bounds {
             tries: u32::MAX,
             first: FIRST_PAUSE,

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::board::{SetFacts, SourceState};
+use super::runtime_status::{SetFacts, SourceState};
 use super::{Engine, EngineError, Followed};
 use crate::clock;
 use crate::protocol::Capability;
-use crate::status::{ChannelStatus, GapStatus, SetStatus, SourceStatus, Status, Trouble, rfc3339};
+use crate::status::{
+    ChannelStatus, GapStatus, SetStatus, SourceStatus, Status, StatusError, rfc3339,
+};
 use crate::store::{ChannelRecord, SetNumbers, SetRecord};
 use crate::sync::{ChannelState, Gap};
 
@@ -26,8 +28,8 @@ pub(super) async fn status(engine: &Engine) -> Result<Status, EngineError> {
 }
 
 async fn source(engine: &Engine, followed: &Followed) -> Result<SourceStatus, EngineError> {
-    let config = &followed.following.source;
-    let facts = engine.board.source(&config.name);
+    let config = &followed.context.source;
+    let facts = engine.runtime_status.source(&config.name);
     let mut sets = Vec::new();
     for record in engine.store.sets(&config.name).await? {
         if config.sets.is_empty() || config.sets.contains(&record.capability_list) {
@@ -46,7 +48,7 @@ async fn source(engine: &Engine, followed: &Followed) -> Result<SourceStatus, En
 
 async fn set(engine: &Engine, record: &SetRecord) -> Result<SetStatus, EngineError> {
     let numbers = engine.store.set_numbers(record.id).await?;
-    let mut facts = engine.board.set(record.id);
+    let mut facts = engine.runtime_status.set(record.id);
     facts.failing = facts.refused.take().or(facts.failing);
     let mut channels = Vec::new();
     for channel in engine.store.channels(record.id).await? {
@@ -72,7 +74,7 @@ async fn set(engine: &Engine, record: &SetRecord) -> Result<SetStatus, EngineErr
         last_poll_at: facts.last_poll_at.map(rfc3339),
         next_poll_at: facts.next_poll_at.map(rfc3339),
         error: error(facts, numbers),
-        oddities: engine.board.oddities(record.id),
+        oddities: engine.runtime_status.oddities(record.id),
     })
 }
 
@@ -101,10 +103,10 @@ fn state(numbers: &SetNumbers, facts: &SetFacts) -> &'static str {
 }
 
 /// The gravest thing first.
-fn error(facts: SetFacts, numbers: SetNumbers) -> Option<Trouble> {
+fn error(facts: SetFacts, numbers: SetNumbers) -> Option<StatusError> {
     let failure = numbers
         .failure
-        .map(|(code, message, at)| Trouble::new(&code, message, at));
+        .map(|(code, message, at)| StatusError::new(&code, message, at));
     facts.failing.or(failure).or(facts.notice)
 }
 
@@ -140,6 +142,6 @@ fn channel_status(engine: &Engine, channel: ChannelRecord, held: u64) -> Channel
         rejected: channel.rejected,
         held: if is_held_here { held } else { 0 },
         gaps: channel.gaps,
-        error: engine.board.channel(channel.id),
+        error: engine.runtime_status.channel(channel.id),
     }
 }

@@ -78,11 +78,11 @@ pub struct Content {
     validators: Validators,
     received: u64,
     limit: Option<u64>,
-    pace: Pace,
+    pace: ThroughputGuard,
 }
 
 /// How fast a body has to come.
-struct Pace {
+struct ThroughputGuard {
     /// How long it has for [`LEAST`].
     within: Duration,
     /// How much of that was spent waiting for the server. What the caller does between two chunks does not count.
@@ -91,7 +91,7 @@ struct Pace {
     came: u64,
 }
 
-impl Pace {
+impl ThroughputGuard {
     fn new(within: Duration) -> Self {
         Self {
             within,
@@ -236,7 +236,7 @@ impl Client {
             validators: Validators::of(headers),
             received: 0,
             limit,
-            pace: Pace::new(self.timeout().saturating_mul(TIMEOUTS)),
+            pace: ThroughputGuard::new(self.timeout().saturating_mul(TIMEOUTS)),
             answer,
         }))
     }

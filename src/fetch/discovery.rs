@@ -116,7 +116,7 @@ impl Client {
 
         let known = std::mem::take(&mut way.documents);
         let mut walk = Walk::new(self, limit, known, followed);
-        let mut trouble = None;
+        let mut status_error = None;
         for (start, uri) in starts {
             match walk.from(start, &uri).await {
                 Ok(found) => {
@@ -128,7 +128,7 @@ impl Client {
                 // robots.txt was only a last hope: that it can't be had explains nothing.
                 Err(_) if start == Start::Robots => {}
                 Err(error) => {
-                    trouble.get_or_insert(error);
+                    status_error.get_or_insert(error);
                 }
             }
         }
@@ -139,7 +139,7 @@ impl Client {
             way.documents = walk.into_way();
             return Ok(found);
         }
-        let nothing = trouble.unwrap_or(DiscoveryError::NoSourceDescription(entry));
+        let nothing = status_error.unwrap_or(DiscoveryError::NoSourceDescription(entry));
         let implied = walk.implied();
         if implied.is_some() {
             way.documents = walk.into_way();

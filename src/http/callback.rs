@@ -10,9 +10,9 @@ use axum::http::{Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
+use super::keyed_semaphore::KeyedSemaphore;
 use super::refusals::Refusals;
-use super::tally::Tally;
-use super::turns::Turns;
+use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::TopicUri;
 use crate::protocol::websub::{Mode, Signature, Verification};
@@ -41,9 +41,9 @@ pub struct Callback {
     pub longest_delivery: u64,
     /// How many bytes of deliveries may wait for one channel.
     pub inbox_room: u64,
-    turns: Turns,
+    turns: KeyedSemaphore,
     refusals: Refusals<(ChannelId, &'static str)>,
-    tally: Tally,
+    tally: RejectionCounters,
 }
 
 impl Callback {
@@ -54,14 +54,14 @@ impl Callback {
         prefix: &str,
         longest_delivery: u64,
         inbox_room: u64,
-        tally: Tally,
+        tally: RejectionCounters,
     ) -> Self {
         Self {
             store,
             prefix: prefix.to_owned(),
             longest_delivery,
             inbox_room,
-            turns: Turns::default(),
+            turns: KeyedSemaphore::default(),
             refusals: Refusals::default(),
             tally,
         }

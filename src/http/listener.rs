@@ -11,8 +11,8 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::places::{Places, count};
-use super::tally::Tally;
+use super::connection_slots::{ConnectionSlots, count};
+use super::rejection_counters::RejectionCounters;
 
 /// How long a peer may take to send its request's head.
 const HEAD_TIME: Duration = Duration::from_secs(5);
@@ -45,9 +45,14 @@ pub async fn bind(address: SocketAddr) -> std::io::Result<Bound> {
 
 /// Serves until told to stop, and then until the requests under way are answered. `tally`: where peers are counted that had to
 /// make way.
-pub async fn serve(bound: Bound, router: Router, stop: CancellationToken, tally: Tally) {
+pub async fn serve(
+    bound: Bound,
+    router: Router,
+    stop: CancellationToken,
+    tally: RejectionCounters,
+) {
     let graceful = GracefulShutdown::new();
-    let places = Places::new(CONNECTIONS);
+    let places = ConnectionSlots::new(CONNECTIONS);
     let mut refused = false;
     loop {
         let accepted = tokio::select! {

@@ -7,15 +7,15 @@
 //! Specification: WebSub, sections 5.3 (verification of intent), 7 (content distribution) and 7.1 (signatures).
 
 mod callback;
-mod gate;
+mod connection_slots;
+mod host_origin_guard;
+mod keyed_semaphore;
 mod listener;
 mod operator;
-mod places;
 mod refusals;
-mod tally;
-mod turns;
+mod rejection_counters;
 
 pub use callback::{Callback, callback_router};
 pub use listener::{Bound, bind, serve};
 pub use operator::operator_router;
-pub use tally::Tally;
+pub use rejection_counters::RejectionCounters;

@@ -18,10 +18,10 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::gate::{Gate, keep_out};
-use super::tally::Tally;
+use super::host_origin_guard::{HostOriginGuard, keep_out};
+use super::rejection_counters::RejectionCounters;
 use crate::protocol::{Digest, Link, ResourceUri};
-use crate::status::{Operations, Trouble, rfc3339};
+use crate::status::{Operations, StatusError, rfc3339};
 use crate::store::{FeedEntry, ResourceView, Store, StoreError, Wake};
 
 /// Lines of the feed that one answer holds unless asked otherwise.
@@ -36,7 +36,7 @@ struct Desk {
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
     stop: CancellationToken,
-    tally: Tally,
+    tally: RejectionCounters,
 }
 
 /// The routes of the status listener. `hosts`: the names that it may be called by. Streams end when `stop` is given. `tally`:
@@ -46,7 +46,7 @@ pub fn operator_router(
     store: Arc<Store>,
     hosts: &[String],
     stop: CancellationToken,
-    tally: Tally,
+    tally: RejectionCounters,
 ) -> Router {
     Router::new()
         .route("/", get(front_page))
@@ -64,7 +64,10 @@ pub fn operator_router(
             stop,
             tally: tally.clone(),
         })
-        .layer(from_fn_with_state(Gate::new(hosts, tally), keep_out))
+        .layer(from_fn_with_state(
+            HostOriginGuard::new(hosts, tally),
+            keep_out,
+        ))
 }
 
 /// Nothing is served before the listeners are bound and the database is open; what is left to tell is whether what comes in
@@ -78,9 +81,13 @@ async fn ready(State(desk): State<Desk>) -> Response {
         );
     }
     match desk.operations.refusing_mirror() {
-        Some((source, trouble)) => {
-            let message = format!("the mirror of {source}: {}", trouble.message);
-            told(StatusCode::SERVICE_UNAVAILABLE, &trouble.code, &message)
+        Some((source, status_error)) => {
+            let message = format!("the mirror of {source}: {}", status_error.message);
+            told(
+                StatusCode::SERVICE_UNAVAILABLE,
+                &status_error.code,
+                &message,
+            )
         }
         None => "ready\n".into_response(),
     }
@@ -89,7 +96,7 @@ async fn ready(State(desk): State<Desk>) -> Response {
 async fn front_page(State(desk): State<Desk>) -> Response {
     let status = match desk.operations.status().await {
         Ok(status) => status,
-        Err(trouble) => return broken(&trouble),
+        Err(status_error) => return broken(&status_error),
     };
     let mut page = format!(
         "resyncd {}, up since {}\n",
@@ -118,7 +125,7 @@ async fn status(State(desk): State<Desk>) -> Response {
             status.refused = desk.tally.counts();
             Json(status).into_response()
         }
-        Err(trouble) => broken(&trouble),
+        Err(status_error) => broken(&status_error),
     }
 }
 
@@ -332,7 +339,7 @@ async fn approve(State(desk): State<Desk>, Path(name): Path<String>) -> Response
             (StatusCode::ACCEPTED, Json(json!({ "approved": approved }))).into_response()
         }
         Ok(None) => unknown_source(&name),
-        Err(trouble) => broken(&trouble),
+        Err(status_error) => broken(&status_error),
     }
 }
 
@@ -360,10 +367,10 @@ fn out_of_order(error: &StoreError) -> Response {
     )
 }
 
-fn broken(trouble: &Trouble) -> Response {
+fn broken(status_error: &StatusError) -> Response {
     (
         StatusCode::INTERNAL_SERVER_ERROR,
-        Json(json!({ "error": trouble })),
+        Json(json!({ "error": status_error })),
     )
         .into_response()
 }

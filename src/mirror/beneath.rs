@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, 
 use rustix::io::{Errno, Result};
 
 use super::error::errno;
-use super::refusals::may_go_on;
+use super::refusals::inject_fault;
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -81,7 +81,7 @@ impl Beneath {
     /// Removes a folder if it is empty; whether it did.
     pub(super) fn remove_empty(&self, folder: &str) -> Result<bool> {
         let (parent, name) = split(folder);
-        may_go_on()?;
+        inject_fault()?;
         match unlinkat(self.folder(parent)?, name, AtFlags::REMOVEDIR) {
             Ok(()) => Ok(true),
             // BUSY: somebody mounted something there.
@@ -92,7 +92,7 @@ impl Beneath {
 
     /// Waits until the folder's entries are on disk.
     pub(super) fn sync(&self, folder: &str) -> Result<()> {
-        may_go_on()?;
+        inject_fault()?;
         match File::from(self.folder(folder)?).sync_all() {
             Ok(()) => Ok(()),
             Err(error) => match errno(&error) {
@@ -105,7 +105,7 @@ impl Beneath {
 
     /// Waits until everything on this file system is on disk.
     pub(super) fn sync_everything(&self) -> Result<()> {
-        may_go_on()?;
+        inject_fault()?;
         #[cfg(target_os = "linux")]
         return rustix::fs::syncfs(&self.root);
         #[cfg(not(target_os = "linux"))]
@@ -138,7 +138,7 @@ pub(super) fn kind(folder: &OwnedFd, name: &str) -> Result<Option<FileType>> {
 
 /// Makes a folder in an open one, if it is not there.
 pub(super) fn make(parent: &OwnedFd, name: &str, mode: u32) -> Result<()> {
-    may_go_on()?;
+    inject_fault()?;
     match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
@@ -154,7 +154,7 @@ pub(super) fn sweep(folder: &OwnedFd, keeps: impl Fn(&[u8]) -> bool) -> Result<u
         if matches!(name.to_bytes(), b"." | b"..") || keeps(name.to_bytes()) {
             continue;
         }
-        may_go_on()?;
+        inject_fault()?;
         match unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) => removed += 1,
             // Somebody's folder is not ours to remove. (PERM: what POSIX says instead of ISDIR.)

@@ -28,14 +28,14 @@ use std::sync::{Arc, Mutex};
 
 use beneath::Beneath;
 use publish::Unsynced;
-use refusals::may_go_on;
-use staged::Workroom;
+use refusals::inject_fault;
+use staged::StagingDir;
 
 pub use error::MirrorError;
 pub use path::{MirrorPath, made_path, plain_path};
 pub use publish::Unpublished;
 pub use reading::{Files, MirrorReader};
-pub use staged::{Staged, Whole, file_time};
+pub use staged::{CompletedFile, Staged, file_time};
 
 /// A folder of resources, open for changes.
 ///
@@ -43,7 +43,7 @@ pub use staged::{Staged, Whole, file_time};
 pub struct Mirror {
     root: PathBuf,
     tree: Beneath,
-    workroom: Arc<Workroom>,
+    workroom: Arc<StagingDir>,
     /// Its lock also makes changes of the tree take turns, so that no folder is pruned while another call fills it.
     unsynced: Mutex<Unsynced>,
     #[cfg(test)]
@@ -60,7 +60,7 @@ impl Mirror {
         make_root(root).map_err(|error| MirrorError::sort_io("making", &shown, &error))?;
         let tree =
             Beneath::open(root).map_err(|errno| MirrorError::sort("opening", &shown, errno))?;
-        let (workroom, unclean) = Workroom::open(&tree, root)?;
+        let (workroom, unclean) = StagingDir::open(&tree, root)?;
         if unclean {
             // The process before us may have made folders and not synced them, and we would take them for safe.
             tree.sync_everything()
@@ -129,7 +129,7 @@ fn make_root(root: &Path) -> io::Result<()> {
         !folder.as_os_str().is_empty() && matches!(folder.try_exists(), Ok(false))
     });
     let missing: Vec<&Path> = missing.collect();
-    may_go_on()?;
+    inject_fault()?;
     fs::create_dir_all(root)?;
     for folder in missing {
         match folder.parent() {

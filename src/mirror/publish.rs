@@ -12,8 +12,8 @@ use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
 use super::beneath::{kind, split, upwards};
-use super::refusals::may_go_on;
-use super::{Mirror, MirrorError, MirrorPath, Whole};
+use super::refusals::inject_fault;
+use super::{CompletedFile, Mirror, MirrorError, MirrorPath};
 
 /// A file that did not get its place.
 #[derive(Debug, thiserror::Error)]
@@ -23,7 +23,7 @@ pub struct Unpublished {
     pub error: MirrorError,
     /// The file, to be published elsewhere or later; `None` when it is in its place already, but perhaps not for good:
     /// it has to be staged anew.
-    pub whole: Option<Whole>,
+    pub whole: Option<CompletedFile>,
 }
 
 /// Folders whose entries may not be on disk yet.
@@ -41,10 +41,10 @@ impl Mirror {
     /// # Errors
     /// [`Unpublished`], for each file by itself. [`MirrorError::Blocked`] says that another path will do.
     #[must_use = "a file may not have got its place"]
-    pub fn publish(&self, batch: Vec<(Whole, MirrorPath)>) -> Vec<Result<(), Unpublished>> {
+    pub fn publish(&self, batch: Vec<(CompletedFile, MirrorPath)>) -> Vec<Result<(), Unpublished>> {
         let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        let (wholes, paths): (Vec<Whole>, Vec<MirrorPath>) = batch.into_iter().unzip();
-        let mut wholes: Vec<Option<Whole>> = wholes.into_iter().map(Some).collect();
+        let (wholes, paths): (Vec<CompletedFile>, Vec<MirrorPath>) = batch.into_iter().unzip();
+        let mut wholes: Vec<Option<CompletedFile>> = wholes.into_iter().map(Some).collect();
         let mut failed: Vec<Option<Unpublished>> = paths.iter().map(|_| None).collect();
         let mut opened: Opened<'_> = None;
         for index in by_folder(&paths) {
@@ -74,11 +74,11 @@ impl Mirror {
     /// Makes the folders that a file needs, and moves it there.
     fn place<'a>(
         &self,
-        whole: Whole,
+        whole: CompletedFile,
         path: &'a MirrorPath,
         opened: &mut Opened<'a>,
         unsynced: &mut Unsynced,
-    ) -> Result<(), (Errno, Option<Whole>)> {
+    ) -> Result<(), (Errno, Option<CompletedFile>)> {
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,
             _ => match self.tree.make_folder(path.folder(), unsynced) {
@@ -155,7 +155,7 @@ impl Mirror {
             Ok(None | Some(FileType::Directory)) => Ok(false),
             Ok(Some(FileType::RegularFile)) => {
                 unsynced.insert(path.folder().to_owned());
-                may_go_on()
+                inject_fault()
                     .and_then(|()| unlinkat(&folder, path.name(), AtFlags::empty()))
                     .map(|()| true)
             }

@@ -3,12 +3,12 @@
 /// Whether the call that comes next is refused. It never is, but in tests.
 #[cfg(not(test))]
 #[inline]
-pub(super) fn may_go_on() -> rustix::io::Result<()> {
+pub(super) fn inject_fault() -> rustix::io::Result<()> {
     Ok(())
 }
 
 #[cfg(test)]
-pub(super) use planned::{Refusals, may_go_on};
+pub(super) use planned::{Refusals, inject_fault};
 
 #[cfg(test)]
 mod planned {
@@ -42,7 +42,7 @@ mod planned {
         }
     }
 
-    pub(in crate::mirror) fn may_go_on() -> Result<()> {
+    pub(in crate::mirror) fn inject_fault() -> Result<()> {
         let Some(mut refusals) = PLANNED.get() else {
             return Ok(());
         };

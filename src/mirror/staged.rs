@@ -1,7 +1,7 @@
 //! Working files: where a resource's bytes are until they are whole.
 //!
-//! Invariant: a [`Whole`] is complete and on disk, so that a rename is all that publishing it takes. Who drops a
-//! [`Staged`] or a [`Whole`] removes its working file; what a crash leaves behind is swept when the mirror is opened.
+//! Invariant: a [`CompletedFile`] is complete and on disk, so that a rename is all that publishing it takes. Who drops a
+//! [`Staged`] or a [`CompletedFile`] removes its working file; what a crash leaves behind is swept when the mirror is opened.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -18,7 +18,7 @@ use rustix::io::Errno;
 use super::MirrorError;
 use super::beneath::{Beneath, make, sweep};
 use super::path::OWN_FOLDER;
-use super::refusals::may_go_on;
+use super::refusals::inject_fault;
 use crate::protocol::SourceTime;
 
 /// The oldest and the latest time that ext4 can keep, in microseconds since 1970: from 1901 to 2446.
@@ -28,13 +28,13 @@ const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31) * 1_000_000..=15_032_385
 ///
 /// Every working file keeps it alive: the lock is held until the last of them is gone, so that no other process ever
 /// uses a name that one of ours still cleans up.
-pub(super) struct Workroom {
+pub(super) struct StagingDir {
     folder: OwnedFd,
     lock: File,
     next: AtomicU64,
 }
 
-impl Workroom {
+impl StagingDir {
     /// Takes the lock and sweeps away what an earlier process left.
     ///
     /// The second value tells whether that process ended without closing its mirror.
@@ -65,7 +65,7 @@ impl Workroom {
 
         let io = |error| MirrorError::sort_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
-        may_go_on().map_err(|errno| io(errno.into()))?;
+        inject_fault().map_err(|errno| io(errno.into()))?;
         (&lock).write_all(b"in use\n").map_err(io)?;
         let workroom = Self {
             folder,
@@ -83,7 +83,7 @@ impl Workroom {
 
 /// A name in the workroom; the file goes when this goes, unless it has moved to its place.
 struct Working {
-    room: Arc<Workroom>,
+    room: Arc<StagingDir>,
     name: String,
     moved: bool,
 }
@@ -98,7 +98,7 @@ impl Drop for Working {
     fn drop(&mut self) {
         if !self.moved {
             // It may be gone already; what can't be removed is swept at the next start.
-            let _ = may_go_on()
+            let _ = inject_fault()
                 .and_then(|()| unlinkat(&self.room.folder, &self.name, AtFlags::empty()));
         }
     }
@@ -113,12 +113,12 @@ pub struct Staged {
 
 impl Staged {
     /// Begins an empty working file.
-    pub(super) fn begin(room: &Arc<Workroom>) -> Result<Self, MirrorError> {
+    pub(super) fn begin(room: &Arc<StagingDir>) -> Result<Self, MirrorError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = room.next.fetch_add(1, Ordering::Relaxed).to_string();
-            let made = may_go_on()
+            let made = inject_fault()
                 .and_then(|()| openat(&room.folder, &name, flags, Mode::from_raw_mode(0o644)));
             match made {
                 Ok(file) => {
@@ -144,7 +144,7 @@ impl Staged {
     /// # Errors
     /// [`MirrorError`], when they could not be written; the file can't be finished then.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), MirrorError> {
-        let written = may_go_on().map_err(io::Error::from);
+        let written = inject_fault().map_err(io::Error::from);
         let written = written.and_then(|()| self.file.write_all(bytes));
         written.map_err(|error| {
             self.failed = true;
@@ -158,22 +158,22 @@ impl Staged {
     ///
     /// # Errors
     /// [`MirrorError`], when it is not on disk for certain; the working file is removed then.
-    pub fn finish(self, lastmod: Option<SourceTime>) -> Result<Whole, MirrorError> {
+    pub fn finish(self, lastmod: Option<SourceTime>) -> Result<CompletedFile, MirrorError> {
         let Self { file, work, failed } = self;
         if failed {
             return Err(work.fault("finishing", &Errno::IO.into()));
         }
         if let Some(lastmod) = lastmod {
-            may_go_on()
+            inject_fault()
                 .map_err(io::Error::from)
                 .and_then(|()| file.set_modified(file_time(lastmod)))
                 .map_err(|error| work.fault("dating", &error))?;
         }
-        may_go_on()
+        inject_fault()
             .map_err(io::Error::from)
             .and_then(|()| file.sync_all())
             .map_err(|error| work.fault("syncing", &error))?;
-        Ok(Whole { work })
+        Ok(CompletedFile { work })
     }
 }
 
@@ -196,15 +196,15 @@ pub fn file_time(time: SourceTime) -> SystemTime {
 }
 
 /// A working file that is complete and on disk, and waits for its place.
-pub struct Whole {
+pub struct CompletedFile {
     work: Working,
 }
 
-impl Whole {
+impl CompletedFile {
     /// Moves the file to its place, over the file that is there; gives it back when it could not.
     pub(super) fn move_to(mut self, folder: &OwnedFd, name: &str) -> Result<(), (Errno, Self)> {
         let room = &self.work.room.folder;
-        let moved = may_go_on().and_then(|()| renameat(room, &self.work.name, folder, name));
+        let moved = inject_fault().and_then(|()| renameat(room, &self.work.name, folder, name));
         match moved {
             Ok(()) => {
                 self.work.moved = true;
@@ -215,7 +215,7 @@ impl Whole {
     }
 }
 
-impl fmt::Debug for Whole {
+impl fmt::Debug for CompletedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Whole({})", self.work.name)
     }

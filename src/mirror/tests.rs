@@ -33,7 +33,7 @@ impl World {
         self.base.path().join("outside")
     }
 
-    fn whole(&self, bytes: &str) -> Whole {
+    fn whole(&self, bytes: &str) -> CompletedFile {
         let mut staged = self.mirror.stage().unwrap();
         staged.write(bytes.as_bytes()).unwrap();
         staged.finish(None).unwrap()
@@ -305,7 +305,7 @@ fn file_whose_place_is_taken_was_removed_before() {
 #[test]
 fn failed_folder_sync_fails_every_file_below_it_and_no_other() {
     let world = World::new();
-    let batch = |names: &[&str]| -> Vec<(Whole, MirrorPath)> {
+    let batch = |names: &[&str]| -> Vec<(CompletedFile, MirrorPath)> {
         let staged = names.iter().map(|at| (world.whole(at), path(at)));
         staged.collect()
     };

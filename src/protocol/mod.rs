@@ -10,8 +10,8 @@
 
 mod datetime;
 mod digest;
-mod direction;
 mod document;
+mod entry_order;
 mod interval;
 mod link_header;
 mod oddity;
@@ -22,8 +22,8 @@ mod writer;
 
 pub use datetime::{DatetimeError, SourceTime};
 pub use digest::{Algorithm, Digest, Hashing, contradiction, parse_hashes};
-pub use direction::Direction;
 pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Root};
+pub use entry_order::EntryOrder;
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
 pub use oddity::{Oddities, Oddity};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::application::Change;
+use super::change_batch::Change;
 use super::feed::Origin;
 use super::found::Found;
 use super::lists::begin_list;

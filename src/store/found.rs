@@ -2,7 +2,7 @@
 
 use rusqlite::{Connection, params};
 
-use super::application::Change;
+use super::change_batch::Change;
 use super::feed::Origin;
 use super::parts::{PartOf, part_if_named};
 use super::planning::Context;
@@ -10,12 +10,12 @@ use super::resources::{Membership, join};
 use super::sets::unbroken_until;
 use super::{ResourceId, SetId, StoreError, row};
 use crate::protocol::{ResourceUri, SourceTime};
-use crate::sync::{Decision, Known, Pending, plan_change};
+use crate::sync::{Decision, LocalState, Pending, plan_change};
 
 /// What is known of a change's resource.
 pub(super) struct Found {
     pub(super) resource: ResourceId,
-    pub(super) known: Option<Known>,
+    pub(super) known: Option<LocalState>,
     pub(super) pending: Option<Pending>,
     /// How it is a member of the set.
     pub(super) member: Option<Membership>,
@@ -65,7 +65,7 @@ impl Found {
         };
         let told_by = SetId(found.get(12)?);
         let known = if found.get::<_, Option<i64>>(6)?.is_some() {
-            Some(Known {
+            Some(LocalState {
                 length: found.get::<_, Option<i64>>(1)?.map(row::unsigned),
                 hashes: row::hashes(&found.get::<_, String>(2)?),
                 kind: found

@@ -33,7 +33,7 @@ pub enum Receipt {
 
 /// What became of a delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum DeliveryOutcome {
     /// Its changes were taken.
     Applied,
     /// The same, but it tells no time: should the same bytes come again, they may tell of something else.
@@ -44,7 +44,7 @@ pub enum Outcome {
     Rejected,
 }
 
-impl Outcome {
+impl DeliveryOutcome {
     pub(super) fn column(self) -> &'static str {
         match self {
             Self::Applied | Self::Undated => "applied",
@@ -159,7 +159,7 @@ pub(super) fn conclude(
     tx: &mut Tx<'_>,
     delivery: i64,
     channel: ChannelId,
-    outcome: Outcome,
+    outcome: DeliveryOutcome,
 ) -> Result<(), StoreError> {
     let mut delete = tx
         .sql
@@ -173,9 +173,9 @@ pub(super) fn conclude(
         count.execute([channel.0, length])?;
     }
     match outcome {
-        Outcome::Applied | Outcome::Duplicate => {}
-        Outcome::Undated => delivered::note_undated(tx.sql, delivery)?,
-        Outcome::Rejected => delivered::forget(tx.sql, delivery)?,
+        DeliveryOutcome::Applied | DeliveryOutcome::Duplicate => {}
+        DeliveryOutcome::Undated => delivered::note_undated(tx.sql, delivery)?,
+        DeliveryOutcome::Rejected => delivered::forget(tx.sql, delivery)?,
     }
     Ok(())
 }

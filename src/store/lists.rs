@@ -9,7 +9,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::params;
 
-use super::application::{Change, Paths};
+use super::change_batch::{Change, Paths};
 use super::feed::Origin;
 use super::found::Found;
 use super::links::save_links;
@@ -18,7 +18,7 @@ use super::planning::{Context, put_task};
 use super::resources::{Membership, join, leave};
 use super::sets::unbroken_until;
 use super::writer::{Tx, Writing};
-use super::{Applied, PartId, ResourceId, SetId, Store, StoreError, Wake, row};
+use super::{BatchResult, PartId, ResourceId, SetId, Store, StoreError, Wake, row};
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::sync::{Decision, plan_absent, plan_listed};
 
@@ -57,7 +57,7 @@ impl Store {
         list: &ListProgress,
         now: DateTime<Utc>,
         entries: Vec<Change>,
-    ) -> Writing<Applied> {
+    ) -> Writing<BatchResult> {
         let list = list.clone();
         self.begin_write(move |tx| list_entries(tx, &list, now, None, &entries))
     }
@@ -69,7 +69,7 @@ impl Store {
         now: DateTime<Utc>,
         entries: Vec<Change>,
         step: PartStep,
-    ) -> Writing<Applied> {
+    ) -> Writing<BatchResult> {
         let list = list.clone();
         self.begin_write(move |tx| {
             let part = step.begin(tx.sql, list.set)?;
@@ -90,7 +90,7 @@ impl Store {
         list: &ListProgress,
         now: DateTime<Utc>,
         wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
-    ) -> Result<Option<Applied>, StoreError> {
+    ) -> Result<Option<BatchResult>, StoreError> {
         let list = list.clone();
         self.write(move |tx| list_absent(tx, &list, now, wants))
             .await
@@ -133,10 +133,10 @@ fn list_entries(
     now: DateTime<Utc>,
     part: Option<PartId>,
     entries: &[Change],
-) -> Result<Applied, StoreError> {
+) -> Result<BatchResult, StoreError> {
     let context = Context::of(tx.sql, list.set, &list.source, list.origin, now)?;
     let mut part_of = part.map(|part| PartOf::new(tx.sql, list.set, context.generation, part));
-    let mut applied = Applied::default();
+    let mut applied = BatchResult::default();
     for entry in entries {
         let found = Found::look_up(tx.sql, &context, entry)?;
         let decision = plan_listed(
@@ -193,7 +193,7 @@ fn list_absent(
     list: &ListProgress,
     now: DateTime<Utc>,
     wants: impl Fn(&ResourceUri) -> bool,
-) -> Result<Option<Applied>, StoreError> {
+) -> Result<Option<BatchResult>, StoreError> {
     let context = Context::of(tx.sql, list.set, &list.source, list.origin, now)?;
     let begin: i64 = tx
         .sql
@@ -229,7 +229,7 @@ fn list_absent(
     tx.sql
         .prepare_cached("UPDATE source_set SET absent_until = ?2 WHERE id = ?1")?
         .execute([list.set.0, end])?;
-    let mut applied = Applied::default();
+    let mut applied = BatchResult::default();
     for (id, uri) in absent {
         let resource = ResourceId(id);
         let uri = row::resource_uri(&uri)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::application::Change;
+use super::change_batch::Change;
 use super::feed::{self, NewEntry, Origin};
 use super::found::Found;
 use super::planning::Context;
@@ -90,7 +90,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`].
-    pub async fn trouble_of(
+    pub async fn task_error(
         self: &Arc<Self>,
         source: &str,
         uri: &str,

@@ -11,21 +11,19 @@
 //! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync); no network and no file tree. Of the clock
 //! it is told, but for what begins when it is written down: leases, and the numbers of a new feed.
 
-mod application;
-mod called_off;
+mod audit_db;
+mod change_batch;
 mod channels;
-mod conclusions;
-mod damage;
+mod corruption;
+mod deletion_guard;
 mod delivered;
 mod dumps;
 mod feed;
 mod found;
 mod inbox;
-mod ledger;
 mod links;
 mod lists;
 mod mending;
-mod numbers;
 mod parts;
 mod planning;
 mod refusal;
@@ -33,9 +31,11 @@ mod resources;
 mod row;
 mod schema;
 mod sets;
+mod stats;
+mod superseded;
+mod task_results;
 mod tasks;
 mod versions;
-mod weighing;
 mod writer;
 
 use std::fs::{File, TryLockError};
@@ -45,27 +45,27 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
-pub use application::{Application, Applied, Change, DeletionRules, End, Paths};
-pub use channels::ChannelRecord;
-pub use conclusions::{Conclusion, Publication, TaskFailure};
-pub use dumps::{Awaited, DumpProgress, PackageRecord};
-pub use feed::{FeedEntry, Origin};
-pub use inbox::{Delivery, Outcome, Receipt};
-pub use ledger::{
-    Expectation, Finding, FindingKind, KnownFile, KnownFiles, Ledger, Outcome as FindingOutcome,
+pub use audit_db::{
+    AuditDb, Expectation, Finding, FindingKind, KnownFile, KnownFiles, Outcome as FindingOutcome,
     PendingList, Place, Telling,
 };
+pub use change_batch::{BatchCommit, BatchResult, Change, ChangeBatch, DeletionRules, Paths};
+pub use channels::ChannelRecord;
+pub use dumps::{Awaited, DumpProgress, PackageRecord};
+pub use feed::{FeedEntry, Origin};
+pub use inbox::{Delivery, DeliveryOutcome, Receipt};
 pub use lists::ListProgress;
 pub use mending::Adoption;
-pub use numbers::SetNumbers;
 pub use parts::{KeptPart, Part, PartEnd, PartStep, PartWord};
 pub use resources::ResourceView;
 pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
+pub use stats::SetNumbers;
+pub use task_results::{Publication, TaskFailure, TaskResult};
 pub use tasks::{Taken, Task};
 pub use versions::ServedVersion;
 
 use crate::clock;
-use damage::{Check, Damage};
+use corruption::{Check, Damage};
 use refusal::Refusal;
 use writer::Writer;
 pub use writer::Writing;
@@ -213,7 +213,7 @@ impl Store {
         });
         let connection = match opened {
             Err(error) if error.code() == "database-damaged" => {
-                let aside = damage::set_aside(&path).map_err(told)?;
+                let aside = corruption::set_aside(&path).map_err(told)?;
                 damage.forget().map_err(told)?;
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
                     "the database is damaged; it was set aside, and a new one is made from a baseline and the mirror");
@@ -228,7 +228,7 @@ impl Store {
         let (to_damage, to_refusal) = (Arc::clone(&damage), Arc::clone(&refusal));
         let writer = Writer::start(connection, wakes.clone(), to_damage, to_refusal);
         let writer = writer.map_err(told)?;
-        let check = match damage::is_checked_first(&path) {
+        let check = match corruption::is_checked_first(&path) {
             true => None,
             false => Some(Check::begin(&path, Arc::clone(&damage))?),
         };

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
-use super::application::{Application, Applied, Change, End};
+use super::change_batch::{BatchCommit, BatchResult, Change, ChangeBatch};
 use super::channels::count_gap;
+use super::deletion_guard::{forget_losses, weigh_deletions};
 use super::feed::Origin;
 use super::found::Found;
 use super::links::{links_text, save_links};
 use super::parts::doubt_parts_of;
 use super::sets::{save_document, save_progress, unbroken_until};
-use super::weighing::{forget_losses, weigh_deletions};
 use super::writer::Tx;
 use super::{ResourceId, SetId, Store, StoreError, Wake, dumps, inbox, row};
 use crate::protocol::{ChangeKind, SourceTime};
@@ -24,7 +24,10 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
-    pub async fn apply(self: &Arc<Self>, application: Application) -> Result<Applied, StoreError> {
+    pub async fn apply(
+        self: &Arc<Self>,
+        application: ChangeBatch,
+    ) -> Result<BatchResult, StoreError> {
         self.write(move |tx| apply(tx, &application)).await
     }
 
@@ -32,7 +35,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
-    pub fn apply_blocking(&self, application: Application) -> Result<Applied, StoreError> {
+    pub fn apply_blocking(&self, application: ChangeBatch) -> Result<BatchResult, StoreError> {
         self.write_blocking(move |tx| apply(tx, &application))
     }
 
@@ -58,8 +61,8 @@ impl Store {
     }
 }
 
-fn apply(tx: &mut Tx<'_>, application: &Application) -> Result<Applied, StoreError> {
-    let mut applied = Applied::default();
+fn apply(tx: &mut Tx<'_>, application: &ChangeBatch) -> Result<BatchResult, StoreError> {
+    let mut applied = BatchResult::default();
     let context = Context::of(
         tx.sql,
         application.set,
@@ -197,7 +200,7 @@ pub(super) fn put_task(
 }
 
 /// Ends a document; answers how many deletions are held back.
-fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &End) -> Result<u64, StoreError> {
+fn finish(tx: &mut Tx<'_>, context: &Context<'_>, end: &BatchCommit) -> Result<u64, StoreError> {
     let held = weigh_deletions(tx.sql, context.set, context.now, end.rules)?;
     if let Some((coverage, gaps)) = &end.progress {
         save_progress(tx, context.set, coverage, gaps)?;

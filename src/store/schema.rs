@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::{StoreError, damage};
+use super::{StoreError, corruption};
 
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -237,8 +237,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     // Reads the schema, so that damage to it shows here, and not in the midst of work.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let taken = check_version(&connection, path)?;
-    if damage::is_checked_first(path) {
-        damage::check(&connection)?;
+    if corruption::is_checked_first(path) {
+        corruption::check(&connection)?;
     }
     for (version, step) in STEPS.iter().enumerate().skip(taken) {
         connection.execute_batch(&format!(

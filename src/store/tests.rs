@@ -1,8 +1,8 @@
 //! The store on a folder of its own.
 
-mod called_off;
 mod claims;
-mod damage;
+mod corruption;
+mod deletion_guard;
 mod delivered;
 mod dumps;
 mod inbox;
@@ -13,8 +13,8 @@ mod mixed;
 mod opening;
 mod parts;
 mod related;
+mod superseded;
 mod tasks;
-mod weighing;
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
@@ -102,8 +102,8 @@ fn coverage(until: i64) -> Coverage {
     [Interval::before(at(until))].into_iter().collect()
 }
 
-fn end() -> End {
-    End {
+fn end() -> BatchCommit {
+    BatchCommit {
         rules: DeletionRules {
             max_share: 0.1,
             holds_all: false,
@@ -130,19 +130,19 @@ fn publication(task: Task, content: &str) -> Publication {
     }
 }
 
-fn published(task: Task, content: &str) -> Conclusion {
-    Conclusion::Published(publication(task, content))
+fn published(task: Task, content: &str) -> TaskResult {
+    TaskResult::Published(publication(task, content))
 }
 
 /// It comes again at a time, or is given up.
-fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> Conclusion {
+fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> TaskResult {
     let failure = TaskFailure {
         code: "not-found",
         message: "404".to_owned(),
         retry_at,
         counts: true,
     };
-    Conclusion::Failed { task, failure }
+    TaskResult::Failed { task, failure }
 }
 
 impl World {
@@ -187,8 +187,13 @@ impl World {
         adding.await.unwrap().id
     }
 
-    fn application(&self, set: SetId, changes: Vec<Change>, end: Option<End>) -> Application {
-        Application {
+    fn application(
+        &self,
+        set: SetId,
+        changes: Vec<Change>,
+        end: Option<BatchCommit>,
+    ) -> ChangeBatch {
+        ChangeBatch {
             set,
             source: SOURCE.to_owned(),
             origin: Origin::Notification,
@@ -198,11 +203,11 @@ impl World {
         }
     }
 
-    async fn tell(&self, changes: Vec<Change>) -> Applied {
+    async fn tell(&self, changes: Vec<Change>) -> BatchResult {
         self.tell_set(self.set, changes).await
     }
 
-    async fn tell_set(&self, set: SetId, changes: Vec<Change>) -> Applied {
+    async fn tell_set(&self, set: SetId, changes: Vec<Change>) -> BatchResult {
         let application = self.application(set, changes, Some(end()));
         self.store.apply(application).await.unwrap()
     }
@@ -210,13 +215,13 @@ impl World {
     /// Takes a document that covers everything before `until`, in seconds.
     async fn tell_until(&self, changes: Vec<Change>, until: i64) {
         let progress = Some((coverage(until), Vec::new()));
-        let end = End { progress, ..end() };
+        let end = BatchCommit { progress, ..end() };
         let application = self.application(self.set, changes, Some(end));
         self.store.apply(application).await.unwrap();
     }
 
     /// Takes a whole Resource List.
-    async fn list(&self, set: SetId, time: i64, entries: Vec<Change>) -> Applied {
+    async fn list(&self, set: SetId, time: i64, entries: Vec<Change>) -> BatchResult {
         let list = ListProgress {
             set,
             source: SOURCE.to_owned(),
@@ -237,12 +242,12 @@ impl World {
             sum.tasks += absent.tasks;
             sum.known += absent.known;
         }
-        let end = End {
+        let end = BatchCommit {
             progress: Some((coverage(time), Vec::new())),
             listed: Some(at(time)),
             ..end()
         };
-        let application = Application {
+        let application = ChangeBatch {
             origin: Origin::ResourceList,
             ..self.application(set, Vec::new(), Some(end))
         };
@@ -278,7 +283,7 @@ impl World {
         names
     }
 
-    async fn conclude(&self, conclusions: Vec<Conclusion>) {
+    async fn conclude(&self, conclusions: Vec<TaskResult>) {
         self.store
             .conclude(self.now, Arc::new(conclusions))
             .await
@@ -289,7 +294,7 @@ impl World {
     async fn work(&self, content: &str) {
         let tasks = self.due().await;
         let done = tasks.into_iter().map(|task| match task.kind {
-            ChangeKind::Deleted => Conclusion::Removed { task, kept: false },
+            ChangeKind::Deleted => TaskResult::Removed { task, kept: false },
             _ => published(task, content),
         });
         self.conclude(done.collect()).await;

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{broadcast, oneshot};
 
-use super::damage::Damage;
+use super::corruption::Damage;
 use super::refusal::Refusal;
 use super::{Store, StoreError, Wake};
 

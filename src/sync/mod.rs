@@ -10,30 +10,32 @@
 //! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
 
 mod candidates;
+mod circuit_breaker;
 mod coverage;
 mod lease;
+mod news_filter;
 mod part;
 mod plan;
+mod push_watchdog;
 mod related;
-mod reliance;
 mod schedule;
 mod sequencer;
-mod silence;
 mod span;
-mod unknown;
 
 pub use candidates::{Candidate, Expected, plan_candidates};
+pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
+pub use news_filter::NewsFilter;
 pub use part::{KnownPart, PartPlan, believed, plan_part, proof_of_part};
-pub use plan::{Decision, Known, Pending, Told, holds_back, plan_absent, plan_change, plan_listed};
+pub use plan::{
+    Announced, Decision, LocalState, Pending, holds_back, plan_absent, plan_change, plan_listed,
+};
+pub use push_watchdog::PushWatchdog;
 pub use related::cut_links;
-pub use reliance::Reliance;
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, is_plausible,
     latest_believed, latest_plausible,
 };
-pub use silence::Silence;
 pub use span::Span;
-pub use unknown::Unknown;

@@ -9,7 +9,7 @@ use crate::protocol::{ChangeKind, Digest, SourceTime};
 
 /// What a document tells of a resource.
 #[derive(Clone, Debug)]
-pub struct Told<'a> {
+pub struct Announced<'a> {
     /// What happened to it; an entry of a Resource List counts as created.
     pub kind: ChangeKind,
     /// When it happened.
@@ -26,7 +26,7 @@ pub struct Told<'a> {
 
 /// What the mirror has of a resource.
 #[derive(Clone, Debug, Default)]
-pub struct Known {
+pub struct LocalState {
     /// What the change was that was applied last; `None`: a Resource List told of it, not of how it came about.
     pub kind: Option<ChangeKind>,
     /// When the change happened that was applied last.
@@ -41,7 +41,7 @@ pub struct Known {
     pub deleted: bool,
 }
 
-impl Known {
+impl LocalState {
     /// The last moment at which the change may have happened. What a Resource List told is of the time of that list, and
     /// what a later one tells is later.
     fn latest_change(&self) -> Option<SourceTime> {
@@ -81,7 +81,11 @@ pub enum Decision {
 
 /// Decides what a change from a notification or a Change List means.
 #[must_use]
-pub fn plan_change(told: &Told<'_>, known: Option<&Known>, pending: Option<&Pending>) -> Decision {
+pub fn plan_change(
+    told: &Announced<'_>,
+    known: Option<&LocalState>,
+    pending: Option<&Pending>,
+) -> Decision {
     let is_older = |than: Option<SourceTime>| {
         let is_outdone = told.late && told.changed_at.is_some() && told.changed_at == than;
         is_outdone || is_before(told.changed_at, than)
@@ -125,9 +129,9 @@ pub fn plan_change(told: &Told<'_>, known: Option<&Known>, pending: Option<&Pend
 /// no objection and is left out: the newer list says it anew.
 #[must_use]
 pub fn plan_listed(
-    told: &Told<'_>,
+    told: &Announced<'_>,
     at: SourceTime,
-    known: Option<&Known>,
+    known: Option<&LocalState>,
     pending: Option<&Pending>,
 ) -> Decision {
     let update = pending.filter(|pending| pending.kind != ChangeKind::Deleted);
@@ -169,7 +173,7 @@ pub fn plan_listed(
 /// Whether a resource that a Resource List of the time `at` does not list is thereby proven to be deleted. As with
 /// [`plan_listed`], what an earlier list told is left out of what is pending.
 #[must_use]
-pub fn plan_absent(at: SourceTime, known: Option<&Known>, pending: Option<&Pending>) -> bool {
+pub fn plan_absent(at: SourceTime, known: Option<&LocalState>, pending: Option<&Pending>) -> bool {
     let older = |changed_at: Option<SourceTime>| changed_at.is_none_or(|changed| changed < at);
     known.is_none_or(|known| older(known.latest_change()))
         && pending.is_none_or(|pending| match pending.latest_change() {
@@ -196,7 +200,7 @@ enum Content {
 }
 
 /// Holds what is told of the bytes against the bytes that the mirror has.
-fn compare(told: &Told<'_>, known: &Known) -> Content {
+fn compare(told: &Announced<'_>, known: &LocalState) -> Content {
     let lengths_differ =
         matches!((told.length, known.length), (Some(told), Some(known)) if told != known);
     let mut compared = false;

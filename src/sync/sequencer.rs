@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Coverage, Unknown};
+use super::{Coverage, NewsFilter};
 use crate::clock::Now;
 use crate::protocol::{Interval, SourceTime};
 
@@ -107,12 +107,12 @@ impl Hint {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Apply those of its changes that are news. The coverage has moved.
-    Apply(Unknown),
+    Apply(NewsFilter),
     /// It is early: ask again with [`Sequencer::next_ready`].
     Hold,
     /// All of its interval is known. What it tells of the very end of what is known may still be news: times are often
     /// whole seconds, and a document that covered the same may have been written a moment earlier.
-    Known(Unknown),
+    Known(NewsFilter),
     /// Apply its changes, but rely on nothing, and poll.
     Hint(Hint),
 }
@@ -226,7 +226,7 @@ impl Sequencer {
         if is_known && !is_late {
             missing.extend(Interval::new(interval.until(), interval.until()));
         }
-        let unknown = Unknown {
+        let unknown = NewsFilter {
             stated: Some(interval),
             missing,
             front: self.coverage.front(),
@@ -318,9 +318,9 @@ impl Sequencer {
     }
 
     /// Takes a Change List (or an index of them) that covers an interval, and says which of its changes are news.
-    pub fn change_list(&mut self, now: Now, interval: Interval) -> Unknown {
+    pub fn change_list(&mut self, now: Now, interval: Interval) -> NewsFilter {
         let front = self.coverage.front();
-        let known = Unknown {
+        let known = NewsFilter {
             stated: Some(interval),
             missing: self.coverage.missing(interval),
             front: self
@@ -363,8 +363,8 @@ impl Sequencer {
     /// have been written or closed within that second, and where something else has covered it, that has the last word. To
     /// be asked before the coverage moves. `end`: where the list ends, or the time of its newest entry.
     #[must_use]
-    pub fn lagging(&self, unknown: Unknown, end: Option<SourceTime>) -> Unknown {
-        Unknown {
+    pub fn lagging(&self, unknown: NewsFilter, end: Option<SourceTime>) -> NewsFilter {
+        NewsFilter {
             late_from: end.filter(|&end| self.coverage.contains(end)),
             ..unknown
         }

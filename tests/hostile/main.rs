@@ -71,10 +71,10 @@ mod whole;
 
 mod bodies;
 mod bombs;
+mod corruption;
 mod credentials;
 mod crowds;
 mod cycle;
-mod damage;
 mod deletions;
 mod disks;
 mod documents;

@@ -6,17 +6,17 @@ use std::collections::BTreeMap;
 use resyncd::protocol::ChangeKind;
 
 use super::source::{ResourceNo, digest};
-use super::tasks::{Conclusion, Task, TaskState};
+use super::tasks::{Task, TaskResult, TaskState};
 use super::world::{Halt, World};
 
 /// The tasks under way, with what will come of each, and when.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Downloads {
-    under_way: BTreeMap<ResourceNo, (u64, Task, Outcome)>,
+    under_way: BTreeMap<ResourceNo, (u64, Task, DownloadOutcome)>,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Outcome {
+enum DownloadOutcome {
     Fetched(u32),
     Same,
     Remove,
@@ -68,24 +68,24 @@ impl World {
         Ok(())
     }
 
-    fn carry_out(&mut self, resource: ResourceNo, task: &Task) -> (Outcome, u64) {
+    fn carry_out(&mut self, resource: ResourceNo, task: &Task) -> (DownloadOutcome, u64) {
         if task.kind == ChangeKind::Deleted {
-            return (Outcome::Remove, 0);
+            return (DownloadOutcome::Remove, 0);
         }
         let row = &self.disk.resources[resource];
         let live = row.known.as_ref().filter(|known| !known.deleted);
         let is_same =
             live.is_some_and(|live| task.hashes.iter().any(|hash| live.hashes.contains(hash)));
         if is_same && self.disk.files.contains_key(&resource) {
-            return (Outcome::Same, 0);
+            return (DownloadOutcome::Same, 0);
         }
         self.requests.contents += 1;
         let takes = self.settings.download;
         if self.contents_down {
-            return (Outcome::Failed { tries: TRIES }, takes);
+            return (DownloadOutcome::Failed { tries: TRIES }, takes);
         }
         let outcome = match self.source.content(resource) {
-            None => Outcome::Failed {
+            None => DownloadOutcome::Failed {
                 tries: TRIES_IF_ABSENT,
             },
             Some(version)
@@ -94,9 +94,9 @@ impl World {
                     .iter()
                     .any(|told| *told != digest(resource, version)) =>
             {
-                Outcome::Failed { tries: TRIES }
+                DownloadOutcome::Failed { tries: TRIES }
             }
-            Some(version) => Outcome::Fetched(version),
+            Some(version) => DownloadOutcome::Fetched(version),
         };
         (outcome, takes)
     }
@@ -106,29 +106,29 @@ impl World {
         &mut self,
         resource: ResourceNo,
         task: &Task,
-        outcome: Outcome,
+        outcome: DownloadOutcome,
     ) -> Result<(), Halt> {
         let conclusion = match outcome {
-            Outcome::Fetched(version) => {
+            DownloadOutcome::Fetched(version) => {
                 self.step()?;
                 self.disk.files.insert(resource, version);
-                Conclusion::Published(version)
+                TaskResult::Published(version)
             }
-            Outcome::Same => match self.disk.files.get(&resource) {
-                Some(&version) => Conclusion::Published(version),
-                None => Conclusion::Failed {
+            DownloadOutcome::Same => match self.disk.files.get(&resource) {
+                Some(&version) => TaskResult::Published(version),
+                None => TaskResult::Failed {
                     retry_at: Some(self.moment + 10_000),
                 },
             },
-            Outcome::Remove => {
+            DownloadOutcome::Remove => {
                 self.step()?;
                 self.disk.files.remove(&resource);
-                Conclusion::Removed
+                TaskResult::Removed
             }
-            Outcome::Failed { tries } => {
+            DownloadOutcome::Failed { tries } => {
                 let tried = task.attempts + 1;
                 let pause = 1000 << (tried - 1).min(6);
-                Conclusion::Failed {
+                TaskResult::Failed {
                     retry_at: (tried < tries).then_some(self.moment + pause),
                 }
             }

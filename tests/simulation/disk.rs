@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use resyncd::protocol::{ChangeKind, Digest, SourceTime};
 use resyncd::sync::{
-    Coverage, Decision, Gap, Known, NotificationId, Pending, Told, plan_absent, plan_change,
-    plan_listed,
+    Announced, Coverage, Decision, Gap, LocalState, NotificationId, Pending, plan_absent,
+    plan_change, plan_listed,
 };
 
 use super::source::{
@@ -52,7 +52,7 @@ pub(crate) struct SetRow {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceRow {
     /// `None`: nothing was applied yet.
-    pub(crate) known: Option<Known>,
+    pub(crate) known: Option<LocalState>,
     pub(crate) next_version: u32,
     /// The version that the applied change told of. Not in the store: what it is judged by.
     pub(crate) told: u32,
@@ -60,7 +60,7 @@ pub(crate) struct ResourceRow {
 
 /// What becomes true when all of a document's changes have become tasks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct End {
+pub(crate) struct BatchCommit {
     pub(crate) progress: Option<(Coverage, Vec<Gap>)>,
     pub(crate) delivery: Option<NotificationId>,
     pub(crate) document: Option<(u32, u32)>,
@@ -127,10 +127,10 @@ impl Disk {
         set: SetNo,
         origin: Origin,
         changes: &[(Change, Vec<Digest>)],
-        end: Option<End>,
+        end: Option<BatchCommit>,
     ) {
         for (change, hashes) in changes {
-            let told = Told {
+            let told = Announced {
                 kind: change.kind,
                 changed_at: Some(change.at),
                 lastmod: None,
@@ -169,7 +169,7 @@ impl Disk {
         }
     }
 
-    fn finish(&mut self, set: SetNo, end: End) {
+    fn finish(&mut self, set: SetNo, end: BatchCommit) {
         let row = &mut self.sets[set];
         if let Some((coverage, gaps)) = end.progress {
             (row.coverage, row.gaps) = (coverage, gaps);
@@ -207,7 +207,7 @@ impl Disk {
                 .then(|| digest(entry.resource, entry.version))
                 .into_iter()
                 .collect();
-            let mut told = Told {
+            let mut told = Announced {
                 kind: ChangeKind::Created,
                 changed_at: Some(entry.at),
                 lastmod: Some(entry.at),
@@ -270,7 +270,7 @@ impl Disk {
                     .pending(resource)
                     .is_some_and(|task| task.kind == ChangeKind::Deleted);
                 if !going {
-                    let told = Told {
+                    let told = Announced {
                         kind: ChangeKind::Deleted,
                         changed_at: Some(list.at),
                         lastmod: None,

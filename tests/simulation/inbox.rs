@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use resyncd::protocol::Digest;
-use resyncd::sync::{Gap, NotificationId, Pacing, Sequencer, Unknown, Verdict};
+use resyncd::sync::{Gap, NewsFilter, NotificationId, Pacing, Sequencer, Verdict};
 
-use super::disk::{End, Origin};
+use super::disk::{BatchCommit, Origin};
 use super::source::{Change, Notification, SetNo, digest};
 use super::world::{Halt, World};
 
@@ -87,7 +87,7 @@ impl World {
                 self.requests.hints += 1;
                 let now = self.now();
                 self.workers[set].schedule.soon(now);
-                Unknown::everything()
+                NewsFilter::everything()
             }
         };
         let mut met = BTreeSet::new();
@@ -98,7 +98,7 @@ impl World {
         for (entry, _) in &mut changes {
             entry.late = unknown.is_late(Some(entry.at));
         }
-        let end = End {
+        let end = BatchCommit {
             delivery: Some(id),
             ..end(&trial)
         };
@@ -114,7 +114,11 @@ impl World {
     }
 
     /// Those entries of a document that are to be looked at, with what it tells of their bytes.
-    pub(crate) fn news(&self, entries: &[Change], unknown: &Unknown) -> Vec<(Change, Vec<Digest>)> {
+    pub(crate) fn news(
+        &self,
+        entries: &[Change],
+        unknown: &NewsFilter,
+    ) -> Vec<(Change, Vec<Digest>)> {
         let hashed = self.source.habits.hashes;
         let news = entries
             .iter()
@@ -129,10 +133,10 @@ impl World {
 }
 
 /// The end of a document that moves the coverage to where a sequencer has it.
-pub(crate) fn end(sequencer: &Sequencer) -> End {
-    End {
+pub(crate) fn end(sequencer: &Sequencer) -> BatchCommit {
+    BatchCommit {
         progress: Some((sequencer.coverage().clone(), sequencer.gaps().to_vec())),
         read_until: sequencer.read_until(),
-        ..End::default()
+        ..BatchCommit::default()
     }
 }

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use resyncd::protocol::Direction;
+use resyncd::protocol::EntryOrder;
 use resyncd::protocol::{Digest, Interval, SourceTime};
-use resyncd::sync::{Span, Unknown};
+use resyncd::sync::{NewsFilter, Span};
 
-use super::disk::{End, Origin};
+use super::disk::{BatchCommit, Origin};
 use super::inbox::end;
 use super::source::{Change, ChangeLists, List, ResourceNo, SetNo};
 use super::world::{Halt, World};
@@ -94,7 +94,7 @@ impl World {
         })
     }
 
-    fn lagging(&self, set: SetNo, list: &List, unknown: Unknown) -> Unknown {
+    fn lagging(&self, set: SetNo, list: &List, unknown: NewsFilter) -> NewsFilter {
         let newest = list.entries.iter().map(|entry| entry.at).max();
         let end = list.until.or(newest);
         self.workers[set].sequencer.lagging(unknown, end)
@@ -107,10 +107,10 @@ impl World {
         let mut trial = self.workers[set].sequencer.clone();
         let unknown = match span.interval() {
             Some(interval) => trial.change_list(now, interval),
-            None => Unknown::everything(),
+            None => NewsFilter::everything(),
         };
         let unknown = self.lagging(set, list, unknown);
-        let end = End {
+        let end = BatchCommit {
             document: Some((list.key, list.revision)),
             ..end(&trial)
         };
@@ -124,12 +124,12 @@ impl World {
         &mut self,
         set: SetNo,
         list: &List,
-        unknown: &Unknown,
-        end: End,
+        unknown: &NewsFilter,
+        end: BatchCommit,
     ) -> Result<(), Halt> {
         let times = list.entries.iter().map(|entry| Some(entry.at));
         let mut news = self.news(&list.entries, unknown);
-        if times.collect::<Direction>().is_newest_first() {
+        if times.collect::<EntryOrder>().is_newest_first() {
             // Of what has one time, that counts which is met first.
             let mut met = BTreeSet::new();
             news.retain(|(entry, _)| met.insert((entry.resource, entry.at)));
@@ -220,12 +220,12 @@ impl World {
                 .sequencer
                 .clone()
                 .change_list(now, interval),
-            None => Unknown::everything(),
+            None => NewsFilter::everything(),
         };
         let unknown = self.lagging(set, list, unknown);
-        let end = End {
+        let end = BatchCommit {
             document: Some((list.key, list.revision)),
-            ..End::default()
+            ..BatchCommit::default()
         };
         self.take_changes(set, list, &unknown, end)?;
         self.workers[set].reached.insert(list.key, span.until);
@@ -247,7 +247,7 @@ impl World {
         let now = self.now();
         let mut trial = self.workers[set].sequencer.clone();
         trial.resource_list(now, list.at);
-        let end = End {
+        let end = BatchCommit {
             is_baseline: true,
             document: Some((RESOURCE_LIST, list.revision)),
             ..end(&trial)

@@ -1,7 +1,7 @@
 //! Tasks in the store: a model of `src/store/tasks.rs` and of what `src/store/planning.rs` does with them.
 
 use resyncd::protocol::{ChangeKind, Digest, SourceTime};
-use resyncd::sync::{Known, Told};
+use resyncd::sync::{Announced, LocalState};
 
 use super::disk::{Baseline, Disk, Origin};
 use super::source::{ResourceNo, SetNo, digest};
@@ -33,7 +33,7 @@ pub(crate) struct Task {
 
 /// What came of a task.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Conclusion {
+pub(crate) enum TaskResult {
     Published(u32),
     Removed,
     Failed { retry_at: Option<u64> },
@@ -45,7 +45,7 @@ impl Disk {
         now: u64,
         set: SetNo,
         origin: Origin,
-        told: &Told<'_>,
+        told: &Announced<'_>,
         resource: ResourceNo,
         version: u32,
     ) {
@@ -110,10 +110,10 @@ impl Disk {
         &mut self,
         resource: ResourceNo,
         task: &Task,
-        conclusion: Conclusion,
+        conclusion: TaskResult,
         moment: SourceTime,
     ) {
-        let applied = Known {
+        let applied = LocalState {
             kind: (task.origin != Origin::ResourceList).then_some(task.kind),
             ..self.resources[resource].known.clone().unwrap_or_default()
         };
@@ -124,8 +124,8 @@ impl Disk {
         let called_off = self.called_off(resource, task, conclusion);
         let row = &mut self.resources[resource];
         match conclusion {
-            Conclusion::Published(version) => {
-                row.known = Some(Known {
+            TaskResult::Published(version) => {
+                row.known = Some(LocalState {
                     changed_at: task.changed_at.or(applied.changed_at),
                     lastmod: task.lastmod.or(task.changed_at).or(Some(moment)),
                     hashes: vec![digest(resource, version)],
@@ -134,8 +134,8 @@ impl Disk {
                 });
                 row.told = task.told;
             }
-            Conclusion::Removed => {
-                row.known = Some(Known {
+            TaskResult::Removed => {
+                row.known = Some(LocalState {
                     changed_at: task.changed_at.or(applied.changed_at),
                     deleted: true,
                     ..applied
@@ -151,7 +151,7 @@ impl Disk {
                     }
                 }
             }
-            Conclusion::Failed { retry_at } => {
+            TaskResult::Failed { retry_at } => {
                 if let Some(current) = self.tasks.get_mut(&resource).filter(|_| is_current) {
                     current.attempts += 1;
                     match retry_at {
@@ -161,7 +161,7 @@ impl Disk {
                 }
             }
         }
-        if is_current && !matches!(conclusion, Conclusion::Failed { .. }) {
+        if is_current && !matches!(conclusion, TaskResult::Failed { .. }) {
             self.tasks.remove(&resource);
         }
         if let Some(called_off) = called_off {
@@ -175,16 +175,16 @@ impl Disk {
         &self,
         resource: ResourceNo,
         task: &Task,
-        conclusion: Conclusion,
+        conclusion: TaskResult,
     ) -> Option<Task> {
         let row = &self.resources[resource];
         let known = row.known.as_ref()?;
         let is_lost = match conclusion {
-            Conclusion::Published(version) => {
+            TaskResult::Published(version) => {
                 known.deleted || !known.hashes.contains(&digest(resource, version))
             }
-            Conclusion::Removed => !known.deleted,
-            Conclusion::Failed { .. } => false,
+            TaskResult::Removed => !known.deleted,
+            TaskResult::Failed { .. } => false,
         };
         if !is_lost || self.tasks.contains_key(&resource) {
             return None;

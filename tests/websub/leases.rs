@@ -91,9 +91,9 @@ async fn hub_that_refuses_is_told_of_and_tried_again_after_growing_pauses() {
                     set.state == "in-sync" && set.channels.iter().all(|c| c.error.is_some())
                 })
                 .await;
-            let trouble = set.channels[0].error.clone().unwrap();
-            assert_eq!(trouble.code, "hub-refused");
-            assert!(trouble.message.contains("503"), "{trouble:?}");
+            let status_error = set.channels[0].error.clone().unwrap();
+            assert_eq!(status_error.code, "hub-refused");
+            assert!(status_error.message.contains("503"), "{status_error:?}");
             rig.hub()
                 .configure(|hub| hub.granting = Granting::Accept(202));
         }

@@ -9,7 +9,7 @@ use url::Url;
 use crate::clock;
 use crate::fetch::{Advertised, CapabilityList, Discovery, DiscoveryError, Insight, Insights};
 use crate::protocol::{Capability, Oddities, SourceTime};
-use crate::status::Trouble;
+use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
@@ -21,7 +21,7 @@ pub(super) struct Report {
     pub(super) failed: Vec<FailedSet>,
     pub(super) oddities: Vec<OddDocument>,
     pub(super) left_out: usize,
-    pub(super) error: Option<Trouble>,
+    pub(super) error: Option<StatusError>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,7 +47,7 @@ pub(super) struct Offered {
     pub(super) looked_into: bool,
     #[serde(flatten)]
     pub(super) facts: Option<Facts>,
-    pub(super) error: Option<Trouble>,
+    pub(super) error: Option<StatusError>,
 }
 
 #[derive(Debug, Serialize)]
@@ -70,7 +70,7 @@ pub(super) struct Facts {
 #[derive(Debug, Serialize)]
 pub(super) struct FailedSet {
     pub(super) capability_list: String,
-    pub(super) error: Trouble,
+    pub(super) error: StatusError,
 }
 
 #[derive(Debug, Serialize)]
@@ -87,7 +87,7 @@ impl Report {
     pub(super) fn of(url: &Url, found: &Discovery, insights: &Insights) -> Self {
         let failed = found.failed.iter().map(|(uri, error)| FailedSet {
             capability_list: uri.to_string(),
-            error: trouble(error.code(), error),
+            error: status_error(error.code(), error),
         });
         let odd = |(_, oddities): &&(_, Oddities)| !oddities.is_empty();
         let oddities = found
@@ -117,7 +117,7 @@ impl Report {
     /// That nothing was found, and why.
     pub(super) fn nothing(url: &Url, code: &str, error: &dyn Display) -> Self {
         Self {
-            error: Some(trouble(code, error)),
+            error: Some(status_error(code, error)),
             ..Self::empty(url)
         }
     }
@@ -156,7 +156,7 @@ impl Set {
 
 fn offered(advertised: &Advertised, seen: Option<&Result<Insight, DiscoveryError>>) -> Offered {
     let error = match seen {
-        Some(Err(error)) => Some(trouble(error.code(), error)),
+        Some(Err(error)) => Some(status_error(error.code(), error)),
         Some(Ok(insight)) => contradiction(&advertised.capability, insight),
         None => None,
     };
@@ -171,10 +171,10 @@ fn offered(advertised: &Advertised, seen: Option<&Result<Insight, DiscoveryError
 }
 
 /// What a document says it is, if that is not what it is advertised as.
-fn contradiction(advertised: &Capability, insight: &Insight) -> Option<Trouble> {
+fn contradiction(advertised: &Capability, insight: &Insight) -> Option<StatusError> {
     let stated = insight.head.capability.as_ref()?;
     let message = format!("advertised as a {advertised}, but a {stated} by its own word");
-    (stated != advertised).then(|| trouble("wrong-capability", &message))
+    (stated != advertised).then(|| status_error("wrong-capability", &message))
 }
 
 fn facts(insight: &Insight) -> Facts {
@@ -218,6 +218,6 @@ fn counts(oddities: &Oddities) -> Counts {
         .collect()
 }
 
-fn trouble(code: &str, error: &(impl Display + ?Sized)) -> Trouble {
-    Trouble::new(code, error.to_string(), clock::now().wall)
+fn status_error(code: &str, error: &(impl Display + ?Sized)) -> StatusError {
+    StatusError::new(code, error.to_string(), clock::now().wall)
 }

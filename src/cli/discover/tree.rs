@@ -1,7 +1,7 @@
 //! A report as a tree for people.
 
 use super::report::{Channel, Counts, Facts, Offered, Report, Set};
-use crate::status::Trouble;
+use crate::status::StatusError;
 
 /// The lines of a report.
 pub(super) fn of(report: &Report) -> String {
@@ -28,7 +28,7 @@ pub(super) fn of(report: &Report) -> String {
     }
     for failed in &report.failed {
         tree.line(1, &format!("set {}", failed.capability_list));
-        tree.trouble(2, Some(&failed.error));
+        tree.status_error(2, Some(&failed.error));
     }
     if report.left_out > 0 {
         let told = format!(
@@ -72,7 +72,7 @@ impl Tree {
         } else if !offered.looked_into {
             self.line(3, "not looked into");
         }
-        self.trouble(3, offered.error.as_ref());
+        self.status_error(3, offered.error.as_ref());
     }
 
     fn channel(&mut self, depth: usize, channel: &Channel) {
@@ -91,8 +91,8 @@ impl Tree {
         }
     }
 
-    fn trouble(&mut self, depth: usize, trouble: Option<&Trouble>) {
-        if let Some(Trouble { code, message, .. }) = trouble {
+    fn status_error(&mut self, depth: usize, status_error: Option<&StatusError>) {
+        if let Some(StatusError { code, message, .. }) = status_error {
             self.line(depth, &format!("! {message} [{code}]"));
         }
     }

@@ -2,16 +2,16 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::download::{Failure, Got, fetch_from};
+use super::download::{Failure, FetchOutcome, fetch_from};
 use crate::clock;
-use crate::engine::following::Following;
+use crate::engine::context::SourceContext;
 use crate::fetch::{AllowedHosts, FetchError, KnownVersion};
 use crate::mirror::Mirror;
 use crate::protocol::{Link, ResourceUri};
 use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected, plan_candidates};
 
-impl Following {
+impl SourceContext {
     /// The places that a resource may be fetched from, the first one first. A duplicate on a host that is not allowed is none.
     pub(in crate::engine) fn candidates(
         &self,
@@ -59,23 +59,23 @@ pub(in crate::engine) fn expected_of(task: &Task) -> Expected {
 
 /// Fetches a task's resource. Fails only when every place has failed, and then as its own URI did.
 pub(in crate::engine) async fn fetch(
-    following: &Following,
+    context: &SourceContext,
     mirror: &Arc<Mirror>,
     task: &Task,
     known: Option<&KnownVersion>,
-) -> Result<Got, TaskFailure> {
+) -> Result<FetchOutcome, TaskFailure> {
     let mut failed: Option<TaskFailure> = None;
     let mut is_absent = false;
-    for candidate in following.candidates(&task.uri, &expected_of(task), &task.links) {
+    for candidate in context.candidates(&task.uri, &expected_of(task), &task.links) {
         // Where the Source says that there is nothing, something that nothing proves is no better.
         let is_worse = is_absent && !candidate.expected.is_told();
-        if is_worse || following.passes_over(&candidate) {
+        if is_worse || context.passes_over(&candidate) {
             continue;
         }
         let known = known.filter(|_| candidate.is_own);
-        let failure = match fetch_from(following, mirror, task, &candidate, known).await {
+        let failure = match fetch_from(context, mirror, task, &candidate, known).await {
             Ok(got) => {
-                following.note(&candidate, None);
+                context.note(&candidate, None);
                 return Ok(got);
             }
             Err(failure) => failure,
@@ -87,7 +87,7 @@ pub(in crate::engine) async fn fetch(
             }
             Failure::Fetch(FetchError::TooLarge { .. }) => {}
             Failure::Fetch(error) if candidate.is_own => is_absent = error.is_absent(),
-            _ => following.note(&candidate, Some(&failure)),
+            _ => context.note(&candidate, Some(&failure)),
         }
         let failure = failure.of(task);
         failed = Some(match failed {

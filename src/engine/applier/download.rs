@@ -11,12 +11,12 @@ use futures_util::FutureExt;
 use super::adoption::{Adopted, adopt};
 use super::candidates;
 use crate::clock;
+use crate::engine::context::SourceContext;
 use crate::engine::dumps::unpack::{UnpackError, unpack};
-use crate::engine::following::Following;
 use crate::fetch::{
     AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, Validators, pause,
 };
-use crate::mirror::{Mirror, MirrorError, MirrorPath, Staged, Whole};
+use crate::mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, Staged};
 use crate::protocol::{ChangeKind, Digest, Hashing, SourceTime, contradiction};
 use crate::store::{Origin, ServedVersion, Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
@@ -35,7 +35,7 @@ const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 const WRITE: usize = 256 * 1024;
 
 /// What came of a task, short of publishing it.
-pub(in crate::engine) enum Outcome {
+pub(in crate::engine) enum TaskOutcome {
     /// A whole, verified working file.
     Fetched(Box<Fetched>),
     /// The file is as told already, but for its time.
@@ -50,7 +50,7 @@ pub(in crate::engine) enum Outcome {
 
 /// A resource in a working file.
 pub(in crate::engine) struct Fetched {
-    pub(in crate::engine) whole: Whole,
+    pub(in crate::engine) whole: CompletedFile,
     pub(in crate::engine) description: Description,
 }
 
@@ -64,7 +64,7 @@ pub(in crate::engine) struct Description {
 }
 
 /// What a place answered.
-pub(in crate::engine) enum Got {
+pub(in crate::engine) enum FetchOutcome {
     /// The representation.
     Fetched(Box<Fetched>),
     /// That it is the one that the mirror has.
@@ -138,54 +138,54 @@ fn wait_for(tried: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<Time
 }
 
 /// Carries a task out, up to the point where it becomes visible. A fault of this program costs the one resource, no more.
-pub(in crate::engine) async fn carry_out(
-    following: &Arc<Following>,
+pub(in crate::engine) async fn execute(
+    context: &Arc<SourceContext>,
     mirror: &Arc<Mirror>,
     task: &Task,
-) -> Outcome {
-    let carrying = AssertUnwindSafe(carry_out_unguarded(following, mirror, task)).catch_unwind();
+) -> TaskOutcome {
+    let carrying = AssertUnwindSafe(execute_unguarded(context, mirror, task)).catch_unwind();
     carrying
         .await
-        .unwrap_or_else(|_| Outcome::Failed(Failure::Panicked.of(task)))
+        .unwrap_or_else(|_| TaskOutcome::Failed(Failure::Panicked.of(task)))
 }
 
-async fn carry_out_unguarded(
-    following: &Arc<Following>,
+async fn execute_unguarded(
+    context: &Arc<SourceContext>,
     mirror: &Arc<Mirror>,
     task: &Task,
-) -> Outcome {
+) -> TaskOutcome {
     if task.kind == ChangeKind::Deleted {
-        return Outcome::Remove;
+        return TaskOutcome::Remove;
     }
     if let Some(adopted) = adopt(mirror, task).await {
-        return Outcome::Adopted(adopted);
+        return TaskOutcome::Adopted(adopted);
     }
     let by_digest = is_known_by_digest(task);
     let mut known = known_version(task);
     if by_digest || known.is_some() {
         let in_place = is_in_place(mirror, task).await;
         if by_digest && in_place {
-            return Outcome::Same {
+            return TaskOutcome::Same {
                 lastmod: task.lastmod.or(task.changed_at),
             };
         }
         known = known.filter(|_| in_place);
     }
-    if let Some(member) = following.members.of(task) {
-        match unpack(following, mirror, task, &member).await {
-            Ok(fetched) => return Outcome::Fetched(Box::new(fetched)),
+    if let Some(member) = context.members.of(task) {
+        match unpack(context, mirror, task, &member).await {
+            Ok(fetched) => return TaskOutcome::Fetched(Box::new(fetched)),
             Err(UnpackError::Mirror(error)) => {
-                return Outcome::Failed(Failure::from(error).of(task));
+                return TaskOutcome::Failed(Failure::from(error).of(task));
             }
-            Err(error) => following.members.refuse(following.name(), &member, &error),
+            Err(error) => context.members.refuse(context.name(), &member, &error),
         }
     }
-    match candidates::fetch(following, mirror, task, known.as_ref()).await {
-        Ok(Got::Fetched(fetched)) => Outcome::Fetched(fetched),
-        Ok(Got::NotModified) => Outcome::Same {
+    match candidates::fetch(context, mirror, task, known.as_ref()).await {
+        Ok(FetchOutcome::Fetched(fetched)) => TaskOutcome::Fetched(fetched),
+        Ok(FetchOutcome::NotModified) => TaskOutcome::Same {
             lastmod: task.lastmod,
         },
-        Err(failure) => Outcome::Failed(failure),
+        Err(failure) => TaskOutcome::Failed(failure),
     }
 }
 
@@ -240,19 +240,19 @@ async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
 
 /// Fetches a task's resource from one place; `known`: what that place is asked whether it is still the same.
 pub(in crate::engine) async fn fetch_from(
-    following: &Following,
+    context: &SourceContext,
     mirror: &Arc<Mirror>,
     task: &Task,
     candidate: &Candidate,
     known: Option<&KnownVersion>,
-) -> Result<Got, Failure> {
-    let hosts = AllowedHosts::new(&following.source.hosts);
-    let got = following
+) -> Result<FetchOutcome, Failure> {
+    let hosts = AllowedHosts::new(&context.source.hosts);
+    let got = context
         .client
-        .get_content(&candidate.uri, &hosts, following.limits.resource, known)
+        .get_content(&candidate.uri, &hosts, context.limits.resource, known)
         .await?;
     let Some(content) = got else {
-        return Ok(Got::NotModified);
+        return Ok(FetchOutcome::NotModified);
     };
     if !candidate.is_own {
         refuse_stale(&content, &candidate.expected)?;
@@ -266,7 +266,7 @@ pub(in crate::engine) async fn fetch_from(
     let served = content.last_modified().filter(|_| candidate.is_own);
     let lastmod = task.lastmod.or(served).or(task.changed_at);
     let expected = &candidate.expected;
-    let (whole, length, hashes) = copy(following, content, mirror, expected, lastmod).await?;
+    let (whole, length, hashes) = copy(context, content, mirror, expected, lastmod).await?;
     let description = Description {
         length,
         media_type,
@@ -278,7 +278,10 @@ pub(in crate::engine) async fn fetch_from(
             last_modified: version.validators.last_modified,
         }),
     };
-    Ok(Got::Fetched(Box::new(Fetched { whole, description })))
+    Ok(FetchOutcome::Fetched(Box::new(Fetched {
+        whole,
+        description,
+    })))
 }
 
 /// Refuses a duplicate that is older than it should be, where no digest will tell. Its date has whole seconds.
@@ -295,19 +298,19 @@ fn refuse_stale(content: &Content, expected: &Expected) -> Result<(), Failure> {
 
 /// Copies a representation to a working file and verifies it on the way.
 async fn copy(
-    following: &Following,
+    context: &SourceContext,
     mut content: Content,
     mirror: &Arc<Mirror>,
     expected: &Expected,
     lastmod: Option<SourceTime>,
-) -> Result<(Whole, u64, Vec<Digest>), Failure> {
+) -> Result<(CompletedFile, u64, Vec<Digest>), Failure> {
     let mut hashing = Hashing::against(&expected.hashes);
     let mut staged: Option<Staged> = None;
     let mut waiting: Vec<u8> = Vec::new();
     let mut length = 0_u64;
     while let Some(chunk) = content.chunk().await? {
         hashing.update(&chunk);
-        following.progress.count_bytes(chunk.len());
+        context.progress.count_bytes(chunk.len());
         length += chunk.len() as u64;
         if let Some(told) = expected.length.filter(|&told| length > told) {
             return Err(Failure::Length { told, got: length });

@@ -7,13 +7,13 @@ use chrono::TimeDelta;
 use tokio::sync::mpsc;
 
 use super::adoption::Adopted;
-use super::download::{Description, Fetched, Outcome};
+use super::download::{Description, Fetched, TaskOutcome};
 use crate::clock;
-use crate::engine::following::Following;
-use crate::mirror::{Mirror, MirrorError, MirrorPath, Whole, file_time, made_path};
+use crate::engine::context::SourceContext;
+use crate::mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_path};
 use crate::protocol::SourceTime;
-use crate::status::Trouble;
-use crate::store::{Conclusion, Origin, Publication, ResourceId, Task, TaskFailure};
+use crate::status::StatusError;
+use crate::store::{Origin, Publication, ResourceId, Task, TaskFailure, TaskResult};
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
@@ -23,12 +23,12 @@ const PAUSE: Duration = Duration::from_secs(2);
 /// A task that was carried out.
 pub(in crate::engine) struct Finished {
     pub(in crate::engine) task: Task,
-    pub(in crate::engine) outcome: Outcome,
+    pub(in crate::engine) outcome: TaskOutcome,
 }
 
 /// Publishes what comes in until nothing more can come; tells which tasks are concluded.
 pub(in crate::engine) async fn publish_all(
-    following: Arc<Following>,
+    context: Arc<SourceContext>,
     mirror: Arc<Mirror>,
     mut queue: mpsc::Receiver<Finished>,
     concluded: mpsc::UnboundedSender<Vec<ResourceId>>,
@@ -40,13 +40,13 @@ pub(in crate::engine) async fn publish_all(
             .iter()
             .map(|finished| finished.task.resource)
             .collect();
-        let (mirror, deletes) = (Arc::clone(&mirror), following.source.delete);
+        let (mirror, deletes) = (Arc::clone(&mirror), context.source.delete);
         let publishing = tokio::task::spawn_blocking(move || publish(&mirror, deletes, finished));
         match publishing.await {
-            Ok(conclusions) => conclude(&following, conclusions).await,
+            Ok(conclusions) => conclude(&context, conclusions).await,
             // The tasks are still in the database, and are done again.
             Err(error) => {
-                tracing::error!(code = "publisher", source = following.name(), %error, "publishing ended badly")
+                tracing::error!(code = "publisher", source = context.name(), %error, "publishing ended badly")
             }
         }
         // Once the applier has gone, nobody asks which tasks are done.
@@ -55,24 +55,24 @@ pub(in crate::engine) async fn publish_all(
 }
 
 /// Keeps what came of the tasks. While the database refuses, nothing more is published: it must know of what there is.
-async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
-    tell(following, &conclusions);
+async fn conclude(context: &SourceContext, conclusions: Vec<TaskResult>) {
+    tell(context, &conclusions);
     let conclusions = Arc::new(conclusions);
     loop {
-        match following
+        match context
             .store
             .conclude(clock::now().wall, Arc::clone(&conclusions))
             .await
         {
             Ok(()) => {
                 let counted = conclusions.iter();
-                return counted.for_each(|conclusion| count(following, conclusion));
+                return counted.for_each(|conclusion| count(context, conclusion));
             }
             Err(error) => {
-                tracing::error!(code = error.code(), source = following.name(), %error, "what was applied can't be kept yet");
+                tracing::error!(code = error.code(), source = context.name(), %error, "what was applied can't be kept yet");
                 tokio::select! {
                     // The files are whole; what the database does not know is done again.
-                    () = following.stop.cancelled() => return,
+                    () = context.stop.cancelled() => return,
                     () = tokio::time::sleep(PAUSE) => {}
                 }
             }
@@ -80,23 +80,23 @@ async fn conclude(following: &Following, conclusions: Vec<Conclusion>) {
     }
 }
 
-fn tell(following: &Following, conclusions: &[Conclusion]) {
-    let source = following.name();
+fn tell(context: &SourceContext, conclusions: &[TaskResult]) {
+    let source = context.name();
     for conclusion in conclusions {
         match conclusion {
-            Conclusion::Published(Publication {
+            TaskResult::Published(Publication {
                 task, path, news, ..
             }) => {
-                tell_taken(following, task);
+                tell_taken(context, task);
                 if *news {
                     tracing::debug!(source, uri = %task.uri, path, change = task.kind.as_str(), "applied");
                 }
             }
-            Conclusion::Removed { task, .. } => {
-                tell_taken(following, task);
+            TaskResult::Removed { task, .. } => {
+                tell_taken(context, task);
                 tracing::debug!(source, uri = %task.uri, "removed");
             }
-            Conclusion::Failed { task, failure } => {
+            TaskResult::Failed { task, failure } => {
                 let TaskFailure {
                     code,
                     message,
@@ -105,10 +105,10 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
                 } = failure;
                 let uri = &task.uri;
                 if !counts {
-                    tell_refused(following, task, failure);
+                    tell_refused(context, task, failure);
                     continue;
                 }
-                tell_taken(following, task);
+                tell_taken(context, task);
                 if retry_at.is_some() {
                     tracing::debug!(code, source, %uri, error = message, "a resource can't be had yet");
                 } else {
@@ -119,23 +119,23 @@ fn tell(following: &Following, conclusions: &[Conclusion]) {
     }
 }
 
-fn count(following: &Following, conclusion: &Conclusion) {
+fn count(context: &SourceContext, conclusion: &TaskResult) {
     match conclusion {
-        Conclusion::Failed { failure, .. } if failure.retry_at.is_some() => {}
-        Conclusion::Failed { .. } => following.progress.count_failed(),
-        Conclusion::Published(_) | Conclusion::Removed { .. } => {
-            following.progress.count_applied();
+        TaskResult::Failed { failure, .. } if failure.retry_at.is_some() => {}
+        TaskResult::Failed { .. } => context.progress.count_failed(),
+        TaskResult::Published(_) | TaskResult::Removed { .. } => {
+            context.progress.count_applied();
         }
     }
 }
 
 /// Tells once when the mirror's disk begins to refuse files.
-fn tell_refused(following: &Following, task: &Task, failure: &TaskFailure) {
-    let (source, now) = (following.name(), clock::now());
+fn tell_refused(context: &SourceContext, task: &Task, failure: &TaskFailure) {
+    let (source, now) = (context.name(), clock::now());
     let TaskFailure { code, message, .. } = failure;
-    let trouble = Trouble::new(code, message.as_str(), now.wall);
-    let board = &following.board;
-    if board.note_refusal(source, Some(task.resource), trouble, now.mono) {
+    let status_error = StatusError::new(code, message.as_str(), now.wall);
+    let runtime_status = &context.runtime_status;
+    if runtime_status.note_refusal(source, Some(task.resource), status_error, now.mono) {
         tracing::error!(
             code,
             source,
@@ -146,15 +146,18 @@ fn tell_refused(following: &Following, task: &Task, failure: &TaskFailure) {
 }
 
 /// Tells once when the mirror's disk takes again what it refused.
-fn tell_taken(following: &Following, task: &Task) {
-    let source = following.name();
-    if following.board.note_taken(source, Some(task.resource)) {
+fn tell_taken(context: &SourceContext, task: &Task) {
+    let source = context.name();
+    if context
+        .runtime_status
+        .note_taken(source, Some(task.resource))
+    {
         tracing::info!(source, "the mirror can be written again");
     }
 }
 
 /// Changes the mirror. For a blocking thread.
-fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Conclusion> {
+fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<TaskResult> {
     let mut conclusions = Vec::with_capacity(finished.len());
     let mut removals = Vec::new();
     let mut fetched = Vec::new();
@@ -162,15 +165,15 @@ fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Concl
         match outcome {
             // Also of what the database does not know to be here: a crash may have come between a file and its commit. Who asks
             // an audit to remove something has asked for just that.
-            Outcome::Remove if deletes || task.origin == Origin::Audit => removals.push(task),
-            Outcome::Remove => conclusions.push(Conclusion::Removed {
+            TaskOutcome::Remove if deletes || task.origin == Origin::Audit => removals.push(task),
+            TaskOutcome::Remove => conclusions.push(TaskResult::Removed {
                 kept: task.live,
                 task,
             }),
-            Outcome::Fetched(file) => fetched.push((task, *file)),
-            Outcome::Adopted(adopted) => conclusions.push(adopt(task, adopted)),
-            Outcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
-            Outcome::Failed(failure) => conclusions.push(Conclusion::Failed { task, failure }),
+            TaskOutcome::Fetched(file) => fetched.push((task, *file)),
+            TaskOutcome::Adopted(adopted) => conclusions.push(adopt(task, adopted)),
+            TaskOutcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
+            TaskOutcome::Failed(failure) => conclusions.push(TaskResult::Failed { task, failure }),
         }
     }
     // First, so that a file may make way for a folder of its name, and the other way round.
@@ -179,7 +182,7 @@ fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<Concl
     conclusions
 }
 
-fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<Conclusion>) {
+fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) {
     let mut named = Vec::new();
     for task in tasks {
         match MirrorPath::parse(&task.path) {
@@ -190,7 +193,7 @@ fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<Conclusion>) 
     let paths: Vec<MirrorPath> = named.iter().map(|(_, path)| path.clone()).collect();
     for ((task, _), removed) in named.into_iter().zip(mirror.remove(&paths)) {
         conclusions.push(match removed {
-            Ok(_) => Conclusion::Removed { task, kept: false },
+            Ok(_) => TaskResult::Removed { task, kept: false },
             Err(error) => failed(task, &error),
         });
     }
@@ -206,7 +209,7 @@ struct Placed {
 fn publish_files(
     mirror: &Mirror,
     fetched: Vec<(Task, Fetched)>,
-    conclusions: &mut Vec<Conclusion>,
+    conclusions: &mut Vec<TaskResult>,
 ) {
     let first = fetched.into_iter().map(|(task, fetched)| {
         let Fetched { whole, description } = fetched;
@@ -237,9 +240,9 @@ fn publish_files(
 /// Publishes files; answers those whose place is taken.
 fn place(
     mirror: &Mirror,
-    files: Vec<(Whole, Placed)>,
-    conclusions: &mut Vec<Conclusion>,
-) -> Vec<(Whole, Placed)> {
+    files: Vec<(CompletedFile, Placed)>,
+    conclusions: &mut Vec<TaskResult>,
+) -> Vec<(CompletedFile, Placed)> {
     let (publications, placed): (Vec<_>, Vec<_>) = files
         .into_iter()
         .map(|(whole, placed)| ((whole, placed.path.clone()), placed))
@@ -259,7 +262,7 @@ fn place(
     blocked
 }
 
-fn published(placed: Placed) -> Conclusion {
+fn published(placed: Placed) -> TaskResult {
     let Placed {
         task,
         description,
@@ -276,7 +279,7 @@ fn published(placed: Placed) -> Conclusion {
         && task.origin != Origin::Audit
         && task.live_length == Some(length)
         && hashes.iter().any(|hash| task.live_hashes.contains(hash));
-    Conclusion::Published(Publication {
+    TaskResult::Published(Publication {
         task,
         path: path.to_string(),
         length,
@@ -290,8 +293,8 @@ fn published(placed: Placed) -> Conclusion {
 
 /// A file that was there before the database knew of it. To whoever follows the feed it is news: the feed is as new as the
 /// database.
-fn adopt(task: Task, adopted: Adopted) -> Conclusion {
-    Conclusion::Published(Publication {
+fn adopt(task: Task, adopted: Adopted) -> TaskResult {
+    TaskResult::Published(Publication {
         path: task.path.clone(),
         length: adopted.length,
         media_type: task.media_type.clone(),
@@ -304,7 +307,7 @@ fn adopt(task: Task, adopted: Adopted) -> Conclusion {
 }
 
 /// Gives a file that has the right bytes already the time that was told with them.
-fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion {
+fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult {
     let touched = MirrorPath::parse(&task.path)
         .and_then(|path| mirror.open_file(&path))
         .map(|file| {
@@ -312,7 +315,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion
             lastmod.map(|time| file.set_modified(file_time(time)))
         });
     match touched {
-        Ok(_) => Conclusion::Published(Publication {
+        Ok(_) => TaskResult::Published(Publication {
             path: task.path.clone(),
             length: task.live_length.unwrap_or_default(),
             media_type: task.media_type.clone(),
@@ -327,7 +330,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> Conclusion
     }
 }
 
-fn failed(task: Task, error: &MirrorError) -> Conclusion {
+fn failed(task: Task, error: &MirrorError) -> TaskResult {
     let again = error.is_transient() || matches!(error, MirrorError::Missing { .. });
     let wait = again.then_some(TimeDelta::seconds(10));
     let failure = TaskFailure {
@@ -336,5 +339,5 @@ fn failed(task: Task, error: &MirrorError) -> Conclusion {
         retry_at: wait.map(|wait| clock::now().wall + wait),
         counts: !error.is_transient(),
     };
-    Conclusion::Failed { task, failure }
+    TaskResult::Failed { task, failure }
 }

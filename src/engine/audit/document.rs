@@ -5,10 +5,10 @@ use url::Url;
 use crate::clock;
 use crate::config::Source;
 use crate::engine::EngineError;
-use crate::engine::following::change_of;
+use crate::engine::context::change_of;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, ChangeKind, Direction, Entry, Head, Oddity, Root, SourceTime};
-use crate::store::{Ledger, PendingList, Telling};
+use crate::protocol::{Capability, ChangeKind, Entry, EntryOrder, Head, Oddity, Root, SourceTime};
+use crate::store::{AuditDb, PendingList, Telling};
 use crate::sync::latest_believed;
 
 /// How deep indexes may lie within indexes.
@@ -40,7 +40,11 @@ pub(super) struct Taken {
 
 impl Document {
     /// Writes what the document says into the ledger. For a blocking thread.
-    pub(super) fn take(mut self, source: &Source, ledger: &Ledger) -> Result<Taken, EngineError> {
+    pub(super) fn take(
+        mut self,
+        source: &Source,
+        audit_db: &AuditDb,
+    ) -> Result<Taken, EngineError> {
         let latest = latest_believed(clock::now().wall);
         let first = FirstLook::of(&mut self.fetched, latest)?;
         let md = &first.head.md;
@@ -83,7 +87,7 @@ impl Document {
                 .cloned();
         }
         if first.is_index {
-            self.take_index(ledger, told.filter(|_| is_listed))?;
+            self.take_index(audit_db, told.filter(|_| is_listed))?;
         } else {
             let telling = if is_listed {
                 Telling::Listed { at }
@@ -93,13 +97,17 @@ impl Document {
                     since: self.since,
                 }
             };
-            self.take_entries(source, ledger, telling)?;
+            self.take_entries(source, audit_db, telling)?;
         }
         Ok(taken)
     }
 
     /// Notes the lists of an index. `at`: the time that all of them are of.
-    fn take_index(&mut self, ledger: &Ledger, at: Option<SourceTime>) -> Result<(), EngineError> {
+    fn take_index(
+        &mut self,
+        audit_db: &AuditDb,
+        at: Option<SourceTime>,
+    ) -> Result<(), EngineError> {
         let since = self
             .since
             .filter(|_| self.capability != Capability::ResourceList);
@@ -118,18 +126,18 @@ impl Document {
                 depth: self.list.depth + 1,
             });
             if lists.len() >= BATCH {
-                ledger.note_lists(self.set, &self.capability, &lists)?;
+                audit_db.note_lists(self.set, &self.capability, &lists)?;
                 lists.clear();
             }
         }
-        ledger.note_lists(self.set, &self.capability, &lists)?;
+        audit_db.note_lists(self.set, &self.capability, &lists)?;
         Ok(())
     }
 
     fn take_entries(
         &mut self,
         source: &Source,
-        ledger: &Ledger,
+        audit_db: &AuditDb,
         telling: Telling,
     ) -> Result<(), EngineError> {
         let since = self.since;
@@ -149,11 +157,11 @@ impl Document {
                 }
             });
             if batch.len() >= BATCH {
-                ledger.tell(self.set, self.number, telling, &batch)?;
+                audit_db.tell(self.set, self.number, telling, &batch)?;
                 batch.clear();
             }
         }
-        ledger.tell(self.set, self.number, telling, &batch)?;
+        audit_db.tell(self.set, self.number, telling, &batch)?;
         Ok(())
     }
 }
@@ -181,7 +189,7 @@ impl FirstLook {
         };
         let mut reader = document.reader().map_err(bad)?;
         let mut is_index = reader.head().root == Root::Sitemapindex;
-        let (mut newest, mut direction, mut is_first) = (None, Direction::default(), true);
+        let (mut newest, mut direction, mut is_first) = (None, EntryOrder::default(), true);
         while let Some(entry) = reader.next_entry().map_err(bad)? {
             direction.note(entry.changed_at());
             newest = newest.max(entry.changed_at().filter(|&time| time <= latest));

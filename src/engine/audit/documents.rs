@@ -8,10 +8,10 @@ use url::Url;
 use super::document::{Document, Taken};
 use super::{Audit, blocking};
 use crate::engine::EngineError;
-use crate::engine::discovering::{FoundSet, Known, find_sets};
+use crate::engine::set_discovery::{FoundSet, KnownSets, find_sets};
 use crate::fetch::{CapabilityList, Fetched, KnownWay};
 use crate::protocol::{Capability, SourceTime};
-use crate::store::{Finding, FindingKind, KnownFiles, Ledger, PendingList};
+use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, PendingList};
 
 /// What was read of a Source.
 pub(super) struct Reading {
@@ -55,7 +55,7 @@ impl Audit {
     /// Reads everything that the Source says. Fails only if the ledger does: what can't be read is a finding.
     pub(super) async fn read_documents(
         &self,
-        ledger: &Arc<Ledger>,
+        audit_db: &Arc<AuditDb>,
     ) -> Result<Reading, EngineError> {
         let mut reading = Reading {
             whole: true,
@@ -65,10 +65,10 @@ impl Audit {
         };
         let limit = self.limits.document;
         let had_resourcesync = match &self.mending {
-            Some(mending) => mending.following.had_resourcesync().await?,
+            Some(mending) => mending.context.had_resourcesync().await?,
             None => false,
         };
-        let known = Known {
+        let known = KnownSets {
             followed: &HashSet::new(),
             had_resourcesync,
         };
@@ -76,14 +76,14 @@ impl Audit {
         match find_sets(&self.client, &self.source, limit, known, &mut way).await {
             Ok(found) => {
                 reading.sets = found.sets;
-                if let Some(error) = found.trouble {
+                if let Some(error) = found.status_error {
                     reading.whole = false;
-                    unread(ledger, None, &self.source.url, &error.into())?;
+                    unread(audit_db, None, &self.source.url, &error.into())?;
                 }
             }
             Err(error) => {
                 reading.whole = false;
-                unread(ledger, None, &self.source.url, &error)?;
+                unread(audit_db, None, &self.source.url, &error)?;
             }
         }
         let mut number = 0;
@@ -97,11 +97,11 @@ impl Audit {
                 Ok(list) => list,
                 Err(error) => {
                     reading.whole = false;
-                    unread(ledger, Some(number), &set.uri, &error)?;
+                    unread(audit_db, Some(number), &set.uri, &error)?;
                     continue;
                 }
             };
-            let (listed, changes) = self.read_set(ledger, number, &set.uri, &list).await?;
+            let (listed, changes) = self.read_set(audit_db, number, &set.uri, &list).await?;
             set.list = Some(list);
             reading.whole &= listed.any && listed.whole && changes.whole;
             reading.proves_absence &= listed.stated;
@@ -133,7 +133,7 @@ impl Audit {
 
     async fn read_set(
         &self,
-        ledger: &Arc<Ledger>,
+        audit_db: &Arc<AuditDb>,
         set: u32,
         uri: &Url,
         list: &CapabilityList,
@@ -144,20 +144,20 @@ impl Audit {
             None => self.listed_at(uri).await?,
         };
         let listed = self
-            .walk(ledger, set, list, Capability::ResourceList, known)
+            .walk(audit_db, set, list, Capability::ResourceList, known)
             .await?;
         if !listed.any && offered(list, &Capability::ResourceList).next().is_none() {
-            unread(ledger, Some(set), &list.uri, &EngineError::NoResourceList)?;
+            unread(audit_db, Some(set), &list.uri, &EngineError::NoResourceList)?;
         }
         let mut changes = self
-            .walk(ledger, set, list, Capability::ChangeList, listed.at)
+            .walk(audit_db, set, list, Capability::ChangeList, listed.at)
             .await?;
         if let (Some(at), Some(from)) = (listed.at, changes.from)
             && from > at
         {
             changes.whole = false;
             let error = EngineError::LateChangeList(from.to_string());
-            unread(ledger, Some(set), &list.uri, &error)?;
+            unread(audit_db, Some(set), &list.uri, &error)?;
         }
         Ok((listed, changes))
     }
@@ -165,7 +165,7 @@ impl Audit {
     /// Reads all documents of a capability. Where a Capability List names several, the first one that can be read counts.
     async fn walk(
         &self,
-        ledger: &Arc<Ledger>,
+        audit_db: &Arc<AuditDb>,
         set: u32,
         list: &CapabilityList,
         capability: Capability,
@@ -181,19 +181,19 @@ impl Audit {
         let mut after = 0;
         let mut failed = None;
         for uri in offered(list, &capability) {
-            note(ledger, set, &capability, uri.clone(), 0)?;
-            let Some((number, top)) = ledger.next_list(set, &capability, after)? else {
+            note(audit_db, set, &capability, uri.clone(), 0)?;
+            let Some((number, top)) = audit_db.next_list(set, &capability, after)? else {
                 continue;
             };
             after = number;
             match self
-                .read_list(ledger, set, number, top, &capability, since)
+                .read_list(audit_db, set, number, top, &capability, since)
                 .await
             {
                 Ok(taken) => {
-                    walked.add(ledger, set, uri, &taken)?;
+                    walked.add(audit_db, set, uri, &taken)?;
                     if let Some(index) = taken.index {
-                        note(ledger, set, &capability, index, 0)?;
+                        note(audit_db, set, &capability, index, 0)?;
                     }
                     failed = None;
                     break;
@@ -204,20 +204,20 @@ impl Audit {
         }
         if let Some((uri, error)) = failed {
             walked.whole = false;
-            unread(ledger, Some(set), &uri, &error)?;
+            unread(audit_db, Some(set), &uri, &error)?;
         }
-        while let Some((number, list)) = ledger.next_list(set, &capability, after)? {
+        while let Some((number, list)) = audit_db.next_list(set, &capability, after)? {
             after = number;
             let uri = list.uri.clone();
             match self
-                .read_list(ledger, set, number, list, &capability, since)
+                .read_list(audit_db, set, number, list, &capability, since)
                 .await
             {
-                Ok(taken) => walked.add(ledger, set, &uri, &taken)?,
+                Ok(taken) => walked.add(audit_db, set, &uri, &taken)?,
                 Err(EngineError::Store(error)) => return Err(error.into()),
                 Err(error) => {
                     walked.whole = false;
-                    unread(ledger, Some(set), &uri, &error)?;
+                    unread(audit_db, Some(set), &uri, &error)?;
                 }
             }
         }
@@ -226,7 +226,7 @@ impl Audit {
 
     async fn read_list(
         &self,
-        ledger: &Arc<Ledger>,
+        audit_db: &Arc<AuditDb>,
         set: u32,
         number: i64,
         list: PendingList,
@@ -250,8 +250,8 @@ impl Audit {
             since,
             fetched,
         };
-        let (source, ledger) = (self.source.clone(), Arc::clone(ledger));
-        let taking = tokio::task::spawn_blocking(move || document.take(&source, &ledger));
+        let (source, audit_db) = (self.source.clone(), Arc::clone(audit_db));
+        let taking = tokio::task::spawn_blocking(move || document.take(&source, &audit_db));
         let taken = taking.await.map_err(|_| EngineError::Interrupted)??;
         self.progress.count_document();
         Ok(taken)
@@ -261,7 +261,7 @@ impl Audit {
 impl Walked {
     fn add(
         &mut self,
-        ledger: &Ledger,
+        audit_db: &AuditDb,
         set: u32,
         uri: &Url,
         taken: &Taken,
@@ -273,7 +273,7 @@ impl Walked {
         if taken.bad_entries > 0 {
             self.whole = false;
             unread(
-                ledger,
+                audit_db,
                 Some(set),
                 uri,
                 &EngineError::BadEntries(taken.bad_entries),
@@ -294,7 +294,7 @@ fn offered<'a>(
 }
 
 fn note(
-    ledger: &Ledger,
+    audit_db: &AuditDb,
     set: u32,
     capability: &Capability,
     uri: Url,
@@ -306,12 +306,12 @@ fn note(
         from: None,
         until: None,
     };
-    Ok(ledger.note_lists(set, capability, &[list])?)
+    Ok(audit_db.note_lists(set, capability, &[list])?)
 }
 
 /// Puts down that a document can't be read.
 fn unread(
-    ledger: &Ledger,
+    audit_db: &AuditDb,
     set: Option<u32>,
     uri: &Url,
     error: &EngineError,
@@ -323,5 +323,5 @@ fn unread(
         message: Some(error.to_string()),
         ..Finding::new(FindingKind::Unreachable)
     };
-    Ok(ledger.add_findings(&[finding])?)
+    Ok(audit_db.add_findings(&[finding])?)
 }

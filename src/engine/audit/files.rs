@@ -13,7 +13,7 @@ use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
 use crate::protocol::{Digest, Hashing, SourceTime};
-use crate::store::{Expectation, Finding, FindingKind, KnownFile, Ledger};
+use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile};
 
 /// How many expectations are taken from the ledger at once.
 const PAGE: usize = 512;
@@ -70,13 +70,13 @@ impl Audit {
     /// Compares every file that is expected.
     pub(super) async fn compare(
         &self,
-        ledger: &Arc<Ledger>,
+        audit_db: &Arc<AuditDb>,
         reader: Option<&Arc<MirrorReader>>,
     ) -> Result<(), EngineError> {
         let at_once = std::thread::available_parallelism().map_or(2, usize::from);
         let mut after = 0;
         loop {
-            let page = ledger.expectations(after, PAGE)?;
+            let page = audit_db.expectations(after, PAGE)?;
             let Some(last) = page.last() else {
                 return Ok(());
             };
@@ -95,7 +95,7 @@ impl Audit {
             });
             let mut found = stream::iter(looking).buffer_unordered(at_once.clamp(2, 8));
             while let Some(findings) = found.try_next().await? {
-                ledger.add_findings(&findings)?;
+                audit_db.add_findings(&findings)?;
             }
         }
     }
@@ -103,7 +103,7 @@ impl Audit {
 
 /// Finds the files that are not expected; answers how many of those are kept. For a blocking thread.
 pub(super) fn find_extras(
-    ledger: &Ledger,
+    audit_db: &AuditDb,
     reader: &MirrorReader,
     deletes: bool,
     stop: &CancellationToken,
@@ -115,7 +115,7 @@ pub(super) fn find_extras(
             return Err(EngineError::Interrupted);
         }
         let path = path?;
-        let place = ledger.place(path.as_str())?;
+        let place = audit_db.place(path.as_str())?;
         if place.expected {
             continue;
         }
@@ -129,11 +129,11 @@ pub(super) fn find_extras(
             ..finding(FindingKind::Extra, path.as_str())
         });
         if findings.len() >= PAGE {
-            ledger.add_findings(&findings)?;
+            audit_db.add_findings(&findings)?;
             findings.clear();
         }
     }
-    ledger.add_findings(&findings)?;
+    audit_db.add_findings(&findings)?;
     Ok(kept)
 }
 

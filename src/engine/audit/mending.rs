@@ -7,10 +7,10 @@ use std::sync::Arc;
 use tokio::sync::mpsc;
 
 use super::files::{Facts, Seen, examine};
-use super::{Audit, Looked, Mending, Summary, Told, blocking};
+use super::{Audit, Looked, Mending, ReportedFinding, Summary, blocking};
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::following::paths_of;
+use crate::engine::context::paths_of;
 use crate::engine::progress::Progress;
 use crate::mirror::{Mirror, MirrorPath, MirrorReader, file_time};
 use crate::protocol::{ChangeKind, ResourceUri};
@@ -26,7 +26,7 @@ impl Audit {
     pub(super) async fn look_and_mend(
         &self,
         mending: &Mending,
-        told: &mpsc::Sender<Told>,
+        told: &mpsc::Sender<ReportedFinding>,
     ) -> Result<Summary, EngineError> {
         let root = self.source.mirror.clone();
         let mirror = Arc::new(blocking(move || Mirror::open(&root)).await??);
@@ -41,7 +41,7 @@ impl Audit {
                 done = self.mend(mending, &looked, &mirror) => mended = done,
             }
         };
-        mending.following.applying(Arc::clone(&mirror), work).await;
+        mending.context.applying(Arc::clone(&mirror), work).await;
         mended?;
         self.tell(&looked, told).await
     }
@@ -54,7 +54,7 @@ impl Audit {
     ) -> Result<(), EngineError> {
         let mut sets = Vec::new();
         for set in &looked.reading.sets {
-            sets.push(mending.following.begin_set(set).await?.id);
+            sets.push(mending.context.begin_set(set).await?.id);
         }
         let job = Job {
             mending,
@@ -65,7 +65,7 @@ impl Audit {
             progress: &self.progress,
         };
         job.each_page(Step::Begin).await?;
-        mending.following.drain().await;
+        mending.context.drain().await;
         job.each_page(Step::End).await
     }
 }
@@ -98,14 +98,14 @@ struct Measures {
 
 impl Job<'_> {
     async fn each_page(&self, step: Step) -> Result<(), EngineError> {
-        let ledger = &self.looked.ledger;
+        let audit_db = &self.looked.audit_db;
         let mut after = 0;
-        while let Some(page) = ledger.next_findings(&mut after, PAGE)? {
+        while let Some(page) = audit_db.next_findings(&mut after, PAGE)? {
             let changed = match step {
                 Step::Begin => self.begin(page).await?,
                 Step::End => self.end(page).await?,
             };
-            ledger.change_findings(&changed)?;
+            audit_db.change_findings(&changed)?;
         }
         Ok(())
     }
@@ -130,7 +130,7 @@ impl Job<'_> {
             }
         }
         let now = clock::now().wall;
-        let (store, source) = (&self.mending.following.store, self.mending.following.name());
+        let (store, source) = (&self.mending.context.store, self.mending.context.name());
         let mut mended = self.remove_now(measures.removals).await?;
         let (findings, adoptions): (Vec<_>, Vec<_>) = measures.adoptions.into_iter().unzip();
         let adopted = store.adopt(source, now, adoptions).await?;
@@ -155,7 +155,7 @@ impl Job<'_> {
             return Ok(());
         };
         let set = self.set(finding.set);
-        let expectation = self.looked.ledger.expectation(id)?;
+        let expectation = self.looked.audit_db.expectation(id)?;
         let kind = if expectation.is_known {
             ChangeKind::Updated
         } else {
@@ -201,7 +201,7 @@ impl Job<'_> {
         let Some(path) = finding.path.as_deref() else {
             return Ok(());
         };
-        let place = self.looked.ledger.place(path)?;
+        let place = self.looked.audit_db.place(path)?;
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
         match uri {
             Some(Ok(uri)) if place.live => {
@@ -242,7 +242,7 @@ impl Job<'_> {
 
     /// Looks what became of the tasks.
     async fn end(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
-        let (store, source) = (&self.mending.following.store, self.mending.following.name());
+        let (store, source) = (&self.mending.context.store, self.mending.context.name());
         let (mut failed, mut done) = (Vec::new(), Vec::new());
         for finding in page {
             let had_task = match finding.kind {
@@ -254,7 +254,7 @@ impl Job<'_> {
             let Some(uri) = finding.uri.as_deref().filter(|_| had_task && !is_mended) else {
                 continue;
             };
-            match store.trouble_of(source, uri).await? {
+            match store.task_error(source, uri).await? {
                 Some((code, message)) => failed.push(Finding {
                     kind: match finding.kind {
                         FindingKind::Extra => FindingKind::Extra,
@@ -274,10 +274,10 @@ impl Job<'_> {
     /// Those of the findings whose files are now what the database says of them. Nothing is said to be mended that was not
     /// seen to be.
     async fn seen_right(&self, done: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
-        let following = Arc::clone(&self.mending.following);
+        let context = Arc::clone(&self.mending.context);
         let (state, progress) = (self.state.to_owned(), Arc::clone(self.progress));
         blocking(move || {
-            let (name, root) = (following.name(), &following.source.mirror);
+            let (name, root) = (context.name(), &context.source.mirror);
             let (Some(known), reader) = (KnownFiles::open(&state)?, MirrorReader::open(root)?)
             else {
                 return Ok(Vec::new());

@@ -14,7 +14,7 @@ use crate::engine::progress::Progress;
 use crate::fetch::AllowedHosts;
 use crate::mirror::MirrorReader;
 use crate::protocol::ResourceUri;
-use crate::store::{Finding, FindingKind, KnownFile, KnownFiles, Ledger};
+use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles};
 
 /// How many findings are looked at again at once.
 const PAGE: usize = 256;
@@ -28,7 +28,7 @@ impl Audit {
     /// Takes back what a daemon has put right since the audit began.
     pub(super) async fn look_again(
         &self,
-        ledger: &Arc<Ledger>,
+        audit_db: &Arc<AuditDb>,
         reader: Option<&Arc<MirrorReader>>,
         began: DateTime<Utc>,
     ) -> Result<(), EngineError> {
@@ -37,7 +37,7 @@ impl Audit {
             let again = Again {
                 source: self.source.name.clone(),
                 state: self.state.clone(),
-                ledger: Arc::clone(ledger),
+                audit_db: Arc::clone(audit_db),
                 reader: Arc::clone(reader),
                 progress: Arc::clone(&self.progress),
                 began,
@@ -53,9 +53,9 @@ impl Audit {
     }
 
     /// Asks the Source for what the mirror does not have as it should.
-    pub(super) async fn probe(&self, ledger: &Arc<Ledger>) -> Result<(), EngineError> {
+    pub(super) async fn probe(&self, audit_db: &Arc<AuditDb>) -> Result<(), EngineError> {
         let mut after = 0;
-        while let Some(page) = ledger.next_findings(&mut after, PAGE)? {
+        while let Some(page) = audit_db.next_findings(&mut after, PAGE)? {
             let lacking = page.into_iter().filter(Finding::needs_bytes);
             let probing = stream::iter(lacking).map(|finding| self.probed(finding));
             let unreachable: Vec<Finding> = probing
@@ -63,7 +63,7 @@ impl Audit {
                 .filter_map(std::future::ready)
                 .collect()
                 .await;
-            ledger.change_findings(&unreachable)?;
+            audit_db.change_findings(&unreachable)?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Finding {
 struct Again {
     source: String,
     state: std::path::PathBuf,
-    ledger: Arc<Ledger>,
+    audit_db: Arc<AuditDb>,
     reader: Arc<MirrorReader>,
     progress: Arc<Progress>,
     began: DateTime<Utc>,
@@ -110,7 +110,7 @@ impl Again {
         let waiting = known.has_deliveries(&self.source)?;
         let mut pending = false;
         let mut after = 0;
-        while let Some(page) = self.ledger.next_findings(&mut after, PAGE)? {
+        while let Some(page) = self.audit_db.next_findings(&mut after, PAGE)? {
             let mut settled = Vec::new();
             for finding in &page {
                 let (Some(path), uri) = (finding.path.as_deref(), finding.uri.as_deref()) else {
@@ -123,7 +123,7 @@ impl Again {
                     pending |= waiting || file.is_some_and(|file| file.pending);
                 }
             }
-            self.ledger.drop_findings(&settled)?;
+            self.audit_db.drop_findings(&settled)?;
         }
         Ok(pending)
     }

@@ -1,7 +1,7 @@
 //! Which hub a channel is subscribed to at, and for which topic (WebSub, section 4).
 
 use crate::engine::EngineError;
-use crate::engine::following::Following;
+use crate::engine::context::SourceContext;
 use crate::protocol::{HubUri, TopicUri};
 use crate::store::ChannelRecord;
 use crate::sync::{ChannelState, Lease};
@@ -15,7 +15,7 @@ pub(in crate::engine) struct Aim {
     pub(in crate::engine) hubs: Vec<HubUri>,
 }
 
-impl Following {
+impl SourceContext {
     /// Finds out which hubs to ask. The configuration's hub overrules all. Else the topic is asked, unless this is the first
     /// try and the Capability List names a hub; when the topic can't be asked, or names none, the known ones go on.
     pub(in crate::engine) async fn aim(&self, channel: &ChannelRecord) -> Result<Aim, EngineError> {

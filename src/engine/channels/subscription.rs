@@ -10,9 +10,9 @@ use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
 use url::Url;
 
-use crate::clock::{self, Now, Setback};
+use crate::clock::{self, ClockStepDetector, Now};
 use crate::engine::EngineError;
-use crate::engine::following::Following;
+use crate::engine::context::SourceContext;
 use crate::fetch::{Client, Disposition, HubAnswer};
 use crate::protocol::HubUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
@@ -30,30 +30,30 @@ const ENDING_TRIES: u32 = 6;
 const ENDING_TIME: Duration = Duration::from_secs(30);
 
 /// Keeps a subscription for as long as it is wanted, or until told to stop.
-pub(in crate::engine) async fn keep(following: Arc<Following>, id: ChannelId) {
-    let stop = following.stop.clone();
+pub(in crate::engine) async fn keep(context: Arc<SourceContext>, id: ChannelId) {
+    let stop = context.stop.clone();
     tokio::select! {
         () = stop.cancelled() => {}
-        () = keep_on(&following, id) => {}
+        () = keep_on(&context, id) => {}
     }
 }
 
-async fn keep_on(following: &Arc<Following>, id: ChannelId) {
-    let mut wakes = following.store.wakes();
-    let mut setback = Setback::since(clock::now());
+async fn keep_on(context: &Arc<SourceContext>, id: ChannelId) {
+    let mut wakes = context.store.wakes();
+    let mut clock_steps = ClockStepDetector::since(clock::now());
     let mut is_resumed = false;
     loop {
-        let before = setback;
+        let before = clock_steps;
         let begun = clock::now();
-        let set_back = setback.noticed(begun);
-        match keep_once(following, id, set_back, &mut is_resumed).await {
+        let set_back = clock_steps.noticed(begun);
+        match keep_once(context, id, set_back, &mut is_resumed).await {
             Ok(Some(next)) => wait(&mut wakes, id, next, begun).await,
             Ok(None) => return,
             Err(error) => {
-                setback = before;
+                clock_steps = before;
                 // What was noted as asked may never have been sent.
                 is_resumed = false;
-                tracing::error!(code = error.code(), source = following.name(), %error, "a subscription can't be kept");
+                tracing::error!(code = error.code(), source = context.name(), %error, "a subscription can't be kept");
                 tokio::time::sleep(STORE_PAUSE).await;
             }
         }
@@ -63,12 +63,12 @@ async fn keep_on(following: &Arc<Following>, id: ChannelId) {
 /// Does what is due; answers when the next thing is, `None` when the subscription has ended. `set_back`: by how much the wall
 /// clock was set back meanwhile. `is_resumed`: false after a start, and when it is not known what became of a request.
 async fn keep_once(
-    following: &Arc<Following>,
+    context: &Arc<SourceContext>,
     id: ChannelId,
     set_back: Option<TimeDelta>,
     is_resumed: &mut bool,
 ) -> Result<Option<DateTime<Utc>>, EngineError> {
-    let store = &following.store;
+    let store = &context.store;
     if !*is_resumed {
         store.change_lease(id, false, Lease::resume).await?;
         *is_resumed = true;
@@ -89,7 +89,7 @@ async fn keep_once(
         lease.state,
         ChannelState::Active | ChannelState::Unsubscribed
     ) {
-        following.board.note_channel(id, None);
+        context.runtime_status.note_channel(id, None);
     }
     if channel.left && (lease.state == ChannelState::Unsubscribed || lease.failures >= ENDING_TRIES)
     {
@@ -102,17 +102,17 @@ async fn keep_once(
     if !due {
         return Ok(lease.next_deadline());
     }
-    let Some(public_url) = &following.public_url else {
+    let Some(public_url) = &context.public_url else {
         return Ok(None);
     };
     let asked = if channel.left {
-        ask_to_end(store, &following.client, public_url, &channel).await?
+        ask_to_end(store, &context.client, public_url, &channel).await?
     } else {
-        ask_for(following, public_url, &channel).await?
+        ask_for(context, public_url, &channel).await?
     };
     if let Err(refusal) = asked {
         let hub = store.channel(id).await?;
-        following.tell_channel(
+        context.tell_channel(
             hub.as_ref().unwrap_or(&channel),
             refusal.code,
             refusal.message,
@@ -133,12 +133,12 @@ struct Refusal {
 /// Asks for a subscription, or for its renewal: of several hubs the first that accepts. The request is on disk before it is
 /// sent, for some hubs verify before they answer.
 async fn ask_for(
-    following: &Arc<Following>,
+    context: &Arc<SourceContext>,
     public_url: &Url,
     channel: &ChannelRecord,
 ) -> Result<Result<(), Refusal>, EngineError> {
-    let store = &following.store;
-    let aim = following.aim(channel).await?;
+    let store = &context.store;
+    let aim = context.aim(channel).await?;
     // The topic may have taken its time to answer.
     if store.channel(channel.id).await?.is_none_or(|now| now.left) {
         return Ok(Ok(()));
@@ -156,7 +156,7 @@ async fn ask_for(
     }
     let asked = Asked {
         intent: Intent::Subscribe,
-        lease_seconds: following.source.lease.as_secs(),
+        lease_seconds: context.source.lease.as_secs(),
     };
     note_asked(store, channel, asked).await?;
     let request = SubscriptionRequest {
@@ -169,11 +169,11 @@ async fn ask_for(
     let mut refused: Option<Refusal> = None;
     for hub in &aim.hubs {
         if let Some(refusal) = &refused {
-            tracing::info!(code = refusal.code, source = following.name(), topic = %channel.topic, %hub, error = refusal.message,
+            tracing::info!(code = refusal.code, source = context.name(), topic = %channel.topic, %hub, error = refusal.message,
                 "a hub does not take the subscription: the next one is asked");
         }
         store.aim_channel(channel.id, hub, &aim.topic).await?;
-        match send(&following.client, hub, &request).await {
+        match send(&context.client, hub, &request).await {
             Ok(()) => return Ok(Ok(())),
             Err(refusal) => {
                 let wait = refused.and_then(|other| other.wait).max(refusal.wait);

@@ -8,14 +8,14 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::lists::change_list_index::Waiting;
 use crate::engine::lists::change_lists::{end_of, span_of};
-use crate::engine::reading::Fresh;
+use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{DEPTH, Entries};
-use crate::engine::reading::survey::Survey;
-use crate::engine::reading::taking::{Changes, Listing};
+use crate::engine::reading::ingest::{Changes, Listing};
+use crate::engine::reading::summary::DocumentSummary;
 use crate::engine::set::SetWorker;
 use crate::protocol::{Algorithm, Capability, Digest, Interval, SourceTime};
-use crate::store::{DocumentRecord, End, Origin};
-use crate::sync::{Span, Unknown};
+use crate::store::{BatchCommit, DocumentRecord, Origin};
+use crate::sync::{NewsFilter, Span};
 
 impl SetWorker {
     /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back
@@ -64,7 +64,7 @@ impl SetWorker {
     async fn read_change_dump(&mut self, uri: &Url) -> Result<Span, EngineError> {
         // After a start nobody remembers what an unchanged dump covers.
         let last = self.dump.clone().filter(|last| last.uri == *uri);
-        let fresh = self.following.fresh(self.record.id, uri, last.is_none());
+        let fresh = self.context.fresh(self.record.id, uri, last.is_none());
         let (mut span, index) = match (fresh.await?, &last) {
             (Some(fresh), _) => {
                 fresh.expect_dump(&Capability::ChangeDump)?;
@@ -88,7 +88,7 @@ impl SetWorker {
         };
         // A closed dump tells no more: its index knows the one that follows.
         if let Some(index) = &read.index
-            && let Some(fresh) = self.following.fresh(self.record.id, index, true).await?
+            && let Some(fresh) = self.context.fresh(self.record.id, index, true).await?
             && fresh.survey.is_index()
         {
             fresh.expect_dump(&Capability::ChangeDump)?;
@@ -103,7 +103,7 @@ impl SetWorker {
     /// later ones from being read; but then the whole proves nothing.
     async fn take_change_dump(
         &mut self,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         last: Option<&ReadDump>,
     ) -> Result<Span, EngineError> {
         let md = &fresh.survey.head.md;
@@ -118,7 +118,7 @@ impl SetWorker {
         self.take_dump_part(fresh, 0, &mut walk, &mut dumps).await?;
         while let Some((dump, depth)) = dumps.next() {
             let anew = last.is_none();
-            match self.following.fresh(self.record.id, &dump.uri, anew).await {
+            match self.context.fresh(self.record.id, &dump.uri, anew).await {
                 Ok(None) => {
                     let known = dump.until.or(last.and_then(|last| last.span.until));
                     walk.until = walk.until.max(known);
@@ -145,7 +145,7 @@ impl SetWorker {
     /// Takes one document: the packages of a dump, or what an index leads to.
     async fn take_dump_part(
         &mut self,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         depth: usize,
         walk: &mut Walk,
         dumps: &mut Waiting,
@@ -174,7 +174,7 @@ impl SetWorker {
     /// Takes those packages of a dump that can hold news.
     async fn take_change_packages(
         &mut self,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         is_part: bool,
         walk: &mut Walk,
     ) -> Result<(), EngineError> {
@@ -209,13 +209,10 @@ impl SetWorker {
         }
         if is_part && is_whole {
             let end = self.end_of_part(record);
-            let ending = self.following.application(
-                self.record.id,
-                Origin::ChangeDump,
-                Vec::new(),
-                Some(end),
-            );
-            self.following.store.apply(ending).await?;
+            let ending =
+                self.context
+                    .application(self.record.id, Origin::ChangeDump, Vec::new(), Some(end));
+            self.context.store.apply(ending).await?;
         }
         Ok(())
     }
@@ -234,15 +231,15 @@ impl SetWorker {
         if interval.is_some_and(|interval| self.sequencer.is_settled(interval)) {
             return Ok(Reach::of(package));
         }
-        let known = self.following.store.document(set, &package.uri).await?;
+        let known = self.context.store.document(set, &package.uri).await?;
         if record.is_some() && known.map(|known| known.digest) == record.as_ref().map(|r| r.digest)
         {
             return Ok(Reach::of(package));
         }
         let manifest = Capability::ChangeDumpManifest;
-        if let Some(fresh) = self.following.contents_of(set, package, &manifest).await? {
+        if let Some(fresh) = self.context.contents_of(set, package, &manifest).await? {
             let unknown = self.news_of(package, &fresh.survey);
-            let weighing = self.following.weigh(set, fresh.document, None, unknown);
+            let weighing = self.context.weigh(set, fresh.document, None, unknown);
             let (document, weight) = weighing.await?;
             if weight.is_light() {
                 return self
@@ -250,7 +247,7 @@ impl SetWorker {
                     .await;
             }
         }
-        let open = self.following.open_package(set, package, &manifest).await?;
+        let open = self.context.open_package(set, package, &manifest).await?;
         let (opened, survey, file) = open.split();
         let reach = self
             .take_changes_of(package, Listing::Package(opened), &survey, record)
@@ -263,7 +260,7 @@ impl SetWorker {
         &mut self,
         package: &PackageEntry,
         listing: Listing,
-        survey: &Survey,
+        survey: &DocumentSummary,
         record: Option<DocumentRecord>,
     ) -> Result<Reach, EngineError> {
         let (span, closed) = spans_of(package, survey);
@@ -275,7 +272,7 @@ impl SetWorker {
         if let Some(proven) = proven {
             let _ = trial.change_list(clock::now(), proven);
         }
-        let mut end: End = self.end(&trial, None);
+        let mut end: BatchCommit = self.end(&trial, None);
         end.documents.extend(record);
         let changes = Changes {
             origin: Origin::ChangeDump,
@@ -284,7 +281,7 @@ impl SetWorker {
             end,
         };
         let applied = self
-            .following
+            .context
             .take_changes(self.record.id, listing, changes)
             .await?;
         self.sequencer = trial;
@@ -297,11 +294,11 @@ impl SetWorker {
     }
 
     /// Which changes of a package are news.
-    fn news_of(&self, package: &PackageEntry, survey: &Survey) -> Unknown {
+    fn news_of(&self, package: &PackageEntry, survey: &DocumentSummary) -> NewsFilter {
         let (span, _) = spans_of(package, survey);
         let unknown = match span.interval() {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
-            None => Unknown::everything(),
+            None => NewsFilter::everything(),
         };
         self.sequencer.lagging(unknown, end_of(survey))
     }
@@ -355,7 +352,7 @@ impl Reach {
 }
 
 /// What a package covers by its own word, and the same if it is closed.
-fn spans_of(package: &PackageEntry, survey: &Survey) -> (Span, Option<Interval>) {
+fn spans_of(package: &PackageEntry, survey: &DocumentSummary) -> (Span, Option<Interval>) {
     let own = span_of(survey);
     let md = &survey.head.md;
     let from = md.from.or(md.at).or(package.from);

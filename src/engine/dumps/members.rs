@@ -18,7 +18,7 @@ use url::Url;
 use super::unpack::UnpackError;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::following::Following;
+use crate::engine::context::SourceContext;
 use crate::fetch::Package;
 use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
 use crate::store::{Awaited, Change, Origin, Task, Wake};
@@ -119,7 +119,7 @@ impl Members {
 /// What of a package is on offer, if there is one: its members are offered batch by batch. For a blocking thread; what is
 /// on offer is withdrawn when it goes.
 pub(in crate::engine) struct Offering {
-    following: Arc<Following>,
+    context: Arc<SourceContext>,
     package: Option<(Package, Origin)>,
     members: Vec<Arc<Member>>,
     told: Arc<AtomicBool>,
@@ -130,9 +130,12 @@ pub(in crate::engine) struct Offering {
 
 impl Offering {
     /// Where there is no package.
-    pub(in crate::engine) fn nothing(following: &Arc<Following>, stop: CancellationToken) -> Self {
+    pub(in crate::engine) fn nothing(
+        context: &Arc<SourceContext>,
+        stop: CancellationToken,
+    ) -> Self {
         Self {
-            following: Arc::clone(following),
+            context: Arc::clone(context),
             package: None,
             members: Vec::new(),
             told: Arc::default(),
@@ -143,12 +146,12 @@ impl Offering {
 
     /// Of a package, for tasks of that origin.
     pub(in crate::engine) fn of(
-        following: &Arc<Following>,
+        context: &Arc<SourceContext>,
         package: Package,
         origin: Origin,
         stop: CancellationToken,
     ) -> Self {
-        let mut offering = Self::nothing(following, stop);
+        let mut offering = Self::nothing(context, stop);
         offering.package = Some((package, origin));
         offering
     }
@@ -172,7 +175,7 @@ impl Offering {
             hashes: change.hashes.clone(),
             told: Arc::clone(&self.told),
         });
-        self.following.members.offer(&member);
+        self.context.members.offer(&member);
         self.members.push(member);
     }
 
@@ -189,7 +192,7 @@ impl Offering {
     /// A task is waited for as long as it is one, is about a member that is on offer, and is to be tried: it may be replaced
     /// by a newer one, be given up, or its member be of no use. When the disk is full, that is as long as it takes.
     async fn tried(&self) -> Result<(), EngineError> {
-        let mut wakes = self.following.store.wakes();
+        let mut wakes = self.context.store.wakes();
         let found = self.tasks_of(self.members.iter().collect()).await?;
         self.hurry(&found).await?;
         let mut awaited: Vec<&Arc<Member>> = found.into_iter().map(|(member, _)| member).collect();
@@ -203,8 +206,8 @@ impl Offering {
                 return Err(EngineError::Interrupted);
             }
             // A disk that refuses files is waited for, but not by those who go through once.
-            let is_refused = self.following.board.is_refused(self.following.name());
-            if !self.following.subscribes && is_refused {
+            let is_refused = self.context.runtime_status.is_refused(self.context.name());
+            if !self.context.subscribes && is_refused {
                 return Err(EngineError::Interrupted);
             }
             awaited.extend(still);
@@ -217,10 +220,10 @@ impl Offering {
         &self,
         mut members: Vec<&'a Arc<Member>>,
     ) -> Result<Vec<(&'a Arc<Member>, Awaited)>, EngineError> {
-        let (following, now) = (&self.following, clock::now().wall);
-        members.retain(|member| following.members.is_offered(member));
+        let (context, now) = (&self.context, clock::now().wall);
+        members.retain(|member| context.members.is_offered(member));
         let uris = members.iter().map(|member| member.uri.clone()).collect();
-        let tasks = following.store.tasks_of(following.name(), now, uris);
+        let tasks = context.store.tasks_of(context.name(), now, uris);
         let tasks: HashMap<ResourceUri, Awaited> = tasks
             .await?
             .into_iter()
@@ -238,10 +241,8 @@ impl Offering {
         let put_off = found.iter().filter(|(_, found)| !found.due);
         let put_off: Vec<Task> = put_off.map(|(_, found)| found.task.clone()).collect();
         if !put_off.is_empty() {
-            let (store, now) = (&self.following.store, clock::now().wall);
-            store
-                .hurry_tasks(self.following.name(), now, put_off)
-                .await?;
+            let (store, now) = (&self.context.store, clock::now().wall);
+            store.hurry_tasks(self.context.name(), now, put_off).await?;
         }
         Ok(())
     }
@@ -252,7 +253,7 @@ impl Offering {
             tokio::select! {
                 () = self.stop.cancelled() => return false,
                 wake = wakes.recv() => match wake {
-                    Ok(Wake::Tasks(source)) if source == self.following.name() => return true,
+                    Ok(Wake::Tasks(source)) if source == self.context.name() => return true,
                     Err(RecvError::Lagged(_)) => return true,
                     Ok(_) => {}
                     Err(RecvError::Closed) => return false,
@@ -263,7 +264,7 @@ impl Offering {
 
     fn withdraw(&mut self) {
         for member in self.members.drain(..) {
-            self.following.members.withdraw(&member);
+            self.context.members.withdraw(&member);
         }
     }
 }

@@ -12,14 +12,14 @@ use super::members::Opened;
 use super::packages::PackageEntry;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::following::Following;
-use crate::engine::reading::survey::Survey;
+use crate::engine::context::SourceContext;
+use crate::engine::reading::summary::DocumentSummary;
 use crate::fetch::{
     AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
 };
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, Digest, Hashing};
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::SetId;
 use crate::sync::latest_believed;
 
@@ -34,7 +34,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(120);
 /// How much of a package is hashed at once, in bytes.
 const CHUNK: usize = 1 << 20;
 
-impl Following {
+impl SourceContext {
     /// Fetches a package, opens it, and reads its manifest once through. What can't be used is thrown away.
     pub(in crate::engine) async fn open_package(
         self: &Arc<Self>,
@@ -126,16 +126,16 @@ impl Following {
         loop {
             let error = match self.client.get_package(uri, &hosts, limit, partial).await {
                 Ok(whole) => {
-                    self.board.note_taken(self.name(), None);
+                    self.runtime_status.note_taken(self.name(), None);
                     return Ok((whole, at_first));
                 }
                 Err(error) => error,
             };
             if matches!(error, FetchError::Disk { .. }) {
                 let now = clock::now();
-                let trouble = Trouble::new(error.code(), error.to_string(), now.wall);
-                let board = &self.board;
-                board.note_refusal(self.name(), None, trouble, now.mono);
+                let status_error = StatusError::new(error.code(), error.to_string(), now.wall);
+                let runtime_status = &self.runtime_status;
+                runtime_status.note_refusal(self.name(), None, status_error, now.mono);
             }
             partial = self.partial(set, uri).await?;
             tried = if partial.received() > reached {
@@ -161,13 +161,13 @@ impl Following {
 pub(in crate::engine) struct OpenPackage {
     pub(in crate::engine) opened: Opened,
     /// What its manifest is.
-    pub(in crate::engine) survey: Survey,
+    pub(in crate::engine) survey: DocumentSummary,
     file: PartialPackage,
 }
 
 impl OpenPackage {
     /// Parts what is read from what is thrown away when it has been read.
-    pub(in crate::engine) fn split(self) -> (Opened, Survey, PackageFile) {
+    pub(in crate::engine) fn split(self) -> (Opened, DocumentSummary, PackageFile) {
         (self.opened, self.survey, PackageFile(self.file))
     }
 }
@@ -208,7 +208,7 @@ fn open(
     entry: &PackageEntry,
     capability: &Capability,
     limit: u64,
-) -> Result<(Opened, Survey), EngineError> {
+) -> Result<(Opened, DocumentSummary), EngineError> {
     let uri = &entry.uri;
     let io = |error| EngineError::of_package(uri, PackageError::Io(error));
     let file = partial.file().map_err(io)?;
@@ -223,7 +223,7 @@ fn open(
     let package = Package::open(file).map_err(of_package)?;
     let latest = latest_believed(clock::now().wall);
     let manifest = package.manifest(uri, limit).map_err(of_package)?;
-    let survey = Survey::of(manifest, latest).map_err(|error| of_package(error.into()))?;
+    let survey = DocumentSummary::of(manifest, latest).map_err(|error| of_package(error.into()))?;
     survey.expect_manifest(capability, uri)?;
     let uri = uri.clone();
     Ok((Opened { package, uri }, survey))

@@ -4,9 +4,9 @@ use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::following::Following;
-use crate::engine::reading::Fresh;
-use crate::engine::reading::survey::believed_end;
+use crate::engine::context::SourceContext;
+use crate::engine::reading::ChangedDocument;
+use crate::engine::reading::summary::believed_end;
 use crate::protocol::{Capability, Digest, Entry, SourceTime};
 use crate::store::SetId;
 use crate::sync::latest_believed;
@@ -88,14 +88,14 @@ impl PackageEntry {
     }
 }
 
-impl Following {
+impl SourceContext {
     /// The copy of a package's manifest; `None` if there is none that is of any use.
     pub(in crate::engine) async fn contents_of(
         &self,
         set: SetId,
         package: &PackageEntry,
         capability: &Capability,
-    ) -> Result<Option<Fresh>, EngineError> {
+    ) -> Result<Option<ChangedDocument>, EngineError> {
         let Some(uri) = &package.contents else {
             return Ok(None);
         };

@@ -10,15 +10,15 @@ use super::packages::PackageEntry;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::failures::Failures;
-use crate::engine::reading::Fresh;
+use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{Entries, IndexWalk};
-use crate::engine::reading::survey::Survey;
-use crate::engine::reading::taking::Listing;
+use crate::engine::reading::ingest::Listing;
+use crate::engine::reading::summary::DocumentSummary;
 use crate::engine::set::SetWorker;
 use crate::protocol::{Capability, Oddity, SourceTime};
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::{DumpProgress, Origin, PackageRecord};
-use crate::sync::{Unknown, latest_believed};
+use crate::sync::{NewsFilter, latest_believed};
 
 impl SetWorker {
     /// Reads the Resource Dump, unless it is the one that was read last. `anew`: in any case.
@@ -41,7 +41,7 @@ impl SetWorker {
 
     async fn read_resource_dump_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
         let set = self.record.id;
-        let Some(fresh) = self.following.fresh(set, uri, anew).await? else {
+        let Some(fresh) = self.context.fresh(set, uri, anew).await? else {
             return Ok(());
         };
         fresh.expect_dump(&Capability::ResourceDump)?;
@@ -54,8 +54,8 @@ impl SetWorker {
             uri: uri.to_string(),
             digest: fresh.record.digest,
         };
-        let goes_on = self.following.store.begin_dump(set, progress).await?;
-        tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, goes_on,
+        let goes_on = self.context.store.begin_dump(set, progress).await?;
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, goes_on,
             "a Resource Dump is being read");
         let record = fresh.record.clone();
         let remembers = !fresh.survey.is_index() || fresh.survey.head.md.at.is_some();
@@ -72,7 +72,7 @@ impl SetWorker {
         let record = remembers.then_some(record);
         self.end_list(Origin::ResourceDump, at, record, proof.names_any)
             .await?;
-        tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource Dump was read");
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, "a Resource Dump was read");
         Ok(())
     }
 
@@ -80,7 +80,7 @@ impl SetWorker {
     /// does not keep the others from being taken, unless there is a Resource List to have all of it from.
     async fn take_dumps(
         &mut self,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         at: SourceTime,
         proof: &mut Proof,
         failures: &mut Failures,
@@ -108,8 +108,8 @@ impl SetWorker {
     }
 
     /// A dump that an index names.
-    async fn dump_at(&self, uri: &Url) -> Result<Fresh, EngineError> {
-        let fresh = self.following.fresh(self.record.id, uri, true).await?;
+    async fn dump_at(&self, uri: &Url) -> Result<ChangedDocument, EngineError> {
+        let fresh = self.context.fresh(self.record.id, uri, true).await?;
         // What is read anew is never unchanged.
         let fresh = fresh.ok_or(EngineError::Interrupted)?;
         fresh.expect_dump(&Capability::ResourceDump)?;
@@ -127,12 +127,12 @@ impl SetWorker {
 
     async fn take_packages(
         &mut self,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         at: SourceTime,
         proof: &mut Proof,
         failures: &mut Failures,
     ) -> Result<(), EngineError> {
-        let (set, store) = (self.record.id, self.following.store.clone());
+        let (set, store) = (self.record.id, self.context.store.clone());
         let mut packages = Entries::of(fresh.document);
         while let Some(entry) = packages.next().await? {
             let package = PackageEntry::of(entry);
@@ -171,12 +171,12 @@ impl SetWorker {
     ) -> Result<bool, EngineError> {
         let set = self.record.id;
         let manifest = Capability::ResourceDumpManifest;
-        let contents = self.following.contents_of(set, package, &manifest).await?;
+        let contents = self.context.contents_of(set, package, &manifest).await?;
         let mut copy = None;
         if let Some(fresh) = contents {
             let weighing =
-                self.following
-                    .weigh(set, fresh.document, Some(at), Unknown::everything());
+                self.context
+                    .weigh(set, fresh.document, Some(at), NewsFilter::everything());
             let (document, weight) = weighing.await?;
             if weight.is_light() {
                 return self
@@ -185,7 +185,7 @@ impl SetWorker {
             }
             copy = Some((document, fresh.survey));
         }
-        match self.following.open_package(set, package, &manifest).await {
+        match self.context.open_package(set, package, &manifest).await {
             Ok(open) => {
                 let (opened, survey, file) = open.split();
                 let taken = self
@@ -200,7 +200,7 @@ impl SetWorker {
                     if error.is_unsupported()
                         && self.offered(&Capability::ResourceList).is_empty() =>
                 {
-                    tracing::warn!(code = error.code(), source = self.following.name(), package = %package.uri, %error,
+                    tracing::warn!(code = error.code(), source = self.context.name(), package = %package.uri, %error,
                         "a package can't be used: what it has is fetched by itself");
                     self.take_manifest(Listing::Document(document), &survey, at, proof)
                         .await
@@ -213,13 +213,13 @@ impl SetWorker {
     async fn take_manifest(
         &mut self,
         listing: Listing,
-        survey: &Survey,
+        survey: &DocumentSummary,
         at: SourceTime,
         proof: &mut Proof,
     ) -> Result<bool, EngineError> {
         proof.names_any |= survey.entries > 0;
         let list = self.list(Origin::ResourceDump, at);
-        self.found += self.following.take_listed(list, listing).await?.tasks;
+        self.found += self.context.take_listed(list, listing).await?.tasks;
         let is_stated = survey.head.md.capability == Some(Capability::ResourceDumpManifest);
         Ok(is_stated && survey.oddities.count(Oddity::BadLoc) == 0)
     }
@@ -236,7 +236,7 @@ struct Proof {
 }
 
 impl Proof {
-    fn of(survey: &Survey) -> Self {
+    fn of(survey: &DocumentSummary) -> Self {
         let mut proof = Self {
             is_stated: true,
             time_is_told: true,
@@ -249,7 +249,7 @@ impl Proof {
     }
 
     /// Takes in one more document of the dump.
-    fn count(&mut self, survey: &Survey) {
+    fn count(&mut self, survey: &DocumentSummary) {
         self.is_stated &= survey.head.md.capability == Some(Capability::ResourceDump);
         self.bad_entries += survey.oddities.count(Oddity::BadLoc);
     }
@@ -258,7 +258,7 @@ impl Proof {
         self.is_stated && self.time_is_told && self.bad_entries == 0 && self.packages_prove
     }
 
-    fn notice(&self) -> Option<Trouble> {
+    fn notice(&self) -> Option<StatusError> {
         let (code, message) = if !self.is_stated {
             (
                 "unstated-capability",
@@ -282,13 +282,13 @@ impl Proof {
         } else {
             return None;
         };
-        Some(Trouble::new(code, message, clock::now().wall))
+        Some(StatusError::new(code, message, clock::now().wall))
     }
 }
 
 /// The time that a Resource Dump is of: its `at`, or the oldest of its parts. Whether it was told; if not, the oldest time
 /// that there is stands for it.
-fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
+fn time_of(fresh: &ChangedDocument) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::members::Member;
 use crate::engine::applier::download::{Description, Fetched};
-use crate::engine::following::Following;
+use crate::engine::context::SourceContext;
 use crate::fetch::PackageError;
 use crate::mirror::{Mirror, MirrorError};
 use crate::protocol::{Digest, Hashing, contradiction};
@@ -53,19 +53,19 @@ impl UnpackError {
 
 /// Copies a member to a working file and verifies it on the way, as if it had been fetched.
 pub(in crate::engine) async fn unpack(
-    following: &Arc<Following>,
+    context: &Arc<SourceContext>,
     mirror: &Arc<Mirror>,
     task: &Task,
     member: &Arc<Member>,
 ) -> Result<Fetched, UnpackError> {
-    let (following, mirror) = (Arc::clone(following), Arc::clone(mirror));
+    let (context, mirror) = (Arc::clone(context), Arc::clone(mirror));
     let (task, member) = (task.clone(), Arc::clone(member));
-    let unpacking = tokio::task::spawn_blocking(move || copy(&following, &mirror, &task, &member));
+    let unpacking = tokio::task::spawn_blocking(move || copy(&context, &mirror, &task, &member));
     unpacking.await.map_err(|_| UnpackError::Interrupted)?
 }
 
 fn copy(
-    following: &Following,
+    context: &SourceContext,
     mirror: &Mirror,
     task: &Task,
     member: &Member,
@@ -78,7 +78,7 @@ fn copy(
     if let Some(told) = task.length.filter(|&told| told != got) {
         return Err(UnpackError::Length { told, got });
     }
-    if let Some(limit) = following.limits.resource.filter(|&limit| got > limit) {
+    if let Some(limit) = context.limits.resource.filter(|&limit| got > limit) {
         return Err(UnpackError::TooLarge { limit });
     }
     let mut hashing = Hashing::against(&task.hashes);
@@ -90,7 +90,7 @@ fn copy(
             break;
         }
         hashing.update(&chunk[..read]);
-        following.progress.count_bytes(read);
+        context.progress.count_bytes(read);
         staged.write(&chunk[..read])?;
     }
     let hashes = hashing.finish();

@@ -10,13 +10,13 @@ use url::Url;
 use super::change_lists::{end_of, span_of};
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::reading::Fresh;
+use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{Child, DEPTH, Entries};
 use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, Interval, Oddity, SourceTime};
-use crate::store::{DocumentRecord, End, Origin};
-use crate::sync::{Sequencer, Span, Unknown};
+use crate::store::{BatchCommit, DocumentRecord, Origin};
+use crate::sync::{NewsFilter, Sequencer, Span};
 
 /// How much memory the lists may take that are known of and not read yet, in bytes: enough for the 50,000 of one index.
 const MOST_WAITING: usize = 16 << 20;
@@ -90,11 +90,7 @@ impl SetWorker {
         {
             return Ok(self.read_index_at(uri).await?.ok());
         }
-        match self
-            .following
-            .fresh_since(self.record.id, uri, None)
-            .await?
-        {
+        match self.context.fresh_since(self.record.id, uri, None).await? {
             Some(fresh) if fresh.survey.is_index() => {
                 fresh.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(uri, fresh).await?))
@@ -107,12 +103,12 @@ impl SetWorker {
     pub(in crate::engine) async fn read_index_at(
         &mut self,
         uri: &Url,
-    ) -> Result<Result<Span, Box<Fresh>>, EngineError> {
+    ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
         let Some(mut index) = self.lists.index.clone() else {
             return Err(EngineError::Interrupted);
         };
         match self
-            .following
+            .context
             .fresh_since(self.record.id, uri, Some(&mut index.record))
             .await?
         {
@@ -129,7 +125,7 @@ impl SetWorker {
     pub(in crate::engine) async fn read_index(
         &mut self,
         uri: &Url,
-        fresh: Fresh,
+        fresh: ChangedDocument,
     ) -> Result<Span, EngineError> {
         let stated = span_of(&fresh.survey);
         let until = fresh.survey.until;
@@ -206,9 +202,9 @@ impl SetWorker {
         let mut end = self.end(&trial, None);
         end.documents.extend(record);
         let application = self
-            .following
+            .context
             .application(self.record.id, origin, Vec::new(), Some(end));
-        self.following.store.apply(application).await?;
+        self.context.store.apply(application).await?;
         self.sequencer = trial;
         Ok(())
     }
@@ -230,7 +226,7 @@ impl SetWorker {
         }
         let set = self.record.id;
         let anew = reached.is_none();
-        let Some(fresh) = self.following.fresh(set, &child.uri, anew).await? else {
+        let Some(fresh) = self.context.fresh(set, &child.uri, anew).await? else {
             return Ok(Reading::Until(child.until.or(reached.copied().flatten())));
         };
         fresh.expect(&Capability::ChangeList)?;
@@ -246,7 +242,7 @@ impl SetWorker {
         // The index as a whole says what is covered; this only asks which changes are news.
         let unknown = match span.interval() {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
-            None => Unknown::everything(),
+            None => NewsFilter::everything(),
         };
         let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let end = self.end_of_part(fresh.record.clone());
@@ -255,9 +251,9 @@ impl SetWorker {
     }
 
     /// The end of a list that proves nothing by itself.
-    pub(in crate::engine) fn end_of_part(&self, record: DocumentRecord) -> End {
-        End {
-            rules: self.following.deletion_rules(),
+    pub(in crate::engine) fn end_of_part(&self, record: DocumentRecord) -> BatchCommit {
+        BatchCommit {
+            rules: self.context.deletion_rules(),
             progress: None,
             delivery: None,
             documents: vec![record],

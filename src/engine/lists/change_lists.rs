@@ -9,14 +9,14 @@ use url::Url;
 use super::change_list_index::ReadIndex;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::reading::Fresh;
-use crate::engine::reading::survey::Survey;
-use crate::engine::reading::taking::{Changes, Listing};
+use crate::engine::reading::ChangedDocument;
+use crate::engine::reading::ingest::{Changes, Listing};
+use crate::engine::reading::summary::DocumentSummary;
 use crate::engine::set::SetWorker;
 use crate::protocol::{Capability, SourceTime};
-use crate::status::Trouble;
-use crate::store::{End, Origin};
-use crate::sync::{Span, Unknown};
+use crate::status::StatusError;
+use crate::store::{BatchCommit, Origin};
+use crate::sync::{NewsFilter, Span};
 
 /// How many closed lists are followed to the next one within one poll.
 const MOST_CLOSED: usize = 16;
@@ -74,14 +74,14 @@ struct Reading {
 }
 
 /// What a Change List covers by its own word.
-pub(in crate::engine) fn span_of(survey: &Survey) -> Span {
+pub(in crate::engine) fn span_of(survey: &DocumentSummary) -> Span {
     let md = &survey.head.md;
     Span::new(md.from.or(md.at), survey.until, survey.newest)
 }
 
 /// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's, unless that may stand for
 /// a day which is not over.
-pub(in crate::engine) fn end_of(survey: &Survey) -> Option<SourceTime> {
+pub(in crate::engine) fn end_of(survey: &DocumentSummary) -> Option<SourceTime> {
     let newest = survey.newest.filter(|newest| !newest.may_be_a_day());
     survey.until.or(newest)
 }
@@ -139,7 +139,7 @@ impl SetWorker {
             Ok(reading) => Ok(Some(reading.span)),
             Err(EngineError::Store(error)) => Err(error.into()),
             Err(error) => {
-                tracing::info!(code = error.code(), source = self.following.name(), document = %former, %error,
+                tracing::info!(code = error.code(), source = self.context.name(), document = %former, %error,
                     "a Change List was replaced, and can't be read once more");
                 Ok(None)
             }
@@ -163,7 +163,7 @@ impl SetWorker {
             None => Ok(None),
             Some((_, error)) if closed.is_empty() => Err(error),
             Some((uri, error)) => {
-                tracing::info!(code = error.code(), source = self.following.name(), document = %uri, %error,
+                tracing::info!(code = error.code(), source = self.context.name(), document = %uri, %error,
                     "what is named beside a closed Change List can't be read");
                 Ok(None)
             }
@@ -173,7 +173,7 @@ impl SetWorker {
     /// Keeps which open list was read last.
     async fn note_open(&mut self, uri: Option<&Url>) -> Result<(), EngineError> {
         if self.record.open_list.as_ref() != uri {
-            let store = &self.following.store;
+            let store = &self.context.store;
             store.save_open_list(self.record.id, uri).await?;
             self.record.open_list = uri.cloned();
         }
@@ -200,8 +200,8 @@ impl SetWorker {
             };
         }
         let last = self.lists.at(uri).cloned();
-        let following = &self.following;
-        let fresh = following.fresh(self.record.id, uri, last.is_none()).await?;
+        let context = &self.context;
+        let fresh = context.fresh(self.record.id, uri, last.is_none()).await?;
         match (fresh, last) {
             (Some(fresh), _) if fresh.survey.is_index() => {
                 fresh.expect(&Capability::ChangeList)?;
@@ -214,7 +214,11 @@ impl SetWorker {
         }
     }
 
-    async fn read_fresh_list(&mut self, uri: &Url, fresh: Fresh) -> Result<Reading, EngineError> {
+    async fn read_fresh_list(
+        &mut self,
+        uri: &Url,
+        fresh: ChangedDocument,
+    ) -> Result<Reading, EngineError> {
         fresh.expect(&Capability::ChangeList)?;
         let head = &fresh.survey.head;
         let is_closed = head.md.until.is_some();
@@ -246,9 +250,9 @@ impl SetWorker {
             before.from == span.from && span.until.is_some() && span.until < before.until
         });
         if is_older {
-            tracing::warn!(code, source = self.following.name(), document = %uri, "what tells of changes is older than it was");
+            tracing::warn!(code, source = self.context.name(), document = %uri, "what tells of changes is older than it was");
             let message = format!("{uri} is older than it was when it was read before");
-            self.notice(Some(Trouble::new(code, message, clock::now().wall)));
+            self.notice(Some(StatusError::new(code, message, clock::now().wall)));
         } else {
             self.end_notice(code);
         }
@@ -270,12 +274,12 @@ impl SetWorker {
     }
 
     /// Takes a Change List that stands alone.
-    async fn take_list(&mut self, fresh: Fresh) -> Result<Span, EngineError> {
+    async fn take_list(&mut self, fresh: ChangedDocument) -> Result<Span, EngineError> {
         let span = span_of(&fresh.survey);
         let mut trial = self.sequencer.clone();
         let unknown = match span.interval() {
             Some(interval) => trial.change_list(clock::now(), interval),
-            None => Unknown::everything(),
+            None => NewsFilter::everything(),
         };
         let unknown = self.sequencer.lagging(unknown, end_of(&fresh.survey));
         let mut end = self.end(&trial, None);
@@ -288,9 +292,9 @@ impl SetWorker {
     /// Takes what is news in a Change List.
     pub(super) async fn take_news(
         &mut self,
-        fresh: Fresh,
-        unknown: Unknown,
-        end: End,
+        fresh: ChangedDocument,
+        unknown: NewsFilter,
+        end: BatchCommit,
     ) -> Result<(), EngineError> {
         let changes = Changes {
             origin: Origin::ChangeList,
@@ -299,9 +303,7 @@ impl SetWorker {
             end,
         };
         let listing = Listing::Document(fresh.document);
-        let taking = self
-            .following
-            .take_changes(self.record.id, listing, changes);
+        let taking = self.context.take_changes(self.record.id, listing, changes);
         let applied = taking.await?;
         self.found += applied.tasks;
         self.tell_held(applied.held);

@@ -7,7 +7,7 @@ use super::resource_lists::Proof;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::failures::Failures;
-use crate::engine::reading::Fresh;
+use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{Child, IndexWalk};
 use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
@@ -40,7 +40,7 @@ impl SetWorker {
     pub(in crate::engine) async fn take_parts(
         &mut self,
         uri: &Url,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         at: SourceTime,
         proof: Proof,
     ) -> Result<ListParts, EngineError> {
@@ -84,7 +84,7 @@ impl SetWorker {
     ) -> Result<Option<Box<FetchedDocument>>, EngineError> {
         let set = self.record.id;
         let now = clock::now().wall;
-        let part = self.following.store.part(set, &list.uri).await?;
+        let part = self.context.store.part(set, &list.uri).await?;
         let plan = plan_part(part.map(|part| part.known), list.told, now);
         if let Some(part) = part.filter(|_| plan == PartPlan::Keep) {
             parts.keep(part.id, part.bad_entries, None);
@@ -97,9 +97,9 @@ impl SetWorker {
             asked_at: now,
         };
         let anew = plan == PartPlan::Read;
-        let fresh = match self.following.fresh(set, &list.uri, anew).await {
+        let fresh = match self.context.fresh(set, &list.uri, anew).await {
             Ok(fresh) => fresh,
-            Err(error) if proof == Proof::Unstated && error.is_lasting() => {
+            Err(error) if proof == Proof::Unstated && error.is_permanent() => {
                 parts.passed_over.get_or_insert(error);
                 parts.may_change_unseen = true;
                 return Ok(None);
@@ -133,16 +133,16 @@ impl SetWorker {
     async fn take_part(
         &mut self,
         uri: &Url,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         word: Option<PartWord>,
         at: SourceTime,
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
-        let following = &self.following;
+        let context = &self.context;
         let bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
         parts.names_any |= fresh.survey.entries > 0;
         let end = PartEnd {
-            filter: following.source.filter.fingerprint().to_owned(),
+            filter: context.source.filter.fingerprint().to_owned(),
             word: word.unwrap_or(PartWord {
                 told: None,
                 asked_at: clock::now().wall,
@@ -151,21 +151,21 @@ impl SetWorker {
             document: word.map(|_| fresh.record),
         };
         let list = self.list(Origin::ResourceList, at);
-        let taken = following.take_part(list, uri, fresh.document, end).await?;
+        let taken = context.take_part(list, uri, fresh.document, end).await?;
         self.found += taken.tasks;
         parts.bad_entries += bad_entries;
         Ok(())
     }
 
     async fn kept_parts_name_any(&self) -> Result<bool, EngineError> {
-        let store = &self.following.store;
+        let store = &self.context.store;
         Ok(store.kept_parts_name_any(self.record.id).await?)
     }
 
     async fn keep(&self, parts: &mut ListParts) -> Result<(), EngineError> {
         let kept = std::mem::take(&mut parts.kept);
         if !kept.is_empty() {
-            self.following.store.keep_parts(kept).await?;
+            self.context.store.keep_parts(kept).await?;
         }
         Ok(())
     }

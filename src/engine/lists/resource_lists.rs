@@ -4,10 +4,10 @@ use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::reading::Fresh;
+use crate::engine::reading::ChangedDocument;
 use crate::engine::set::SetWorker;
 use crate::protocol::{Capability, ResourceUri, SourceTime};
-use crate::status::Trouble;
+use crate::status::StatusError;
 use crate::store::{BaselineState, DocumentRecord, ListProgress, Origin};
 use crate::sync::{believed, latest_believed};
 
@@ -38,18 +38,18 @@ impl SetWorker {
 
     async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
         let set = self.record.id;
-        let filter = self.following.source.filter.fingerprint();
+        let filter = self.context.source.filter.fingerprint();
         let asked = believed(clock::now().wall);
         let must_look = self
-            .following
+            .context
             .store
             .must_look_at_parts(set, filter, asked)
             .await?;
-        let Some(fresh) = self.following.fresh(set, uri, anew || must_look).await? else {
+        let Some(fresh) = self.context.fresh(set, uri, anew || must_look).await? else {
             return Ok(());
         };
-        if self.take_resource_list(uri, fresh, !anew).await? == Outcome::Doubtful
-            && let Some(fresh) = self.following.fresh(set, uri, true).await?
+        if self.take_resource_list(uri, fresh, !anew).await? == ListOutcome::Doubtful
+            && let Some(fresh) = self.context.fresh(set, uri, true).await?
         {
             self.take_resource_list(uri, fresh, false).await?;
         }
@@ -60,9 +60,9 @@ impl SetWorker {
     async fn take_resource_list(
         &mut self,
         uri: &Url,
-        fresh: Fresh,
+        fresh: ChangedDocument,
         trusts: bool,
-    ) -> Result<Outcome, EngineError> {
+    ) -> Result<ListOutcome, EngineError> {
         let set = self.record.id;
         fresh.expect(&Capability::ResourceList)?;
         if !self.record.is_implied() {
@@ -75,8 +75,8 @@ impl SetWorker {
         }
         let proof = Proof::of(&fresh, is_older);
         let record = fresh.record.clone();
-        let filter = self.following.source.filter.fingerprint();
-        let store = &self.following.store;
+        let filter = self.context.source.filter.fingerprint();
+        let store = &self.context.store;
         store
             .begin_parts(set, uri, trusts.then_some(filter))
             .await?;
@@ -87,19 +87,19 @@ impl SetWorker {
         let parts = self.take_parts(uri, fresh, taken_at, proof).await?;
         let proof = proof.but(parts.bad_entries);
         if proof == Proof::Whole {
-            if self.following.store.list_has_doubts(set).await? {
-                return Ok(Outcome::Doubtful);
+            if self.context.store.list_has_doubts(set).await? {
+                return Ok(ListOutcome::Doubtful);
             }
             self.take_absences(Origin::ResourceList, at).await?;
         }
-        let passed_over = parts.passed_over.map(|error| error.trouble());
+        let passed_over = parts.passed_over.map(|error| error.status_error());
         self.notice(passed_over.or(proof.notice()));
-        self.following.store.drop_parts(set).await?;
+        self.context.store.drop_parts(set).await?;
         let record = (!parts.may_change_unseen).then_some(record);
         self.end_list(Origin::ResourceList, at, record, parts.names_any)
             .await?;
-        tracing::info!(source = self.following.name(), set = %self.record.capability_list, %at, "a Resource List was read");
-        Ok(Outcome::Taken)
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, "a Resource List was read");
+        Ok(ListOutcome::Taken)
     }
 
     /// Keeps what a Resource List or a Resource Dump proves that was read to its end. One that names nothing may come of a
@@ -119,9 +119,9 @@ impl SetWorker {
         end.documents.extend(record);
         end.rules.holds_all = !names_any;
         let application = self
-            .following
+            .context
             .application(self.record.id, origin, Vec::new(), Some(end));
-        let applied = self.following.store.apply(application).await?;
+        let applied = self.context.store.apply(application).await?;
         self.sequencer = trial;
         self.record.list_at = list_at;
         if self.record.baseline == BaselineState::Missing {
@@ -134,7 +134,7 @@ impl SetWorker {
     pub(in crate::engine) fn list(&self, origin: Origin, at: SourceTime) -> ListProgress {
         ListProgress {
             set: self.record.id,
-            source: self.following.name().to_owned(),
+            source: self.context.name().to_owned(),
             origin,
             at,
         }
@@ -148,9 +148,9 @@ impl SetWorker {
     ) -> Result<(), EngineError> {
         let list = self.list(origin, at);
         loop {
-            let filter = self.following.source.filter.clone();
+            let filter = self.context.source.filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
-            let (store, now) = (&self.following.store, clock::now().wall);
+            let (store, now) = (&self.context.store, clock::now().wall);
             if store.list_absent(&list, now, wants).await?.is_none() {
                 return Ok(());
             }
@@ -160,7 +160,7 @@ impl SetWorker {
 
 /// What came of a Resource List.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
+enum ListOutcome {
     /// It was taken.
     Taken,
     /// Members may be gone from it that parts named which were passed over: nothing is proven until all are read.
@@ -169,7 +169,7 @@ enum Outcome {
 
 /// The time that a Resource List is of, and whether it tells that itself. Without an `at` it is that of its newest entry: the
 /// list may be of any later time, and may seem to go back when its newest resource goes.
-fn time_of(fresh: &Fresh) -> (SourceTime, bool) {
+fn time_of(fresh: &ChangedDocument) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_believed(now);
     let survey = &fresh.survey;
@@ -199,7 +199,7 @@ pub(in crate::engine) enum Proof {
 }
 
 impl Proof {
-    fn of(fresh: &Fresh, is_older: bool) -> Self {
+    fn of(fresh: &ChangedDocument, is_older: bool) -> Self {
         if fresh.survey.head.md.capability.is_none() {
             Self::Unstated
         } else if is_older {
@@ -217,7 +217,7 @@ impl Proof {
     }
 
     /// As the status tells it.
-    fn notice(self) -> Option<Trouble> {
+    fn notice(self) -> Option<StatusError> {
         let (code, why) = match self {
             Self::Whole => return None,
             Self::Unstated => (
@@ -236,6 +236,6 @@ impl Proof {
             ),
         };
         let message = format!("{why}: what it does not name is kept");
-        Some(Trouble::new(code, message, clock::now().wall))
+        Some(StatusError::new(code, message, clock::now().wall))
     }
 }

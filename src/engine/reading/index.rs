@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use url::Url;
 
-use super::survey::believed_end;
+use super::summary::believed_end;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};

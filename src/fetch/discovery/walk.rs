@@ -158,7 +158,7 @@ impl<'a> Walk<'a> {
         uri: &Url,
     ) -> Result<Discovery, DiscoveryError> {
         let mut discovery = Discovery::default();
-        let mut trouble = None;
+        let mut status_error = None;
         let mut alone = Vec::new();
         let mut next = VecDeque::from([Step {
             uri: uri.clone(),
@@ -213,7 +213,7 @@ impl<'a> Walk<'a> {
                 }) => {
                     if lists.is_empty() {
                         self.in_doubt = true;
-                        trouble.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
+                        status_error.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
                     }
                     self.note_place(&uri, &mut oddities);
                     discovery.oddities.push((uri.clone(), oddities));
@@ -259,7 +259,7 @@ impl<'a> Walk<'a> {
                     self.unreachable |=
                         hops == 0 && start != Start::Sitemap && error.is_unreachable();
                     self.note_trouble(start, via, &uri, &error);
-                    trouble.get_or_insert(error);
+                    status_error.get_or_insert(error);
                 }
             }
         }
@@ -267,7 +267,7 @@ impl<'a> Walk<'a> {
             self.alone = alone;
         }
         if discovery.is_empty() {
-            return Err(trouble.unwrap_or(DiscoveryError::NoSourceDescription(uri.clone())));
+            return Err(status_error.unwrap_or(DiscoveryError::NoSourceDescription(uri.clone())));
         }
         Ok(discovery)
     }

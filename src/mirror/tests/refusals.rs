@@ -39,7 +39,7 @@ impl World {
         world
     }
 
-    fn stage(&self, bytes: &str) -> Result<Whole, MirrorError> {
+    fn stage(&self, bytes: &str) -> Result<CompletedFile, MirrorError> {
         let mut staged = self.mirror.stage()?;
         if let Err(error) = staged.write(bytes.as_bytes()) {
             assert!(staged.finish(None).is_err(), "half a file is never whole");

@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::protocol::{Capability, Direction, Entry, Head, Metadata, Oddities, Oddity, Root};
+use crate::protocol::{Capability, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, Root};
 
 /// How many entries a document may have by the Sitemap protocol, to which section 7 points.
 const MOST_ENTRIES: u64 = 50_000;
@@ -22,7 +22,7 @@ pub(super) struct Conformance {
     /// Capabilities that were named before.
     twice: u64,
     named: Vec<Capability>,
-    direction: Direction,
+    direction: EntryOrder,
     /// An entry is what `up` points at.
     up_is_below: bool,
 }

@@ -72,7 +72,7 @@ async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
     let application = world.application(
         world.set,
         Vec::new(),
-        Some(End {
+        Some(BatchCommit {
             progress: Some((broken, Vec::new())),
             ..end()
         }),

@@ -11,10 +11,10 @@ impl World {
     }
 
     /// Works off the delivery that waits first.
-    async fn work_off(&self, outcome: Outcome) {
+    async fn work_off(&self, outcome: DeliveryOutcome) {
         let deliveries = self.store.deliveries(self.set, 0, 1).await.unwrap();
         let delivery = &deliveries[0];
-        let end = End {
+        let end = BatchCommit {
             delivery: Some((delivery.id, delivery.channel, outcome)),
             ..end()
         };
@@ -53,7 +53,7 @@ async fn same_bytes_are_taken_once_by_a_channel() {
         Receipt::Known,
         "while the first one waits"
     );
-    world.work_off(Outcome::Applied).await;
+    world.work_off(DeliveryOutcome::Applied).await;
     assert_eq!(world.deliver(channel, "a", NO_TIME).await, Receipt::Known);
     assert_eq!(world.deliver(channel, "b", NO_TIME).await, Receipt::Stored);
     let other = world.other_channel().await;
@@ -94,7 +94,7 @@ async fn delivery_that_had_no_effect_may_have_one_later() {
     let channel = world.channel().await;
     for _ in 0..2 {
         assert_eq!(world.deliver(channel, "a", NO_TIME).await, Receipt::Stored);
-        world.work_off(Outcome::Rejected).await;
+        world.work_off(DeliveryOutcome::Rejected).await;
     }
     let full = world.store.receive(world.now, channel, b"full".to_vec(), 3);
     assert_eq!(full.await.unwrap(), Receipt::Full);
@@ -118,7 +118,7 @@ async fn delivery_that_tells_no_time_is_news_again_after_a_while() {
     ] {
         assert_eq!(world.deliver(channel, "a", after).await, receipt, "{after}");
         if receipt == Receipt::Stored {
-            world.work_off(Outcome::Undated).await;
+            world.work_off(DeliveryOutcome::Undated).await;
         }
     }
 }
@@ -128,14 +128,14 @@ async fn what_is_remembered_of_deliveries_is_bounded_by_number_and_age() {
     let world = World::new().await;
     let channel = world.channel().await;
     assert_eq!(world.deliver(channel, "a", NO_TIME).await, Receipt::Stored);
-    world.work_off(Outcome::Applied).await;
+    world.work_off(DeliveryOutcome::Applied).await;
     let days = TimeDelta::days;
     let aged = world.other_channel().await;
     assert_eq!(world.deliver(aged, "a", NO_TIME).await, Receipt::Stored);
-    world.work_off(Outcome::Applied).await;
+    world.work_off(DeliveryOutcome::Applied).await;
     let again = world.deliver(aged, "a", days(31)).await;
     assert_eq!(again, Receipt::Stored, "nobody has forgotten it yet");
-    world.work_off(Outcome::Applied).await;
+    world.work_off(DeliveryOutcome::Applied).await;
     assert_eq!(world.deliver(channel, "a", days(29)).await, Receipt::Known);
     // The clock may be set back as far as it likes.
     assert_eq!(world.deliver(channel, "a", days(-99)).await, Receipt::Known);

@@ -25,7 +25,7 @@ impl World {
         }
     }
 
-    async fn take_dumped(&self, time: i64, entries: Vec<Change>) -> Applied {
+    async fn take_dumped(&self, time: i64, entries: Vec<Change>) -> BatchResult {
         let (store, list, now) = (Arc::clone(&self.store), self.dump_of(time), self.now);
         let taking =
             tokio::task::spawn_blocking(move || store.list_entries(&list, now, entries).wait());
@@ -83,7 +83,7 @@ async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
     assert!(!store.begin_dump(set, dump(2)).await.unwrap(), "overtaken");
 
     store.end_package(set, read.clone()).await.unwrap();
-    let end = End {
+    let end = BatchCommit {
         listed: Some(at(10)),
         ..end()
     };

@@ -28,11 +28,11 @@ async fn delivery_is_kept_until_its_changes_are() {
     assert_eq!(rest.len(), 1);
 
     for (delivery, outcome) in deliveries.iter().chain(&rest).zip([
-        Outcome::Applied,
-        Outcome::Duplicate,
-        Outcome::Rejected,
+        DeliveryOutcome::Applied,
+        DeliveryOutcome::Duplicate,
+        DeliveryOutcome::Rejected,
     ]) {
-        let end = End {
+        let end = BatchCommit {
             delivery: Some((delivery.id, delivery.channel, outcome)),
             progress: Some((coverage(delivery.id), Vec::new())),
             ..end()
@@ -93,8 +93,12 @@ async fn full_inbox_takes_no_more_until_there_is_room() {
         .remove(0);
     for _ in 0..2 {
         // Concluding it again changes nothing.
-        let delivery = Some((first.id, channel, Outcome::Applied));
-        let application = world.application(world.set, Vec::new(), Some(End { delivery, ..end() }));
+        let delivery = Some((first.id, channel, DeliveryOutcome::Applied));
+        let application = world.application(
+            world.set,
+            Vec::new(),
+            Some(BatchCommit { delivery, ..end() }),
+        );
         world.store.apply(application).await.unwrap();
     }
     assert_eq!(receive(6).await.unwrap(), Receipt::Stored);

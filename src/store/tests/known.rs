@@ -3,19 +3,19 @@
 use super::*;
 
 /// What a Resource List of the second 10 says, weighed against what the database knows.
-struct Weighed(Ledger);
+struct Weighed(AuditDb);
 
 impl Weighed {
     fn of(world: &World, listed: Vec<Change>, wants: impl Fn(&ResourceUri) -> bool) -> Self {
-        let ledger = Ledger::begin().unwrap();
-        ledger
+        let audit_db = AuditDb::begin().unwrap();
+        audit_db
             .tell(1, 1, Telling::Listed { at: at(10) }, &listed)
             .unwrap();
         let folder = world.folder.path();
-        assert!(ledger.take_known(folder, SOURCE, wants).unwrap());
+        assert!(audit_db.take_known(folder, SOURCE, wants).unwrap());
         let made_path = |uri: &ResourceUri| format!("made/{}", uri.url().path());
-        ledger.weigh_known(Some(at(10)), made_path).unwrap();
-        Self(ledger)
+        audit_db.weigh_known(Some(at(10)), made_path).unwrap();
+        Self(audit_db)
     }
 
     fn expected<T>(&self, told: impl Fn(Expectation) -> T) -> Vec<T> {
@@ -108,11 +108,15 @@ async fn time_of_the_newest_list_is_known() {
 #[test]
 fn no_database_is_no_fault_and_a_newer_one_is() {
     let folder = tempfile::tempdir().unwrap();
-    let ledger = Ledger::begin().unwrap();
-    assert!(!ledger.take_known(folder.path(), SOURCE, |_| true).unwrap());
+    let audit_db = AuditDb::begin().unwrap();
+    assert!(
+        !audit_db
+            .take_known(folder.path(), SOURCE, |_| true)
+            .unwrap()
+    );
     assert!(KnownFiles::open(folder.path()).unwrap().is_none());
     let newer = Connection::open(folder.path().join(DATABASE)).unwrap();
     newer.pragma_update(None, "user_version", 9999).unwrap();
-    let taken = ledger.take_known(folder.path(), SOURCE, |_| true);
+    let taken = audit_db.take_known(folder.path(), SOURCE, |_| true);
     assert_eq!(taken.unwrap_err().code(), "newer-schema");
 }

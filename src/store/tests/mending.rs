@@ -43,11 +43,11 @@ async fn what_is_known_to_be_right_is_fetched_all_the_same() {
             (ChangeKind::Created, audit, Some(at(5))),
         ]
     );
-    let trouble = world.store.trouble_of(SOURCE, uri("a").as_str()).await;
-    assert_eq!(trouble.unwrap().unwrap().0, "ready");
+    let status_error = world.store.task_error(SOURCE, uri("a").as_str()).await;
+    assert_eq!(status_error.unwrap().unwrap().0, "ready");
     world.work("x").await;
-    let trouble = world.store.trouble_of(SOURCE, uri("a").as_str()).await;
-    assert_eq!(trouble.unwrap(), None);
+    let status_error = world.store.task_error(SOURCE, uri("a").as_str()).await;
+    assert_eq!(status_error.unwrap(), None);
     let feed = world.store.feed(0, 9).await.unwrap();
     assert_eq!(feed.last().unwrap().origin, "audit");
 }

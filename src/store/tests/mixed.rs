@@ -204,11 +204,11 @@ impl Mix {
     }
 }
 
-fn conclusion(task: Task, how: How, source: &HashMap<ResourceUri, &'static str>) -> Conclusion {
+fn conclusion(task: Task, how: How, source: &HashMap<ResourceUri, &'static str>) -> TaskResult {
     match (how, task.kind) {
         (How::Again, _) => failed(task, Some(DateTime::UNIX_EPOCH)),
         (How::GivenUp, _) => failed(task, None),
-        (_, ChangeKind::Deleted) => Conclusion::Removed {
+        (_, ChangeKind::Deleted) => TaskResult::Removed {
             kept: matches!(how, How::Kept),
             task,
         },

@@ -143,7 +143,7 @@ async fn what_was_kept_is_there_after_a_restart() {
     let application = world.application(
         world.set,
         vec![created("a", 10)],
-        Some(End { progress, ..end() }),
+        Some(BatchCommit { progress, ..end() }),
     );
     world.store.apply(application).await.unwrap();
     let World {

@@ -138,12 +138,12 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         .is_some()
     {}
     store.drop_parts(set).await.unwrap();
-    let end = End {
+    let end = BatchCommit {
         progress: Some((coverage(time), Vec::new())),
         listed: Some(at(time)),
         ..end()
     };
-    let application = Application {
+    let application = ChangeBatch {
         origin: Origin::ResourceList,
         ..world.application(set, Vec::new(), Some(end))
     };

@@ -12,8 +12,8 @@ fn linked(change: Change, rels: &[&str]) -> Change {
     }
 }
 
-fn served(task: Task, etag: Option<&str>, is_new: bool) -> Conclusion {
-    Conclusion::Published(Publication {
+fn served(task: Task, etag: Option<&str>, is_new: bool) -> TaskResult {
+    TaskResult::Published(Publication {
         media_type: is_new.then(|| "text/plain".to_owned()),
         version: etag.map(|etag| ServedVersion {
             url: task.uri.url().clone(),

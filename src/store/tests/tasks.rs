@@ -47,7 +47,7 @@ async fn what_is_told_twice_does_not_begin_anew() {
     let under_way = world.due().await;
     assert_eq!(
         world.tell(told()).await,
-        Applied {
+        BatchResult {
             tasks: 0,
             known: 2,
             held: 0
@@ -102,7 +102,7 @@ async fn failed_task_waits_and_is_given_up_until_the_poll() {
         counts: true,
     };
     world
-        .conclude(vec![Conclusion::Failed { task, failure }])
+        .conclude(vec![TaskResult::Failed { task, failure }])
         .await;
     let (due, next) = world
         .store
@@ -220,7 +220,7 @@ async fn resource_that_comes_back_at_once_is_counted() {
     let task = world.due().await.remove(0);
     world.tell(vec![created("a", 12)]).await;
     world
-        .conclude(vec![Conclusion::Removed { task, kept: false }])
+        .conclude(vec![TaskResult::Removed { task, kept: false }])
         .await;
     assert_eq!(world.sums(world.set).await, (0, 0));
     world.work("22").await;
@@ -255,8 +255,8 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
     };
     world
         .conclude(vec![
-            Conclusion::Published(same),
-            Conclusion::Removed {
+            TaskResult::Published(same),
+            TaskResult::Removed {
                 task: tasks.remove(0),
                 kept: false,
             },

@@ -38,8 +38,8 @@ impl State {
         }
     }
 
-    fn told(&self) -> Told<'_> {
-        Told {
+    fn told(&self) -> Announced<'_> {
+        Announced {
             kind: self.kind.unwrap_or(ChangeKind::Created),
             changed_at: self.changed_at,
             lastmod: self.lastmod,
@@ -49,8 +49,8 @@ impl State {
         }
     }
 
-    fn known(&self) -> Known {
-        Known {
+    fn known(&self) -> LocalState {
+        LocalState {
             kind: self.kind,
             changed_at: self.changed_at,
             lastmod: self.lastmod,
@@ -225,7 +225,7 @@ fn change_without_a_time_is_taken_but_ends_nothing_that_has_one() {
 fn late_word_does_not_outdo_one_of_the_same_time() {
     let check = |told: &str, known: &str, pending: &str, expected: Decision| {
         let told = State::parse(told);
-        let told = Told {
+        let told = Announced {
             late: true,
             ..told.told()
         };
@@ -248,7 +248,7 @@ fn any_known_digest_that_differs_is_a_difference() {
     let known = State::parse("updated@20#a").known();
     let told = |hashes: &[Digest]| {
         plan_change(
-            &Told {
+            &Announced {
                 kind: ChangeKind::Updated,
                 changed_at: at(20),
                 lastmod: None,
@@ -422,7 +422,7 @@ fn more_than_a_hundred_and_more_than_the_share_are_held_back() {
 /// The mirror's side of one resource, as the store keeps it.
 #[derive(Debug, Default)]
 struct Mirror {
-    known: Option<Known>,
+    known: Option<LocalState>,
     task: Option<State>,
 }
 

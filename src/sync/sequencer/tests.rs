@@ -419,7 +419,7 @@ fn only_changes_of_unknown_stretches_are_news() {
             "no document has been read beyond 100 yet: {second}"
         );
     }
-    assert!(Unknown::everything().includes(Some(world.moment(1))));
+    assert!(NewsFilter::everything().includes(Some(world.moment(1))));
 }
 
 /// A list that was closed at 110 may tell of changes of that very second that no other document tells.

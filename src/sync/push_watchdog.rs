@@ -8,13 +8,13 @@ const MISSED: u32 = 2;
 /// A poll that finds changes while nothing was received since the poll before it has missed something. One alone proves
 /// little: the notification may still be on its way. A poll that finds nothing proves nothing either way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Silence {
+pub struct PushWatchdog {
     /// How many deliveries had been received at the last poll; `None`: there was none that could be compared with.
     received: Option<u64>,
     missed: u32,
 }
 
-impl Silence {
+impl PushWatchdog {
     /// Notes a poll. `received`: how many deliveries the channel had received when it began. `found`: whether it found changes
     /// that were not known, and no gap was open. Answers whether push is to be taken as stopped; then the count begins anew.
     ///
@@ -38,7 +38,7 @@ mod tests {
 
     /// Polls, each with what was received by then and whether it found changes; the poll at which push counts as stopped.
     fn check(polls: &[(u64, bool)], stopped: Option<usize>) {
-        let mut silence = Silence::default();
+        let mut silence = PushWatchdog::default();
         let found = polls
             .iter()
             .position(|&(received, found)| silence.polled(received, found));
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn count_begins_anew_once_it_was_told() {
-        let mut silence = Silence::default();
+        let mut silence = PushWatchdog::default();
         for round in 0..3 {
             assert!(!silence.polled(5, true), "round {round}");
             assert!(!silence.polled(5, true), "round {round}");

@@ -9,14 +9,14 @@ use url::Url;
 
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
 use crate::engine::dumps::members::{Offering, Opened};
-use crate::engine::following::Following;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{ChangeKind, DocumentReader, Entry, SourceTime};
 use crate::store::{
-    Application, Applied, Change, End, ListProgress, Origin, PartEnd, PartStep, SetId,
+    BatchCommit, BatchResult, Change, ChangeBatch, ListProgress, Origin, PartEnd, PartStep, SetId,
 };
-use crate::sync::{Unknown, is_plausible};
+use crate::sync::{NewsFilter, is_plausible};
 
 /// How many entries go into one transaction.
 const BATCH: usize = 1000;
@@ -37,9 +37,9 @@ pub(in crate::engine) struct Changes {
     /// Whether the document's newest entry comes first.
     pub(in crate::engine) newest_first: bool,
     /// Those that are news.
-    pub(in crate::engine) unknown: Unknown,
+    pub(in crate::engine) unknown: NewsFilter,
     /// What becomes true with the last of them.
-    pub(in crate::engine) end: End,
+    pub(in crate::engine) end: BatchCommit,
 }
 
 /// What an entry of a list tells, and where its bytes are in the package.
@@ -52,14 +52,14 @@ enum Work {
     Part(ListProgress, Box<(Url, PartEnd)>),
 }
 
-impl Following {
+impl SourceContext {
     /// Takes the changes of a document that are news, and with the last of them what the document proves.
     pub(in crate::engine) async fn take_changes(
         self: &Arc<Self>,
         set: SetId,
         listing: Listing,
         changes: Changes,
-    ) -> Result<Applied, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         self.take(listing, Work::Changes(set, Box::new(changes)))
             .await
     }
@@ -71,7 +71,7 @@ impl Following {
         uri: &Url,
         document: Box<FetchedDocument>,
         end: PartEnd,
-    ) -> Result<Applied, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         let work = Work::Part(list, Box::new((uri.clone(), end)));
         self.take(Listing::Document(document), work).await
     }
@@ -81,25 +81,29 @@ impl Following {
         self: &Arc<Self>,
         list: ListProgress,
         listing: Listing,
-    ) -> Result<Applied, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         self.take(listing, Work::Listed(list)).await
     }
 
     /// Reads a listing off the asynchronous threads. When nobody waits for it any more, it does not wait for the applier.
-    async fn take(self: &Arc<Self>, listing: Listing, work: Work) -> Result<Applied, EngineError> {
-        let following = Arc::clone(self);
+    async fn take(
+        self: &Arc<Self>,
+        listing: Listing,
+        work: Work,
+    ) -> Result<BatchResult, EngineError> {
+        let context = Arc::clone(self);
         let stop = self.stop.child_token();
         let _waits = stop.clone().drop_guard();
         let taking = tokio::task::spawn_blocking(move || match listing {
             Listing::Document(mut document) => {
-                let nothing = Offering::nothing(&following, stop);
-                following.work_off(work, document.reader()?, nothing)
+                let nothing = Offering::nothing(&context, stop);
+                context.work_off(work, document.reader()?, nothing)
             }
             Listing::Package(Opened { package, uri }) => {
-                let manifest = package.manifest(&uri, following.limits.document);
+                let manifest = package.manifest(&uri, context.limits.document);
                 let reader = manifest.map_err(|error| EngineError::of_package(&uri, error))?;
-                let offering = Offering::of(&following, package, work.origin(), stop);
-                following.work_off(work, reader, offering)
+                let offering = Offering::of(&context, package, work.origin(), stop);
+                context.work_off(work, reader, offering)
             }
         });
         taking.await.map_err(|_| EngineError::Interrupted)?
@@ -110,7 +114,7 @@ impl Following {
         work: Work,
         reader: DocumentReader<R>,
         offering: Offering,
-    ) -> Result<Applied, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         match work {
             Work::Changes(set, changes) => self.take_changes_now(set, *changes, reader, offering),
             Work::Listed(list) => self.take_listed_now(&list, reader, offering),
@@ -124,7 +128,7 @@ impl Following {
         changes: Changes,
         mut reader: DocumentReader<R>,
         mut offering: Offering,
-    ) -> Result<Applied, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         let Changes {
             origin,
             newest_first,
@@ -136,7 +140,7 @@ impl Following {
         // Of what is told late, only the last word of the document counts.
         let mut last_words = HashMap::new();
         let (mut batch, mut last) = (Vec::new(), None);
-        let mut sum = Applied::default();
+        let mut sum = BatchResult::default();
         let now = clock::now().wall;
         let mut before = None;
         while let Some(mut entry) = reader.next_entry()? {
@@ -204,9 +208,9 @@ impl Following {
         set: SetId,
         origin: Origin,
         changes: Vec<Change>,
-        end: Option<End>,
-    ) -> Application {
-        Application {
+        end: Option<BatchCommit>,
+    ) -> ChangeBatch {
+        ChangeBatch {
             set,
             source: self.name().to_owned(),
             origin,
@@ -221,8 +225,8 @@ impl Following {
         list: &ListProgress,
         mut reader: DocumentReader<R>,
         mut offering: Offering,
-    ) -> Result<Applied, EngineError> {
-        let mut sum = Applied::default();
+    ) -> Result<BatchResult, EngineError> {
+        let mut sum = BatchResult::default();
         loop {
             let (entries, is_last) = self.batch(&mut reader)?;
             let mut batch = Vec::with_capacity(entries.len());
@@ -244,14 +248,14 @@ impl Following {
         list: &ListProgress,
         (uri, end): (Url, PartEnd),
         mut reader: DocumentReader<R>,
-    ) -> Result<Applied, EngineError> {
+    ) -> Result<BatchResult, EngineError> {
         let mut step = PartStep {
             uri,
             begins: true,
             end: None,
         };
         let mut end = Some(end);
-        let mut sum = Applied::default();
+        let mut sum = BatchResult::default();
         // While one batch is written, the next one is read.
         let mut written = None;
         loop {
@@ -306,11 +310,11 @@ impl Following {
         set: SetId,
         mut document: Box<FetchedDocument>,
         at: Option<SourceTime>,
-        unknown: Unknown,
+        unknown: NewsFilter,
     ) -> Result<(Box<FetchedDocument>, Weight), EngineError> {
-        let following = Arc::clone(self);
+        let context = Arc::clone(self);
         let weighing = tokio::task::spawn_blocking(move || {
-            let weight = following.weigh_now(set, document.reader()?, at, &unknown)?;
+            let weight = context.weigh_now(set, document.reader()?, at, &unknown)?;
             Ok((document, weight))
         });
         weighing.await.map_err(|_| EngineError::Interrupted)?
@@ -321,7 +325,7 @@ impl Following {
         set: SetId,
         mut reader: DocumentReader<R>,
         at: Option<SourceTime>,
-        unknown: &Unknown,
+        unknown: &NewsFilter,
     ) -> Result<Weight, EngineError> {
         let (mut batch, mut weight) = (Vec::new(), Weight::default());
         let now = clock::now().wall;

@@ -3,11 +3,11 @@
 use chrono::{DateTime, Utc};
 
 use super::feed::Origin;
-use super::inbox::Outcome;
+use super::inbox::DeliveryOutcome;
 use super::sets::DocumentRecord;
 use super::{ChannelId, SetId};
 use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
-use crate::sync::{Coverage, Gap, Told};
+use crate::sync::{Announced, Coverage, Gap};
 
 /// A change as a document tells it, or an entry of a Resource List.
 #[derive(Clone, Debug)]
@@ -78,8 +78,8 @@ impl Change {
         }
     }
 
-    pub(super) fn told(&self) -> Told<'_> {
-        Told {
+    pub(super) fn told(&self) -> Announced<'_> {
+        Announced {
             kind: self.kind,
             changed_at: self.changed_at,
             lastmod: self.lastmod,
@@ -101,7 +101,7 @@ pub struct DeletionRules {
 
 /// What goes into one transaction: the changes of a document, or a part of them, and what they move.
 #[derive(Debug)]
-pub struct Application {
+pub struct ChangeBatch {
     /// The set.
     pub set: SetId,
     /// The label of its Source.
@@ -113,18 +113,18 @@ pub struct Application {
     /// The changes, in the order of the document.
     pub changes: Vec<Change>,
     /// What ends the document; `None` while parts of it are still to come.
-    pub end: Option<End>,
+    pub end: Option<BatchCommit>,
 }
 
 /// What becomes true when all of a document's changes have become tasks.
 #[derive(Debug)]
-pub struct End {
+pub struct BatchCommit {
     /// Decides whether the document's deletions go on.
     pub rules: DeletionRules,
     /// What is known of the set's time; `None`: the document proves nothing.
     pub progress: Option<(Coverage, Vec<Gap>)>,
     /// The notification that was worked on.
-    pub delivery: Option<(i64, ChannelId, Outcome)>,
+    pub delivery: Option<(i64, ChannelId, DeliveryOutcome)>,
     /// Documents that need not be read again while they stay the same.
     pub documents: Vec<DocumentRecord>,
     /// The time of the Resource List that was read whole.
@@ -137,7 +137,7 @@ pub struct End {
 
 /// What came of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Applied {
+pub struct BatchResult {
     /// Changes that became tasks.
     pub tasks: u64,
     /// Changes that were known, or older than what is known.
@@ -146,7 +146,7 @@ pub struct Applied {
     pub held: u64,
 }
 
-impl Applied {
+impl BatchResult {
     /// Adds what came of another part of the same document.
     pub fn add(&mut self, other: Self) {
         self.tasks += other.tasks;

@@ -7,26 +7,26 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
-use super::board::Board;
 use super::dumps::members::Members;
 use super::dumps::refusals::Refusals;
 use super::progress::Progress;
+use super::runtime_status::RuntimeStatus;
 use crate::clock;
 use crate::config;
 use crate::fetch::Client;
 use crate::mirror::{Mirror, made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, Head, Oddities, Oddity, ResourceUri, SourceTime};
 use crate::store::{Change, DeletionRules, Paths, SetId, Store};
-use crate::sync::{Expected, Reliance, cut_links, is_plausible};
+use crate::sync::{Expected, HostCircuitBreaker, cut_links, is_plausible};
 
 /// One Source that is followed.
-pub(super) struct Following {
+pub(super) struct SourceContext {
     pub(super) source: config::Source,
     pub(super) limits: config::Limits,
     pub(super) connections_per_host: usize,
     pub(super) store: Arc<Store>,
     pub(super) client: Client,
-    pub(super) board: Arc<Board>,
+    pub(super) runtime_status: Arc<RuntimeStatus>,
     /// What callbacks begin with; `None`: no channel can be subscribed to.
     pub(super) public_url: Option<Url>,
     /// The mirror, once it is open and for as long as the applier has it.
@@ -44,7 +44,7 @@ pub(super) struct Following {
     /// Whether it was told that a resource has more links than are kept.
     pub(super) links_cut: AtomicBool,
     /// Which hosts of duplicates are relied on.
-    pub(super) reliance: Mutex<Reliance>,
+    pub(super) reliance: Mutex<HostCircuitBreaker>,
     /// Asks the Source's worker to look for sets anew.
     pub(super) rediscover: Notify,
     /// Ends the workers.
@@ -53,7 +53,7 @@ pub(super) struct Following {
     pub(super) retired: CancellationToken,
 }
 
-impl Following {
+impl SourceContext {
     pub(super) fn name(&self) -> &str {
         &self.source.name
     }
@@ -67,7 +67,7 @@ impl Following {
         oddities: &Oddities,
     ) {
         let mut oddities = oddities.clone();
-        let is_news = self.board.note_oddities(set, |documents| {
+        let is_news = self.runtime_status.note_oddities(set, |documents| {
             let is_astray = head.is_some_and(|head| documents.is_astray(head));
             if is_astray && oddities.count(Oddity::WrongUp) == 0 {
                 oddities.add(Oddity::WrongUp);
@@ -88,7 +88,7 @@ impl Following {
         let mut is_news = sets.peek().is_some();
         for &set in sets {
             // A set that came later does not make it news.
-            is_news &= self.board.note_oddities(set, |documents| {
+            is_news &= self.runtime_status.note_oddities(set, |documents| {
                 documents.replace(document, oddities.clone())
             });
         }
@@ -98,14 +98,14 @@ impl Following {
     /// Notes what is odd about a notification.
     pub(super) fn note_notification(&self, set: SetId, topic: &Url, oddities: &Oddities) {
         let is_news = self
-            .board
+            .runtime_status
             .note_oddities(set, |documents| documents.add(topic, oddities));
         self.tell_odd(is_news, topic, oddities);
     }
 
     /// A document is no longer one of the set's: what is odd about it is of no interest any more.
     pub(super) fn forget_document(&self, set: SetId, document: &Url) {
-        self.board.note_oddities(set, |documents| {
+        self.runtime_status.note_oddities(set, |documents| {
             documents.replace(document, Oddities::default())
         });
     }

@@ -4,7 +4,7 @@ use crate::protocol::{Interval, SourceTime};
 
 /// Which changes of a document are news: those of the stretches that were not known before.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Unknown {
+pub struct NewsFilter {
     pub(super) stated: Option<Interval>,
     pub(super) missing: Vec<Interval>,
     pub(super) front: Option<SourceTime>,
@@ -12,7 +12,7 @@ pub struct Unknown {
     pub(super) late_from: Option<SourceTime>,
 }
 
-impl Unknown {
+impl NewsFilter {
     /// Everything is to be looked at.
     #[must_use]
     pub fn everything() -> Self {

@@ -14,7 +14,7 @@ use axum::response::Response;
 
 use super::operator::told;
 use super::refusals::Refusals;
-use super::tally::Tally;
+use super::rejection_counters::RejectionCounters;
 use crate::clock;
 
 /// What browsers say of where a request comes from (Fetch Metadata).
@@ -22,15 +22,15 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The names that the endpoint may be called by, besides addresses and `localhost`: lower case, without a port.
 #[derive(Clone, Debug)]
-pub(super) struct Gate {
+pub(super) struct HostOriginGuard {
     names: Arc<[String]>,
     refusals: Refusals<&'static str>,
-    tally: Tally,
+    tally: RejectionCounters,
 }
 
-impl Gate {
+impl HostOriginGuard {
     /// Lets those names through; a port that they tell does not count.
-    pub(super) fn new(names: &[String], tally: Tally) -> Self {
+    pub(super) fn new(names: &[String], tally: RejectionCounters) -> Self {
         Self {
             names: names.iter().map(|name| host_of(name)).collect(),
             refusals: Refusals::default(),
@@ -89,7 +89,11 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
 }
 
 /// Refuses, with 403, what a web page from elsewhere has sent.
-pub(super) async fn keep_out(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+pub(super) async fn keep_out(
+    State(gate): State<HostOriginGuard>,
+    request: Request,
+    next: Next,
+) -> Response {
     match gate.refuses(request.method(), request.headers()) {
         None => next.run(request).await,
         Some((code, message)) => {
@@ -112,7 +116,10 @@ mod tests {
 
     #[test]
     fn pages_from_elsewhere_are_kept_out() {
-        let gate = Gate::new(&["Status.Example.NET:8080".to_owned()], Tally::default());
+        let gate = HostOriginGuard::new(
+            &["Status.Example.NET:8080".to_owned()],
+            RejectionCounters::default(),
+        );
         let own = "127.0.0.1:8462";
         for (method, host, origin, site, expected) in [
             ("GET", Some(own), None, None, None),

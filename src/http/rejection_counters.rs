@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What the listeners have refused since the daemon started, by its code.
 #[derive(Clone, Debug, Default)]
-pub struct Tally(Arc<Mutex<BTreeMap<&'static str, u64>>>);
+pub struct RejectionCounters(Arc<Mutex<BTreeMap<&'static str, u64>>>);
 
-impl Tally {
+impl RejectionCounters {
     /// Counts a refusal.
     pub(super) fn count(&self, code: &'static str) {
         let mut counts = self.lock();

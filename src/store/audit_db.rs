@@ -12,7 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, Row, Transaction, params};
 
-use super::application::Change;
+use super::change_batch::Change;
 use super::schema::{BUSY_TIMEOUT, check_version};
 use super::{DATABASE, StoreError, row};
 use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
@@ -80,7 +80,7 @@ const TABLES: &str = "
 ";
 
 /// The ledger of one audit of one Source.
-pub struct Ledger {
+pub struct AuditDb {
     connection: Mutex<Connection>,
 }
 
@@ -127,7 +127,7 @@ pub struct Expectation {
     pub is_known: bool,
 }
 
-impl Ledger {
+impl AuditDb {
     /// Begins one.
     ///
     /// # Errors

@@ -11,17 +11,17 @@ use tokio::sync::mpsc;
 use tokio::time::Instant;
 
 use super::applier::Applier;
-use super::board::SourceState;
-use super::discovering::{Known, find_sets, is_wanted};
-use super::following::Following;
+use super::context::SourceContext;
 use super::progress::Counts;
+use super::runtime_status::SourceState;
 use super::set::SetWorker;
+use super::set_discovery::{KnownSets, find_sets, is_wanted};
 use super::{Engine, EngineError, view};
 use crate::clock;
 use crate::config::Config;
 use crate::fetch::{Bounds, Client, KnownWay, pause};
 use crate::mirror::Mirror;
-use crate::status::{Status, Trouble};
+use crate::status::{Status, StatusError};
 use crate::store::{BaselineState, SetRecord, Store, Wake};
 
 /// How often a Source is asked for its sets.
@@ -48,14 +48,14 @@ impl Engine {
     ///
     /// # Errors
     /// When the database can't tell.
-    pub async fn catch_up(&self) -> Result<Status, Trouble> {
+    pub async fn catch_up(&self) -> Result<Status, StatusError> {
         let worked = self
             .sources
             .iter()
-            .map(|source| source.following.clone().catch_up());
+            .map(|source| source.context.clone().catch_up());
         let worked: HashSet<String> = join_all(worked).await.into_iter().flatten().collect();
         let viewed = view::status(self).await;
-        let mut status = viewed.map_err(|error| error.trouble())?;
+        let mut status = viewed.map_err(|error| error.status_error())?;
         for source in &mut status.sources {
             // What a Source no longer has is not what it is in step with; the daemon ends it.
             source
@@ -80,21 +80,21 @@ impl Engine {
     pub fn counts(&self) -> Vec<Counts> {
         let followed = self.sources.iter();
         followed
-            .map(|source| source.following.progress.counts())
+            .map(|source| source.context.progress.counts())
             .collect()
     }
 
     /// How many changes of each Source are known and not applied yet; 0 where the database can't tell just now.
     pub async fn pending(&self) -> Vec<u64> {
         let pending = self.sources.iter().map(async |source| {
-            let pending = self.store.pending(source.following.name()).await;
+            let pending = self.store.pending(source.context.name()).await;
             pending.unwrap_or_default()
         });
         join_all(pending).await
     }
 }
 
-impl Following {
+impl SourceContext {
     /// Brings one Source in step; answers which of its sets were worked on.
     async fn catch_up(self: Arc<Self>) -> Vec<String> {
         let mut worked = Vec::new();
@@ -151,7 +151,7 @@ impl Following {
     async fn find_sets_patiently(&self) -> Result<Vec<SetRecord>, EngineError> {
         let mut tries = 0;
         let found = loop {
-            let known = Known {
+            let known = KnownSets {
                 followed: &HashSet::new(),
                 had_resourcesync: self.had_resourcesync().await?,
             };
@@ -171,9 +171,11 @@ impl Following {
         for set in &found.sets {
             sets.push(self.begin_set(set).await?);
         }
-        match found.trouble {
+        match found.status_error {
             Some(error) => self.fail(error.code(), error.to_string()),
-            None => self.board.note_source(self.name(), SourceState::Ok, None),
+            None => self
+                .runtime_status
+                .note_source(self.name(), SourceState::Ok, None),
         }
         Ok(sets)
     }
@@ -191,8 +193,8 @@ impl Following {
         match SetWorker::new(Arc::clone(self), record, commands).await {
             Ok(worker) => worker.catch_up().await,
             Err(error) => self
-                .board
-                .note_set(id, |facts| facts.failing = Some(error.trouble())),
+                .runtime_status
+                .note_set(id, |facts| facts.failing = Some(error.status_error())),
         }
     }
 
@@ -244,7 +246,7 @@ impl Following {
     /// A number that grows while work goes on. What is fetched again and again for a disk that refuses it does not count.
     fn moved(&self) -> u64 {
         let counts = self.progress.counts();
-        let bytes = if self.board.is_refused(self.name()) {
+        let bytes = if self.runtime_status.is_refused(self.name()) {
             0
         } else {
             counts.bytes
@@ -259,9 +261,9 @@ impl Following {
             error = message,
             "a Source can't be brought in step"
         );
-        let trouble = Trouble::new(code, message, clock::now().wall);
-        self.board
-            .note_source(self.name(), SourceState::Failing, Some(trouble));
+        let status_error = StatusError::new(code, message, clock::now().wall);
+        self.runtime_status
+            .note_source(self.name(), SourceState::Failing, Some(status_error));
     }
 }
 
@@ -276,18 +278,18 @@ impl SetWorker {
     async fn work_through(&mut self) -> Result<(), EngineError> {
         let now = clock::now();
         let set = self.record.id;
-        self.following
-            .board
+        self.context
+            .runtime_status
             .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
         let begins = self.record.baseline == BaselineState::Missing;
         // Before the poll: what fails in this run has had its tries.
-        self.following
+        self.context
             .store
-            .retry_failed(set, self.following.name(), now.wall)
+            .retry_failed(set, self.context.name(), now.wall)
             .await?;
         let looked = self.look().await;
-        self.following
-            .board
+        self.context
+            .runtime_status
             .note_set(set, |facts| facts.looked = true);
         if let Err(error) = looked {
             self.tell(&error);

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock;
-use crate::store::damage::{Check, Damage};
+use crate::store::corruption::{Check, Damage};
 use crate::store::schema;
 
 /// A database in which an index has lost what it should have, which no query that goes by the table sees.

@@ -3,7 +3,7 @@
 use rusqlite::{OptionalExtension, params};
 use url::Url;
 
-use super::Ledger;
+use super::AuditDb;
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{StoreError, row};
 
@@ -20,7 +20,7 @@ pub struct PendingList {
     pub until: Option<SourceTime>,
 }
 
-impl Ledger {
+impl AuditDb {
     /// Notes documents of a set that are to be read, each once, however often it is named.
     ///
     /// # Errors

@@ -19,7 +19,7 @@ async fn under_way(change: Change) -> (World, Task) {
 #[tokio::test]
 async fn file_that_went_although_it_was_listed_again_comes_back() {
     let (world, task) = under_way(deleted("a", 15)).await;
-    let removed = Conclusion::Removed { task, kept: false };
+    let removed = TaskResult::Removed { task, kept: false };
     world.conclude(vec![removed]).await;
     assert_eq!(world.sums(world.set).await, (0, 0));
     let due = world.due().await;
@@ -65,7 +65,7 @@ async fn what_has_changed_nothing_is_left_alone() {
         news: false,
         ..publication(task, "first")
     };
-    world.conclude(vec![Conclusion::Published(same)]).await;
+    world.conclude(vec![TaskResult::Published(same)]).await;
     assert!(world.due().await.is_empty());
 }
 

@@ -16,11 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The turns of all channels.
 #[derive(Clone, Default)]
-pub(super) struct Turns {
+pub(super) struct KeyedSemaphore {
     channels: Arc<Mutex<HashMap<ChannelId, Arc<Semaphore>>>>,
 }
 
-impl Turns {
+impl KeyedSemaphore {
     /// Waits for a channel's turn; `None` if that takes too long.
     pub(super) async fn take(&self, channel: ChannelId) -> Option<OwnedSemaphorePermit> {
         let turns = {
@@ -39,7 +39,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn channel_has_so_many_turns_and_no_more_and_holds_up_no_other() {
-        let turns = Turns::default();
+        let turns = KeyedSemaphore::default();
         let (busy, other) = (ChannelId(1), ChannelId(2));
         let mut taken = Vec::new();
         for _ in 0..AT_ONCE {

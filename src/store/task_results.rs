@@ -6,12 +6,12 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
-use super::called_off::CalledOff;
 use super::feed::{self, NewEntry, Origin};
 use super::links::links_text;
 use super::parts::doubt_parts_of;
 use super::planning::conclude_baseline;
 use super::resources::{live_length, sum_up_members};
+use super::superseded::SupersededTask;
 use super::tasks::Task;
 use super::versions::ServedVersion;
 use super::writer::Tx;
@@ -21,7 +21,7 @@ use crate::sync::latest_plausible;
 
 /// What came of a task. The files are as it says already.
 #[derive(Debug)]
-pub enum Conclusion {
+pub enum TaskResult {
     /// The file is in its place.
     Published(Publication),
     /// The file is gone, or, where deletions are not followed, left behind.
@@ -82,7 +82,7 @@ impl Store {
     pub async fn conclude(
         self: &Arc<Self>,
         now: DateTime<Utc>,
-        conclusions: Arc<Vec<Conclusion>>,
+        conclusions: Arc<Vec<TaskResult>>,
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             let mut sets = HashSet::new();
@@ -103,18 +103,18 @@ impl Store {
 fn conclude<'a>(
     tx: &mut Tx<'_>,
     now: DateTime<Utc>,
-    conclusion: &'a Conclusion,
+    conclusion: &'a TaskResult,
 ) -> Result<&'a Task, StoreError> {
     match conclusion {
-        Conclusion::Published(publication) => {
+        TaskResult::Published(publication) => {
             publish(tx, now, publication)?;
             Ok(&publication.task)
         }
-        Conclusion::Removed { task, kept } => {
+        TaskResult::Removed { task, kept } => {
             remove(tx, now, task, *kept)?;
             Ok(task)
         }
-        Conclusion::Failed { task, failure } => {
+        TaskResult::Failed { task, failure } => {
             put_off(tx.sql, now, task, failure)?;
             Ok(task)
         }
@@ -136,7 +136,7 @@ fn publish(
         version,
         news,
     } = publication;
-    let called_off = CalledOff::find(tx.sql, task)?;
+    let called_off = SupersededTask::find(tx.sql, task)?;
     let before = live_length(tx.sql, task.resource)?;
     let version = version.as_ref();
     // A list that tells of a time that can't be is looked at whenever it tells of it, and of any other.
@@ -185,7 +185,7 @@ fn publish(
 }
 
 fn remove(tx: &mut Tx<'_>, now: DateTime<Utc>, task: &Task, kept: bool) -> Result<(), StoreError> {
-    let called_off = CalledOff::find(tx.sql, task)?;
+    let called_off = SupersededTask::find(tx.sql, task)?;
     let before = live_length(tx.sql, task.resource)?;
     if let Some(length) = before {
         sum_up_members(tx.sql, task.resource, -1, -length)?;

@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Row, params};
 
-use super::Ledger;
+use super::AuditDb;
 use crate::protocol::Digest;
 use crate::store::{StoreError, row};
 
@@ -122,7 +122,7 @@ impl Finding {
     }
 }
 
-impl Ledger {
+impl AuditDb {
     /// What is known of the place of a file.
     ///
     /// # Errors

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 /// The connections of a listener, so many at once and no more.
 #[derive(Clone)]
-pub(super) struct Places {
+pub(super) struct ConnectionSlots {
     most: usize,
     taken: Arc<Mutex<Taken>>,
     freed: Arc<Notify>,
@@ -39,16 +39,16 @@ struct Peer {
 pub(super) struct Requests(Arc<AtomicUsize>);
 
 /// A connection's place; it is free again when this is dropped.
-pub(super) struct Place {
+pub(super) struct ConnectionSlot {
     number: u64,
-    places: Places,
+    places: ConnectionSlots,
     /// For the connection's requests.
     pub(super) requests: Requests,
     /// Given to a connection that is to make way.
     pub(super) leave: CancellationToken,
 }
 
-impl Places {
+impl ConnectionSlots {
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
@@ -59,7 +59,7 @@ impl Places {
 
     /// Takes a place. When all are taken, the longest connected peer that asks for nothing makes way; when all of them are
     /// being answered, waits for the first that is done.
-    pub(super) async fn take(&self) -> Place {
+    pub(super) async fn take(&self) -> ConnectionSlot {
         loop {
             let freed = self.freed.notified();
             if let Some(place) = self.try_take() {
@@ -85,7 +85,7 @@ impl Places {
         true
     }
 
-    fn try_take(&self) -> Option<Place> {
+    fn try_take(&self) -> Option<ConnectionSlot> {
         if self.lock().peers.len() >= self.most && !self.make_room() {
             return None;
         }
@@ -98,7 +98,7 @@ impl Places {
             leave: leave.clone(),
         };
         taken.peers.insert(number, peer);
-        Some(Place {
+        Some(ConnectionSlot {
             number,
             places: self.clone(),
             requests,
@@ -112,7 +112,7 @@ impl Places {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.places.lock().peers.remove(&self.number);
         self.places.freed.notify_one();
@@ -121,7 +121,7 @@ impl Drop for Place {
 
 /// Counts a request from its head to the last byte of its answer.
 pub(super) async fn count(
-    State((requests, places)): State<(Requests, Places)>,
+    State((requests, places)): State<(Requests, ConnectionSlots)>,
     request: Request,
     next: Next,
 ) -> Response {
@@ -185,7 +185,7 @@ mod tests {
 
     #[tokio::test]
     async fn idle_peers_make_way_and_busy_ones_do_not() {
-        let places = Places::new(2);
+        let places = ConnectionSlots::new(2);
         let (first, second) = (places.take().await, places.take().await);
         first.requests.0.fetch_add(1, Ordering::AcqRel);
         let third = places.take().await;
@@ -196,7 +196,7 @@ mod tests {
 
     #[tokio::test]
     async fn when_all_are_busy_the_next_waits_for_the_first_that_is_done() {
-        let places = Places::new(1);
+        let places = ConnectionSlots::new(1);
         let first = places.take().await;
         first.requests.0.fetch_add(1, Ordering::AcqRel);
         let waiting = tokio::spawn({
@@ -216,7 +216,7 @@ mod tests {
 
     #[tokio::test]
     async fn places_are_free_again_when_connections_end() {
-        let places = Places::new(1);
+        let places = ConnectionSlots::new(1);
         drop(places.take().await);
         let second = places.take().await;
         assert!(!second.leave.is_cancelled());

@@ -5,13 +5,13 @@ use super::SourceTime;
 /// Whether a document goes forwards in time, as section 12.1 of the specification wants it, or backwards, as some Sources
 /// write it. It matters where times are equal: of two changes of a resource within one second, the later one counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Direction {
+pub struct EntryOrder {
     last: Option<SourceTime>,
     rises: bool,
     falls: bool,
 }
 
-impl Direction {
+impl EntryOrder {
     /// Takes the time of the next entry.
     pub fn note(&mut self, time: Option<SourceTime>) {
         if let (Some(last), Some(time)) = (self.last, time) {
@@ -34,7 +34,7 @@ impl Direction {
     }
 }
 
-impl FromIterator<Option<SourceTime>> for Direction {
+impl FromIterator<Option<SourceTime>> for EntryOrder {
     fn from_iter<I: IntoIterator<Item = Option<SourceTime>>>(times: I) -> Self {
         let mut direction = Self::default();
         times.into_iter().for_each(|time| direction.note(time));
@@ -49,7 +49,7 @@ mod tests {
     #[test]
     fn only_times_that_fall_and_never_rise_are_newest_first() {
         let check = |times: &[i64], newest_first: bool, lost: bool| {
-            let direction: Direction = times
+            let direction: EntryOrder = times
                 .iter()
                 .map(|&time| (time >= 0).then(|| SourceTime::from_micros(time)))
                 .collect();

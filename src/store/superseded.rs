@@ -4,7 +4,7 @@
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, params};
 
-use super::application::{Change, Paths};
+use super::change_batch::{Change, Paths};
 use super::links::links;
 use super::planning::{Context, put_task};
 use super::sets::unbroken_until;
@@ -13,9 +13,9 @@ use super::{StoreError, row};
 use crate::protocol::{Algorithm, ChangeKind, Digest, SourceTime};
 
 /// What the mirror had of a resource, and was to keep.
-pub(super) struct CalledOff(Change);
+pub(super) struct SupersededTask(Change);
 
-impl CalledOff {
+impl SupersededTask {
     /// Looks whether a task that has come to its end was called off meanwhile. A newer one in its place does what is to be
     /// done.
     pub(super) fn find(sql: &Connection, task: &Task) -> Result<Option<Self>, StoreError> {

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use url::Url;
 
 use super::EngineError;
-use super::following::Following;
+use super::context::SourceContext;
 use super::reading::{offer_of, record_of_list};
 use crate::config::Source;
 use crate::fetch::{CapabilityList, Client, Discovery, DiscoveryError, KnownWay};
@@ -22,7 +22,7 @@ pub(super) struct FoundSet {
 
 /// What is known of a Source before its sets are looked for.
 #[derive(Clone, Copy)]
-pub(super) struct Known<'a> {
+pub(super) struct KnownSets<'a> {
     /// The Capability Lists that need not be looked at.
     pub(super) followed: &'a HashSet<Url>,
     /// Whether it has had sets with Capability Lists. It is not taken for a site without ResourceSync because they can't be
@@ -41,7 +41,7 @@ pub(super) struct Found {
     /// What is odd about the documents above the sets.
     pub(super) oddities: Vec<(Url, Oddities)>,
     /// Why only the sets that the configuration names are known.
-    pub(super) trouble: Option<DiscoveryError>,
+    pub(super) status_error: Option<DiscoveryError>,
 }
 
 /// Whether the configuration wants a set.
@@ -57,7 +57,7 @@ pub(super) async fn find_sets(
     client: &Client,
     source: &Source,
     limit: u64,
-    known: Known<'_>,
+    known: KnownSets<'_>,
     way: &mut KnownWay,
 ) -> Result<Found, EngineError> {
     let searched = client
@@ -77,7 +77,7 @@ pub(super) async fn find_sets(
             advertised: None,
             has_resourcesync: !matches!(error, DiscoveryError::NoSourceDescription(_)),
             oddities: Vec::new(),
-            trouble: Some(error)
+            status_error: Some(error)
                 .filter(|error| !matches!(error, DiscoveryError::NoSourceDescription(_))),
         }),
         Err(error) => Err(error.into()),
@@ -119,15 +119,15 @@ fn found(source: &Source, discovery: Discovery) -> Found {
         advertised: Some(advertised),
         has_resourcesync,
         oddities: discovery.oddities,
-        trouble: None,
+        status_error: None,
     }
 }
 
-impl Following {
+impl SourceContext {
     /// The row of a set that was found, with what its Capability List offers now.
     pub(super) async fn begin_set(&self, found: &FoundSet) -> Result<SetRecord, EngineError> {
         let mut record = self.store.begin_set(self.name(), &found.uri).await?;
-        self.board.begin_set(record.id, &found.uri);
+        self.runtime_status.begin_set(record.id, &found.uri);
         if let Some(list) = &found.list {
             record.offers = list.capabilities.iter().map(offer_of).collect();
             self.store

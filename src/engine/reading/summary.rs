@@ -10,14 +10,14 @@ use crate::engine::EngineError;
 use crate::engine::dumps::packages::is_zip;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{
-    Capability, Direction, DocumentReader, Entry, Head, Metadata, Oddities, Oddity, ReadError,
+    Capability, DocumentReader, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, ReadError,
     Root, SourceTime,
 };
 use crate::sync::latest_believed;
 
 /// What a document is, and what it spans.
 #[derive(Clone, Debug)]
-pub(in crate::engine) struct Survey {
+pub(in crate::engine) struct DocumentSummary {
     pub(in crate::engine) head: Head,
     /// Where it ends, if it says so, and that can be.
     pub(in crate::engine) until: Option<SourceTime>,
@@ -38,14 +38,14 @@ pub(in crate::engine) struct Survey {
     pub(in crate::engine) lists_from: Option<SourceTime>,
 }
 
-impl Survey {
+impl DocumentSummary {
     /// Reads a document to its end. For a blocking thread. What is dated beyond `latest` does not count as its newest entry.
     pub(in crate::engine) fn of<R: BufRead>(
         mut reader: DocumentReader<R>,
         latest: SourceTime,
     ) -> Result<Self, ReadError> {
         let (mut newest, mut oldest): (_, Option<SourceTime>) = (None, None);
-        let mut direction = Direction::default();
+        let mut direction = EntryOrder::default();
         let (mut lists, mut lists_from) = (0, None);
         let mut is_index = reader.head().root == Root::Sitemapindex;
         let mut holds_packages = false;
@@ -130,10 +130,10 @@ fn is_list(entry: &Entry, head: &Head) -> bool {
 /// Surveys a document off the asynchronous threads.
 pub(in crate::engine) async fn survey(
     mut document: Box<FetchedDocument>,
-) -> Result<(Box<FetchedDocument>, Survey), EngineError> {
+) -> Result<(Box<FetchedDocument>, DocumentSummary), EngineError> {
     let latest = latest_believed(clock::now().wall);
     let surveying = tokio::task::spawn_blocking(move || {
-        let survey = Survey::of(document.reader()?, latest)?;
+        let survey = DocumentSummary::of(document.reader()?, latest)?;
         Ok::<_, EngineError>((document, survey))
     });
     surveying.await.map_err(|_| EngineError::Interrupted)?

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, params};
 use url::Url;
 
-use super::{Ledger, open_to_read};
+use super::{AuditDb, open_to_read};
 use crate::protocol::{Digest, ResourceUri, SourceTime};
 use crate::store::{StoreError, row};
 
@@ -50,7 +50,7 @@ struct KnownRow {
     deleted: bool,
 }
 
-impl Ledger {
+impl AuditDb {
     /// Copies what the database in a folder knows of a Source; `false`: there is none. `wants` tells which resources the
     /// configuration wants at all.
     ///

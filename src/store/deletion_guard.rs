@@ -7,7 +7,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{Connection, params};
 
-use super::application::DeletionRules;
+use super::change_batch::DeletionRules;
 use super::{SetId, StoreError, row};
 use crate::sync::holds_back;
 

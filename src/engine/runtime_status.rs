@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 use url::Url;
 
 use super::reading::oddities::OddDocuments;
-use crate::status::{OddityStatus, Trouble};
+use crate::status::{OddityStatus, StatusError};
 use crate::store::{ChannelId, ResourceId, SetId};
 
 /// How long a disk counts as refusing what it is given after it last did: what waits for it is tried again more often.
@@ -36,7 +36,7 @@ impl SourceState {
 #[derive(Clone, Debug, Default)]
 pub(super) struct SourceFacts {
     pub(super) state: SourceState,
-    pub(super) error: Option<Trouble>,
+    pub(super) error: Option<StatusError>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -48,15 +48,15 @@ pub(super) struct SetFacts {
     /// Early notifications that are held.
     pub(super) held: u64,
     /// What the database said when it refused something.
-    pub(super) refused: Option<Trouble>,
+    pub(super) refused: Option<StatusError>,
     /// What kept the documents from being read.
-    pub(super) failing: Option<Trouble>,
+    pub(super) failing: Option<StatusError>,
     /// What is odd, but does not keep the set from being in step.
-    pub(super) notice: Option<Trouble>,
+    pub(super) notice: Option<StatusError>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Board {
+pub(super) struct RuntimeStatus {
     facts: Mutex<Facts>,
 }
 
@@ -64,7 +64,7 @@ pub(super) struct Board {
 struct Facts {
     sources: HashMap<String, SourceFacts>,
     sets: HashMap<SetId, SetFacts>,
-    channels: HashMap<ChannelId, Trouble>,
+    channels: HashMap<ChannelId, StatusError>,
     odd_documents: HashMap<SetId, OddDocuments>,
     /// The Sources whose mirrors are on a disk that refuses what it is given.
     refusals: HashMap<String, Refusal>,
@@ -72,14 +72,14 @@ struct Facts {
 
 #[derive(Debug)]
 struct Refusal {
-    trouble: Trouble,
+    status_error: StatusError,
     /// When it was met last.
     met: Instant,
     /// What was refused last; `None`: the mirror itself.
     resource: Option<ResourceId>,
 }
 
-impl Board {
+impl RuntimeStatus {
     pub(super) fn source(&self, name: &str) -> SourceFacts {
         self.lock().sources.get(name).cloned().unwrap_or_default()
     }
@@ -94,11 +94,11 @@ impl Board {
         documents.map(OddDocuments::rows).unwrap_or_default()
     }
 
-    pub(super) fn channel(&self, channel: ChannelId) -> Option<Trouble> {
+    pub(super) fn channel(&self, channel: ChannelId) -> Option<StatusError> {
         self.lock().channels.get(&channel).cloned()
     }
 
-    pub(super) fn note_source(&self, name: &str, state: SourceState, error: Option<Trouble>) {
+    pub(super) fn note_source(&self, name: &str, state: SourceState, error: Option<StatusError>) {
         self.lock()
             .sources
             .insert(name.to_owned(), SourceFacts { state, error });
@@ -124,10 +124,10 @@ impl Board {
         change(self.lock().odd_documents.entry(set).or_default())
     }
 
-    pub(super) fn note_channel(&self, channel: ChannelId, trouble: Option<Trouble>) {
+    pub(super) fn note_channel(&self, channel: ChannelId, status_error: Option<StatusError>) {
         let mut facts = self.lock();
-        match trouble {
-            Some(trouble) => facts.channels.insert(channel, trouble),
+        match status_error {
+            Some(status_error) => facts.channels.insert(channel, status_error),
             None => facts.channels.remove(&channel),
         };
     }
@@ -137,11 +137,11 @@ impl Board {
         &self,
         source: &str,
         resource: Option<ResourceId>,
-        trouble: Trouble,
+        status_error: StatusError,
         met: Instant,
     ) -> bool {
         let refusal = Refusal {
-            trouble,
+            status_error,
             met,
             resource,
         };
@@ -164,12 +164,12 @@ impl Board {
     }
 
     /// A mirror whose disk refuses what it is given: the label of its Source, and why.
-    pub(super) fn refusing_disk(&self, now: Instant) -> Option<(String, Trouble)> {
+    pub(super) fn refusing_disk(&self, now: Instant) -> Option<(String, StatusError)> {
         let facts = self.lock();
         let mut refusals = facts.refusals.iter();
         let refusal =
             refusals.find(|(_, refusal)| now.saturating_duration_since(refusal.met) < REFUSES);
-        refusal.map(|(source, refusal)| (source.clone(), refusal.trouble.clone()))
+        refusal.map(|(source, refusal)| (source.clone(), refusal.status_error.clone()))
     }
 
     /// A worker that panicked has noted whole facts: each is put down in one step.

@@ -50,8 +50,8 @@ const BACKWARDS: Telling = Telling::Changes {
 };
 
 /// What is expected: `name:length of content`.
-fn expected(ledger: &Ledger) -> Vec<String> {
-    let expectations = ledger.expectations(0, 100).unwrap();
+fn expected(audit_db: &AuditDb) -> Vec<String> {
+    let expectations = audit_db.expectations(0, 100).unwrap();
     expectations
         .iter()
         .map(|expectation| {
@@ -104,11 +104,11 @@ fn change_of_a_day_is_later_than_the_list_of_that_morning() {
 /// Tells documents, one after the other, and looks what is expected then.
 #[track_caller]
 fn check(documents: &[(Telling, &[Change])], wanted: &[&str]) {
-    let ledger = Ledger::begin().unwrap();
+    let audit_db = AuditDb::begin().unwrap();
     for (number, (telling, entries)) in (1..).zip(documents) {
-        ledger.tell(1, number, *telling, entries).unwrap();
+        audit_db.tell(1, number, *telling, entries).unwrap();
     }
-    assert_eq!(expected(&ledger), wanted, "{documents:#?}");
+    assert_eq!(expected(&audit_db), wanted, "{documents:#?}");
 }
 
 #[test]
@@ -181,25 +181,25 @@ fn what_tells_no_time_only_raises_doubts() {
         &[list, (CHANGES, &[undated("a", ChangeKind::Deleted)])],
         &[],
     );
-    let ledger = Ledger::begin().unwrap();
-    ledger.tell(1, 1, listed(10), list.1).unwrap();
-    ledger
+    let audit_db = AuditDb::begin().unwrap();
+    audit_db.tell(1, 1, listed(10), list.1).unwrap();
+    audit_db
         .tell(1, 2, CHANGES, &[undated("a", ChangeKind::Deleted)])
         .unwrap();
     // It may be there or not: its file is not extra.
-    assert!(ledger.place("example.org/a").unwrap().expected);
+    assert!(audit_db.place("example.org/a").unwrap().expected);
 }
 
 #[test]
 fn no_two_resources_share_a_path() {
-    let ledger = Ledger::begin().unwrap();
+    let audit_db = AuditDb::begin().unwrap();
     let one = updated("a", 1, "x");
     let other = Change {
         uri: ResourceUri::parse("http://example.org/a").unwrap(),
         ..one.clone()
     };
-    ledger.tell(1, 1, listed(10), &[one, other]).unwrap();
-    let paths: Vec<String> = ledger
+    audit_db.tell(1, 1, listed(10), &[one, other]).unwrap();
+    let paths: Vec<String> = audit_db
         .expectations(0, 9)
         .unwrap()
         .into_iter()
@@ -210,7 +210,7 @@ fn no_two_resources_share_a_path() {
 
 #[test]
 fn lists_are_read_once_in_the_order_they_were_named() {
-    let ledger = Ledger::begin().unwrap();
+    let audit_db = AuditDb::begin().unwrap();
     let list = |name: &str| PendingList {
         uri: Url::parse(&format!("https://example.org/{name}")).unwrap(),
         depth: 1,
@@ -218,28 +218,28 @@ fn lists_are_read_once_in_the_order_they_were_named() {
         until: None,
     };
     let kind = Capability::ResourceList;
-    ledger
+    audit_db
         .note_lists(1, &kind, &[list("b"), list("a")])
         .unwrap();
-    ledger
+    audit_db
         .note_lists(1, &kind, &[list("a"), list("c")])
         .unwrap();
-    ledger.note_lists(2, &kind, &[list("a")]).unwrap();
+    audit_db.note_lists(2, &kind, &[list("a")]).unwrap();
     let (mut read, mut after) = (Vec::new(), 0);
-    while let Some((number, list)) = ledger.next_list(1, &kind, after).unwrap() {
+    while let Some((number, list)) = audit_db.next_list(1, &kind, after).unwrap() {
         after = number;
         read.push(list);
     }
     assert_eq!(read, [list("b"), list("a"), list("c")]);
     assert_eq!(
-        ledger.next_list(1, &Capability::ChangeList, 0).unwrap(),
+        audit_db.next_list(1, &Capability::ChangeList, 0).unwrap(),
         None
     );
 }
 
 #[test]
 fn findings_come_back_as_they_were_put_down() {
-    let ledger = Ledger::begin().unwrap();
+    let audit_db = AuditDb::begin().unwrap();
     let altered = Finding {
         set: Some(1),
         uri: Some("https://example.org/a".into()),
@@ -251,8 +251,8 @@ fn findings_come_back_as_they_were_put_down() {
         ..Finding::new(FindingKind::Altered)
     };
     let extra = Finding::new(FindingKind::Extra);
-    ledger.add_findings(&[altered.clone(), extra]).unwrap();
-    let found = ledger.findings(0, 9).unwrap();
+    audit_db.add_findings(&[altered.clone(), extra]).unwrap();
+    let found = audit_db.findings(0, 9).unwrap();
     let whole = |finding: &Finding| {
         format!(
             "{:?}",
@@ -263,13 +263,13 @@ fn findings_come_back_as_they_were_put_down() {
         )
     };
     assert_eq!(whole(&found[0]), whole(&altered));
-    ledger.drop_findings(&[found[1].id]).unwrap();
+    audit_db.drop_findings(&[found[1].id]).unwrap();
     let mended = Finding {
         outcome: Outcome::Mended,
         ..found[0].clone()
     };
-    ledger.change_findings(&[mended]).unwrap();
-    let found = ledger.findings(0, 9).unwrap();
+    audit_db.change_findings(&[mended]).unwrap();
+    let found = audit_db.findings(0, 9).unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].outcome, Outcome::Mended);
 }

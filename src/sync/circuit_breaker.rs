@@ -17,7 +17,7 @@ const MOST_HOSTS: usize = 1024;
 
 /// The hosts of duplicates that have failed. Runs on the monotonic clock.
 #[derive(Clone, Debug, Default)]
-pub struct Reliance {
+pub struct HostCircuitBreaker {
     failing: HashMap<String, Failing>,
 }
 
@@ -27,7 +27,7 @@ struct Failing {
     until: Instant,
 }
 
-impl Reliance {
+impl HostCircuitBreaker {
     /// Whether a host is passed over now.
     #[must_use]
     pub fn passes_over(&self, now: Now, host: &str) -> bool {
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn a_host_that_keeps_failing_is_passed_over_for_longer_and_longer() {
         let start = clock::now();
-        let mut reliance = Reliance::default();
+        let mut reliance = HostCircuitBreaker::default();
         let mut now = start;
         assert_eq!(reliance.failed(now, "a"), None);
         assert_eq!(reliance.failed(now, "a"), None);
@@ -97,7 +97,7 @@ mod tests {
     #[test]
     fn failing_hosts_do_not_pile_up() {
         let now = clock::now();
-        let mut reliance = Reliance::default();
+        let mut reliance = HostCircuitBreaker::default();
         for n in 0..5000 {
             for _ in 0..PATIENCE {
                 let _ = reliance.failed(now, &n.to_string());
