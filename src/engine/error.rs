@@ -49,7 +49,7 @@ pub(super) enum EngineError {
         got: Digest,
     },
     #[error("{message}")]
-    RefusedPackage { code: &'static str, message: String },
+    RejectedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
     #[error("{0} entries of it can't be read")]
@@ -82,7 +82,7 @@ impl EngineError {
     pub(super) fn is_unsupported(&self) -> bool {
         let is_package = matches!(
             self,
-            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RefusedPackage { .. }
+            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RejectedPackage { .. }
         );
         is_package && self.code() == "unsupported-package"
     }
@@ -103,7 +103,7 @@ impl EngineError {
             Self::Package { error, .. } => error.code(),
             Self::PackageLength { .. } => "length-mismatch",
             Self::PackageDigest { .. } => "digest-mismatch",
-            Self::RefusedPackage { code, .. } => code,
+            Self::RejectedPackage { code, .. } => code,
             Self::BadEntries(_) | Self::UnreadEntries { .. } => "bad-entries",
             Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
