@@ -169,6 +169,9 @@ impl Cycle {
         self.in_step().await;
         assert_eq!(source.hits(RESOURCE_LIST), lists, "no second baseline");
 
+        // A renewal is followed by a poll: none is to come from here on.
+        self.renewed().await;
+
         // A change that only the Resource List tells of, by what it lacks.
         self.delete("r5.txt");
         self.delete("d/e");
@@ -182,7 +185,10 @@ impl Cycle {
         self.in_step().await;
         let read = source.hits(RESOURCE_LIST) - lists;
         assert!((1..=3).contains(&read), "read {read} times");
+    }
 
+    /// Waits until every channel has the long lease.
+    async fn renewed(&self) {
         self.home
             .until("renewed", |set| {
                 let far = clock::now().wall + LONG_LEASE / 2;

@@ -35,6 +35,7 @@
 //! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
 //! | the database is damaged | [`damage`]; `store::tests`: `damage`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
+//! | the database refuses one step of a poll | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | any step of the work fails, once: of the mirror, of the database | [`every_step`]: `whatever_step_fails_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
@@ -93,6 +94,7 @@ mod peers;
 mod rebuilding;
 mod redirects;
 mod replays;
+mod retries;
 mod site;
 mod traced;
 mod uris;
