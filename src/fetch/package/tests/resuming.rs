@@ -484,7 +484,7 @@ async fn a_package_keeps_no_resource_and_no_document_waiting() {
     // Whoever stops waiting frees the place, and the file as soon as nobody writes to it any more.
     fetching.abort();
     assert!(fetching.await.unwrap_err().is_cancelled());
-    let partial = tokio::time::timeout(Duration::from_secs(20), async {
+    let partial = tokio::time::timeout(Duration::from_secs(180), async {
         loop {
             match PartialPackage::open(folder.path(), &uri) {
                 Ok(partial) => return partial,
