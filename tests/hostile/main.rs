@@ -15,7 +15,7 @@
 //! | deletion of all, however it is told | [`deletions`]: `whoever_tells_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all, one by one | [`deletions`]: `deletions_that_are_told_one_by_one_…`; `store` `weighing` |
 //! | lists, indexes, dumps and packages that name nothing | [`nothing`] |
-//! | slow and silent peers | [`floods`]: `thousand_silent_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
+//! | slow and silent peers | [`floods`]: `silent_peers_make_way_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
 //! | deliveries that break off, never end, or find no room | [`peers`]: `delivery_…`; tests/destination `full_inbox_…` |
 //! | a crowd of hosts that never answer | [`crowds`] |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
