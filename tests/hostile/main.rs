@@ -101,5 +101,5 @@ mod uris;
 
 use tokio::sync::RwLock;
 
-/// Who measures how long something takes has the processor alone; who only works hard shares it.
+/// Tests that open thousands of connections run alone; tests that use much of the processor run beside each other.
 static PROCESSOR: RwLock<()> = RwLock::const_new(());
