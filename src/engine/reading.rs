@@ -10,9 +10,9 @@ use url::Url;
 use super::EngineError;
 use super::context::SourceContext;
 use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
-use crate::protocol::{Capability, Oddity};
+use crate::protocol::{Capability, DocumentSummary};
 use crate::store::{DocumentRecord, Offer, SetId};
-use summary::{DocumentSummary, survey};
+use summary::summarize;
 
 /// A document that has changed since it was read last.
 pub(super) struct ChangedDocument {
@@ -36,7 +36,7 @@ impl ChangedDocument {
 
     /// Refuses to take a document for all that it should name, where entries of it can't be read.
     pub(super) fn expect_all(&self) -> Result<(), EngineError> {
-        match self.survey.oddities.count(Oddity::BadLoc) {
+        match self.survey.bad_entries() {
             0 => Ok(()),
             count => Err(EngineError::UnreadEntries {
                 document: self.document.url().to_string(),
@@ -121,7 +121,7 @@ impl SourceContext {
             *read = record;
             return Ok(None);
         }
-        let (document, survey) = survey(document).await.map_err(|error| match error {
+        let (document, survey) = summarize(document).await.map_err(|error| match error {
             EngineError::Read(error) => EngineError::BadDocument {
                 uri: uri.to_string(),
                 error,

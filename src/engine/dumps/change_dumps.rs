@@ -11,9 +11,8 @@ use crate::engine::lists::change_lists::{end_of, span_of};
 use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{DEPTH, Entries};
 use crate::engine::reading::ingest::{Changes, Listing};
-use crate::engine::reading::summary::DocumentSummary;
 use crate::engine::set::SetWorker;
-use crate::protocol::{Algorithm, Capability, Digest, Interval, SourceTime};
+use crate::protocol::{Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime};
 use crate::store::{BatchCommit, DocumentRecord, Origin};
 use crate::sync::{NewsFilter, Span};
 
@@ -89,7 +88,7 @@ impl SetWorker {
         // A closed dump tells no more: its index knows the one that follows.
         if let Some(index) = &read.index
             && let Some(fresh) = self.context.fresh(self.record.id, index, true).await?
-            && fresh.survey.is_index()
+            && fresh.survey.is_index
         {
             fresh.expect_dump(&Capability::ChangeDump)?;
             span = self.take_change_dump(fresh, last.as_ref()).await?;
@@ -112,7 +111,7 @@ impl SetWorker {
             until: fresh.survey.until,
         };
         // An index is read again each time: only its dumps tell whether there is news.
-        let record = (!fresh.survey.is_index()).then(|| fresh.record.clone());
+        let record = (!fresh.survey.is_index).then(|| fresh.record.clone());
         let mut walk = Walk::default();
         let mut dumps = Waiting::default();
         self.take_dump_part(fresh, 0, &mut walk, &mut dumps).await?;
@@ -157,7 +156,7 @@ impl SetWorker {
         if let Err(error) = fresh.expect_all() {
             walk.fail(error);
         }
-        if !fresh.survey.is_index() {
+        if !fresh.survey.is_index {
             self.take_change_packages(fresh, depth > 0, walk).await?;
         } else if depth < DEPTH {
             walk.begin(fresh.survey.lists_from);

@@ -13,12 +13,12 @@ use super::packages::PackageEntry;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::reading::summary::DocumentSummary;
+use crate::engine::reading::summary::expect_manifest;
 use crate::fetch::{
     AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
 };
 use crate::mirror::Mirror;
-use crate::protocol::{Capability, Digest, Hashing};
+use crate::protocol::{Capability, Digest, DocumentSummary, Hashing};
 use crate::status::StatusError;
 use crate::store::SetId;
 use crate::sync::latest_believed;
@@ -223,8 +223,9 @@ fn open(
     let package = Package::open(file).map_err(of_package)?;
     let latest = latest_believed(clock::now().wall);
     let manifest = package.manifest(uri, limit).map_err(of_package)?;
-    let survey = DocumentSummary::of(manifest, latest).map_err(|error| of_package(error.into()))?;
-    survey.expect_manifest(capability, uri)?;
+    let survey =
+        DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;
+    expect_manifest(&survey, capability, uri)?;
     let uri = uri.clone();
     Ok((Opened { package, uri }, survey))
 }

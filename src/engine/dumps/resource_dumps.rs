@@ -13,9 +13,8 @@ use crate::engine::failures::Failures;
 use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{Entries, IndexWalk};
 use crate::engine::reading::ingest::Listing;
-use crate::engine::reading::summary::DocumentSummary;
 use crate::engine::set::SetWorker;
-use crate::protocol::{Capability, Oddity, SourceTime};
+use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::status::StatusError;
 use crate::store::{DumpProgress, Origin, PackageRecord};
 use crate::sync::{NewsFilter, latest_believed};
@@ -58,7 +57,7 @@ impl SetWorker {
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, goes_on,
             "a Resource Dump is being read");
         let record = fresh.record.clone();
-        let remembers = !fresh.survey.is_index() || fresh.survey.head.md.at.is_some();
+        let remembers = !fresh.survey.is_index || fresh.survey.head.md.at.is_some();
         let mut proof = Proof::of(&fresh.survey);
         proof.time_is_told = is_told;
         let mut failures = Failures::default();
@@ -85,7 +84,7 @@ impl SetWorker {
         proof: &mut Proof,
         failures: &mut Failures,
     ) -> Result<(), EngineError> {
-        if !fresh.survey.is_index() {
+        if !fresh.survey.is_index {
             return self.take_packages(fresh, at, proof, failures).await;
         }
         let mut walk = IndexWalk::of(fresh.document);
@@ -98,7 +97,7 @@ impl SetWorker {
                 }
             };
             proof.count(&fresh.survey);
-            if !fresh.survey.is_index() {
+            if !fresh.survey.is_index {
                 self.take_packages(fresh, at, proof, failures).await?;
             } else if let Err(error) = walk.descend(fresh.document) {
                 self.pass(failures, error)?;
@@ -221,7 +220,7 @@ impl SetWorker {
         let list = self.list(Origin::ResourceDump, at);
         self.found += self.context.take_listed(list, listing).await?.tasks;
         let is_stated = survey.head.md.capability == Some(Capability::ResourceDumpManifest);
-        Ok(is_stated && survey.oddities.count(Oddity::BadLoc) == 0)
+        Ok(is_stated && survey.bad_entries() == 0)
     }
 }
 
@@ -251,7 +250,7 @@ impl Proof {
     /// Takes in one more document of the dump.
     fn count(&mut self, survey: &DocumentSummary) {
         self.is_stated &= survey.head.md.capability == Some(Capability::ResourceDump);
-        self.bad_entries += survey.oddities.count(Oddity::BadLoc);
+        self.bad_entries += survey.bad_entries();
     }
 
     fn is_whole(&self) -> bool {
@@ -296,7 +295,7 @@ fn time_of(fresh: &ChangedDocument) -> (SourceTime, bool) {
     if let Some(at) = survey.head.md.at.or(survey.lists_from).filter(believed) {
         return (at, true);
     }
-    let at = survey.oldest.or(fresh.document.last_modified());
+    let at = survey.oldest_content.or(fresh.document.last_modified());
     (
         at.filter(believed).unwrap_or_else(|| SourceTime::from(now)),
         false,

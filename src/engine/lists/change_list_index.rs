@@ -14,7 +14,7 @@ use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{Child, DEPTH, Entries};
 use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, Interval, Oddity, SourceTime};
+use crate::protocol::{Capability, Interval, SourceTime};
 use crate::store::{BatchCommit, DocumentRecord, Origin};
 use crate::sync::{NewsFilter, Sequencer, Span};
 
@@ -91,7 +91,7 @@ impl SetWorker {
             return Ok(self.read_index_at(uri).await?.ok());
         }
         match self.context.fresh_since(self.record.id, uri, None).await? {
-            Some(fresh) if fresh.survey.is_index() => {
+            Some(fresh) if fresh.survey.is_index => {
                 fresh.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(uri, fresh).await?))
             }
@@ -113,7 +113,7 @@ impl SetWorker {
             .await?
         {
             None => Ok(Ok(self.read_lists(index).await?)),
-            Some(fresh) if fresh.survey.is_index() => {
+            Some(fresh) if fresh.survey.is_index => {
                 fresh.expect(&Capability::ChangeList)?;
                 Ok(Ok(self.read_index(uri, fresh).await?))
             }
@@ -138,7 +138,7 @@ impl SetWorker {
         let index = ReadIndex {
             uri: uri.clone(),
             record: fresh.record,
-            bad_entries: fresh.survey.oddities.count(Oddity::BadLoc),
+            bad_entries: fresh.survey.bad_entries(),
             from: stated.from.or(fresh.survey.lists_from),
             until,
             unsettled: waiting.oldest_first(),
@@ -230,7 +230,7 @@ impl SetWorker {
             return Ok(Reading::Until(child.until.or(reached.copied().flatten())));
         };
         fresh.expect(&Capability::ChangeList)?;
-        if fresh.survey.is_index() {
+        if fresh.survey.is_index {
             let unread = fresh.expect_all().err();
             return Ok(Reading::Index(fresh.document, unread));
         }

@@ -11,9 +11,8 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::ingest::{Changes, Listing};
-use crate::engine::reading::summary::DocumentSummary;
 use crate::engine::set::SetWorker;
-use crate::protocol::{Capability, SourceTime};
+use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::status::StatusError;
 use crate::store::{BatchCommit, Origin};
 use crate::sync::{NewsFilter, Span};
@@ -203,7 +202,7 @@ impl SetWorker {
         let context = &self.context;
         let fresh = context.fresh(self.record.id, uri, last.is_none()).await?;
         match (fresh, last) {
-            (Some(fresh), _) if fresh.survey.is_index() => {
+            (Some(fresh), _) if fresh.survey.is_index => {
                 fresh.expect(&Capability::ChangeList)?;
                 Ok(of_index(self.read_index(uri, fresh).await?))
             }

@@ -11,7 +11,7 @@ use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{Child, IndexWalk};
 use crate::engine::set::SetWorker;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, Oddity, SourceTime};
+use crate::protocol::{Capability, SourceTime};
 use crate::store::{KeptPart, Origin, PartEnd, PartId, PartWord};
 use crate::sync::{PartPlan, plan_part, proof_of_part};
 
@@ -45,12 +45,12 @@ impl SetWorker {
         proof: Proof,
     ) -> Result<ListParts, EngineError> {
         let mut parts = ListParts::default();
-        if !fresh.survey.is_index() {
+        if !fresh.survey.is_index {
             self.take_part(uri, fresh, None, at, &mut parts).await?;
             return Ok(parts);
         }
         let has_time = fresh.survey.head.md.at.is_some();
-        parts.bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
+        parts.bad_entries = fresh.survey.bad_entries();
         let mut walk = IndexWalk::of(fresh.document);
         let mut failures = Failures::default();
         while let Some(entry) = walk.next().await? {
@@ -110,9 +110,9 @@ impl SetWorker {
             fresh.expect_something()?;
         }
         match (fresh, part) {
-            (Some(fresh), _) if fresh.survey.is_index() => {
+            (Some(fresh), _) if fresh.survey.is_index => {
                 fresh.expect(&Capability::ResourceList)?;
-                parts.bad_entries += fresh.survey.oddities.count(Oddity::BadLoc);
+                parts.bad_entries += fresh.survey.bad_entries();
                 parts.may_change_unseen = true;
                 return Ok(Some(fresh.document));
             }
@@ -139,7 +139,7 @@ impl SetWorker {
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
         let context = &self.context;
-        let bad_entries = fresh.survey.oddities.count(Oddity::BadLoc);
+        let bad_entries = fresh.survey.bad_entries();
         parts.names_any |= fresh.survey.entries > 0;
         let end = PartEnd {
             filter: context.source.filter.fingerprint().to_owned(),

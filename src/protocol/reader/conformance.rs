@@ -2,6 +2,7 @@
 
 use url::Url;
 
+use crate::protocol::summary::is_list;
 use crate::protocol::{Capability, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, Root};
 
 /// How many entries a document may have by the Sitemap protocol, to which section 7 points.
@@ -13,8 +14,8 @@ pub(super) struct Conformance {
     entries: u64,
     /// Entries without any time of change.
     undated: u64,
-    /// Entries that are lists themselves by their own word.
-    lists: u64,
+    /// Whether the first entry declares itself as a list: the document is an index.
+    holds_lists: bool,
     /// Entries with `at` or `completed`.
     snapshots: u64,
     /// Entries with `from` or `until`.
@@ -31,12 +32,12 @@ impl Conformance {
     /// Takes the next entry.
     pub(super) fn note(&mut self, head: &Head, entry: &Entry) {
         let md = &entry.md;
+        self.holds_lists |= self.entries == 0 && is_list(entry, head);
         self.entries += 1;
         self.undated += u64::from(entry.changed_at().is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
         if let Some(capability) = &md.capability {
-            self.lists += u64::from(is_listing(capability));
             if self.named.contains(capability) {
                 self.twice += 1;
             } else if !matches!(capability, Capability::Other(_)) {
@@ -69,7 +70,7 @@ impl Conformance {
         add(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
         add(
             Oddity::IndexAsUrlset,
-            head.root == Root::Urlset && self.lists > 0 && is_listing(capability),
+            head.root == Root::Urlset && self.holds_lists && is_listing(capability),
         );
 
         let (md, family) = (&head.md, Family::of(capability));
@@ -94,7 +95,7 @@ impl Conformance {
             Family::Neither => {}
         }
 
-        let of_lists = head.root == Root::Sitemapindex || self.lists > 0;
+        let of_lists = head.root == Root::Sitemapindex || self.holds_lists;
         if of_lists || holds_intervals(head) {
             oddities.add_several(Oddity::WrongInterval, misplaced_below);
         }
