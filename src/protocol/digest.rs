@@ -205,14 +205,13 @@ pub(super) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result
 
 /// Digests being computed while bytes pass by.
 #[derive(Clone, Debug, Default)]
-pub struct Hashing {
+pub(super) struct Hashing {
     hashers: Vec<Hasher>,
 }
 
 impl Hashing {
     /// Starts the digests of these algorithms, one of each.
-    #[must_use]
-    pub fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+    pub(super) fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         let mut hashers: Vec<Hasher> = Vec::new();
         for algorithm in algorithms {
             // A document must not be able to ask for the same work twice.
@@ -223,36 +222,17 @@ impl Hashing {
         Self { hashers }
     }
 
-    /// Starts the digests that are to be held against those that are told, and one of our own: so that later a document may
-    /// tell the same bytes by another digest.
-    #[must_use]
-    pub fn against(told: &[Digest]) -> Self {
-        let told = told.iter().map(Digest::algorithm);
-        Self::new(told.chain([Algorithm::Sha256]))
-    }
-
     /// Takes the next bytes.
-    pub fn update(&mut self, bytes: &[u8]) {
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         for hasher in &mut self.hashers {
             hasher.update(bytes);
         }
     }
 
     /// The digests, in the order that was asked for.
-    #[must_use]
-    pub fn finish(self) -> Vec<Digest> {
+    pub(super) fn finish(self) -> Vec<Digest> {
         self.hashers.into_iter().map(Hasher::finish).collect()
     }
-}
-
-/// The first digest that is told of bytes and that they do not have, and the one that they have.
-#[must_use]
-pub fn contradiction(told: &[Digest], got: &[Digest]) -> Option<(Digest, Digest)> {
-    told.iter().find_map(|told| {
-        let other = |got: &&Digest| got.algorithm() == told.algorithm() && *got != told;
-        let got = got.iter().find(other)?;
-        Some((told.clone(), got.clone()))
-    })
 }
 
 #[derive(Clone, Debug)]

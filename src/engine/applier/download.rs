@@ -17,7 +17,7 @@ use crate::fetch::{
     AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, Validators, pause,
 };
 use crate::mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, Staged};
-use crate::protocol::{ChangeKind, Digest, Hashing, SourceTime, contradiction};
+use crate::protocol::{ChangeKind, Digest, Mismatch, SourceTime, Verified, Verifier};
 use crate::store::{Origin, ServedVersion, Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
 
@@ -78,10 +78,8 @@ pub(in crate::engine) enum Failure {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Mirror(#[from] MirrorError),
-    #[error("{got} bytes came where {told} were told")]
-    Length { told: u64, got: u64 },
-    #[error("the bytes have {got} where {told} was told")]
-    Digest { told: Digest, got: Digest },
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
     #[error("it was last modified {got}, where {told} was told")]
     Stale { told: SourceTime, got: SourceTime },
     #[error("the work was interrupted")]
@@ -95,8 +93,7 @@ impl Failure {
         match self {
             Self::Fetch(error) => error.code(),
             Self::Mirror(error) => error.code(),
-            Self::Length { .. } => "length-mismatch",
-            Self::Digest { .. } => "digest-mismatch",
+            Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
             Self::Interrupted => "interrupted",
             Self::Panicked => "panicked",
@@ -111,9 +108,7 @@ impl Failure {
             Self::Mirror(error) if error.is_transient() => (Some(DISK_PAUSE), false),
             Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::Mirror(_) | Self::Panicked => (None, true),
-            Self::Length { .. } | Self::Digest { .. } | Self::Stale { .. } => {
-                (wait_for(tried, None, &TRIES), true)
-            }
+            Self::Mismatch(_) | Self::Stale { .. } => (wait_for(tried, None, &TRIES), true),
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
             }
@@ -266,11 +261,11 @@ pub(in crate::engine) async fn fetch_from(
     let served = content.last_modified().filter(|_| candidate.is_own);
     let lastmod = task.lastmod.or(served).or(task.changed_at);
     let expected = &candidate.expected;
-    let (whole, length, hashes) = copy(context, content, mirror, expected, lastmod).await?;
+    let (whole, verified) = copy(context, content, mirror, expected, lastmod).await?;
     let description = Description {
-        length,
+        length: verified.length,
         media_type,
-        hashes,
+        hashes: verified.digests,
         lastmod,
         version: version.map(|version| ServedVersion {
             url: version.url,
@@ -303,18 +298,13 @@ async fn copy(
     mirror: &Arc<Mirror>,
     expected: &Expected,
     lastmod: Option<SourceTime>,
-) -> Result<(CompletedFile, u64, Vec<Digest>), Failure> {
-    let mut hashing = Hashing::against(&expected.hashes);
+) -> Result<(CompletedFile, Verified), Failure> {
+    let mut verifier = Verifier::new(expected.length, &expected.hashes);
     let mut staged: Option<Staged> = None;
     let mut waiting: Vec<u8> = Vec::new();
-    let mut length = 0_u64;
     while let Some(chunk) = content.chunk().await? {
-        hashing.update(&chunk);
         context.progress.count_bytes(chunk.len());
-        length += chunk.len() as u64;
-        if let Some(told) = expected.length.filter(|&told| length > told) {
-            return Err(Failure::Length { told, got: length });
-        }
+        verifier.update(&chunk)?;
         waiting.extend_from_slice(&chunk);
         if waiting.len() >= WRITE {
             staged = Some(write(mirror, staged.take(), std::mem::take(&mut waiting)).await?);
@@ -322,13 +312,7 @@ async fn copy(
     }
     // The connection is of use to others while the file is synced.
     drop(content);
-    if let Some(told) = expected.length.filter(|&told| length != told) {
-        return Err(Failure::Length { told, got: length });
-    }
-    let hashes = hashing.finish();
-    if let Some((told, got)) = contradiction(&expected.hashes, &hashes) {
-        return Err(Failure::Digest { told, got });
-    }
+    let verified = verifier.finish()?;
     let mirror = Arc::clone(mirror);
     let finishing = tokio::task::spawn_blocking(move || {
         let mut staged = staged.map_or_else(|| mirror.stage(), Ok)?;
@@ -336,7 +320,7 @@ async fn copy(
         staged.finish(lastmod)
     });
     let whole = finishing.await.map_err(|_| Failure::Interrupted)??;
-    Ok((whole, length, hashes))
+    Ok((whole, verified))
 }
 
 async fn write(

@@ -2,7 +2,7 @@
 //! them, opened, and removed when they have been read.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::fetch::{
     AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
 };
 use crate::mirror::Mirror;
-use crate::protocol::{Capability, Digest, DocumentSummary, Hashing};
+use crate::protocol::{Capability, DocumentSummary, Verifier};
 use crate::status::StatusError;
 use crate::store::SetId;
 use crate::sync::latest_believed;
@@ -31,9 +31,6 @@ const TRIES: Bounds = Bounds {
 };
 /// What a server may ask to be left alone for, before the package counts as one that can't be had for now.
 const LONGEST_PAUSE: Duration = Duration::from_secs(120);
-/// How much of a package is hashed at once, in bytes.
-const CHUNK: usize = 1 << 20;
-
 impl SourceContext {
     /// Fetches a package, opens it, and reads its manifest once through. What can't be used is thrown away.
     pub(in crate::engine) async fn open_package(
@@ -213,12 +210,7 @@ fn open(
     let io = |error| EngineError::of_package(uri, PackageError::Io(error));
     let file = partial.file().map_err(io)?;
     let mut file = file.ok_or(EngineError::Interrupted)?;
-    let got = partial.received();
-    if let Some(told) = entry.length.filter(|&told| told != got) {
-        let uri = uri.to_string();
-        return Err(EngineError::PackageLength { uri, told, got });
-    }
-    verify(&mut file, entry)?;
+    verify(partial, &mut file, entry)?;
     let of_package = |error| EngineError::of_package(uri, error);
     let package = Package::open(file).map_err(of_package)?;
     let latest = latest_believed(clock::now().wall);
@@ -230,32 +222,23 @@ fn open(
     Ok((Opened { package, uri }, survey))
 }
 
-/// Holds the bytes against the digests that were told.
-fn verify(file: &mut File, entry: &PackageEntry) -> Result<(), EngineError> {
-    let mut hashing = Hashing::new(entry.hashes.iter().map(Digest::algorithm));
+/// Verifies a package against its announced length and digests. It is read only if there are digests.
+fn verify(
+    partial: &PartialPackage,
+    file: &mut File,
+    entry: &PackageEntry,
+) -> Result<(), EngineError> {
+    let differs = |mismatch| EngineError::PackageMismatch {
+        uri: entry.uri.to_string(),
+        mismatch,
+    };
+    let io = |error| EngineError::of_package(&entry.uri, PackageError::Io(error));
+    let mut verifier = Verifier::of_announced_only(entry.length, &entry.hashes);
+    verifier.check_length(partial.received()).map_err(differs)?;
     if entry.hashes.is_empty() {
         return Ok(());
     }
-    let io = |error| EngineError::of_package(&entry.uri, PackageError::Io(error));
     file.seek(SeekFrom::Start(0)).map_err(io)?;
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let read = file.read(&mut chunk).map_err(io)?;
-        if read == 0 {
-            break;
-        }
-        hashing.update(&chunk[..read]);
-    }
-    let hashes = hashing.finish();
-    for told in &entry.hashes {
-        let differs = |got: &&Digest| got.algorithm() == told.algorithm() && *got != told;
-        if let Some(got) = hashes.iter().find(differs) {
-            return Err(EngineError::PackageDigest {
-                uri: entry.uri.to_string(),
-                told: told.clone(),
-                got: got.clone(),
-            });
-        }
-    }
-    Ok(())
+    verifier.read_all(file, |_| {}).map_err(io)?;
+    verifier.finish().map(drop).map_err(differs)
 }
