@@ -12,9 +12,9 @@ use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
 use crate::config::Signatures;
-use crate::protocol::{Capability, HubUri, TopicUri};
+use crate::protocol::{Capability, HubUri, Offer, TopicUri};
 use crate::status::StatusError;
-use crate::store::{ChannelId, ChannelRecord, Offer, SetId};
+use crate::store::{ChannelId, ChannelRecord, SetId};
 use crate::sync::{ChannelState, Lease};
 use subscription::keep;
 

@@ -2,11 +2,11 @@
 //! too little, the Resource List or the Resource Dump.
 
 use super::EngineError;
-use super::reading::{offer_of, record_of_list};
+use super::reading::record_of_list;
 use super::set::SetWorker;
 use crate::clock;
-use crate::fetch::Validators;
-use crate::store::{BaselineState, Offer};
+use crate::protocol::Offer;
+use crate::store::BaselineState;
 use crate::sync::Pacing;
 
 impl SetWorker {
@@ -83,10 +83,7 @@ impl SetWorker {
         let validators = known
             .as_ref()
             .filter(|_| !self.record.offers.is_empty())
-            .map(|known| Validators {
-                etag: known.etag.clone(),
-                last_modified: known.last_modified.clone(),
-            });
+            .map(|known| &known.validators);
         let limit = context.limits.document;
         // What a person has named may be a sitemap; what was a Capability List must not become one.
         let may_be_list = self.record.offers.is_empty() && context.source.sets.contains(uri);
@@ -94,15 +91,13 @@ impl SetWorker {
             Some(context.client.named_set(uri, limit).await?)
         } else {
             let client = &context.client;
-            client
-                .capability_list(uri, validators.as_ref(), limit)
-                .await?
+            client.capability_list(uri, validators, limit).await?
         };
         let Some(list) = found else {
             return Ok(());
         };
         context.note_document(self.record.id, uri, None, &list.oddities);
-        let offers: Vec<Offer> = list.capabilities.iter().map(offer_of).collect();
+        let offers = list.capabilities.clone();
         context
             .store
             .save_offers(self.record.id, &offers, record_of_list(&list))

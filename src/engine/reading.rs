@@ -9,9 +9,9 @@ use url::Url;
 
 use super::EngineError;
 use super::context::SourceContext;
-use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
+use crate::fetch::{CapabilityList, Fetched, FetchedDocument};
 use crate::protocol::{Capability, DocumentSummary};
-use crate::store::{DocumentRecord, Offer, SetId};
+use crate::store::{DocumentRecord, SetId};
 use summary::summarize;
 
 /// A document that has changed since it was read last.
@@ -101,13 +101,10 @@ impl SourceContext {
         uri: &Url,
         read_last: Option<&mut DocumentRecord>,
     ) -> Result<Option<ChangedDocument>, EngineError> {
-        let known = read_last.as_deref().map(|read| Validators {
-            etag: read.etag.clone(),
-            last_modified: read.last_modified.clone(),
-        });
+        let known = read_last.as_deref().map(|read| &read.validators);
         let fetched = self
             .client
-            .get_document(uri, known.as_ref(), self.limits.document)
+            .get_document(uri, known, self.limits.document)
             .await;
         let document = match fetched.map_err(|error| EngineError::Fetch {
             uri: uri.to_string(),
@@ -141,8 +138,7 @@ impl SourceContext {
 pub(super) fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord {
     DocumentRecord {
         uri: uri.to_string(),
-        etag: document.validators().etag.clone(),
-        last_modified: document.validators().last_modified.clone(),
+        validators: document.validators().clone(),
         digest: *document.digest(),
     }
 }
@@ -151,16 +147,7 @@ pub(super) fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord
 pub(super) fn record_of_list(list: &CapabilityList) -> Option<DocumentRecord> {
     (!list.is_implied()).then(|| DocumentRecord {
         uri: list.uri.to_string(),
-        etag: list.validators.etag.clone(),
-        last_modified: list.validators.last_modified.clone(),
+        validators: list.validators.clone(),
         digest: list.digest,
     })
-}
-
-pub(super) fn offer_of(advertised: &Advertised) -> Offer {
-    Offer {
-        capability: advertised.capability.clone(),
-        uri: advertised.uri.clone(),
-        hubs: advertised.hubs.clone(),
-    }
 }

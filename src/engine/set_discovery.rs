@@ -6,7 +6,7 @@ use url::Url;
 
 use super::EngineError;
 use super::context::SourceContext;
-use super::reading::{offer_of, record_of_list};
+use super::reading::record_of_list;
 use crate::config::Source;
 use crate::fetch::{CapabilityList, Client, Discovery, DiscoveryError, KnownWay};
 use crate::protocol::Oddities;
@@ -129,7 +129,7 @@ impl SourceContext {
         let mut record = self.store.begin_set(self.name(), &found.uri).await?;
         self.runtime_status.begin_set(record.id, &found.uri);
         if let Some(list) = &found.list {
-            record.offers = list.capabilities.iter().map(offer_of).collect();
+            record.offers = list.capabilities.clone();
             self.store
                 .save_offers(record.id, &record.offers, record_of_list(list))
                 .await?;

@@ -11,9 +11,11 @@ use url::Url;
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::spool::{Spool, Spooled};
-use super::validators::last_modified;
-use super::{FetchError, Validators, retry};
-use crate::protocol::{DocumentReader, HeaderLink, ReadError, SourceTime, parse_link_header};
+use super::validators::{last_modified, make_conditional, validators_of};
+use super::{FetchError, retry};
+use crate::protocol::{
+    DocumentReader, HeaderLink, ReadError, SourceTime, Validators, parse_link_header,
+};
 
 /// How much of a body is collected before it is decompressed and written, in bytes.
 const BATCH: usize = 256 << 10;
@@ -150,9 +152,7 @@ impl Client {
                 uri,
                 Follow::All,
                 |_| Ok(()),
-                |http, url| {
-                    Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
-                },
+                |http, url| make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip")),
             )
             .await?;
         match answer.response.status() {
@@ -161,7 +161,7 @@ impl Client {
             _ => return Err(answer.into_error().await),
         }
         let headers = answer.response.headers();
-        let validators = Validators::of(headers);
+        let validators = validators_of(headers);
         let last_modified = last_modified(headers);
         let links = headers
             .get_all(LINK)

@@ -39,7 +39,7 @@ mod web_page;
 #[cfg(test)]
 mod test_site;
 
-pub use capability_list::{Advertised, CapabilityList};
+pub use capability_list::CapabilityList;
 pub use client::Client;
 pub use content::{AllowedHosts, Content};
 pub use discovery::{Discovery, DiscoveryError, KnownWay};
@@ -51,4 +51,3 @@ pub use hub::HubAnswer;
 pub use package::{Member, Package, PackageError, PartialPackage};
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;
-pub use validators::{KnownVersion, Validators};

@@ -7,8 +7,8 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{Advertised, CapabilityList, Discovery, DiscoveryError, DocumentSummaries};
-use crate::protocol::{Capability, DocumentSummary, Oddities, SourceTime};
+use crate::fetch::{CapabilityList, Discovery, DiscoveryError, DocumentSummaries};
+use crate::protocol::{Capability, DocumentSummary, Oddities, Offer, SourceTime};
 use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]
@@ -143,7 +143,7 @@ impl Set {
             .capabilities
             .iter()
             .partition(|advertised| is_channel(&advertised.capability));
-        let offered = |advertised: &Advertised| offered(advertised, summaries.of(&advertised.uri));
+        let offered = |advertised: &Offer| offered(advertised, summaries.of(&advertised.uri));
         Self {
             capability_list: set.uri.to_string(),
             implied: set.is_implied(),
@@ -154,10 +154,7 @@ impl Set {
     }
 }
 
-fn offered(
-    advertised: &Advertised,
-    seen: Option<&Result<DocumentSummary, DiscoveryError>>,
-) -> Offered {
+fn offered(advertised: &Offer, seen: Option<&Result<DocumentSummary, DiscoveryError>>) -> Offered {
     let error = match seen {
         Some(Err(error)) => Some(status_error(error.code(), error)),
         Some(Ok(summary)) => contradiction(&advertised.capability, summary),
@@ -204,7 +201,7 @@ fn facts(summary: &DocumentSummary) -> Facts {
     }
 }
 
-fn channel(advertised: &Advertised) -> Channel {
+fn channel(advertised: &Offer) -> Channel {
     Channel {
         kind: advertised.capability.to_string(),
         topic: advertised.uri.to_string(),

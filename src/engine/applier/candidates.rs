@@ -5,9 +5,9 @@ use std::sync::{Arc, PoisonError};
 use super::download::{Failure, FetchOutcome, fetch_from};
 use crate::clock;
 use crate::engine::context::SourceContext;
-use crate::fetch::{AllowedHosts, FetchError, KnownVersion};
+use crate::fetch::{AllowedHosts, FetchError};
 use crate::mirror::Mirror;
-use crate::protocol::{Link, ResourceUri};
+use crate::protocol::{Link, ResourceUri, ServedVersion};
 use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected, plan_candidates};
 
@@ -62,7 +62,7 @@ pub(in crate::engine) async fn fetch(
     context: &SourceContext,
     mirror: &Arc<Mirror>,
     task: &Task,
-    known: Option<&KnownVersion>,
+    known: Option<&ServedVersion>,
 ) -> Result<FetchOutcome, TaskFailure> {
     let mut failed: Option<TaskFailure> = None;
     let mut is_absent = false;

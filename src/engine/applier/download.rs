@@ -13,12 +13,12 @@ use super::candidates;
 use crate::clock;
 use crate::engine::context::SourceContext;
 use crate::engine::dumps::unpack::{UnpackError, unpack};
-use crate::fetch::{
-    AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, Validators, pause,
-};
+use crate::fetch::{AllowedHosts, Bounds, Content, Disposition, FetchError, pause};
 use crate::mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, Staged};
-use crate::protocol::{ChangeKind, Digest, Mismatch, SourceTime, Verified, Verifier};
-use crate::store::{Origin, ServedVersion, Task, TaskFailure};
+use crate::protocol::{
+    ChangeKind, Digest, Mismatch, ServedVersion, SourceTime, Verified, Verifier,
+};
+use crate::store::{Origin, Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
@@ -187,21 +187,14 @@ async fn execute_unguarded(
 /// The version that the server may be asked whether it is still the same. Where what was told says that it is not, or can't
 /// be held against the file, it is not asked: a cache that lags behind would say that nothing has changed. Nor is it asked
 /// for an audit, which asks what the bytes are.
-fn known_version(task: &Task) -> Option<KnownVersion> {
+fn known_version(task: &Task) -> Option<ServedVersion> {
     let may_be_same = task.live
         && task.origin != Origin::Audit
         && task.hashes.is_empty()
         && task
             .length
             .is_none_or(|length| task.live_length == Some(length));
-    let version = task.live_version.as_ref().filter(|_| may_be_same)?;
-    Some(KnownVersion {
-        url: version.url.clone(),
-        validators: Validators {
-            etag: version.etag.clone(),
-            last_modified: version.last_modified.clone(),
-        },
-    })
+    task.live_version.clone().filter(|_| may_be_same)
 }
 
 /// Whether a digest that was told is one that the file had when it was published. An audit has seen that it has not.
@@ -239,7 +232,7 @@ pub(in crate::engine) async fn fetch_from(
     mirror: &Arc<Mirror>,
     task: &Task,
     candidate: &Candidate,
-    known: Option<&KnownVersion>,
+    known: Option<&ServedVersion>,
 ) -> Result<FetchOutcome, Failure> {
     let hosts = AllowedHosts::new(&context.source.hosts);
     let got = context
@@ -267,11 +260,7 @@ pub(in crate::engine) async fn fetch_from(
         media_type,
         hashes: verified.digests,
         lastmod,
-        version: version.map(|version| ServedVersion {
-            url: version.url,
-            etag: version.validators.etag,
-            last_modified: version.validators.last_modified,
-        }),
+        version,
     };
     Ok(FetchOutcome::Fetched(Box::new(Fetched {
         whole,

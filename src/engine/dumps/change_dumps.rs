@@ -12,7 +12,9 @@ use crate::engine::reading::ChangedDocument;
 use crate::engine::reading::index::{DEPTH, Entries};
 use crate::engine::reading::ingest::{Changes, Listing};
 use crate::engine::set::SetWorker;
-use crate::protocol::{Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime};
+use crate::protocol::{
+    Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
+};
 use crate::store::{BatchCommit, DocumentRecord, Origin};
 use crate::sync::{NewsFilter, Span};
 
@@ -376,8 +378,7 @@ fn record_of(package: &PackageEntry) -> Option<DocumentRecord> {
     let digest = Digest::of(Algorithm::Sha256, version.as_bytes());
     Some(DocumentRecord {
         uri: package.uri.to_string(),
-        etag: None,
-        last_modified: None,
+        validators: Validators::default(),
         digest: digest.bytes().try_into().ok()?,
     })
 }

@@ -12,8 +12,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::fetch::Validators;
-use crate::protocol::{Algorithm, Digest};
+use crate::protocol::{Algorithm, Digest, Validators};
 
 /// A package that is being fetched, or was: as much of it as is on disk.
 ///
