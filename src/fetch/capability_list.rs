@@ -49,7 +49,6 @@ impl CapabilityList {
     }
 
     /// Whether it is no Capability List, but the only list of a set that has none.
-    #[must_use]
     pub fn is_implied(&self) -> bool {
         Offer::is_implied(&self.capabilities, &self.uri)
     }

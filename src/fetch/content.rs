@@ -124,25 +124,21 @@ impl ThroughputGuard {
 
 impl Content {
     /// The length that the server announces, in bytes.
-    #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
     /// The `Last-Modified` header.
-    #[must_use]
     pub fn last_modified(&self) -> Option<SourceTime> {
         self.last_modified
     }
 
     /// The media type, lower case and without parameters.
-    #[must_use]
     pub fn media_type(&self) -> Option<&str> {
         self.media_type.as_deref()
     }
 
     /// To ask later whether it is still the same; `None` if the server tells nothing to ask with.
-    #[must_use]
     pub fn version(&self) -> Option<ServedVersion> {
         (!self.validators.is_empty()).then(|| ServedVersion {
             url: self.answer.url.clone(),
@@ -151,7 +147,6 @@ impl Content {
     }
 
     /// Where it comes from, after redirects.
-    #[must_use]
     pub fn url(&self) -> &Url {
         &self.answer.url
     }

@@ -63,7 +63,6 @@ impl Discovery {
     }
 
     /// Whether there is no ResourceSync: its sets are sitemaps that stand alone.
-    #[must_use]
     pub fn is_implied(&self) -> bool {
         !self.sets.is_empty() && self.sets.iter().all(CapabilityList::is_implied)
     }

@@ -49,37 +49,31 @@ pub struct FetchedDocument {
 
 impl FetchedDocument {
     /// Where it came from, after redirects: what its relative URIs are relative to.
-    #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
     /// To ask later whether it is still the same.
-    #[must_use]
     pub fn validators(&self) -> &Validators {
         &self.validators
     }
 
     /// The SHA-256 of the decompressed bytes.
-    #[must_use]
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
     /// The `Last-Modified` header.
-    #[must_use]
     pub fn last_modified(&self) -> Option<SourceTime> {
         self.last_modified
     }
 
     /// The links of its `Link` headers, in their order.
-    #[must_use]
     pub fn links(&self) -> &[HeaderLink] {
         &self.links
     }
 
     /// The length after decompression, in bytes.
-    #[must_use]
     pub fn bytes_len(&self) -> u64 {
         self.len
     }

@@ -15,7 +15,7 @@ use super::{
 /// What a document is and what it spans.
 #[derive(Clone, Debug)]
 pub struct DocumentSummary {
-    /// What stands before the entries.
+    /// The head.
     pub head: Head,
     /// Whether its entries are documents of its own capability: a `sitemapindex`, or a `urlset` whose first entry is a list.
     pub is_index: bool,
@@ -129,7 +129,6 @@ impl DocumentSummary {
     }
 
     /// The number of entries that can't be read: what they name is unknown.
-    #[must_use]
     pub fn bad_entries(&self) -> u64 {
         self.oddities.count(Oddity::BadLoc)
     }

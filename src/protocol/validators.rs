@@ -14,7 +14,6 @@ pub struct Validators {
 
 impl Validators {
     /// Whether a request can't be made conditional with them.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.etag.is_none() && self.last_modified.is_none()
     }

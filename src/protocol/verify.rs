@@ -43,7 +43,6 @@ pub enum Mismatch {
 
 impl Mismatch {
     /// The stable name of the error.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Length { .. } => "length-mismatch",
@@ -140,7 +139,6 @@ impl Verifier {
     }
 
     /// Ends the bytes: their length and digests, and how they differ from what was announced. The length is compared first.
-    #[must_use]
     pub fn compare(self) -> (Verified, Option<Mismatch>) {
         let mismatch = self.check_length(self.length).err();
         let digests = self.hashing.finish();

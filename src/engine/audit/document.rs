@@ -172,6 +172,6 @@ impl Document {
 }
 
 fn is_old(entry: &Entry, since: Option<SourceTime>) -> bool {
-    let latest = entry.changed_at().map(SourceTime::latest_meant);
+    let latest = entry.changed_at().map(SourceTime::latest_possible);
     latest.is_some_and(|latest| since.is_some_and(|since| latest < since))
 }

@@ -81,7 +81,7 @@ pub(in crate::engine) fn span_of(survey: &DocumentSummary) -> Span {
 /// The last moment that a list tells of, and may not tell all of: its end, or its newest entry's, unless that may stand for
 /// a day which is not over.
 pub(in crate::engine) fn end_of(survey: &DocumentSummary) -> Option<SourceTime> {
-    let newest = survey.newest.filter(|newest| !newest.may_be_a_day());
+    let newest = survey.newest.filter(|newest| !newest.may_be_a_date());
     survey.until.or(newest)
 }
 
