@@ -43,7 +43,7 @@ pub(super) enum EngineError {
     #[error("{uri}: {mismatch}")]
     PackageMismatch { uri: String, mismatch: Mismatch },
     #[error("{message}")]
-    RefusedPackage { code: &'static str, message: String },
+    RejectedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
     #[error("{0} entries of it can't be read")]
@@ -76,7 +76,7 @@ impl EngineError {
     pub(super) fn is_unsupported(&self) -> bool {
         let is_package = matches!(
             self,
-            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RefusedPackage { .. }
+            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RejectedPackage { .. }
         );
         is_package && self.code() == "unsupported-package"
     }
@@ -96,7 +96,7 @@ impl EngineError {
             Self::UnsupportedPackage { .. } => "unsupported-package",
             Self::Package { error, .. } => error.code(),
             Self::PackageMismatch { mismatch, .. } => mismatch.code(),
-            Self::RefusedPackage { code, .. } => code,
+            Self::RejectedPackage { code, .. } => code,
             Self::BadEntries(_) | Self::UnreadEntries { .. } => "bad-entries",
             Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",

@@ -5,7 +5,7 @@ use url::Url;
 use crate::clock;
 use crate::config::Source;
 use crate::engine::EngineError;
-use crate::engine::context::change_of;
+use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, ChangeKind, DocumentSummary, Entry, SourceTime};
 use crate::store::{AuditDb, PendingList, Telling};
@@ -153,12 +153,12 @@ impl Document {
                 Telling::Listed { .. } => {
                     entry.md.change = None;
                     let lastmod = entry.lastmod;
-                    change_of(source, entry, ChangeKind::Created, lastmod)
+                    parse_change(source, entry, ChangeKind::Created, lastmod)
                 }
                 Telling::Changes { .. } if is_old(&entry, since) => None,
                 Telling::Changes { .. } => {
                     let changed_at = entry.changed_at();
-                    change_of(source, entry, ChangeKind::Updated, changed_at)
+                    parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }
             });
             if batch.len() >= BATCH {

@@ -8,7 +8,7 @@ use url::Url;
 use super::document::{Document, Taken};
 use super::{Audit, blocking};
 use crate::engine::EngineError;
-use crate::engine::set_discovery::{FoundSet, KnownSets, find_sets};
+use crate::engine::source::discovery::{DiscoveredSet, KnownSets, find_sets, had_resourcesync};
 use crate::fetch::{CapabilityList, Fetched, KnownWay};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, PendingList};
@@ -22,7 +22,7 @@ pub(super) struct Reading {
     /// The time of the oldest Resource List.
     pub(super) since: Option<SourceTime>,
     /// Its sets; the number of the first is 1.
-    pub(super) sets: Vec<FoundSet>,
+    pub(super) sets: Vec<DiscoveredSet>,
 }
 
 impl Reading {
@@ -65,7 +65,7 @@ impl Audit {
         };
         let limit = self.limits.document;
         let had_resourcesync = match &self.mending {
-            Some(mending) => mending.context.had_resourcesync().await?,
+            Some(mending) => had_resourcesync(&mending.context).await?,
             None => false,
         };
         let known = KnownSets {
@@ -76,7 +76,7 @@ impl Audit {
         match find_sets(&self.client, &self.source, limit, known, &mut way).await {
             Ok(found) => {
                 reading.sets = found.sets;
-                if let Some(error) = found.status_error {
+                if let Some(error) = found.error {
                     reading.whole = false;
                     unread(audit_db, None, &self.source.url, &error.into())?;
                 }
