@@ -89,8 +89,8 @@ const ROOMS: &[Room] = &[
 ];
 
 const EVERYTHING: &[&str] = &[
-    "clock", "config", "protocol", "sync", "fetch", "mirror", "store", "status", "http", "engine",
-    "demo", "cli",
+    "clock", "config", "protocol", "sync", "sync", "fetch", "mirror", "store", "status", "http",
+    "engine", "demo", "cli",
 ];
 
 /// How SQL begins, as it is written here: in capitals.

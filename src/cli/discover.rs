@@ -30,8 +30,10 @@ use url::Url;
 use self::entry::Entry;
 use self::report::Report;
 use super::{FAILED, OK};
+use crate::clock;
 use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryError};
+use crate::sync::latest_believed;
 
 /// More documents than this are not looked into: a Source may have ten thousand sets.
 const MOST_LOOKED_INTO: usize = 100;
@@ -83,8 +85,11 @@ async fn report(config: &Config, entry: &Entry) -> Report {
     let (url, found) = find(&client, entry, limit).await;
     match found {
         Ok(found) => {
-            let insights = client.look_into(&found, MOST_LOOKED_INTO, limit).await;
-            Report::of(&url, &found, &insights)
+            let latest = latest_believed(clock::now().wall);
+            let summaries = client
+                .summarize_documents(&found, MOST_LOOKED_INTO, limit, latest)
+                .await;
+            Report::of(&url, &found, &summaries)
         }
         Err(error) => Report::nothing(&url, error.code(), &error),
     }

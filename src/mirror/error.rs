@@ -65,7 +65,6 @@ pub enum MirrorError {
 
 impl MirrorError {
     /// A stable name, for status, logs and metrics.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::DiskFull { .. } => "disk-full",
@@ -80,7 +79,6 @@ impl MirrorError {
 
     /// Whether the same call may succeed later, when the operator or the machine has recovered. If not, only another
     /// path or another mirror helps.
-    #[must_use]
     pub fn is_transient(&self) -> bool {
         matches!(
             self,

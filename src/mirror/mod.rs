@@ -77,7 +77,6 @@ impl Mirror {
     }
 
     /// The mirror's folder, as it was opened.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
@@ -99,7 +98,6 @@ impl Mirror {
     }
 
     /// All files that have a path of ours, in no order; the same as [`MirrorReader::files`].
-    #[must_use]
     pub fn files(&self) -> Files<'_> {
         Files::of(&self.tree)
     }

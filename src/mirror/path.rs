@@ -58,7 +58,6 @@ impl MirrorPath {
     }
 
     /// The path as text, relative to the mirror.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }

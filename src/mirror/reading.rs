@@ -37,7 +37,6 @@ impl MirrorReader {
 
     /// All files that have a path of ours, in no order. Working files, symlinks, and names that this room never makes
     /// are passed over; memory grows with the widest folder, not with the mirror.
-    #[must_use]
     pub fn files(&self) -> Files<'_> {
         Files::of(&self.tree)
     }

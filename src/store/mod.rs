@@ -58,11 +58,10 @@ pub use lists::ListProgress;
 pub use mending::Adoption;
 pub use parts::{KeptPart, Part, PartEnd, PartStep, PartWord};
 pub use resources::ResourceView;
-pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
+pub use sets::{BaselineState, DocumentRecord, SetRecord};
 pub use stats::SetNumbers;
 pub use task_results::{Publication, TaskFailure, TaskResult};
 pub use tasks::{Taken, Task};
-pub use versions::ServedVersion;
 
 use crate::clock;
 use corruption::{Check, Damage};

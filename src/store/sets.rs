@@ -8,7 +8,7 @@ use url::Url;
 
 use super::writer::Tx;
 use super::{SetId, Store, StoreError, row};
-use crate::protocol::{Capability, HubUri, Interval, SourceTime};
+use crate::protocol::{HubUri, Interval, Offer, SourceTime, Validators};
 use crate::sync::{Coverage, Gap, GapReason};
 
 /// How far the baseline of a set has come.
@@ -30,17 +30,6 @@ impl BaselineState {
             _ => Self::Missing,
         }
     }
-}
-
-/// Something that a Capability List offers.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Offer {
-    /// What it is.
-    pub capability: Capability,
-    /// The document, or the topic of the channel.
-    pub uri: Url,
-    /// The hubs of a channel.
-    pub hubs: Vec<HubUri>,
 }
 
 /// A set that is followed.
@@ -68,8 +57,7 @@ impl SetRecord {
     /// Whether the set has no Capability List: what stands for it is its only list.
     #[must_use]
     pub fn is_implied(&self) -> bool {
-        matches!(&self.offers[..], [only]
-            if only.capability == Capability::ResourceList && only.uri == self.capability_list)
+        Offer::is_implied(&self.offers, &self.capability_list)
     }
 }
 
@@ -78,10 +66,8 @@ impl SetRecord {
 pub struct DocumentRecord {
     /// Where it was fetched.
     pub uri: String,
-    /// Its `ETag`.
-    pub etag: Option<String>,
-    /// Its `Last-Modified`.
-    pub last_modified: Option<String>,
+    /// Its validators.
+    pub validators: Validators,
     /// The SHA-256 of its bytes.
     pub digest: [u8; 32],
 }
@@ -238,8 +224,10 @@ impl Store {
                 .query_row(params![set.0, uri], |row| {
                     Ok(DocumentRecord {
                         uri: uri.clone(),
-                        etag: row.get(0)?,
-                        last_modified: row.get(1)?,
+                        validators: Validators {
+                            etag: row.get(0)?,
+                            last_modified: row.get(1)?,
+                        },
                         digest: row.get(2)?,
                     })
                 })
@@ -396,6 +384,6 @@ pub(super) fn save_document(
             "INSERT INTO document (set_id, uri, etag, last_modified, digest) VALUES (?1, ?2, ?3, ?4, ?5)
              ON CONFLICT (set_id, uri) DO UPDATE SET etag = ?3, last_modified = ?4, digest = ?5",
         )?
-        .execute(params![set.0, document.uri, document.etag, document.last_modified, document.digest])?;
+        .execute(params![set.0, document.uri, document.validators.etag, document.validators.last_modified, document.digest])?;
     Ok(())
 }

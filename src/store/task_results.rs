@@ -13,10 +13,9 @@ use super::planning::conclude_baseline;
 use super::resources::{live_length, sum_up_members};
 use super::superseded::SupersededTask;
 use super::tasks::Task;
-use super::versions::ServedVersion;
 use super::writer::Tx;
 use super::{Store, StoreError, Wake, row};
-use crate::protocol::{Digest, SourceTime};
+use crate::protocol::{Digest, ServedVersion, SourceTime};
 use crate::sync::latest_plausible;
 
 /// What came of a task. The files are as it says already.
@@ -166,8 +165,8 @@ fn publish(
             change_of(task),
             news,
             version.map(|version| version.url.as_str()),
-            version.and_then(|version| version.etag.as_deref()),
-            version.and_then(|version| version.last_modified.as_deref()),
+            version.and_then(|version| version.validators.etag.as_deref()),
+            version.and_then(|version| version.validators.last_modified.as_deref()),
             links_text(&task.links)?,
         ])?;
     let length_now = row::signed(*length);

@@ -8,9 +8,9 @@ use rusqlite::{Connection, Row, params};
 
 use super::feed::Origin;
 use super::links::links;
-use super::versions::{ServedVersion, version};
+use super::versions::version;
 use super::{ResourceId, SetId, Store, StoreError, Wake, row};
-use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, ServedVersion, SourceTime};
 
 /// Something to be done for one resource.
 #[derive(Clone, Debug)]

@@ -2,10 +2,10 @@
 //!
 //! | threat | held by |
 //! |---|---|
-//! | entities, document types: a billion laughs, external ones, in UTF-16, at every door | [`entities`]: `no_door_takes_…`, `…_however_the_bytes_are_cut`; `protocol::reader` `refusals` |
+//! | entities, document types: a billion laughs, external ones, in UTF-16, at every door | [`entities`]: `no_door_takes_…`, `…_however_the_bytes_are_cut`; `protocol::reader` `rejections` |
 //! | documents that are something else: pages, feeds, other roots, namespaces, capabilities, a second root, nothing | [`documents`]: `no_door_takes_what_is_something_else`, `…_a_list_of_nothing_…`; tests/destination `documents` |
 //! | documents that are cut short | [`documents`]: `…_cut_short`; at every byte: `protocol::reader` `a_document_cut_at_any_byte_…`; of dumps: tests/destination `dump_that_cannot_be_read_whole_…` |
-//! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `nothing_grows_beyond_its_limit` |
+//! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `every_limit_is_enforced` |
 //! | endless documents, gzip that becomes a gibibyte, also twice | [`bombs`]: `endless_document_…`, `large_document_…`; `fetch::spool` `…_out_of_proportion_…` |
 //! | notifications that are bombs, or crowds | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, within each other, members that overlap, lie, are encrypted, too many, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |

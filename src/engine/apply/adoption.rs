@@ -5,15 +5,12 @@
 //! length, if there is one, and the stated time: only complete, verified files were ever given that time.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::sync::Arc;
 
 use crate::mirror::{Mirror, MirrorPath, file_time};
-use crate::protocol::{Digest, Hashing, SourceTime};
+use crate::protocol::{Digest, SourceTime, Verifier};
 use crate::store::{Origin, Task};
-
-/// How many bytes are read at once.
-const CHUNK: usize = 256 * 1024;
 
 /// A file that is as the Source states.
 pub(super) struct Adopted {
@@ -53,7 +50,9 @@ fn examine(file: &File, task: &Task) -> io::Result<Option<Adopted>> {
     if task.hashes.is_empty() && !is_dated {
         return Ok(None);
     }
-    let Some(hashes) = hashes_of(file, length, task)? else {
+    let mut verifier = Verifier::new(Some(length), &task.hashes);
+    verifier.read_all(&mut &*file, |_| {})?;
+    let Ok(verified) = verifier.finish() else {
         return Ok(None);
     };
     let lastmod = task.lastmod.or(task.changed_at);
@@ -65,27 +64,7 @@ fn examine(file: &File, task: &Task) -> io::Result<Option<Adopted>> {
     file.sync_all()?;
     Ok(Some(Adopted {
         length,
-        hashes,
+        hashes: verified.digests,
         lastmod,
     }))
-}
-
-/// The digests of a file, if it has the announced ones.
-fn hashes_of(mut file: &File, length: u64, task: &Task) -> io::Result<Option<Vec<Digest>>> {
-    let mut hashing = Hashing::against(&task.hashes);
-    let mut chunk = vec![0; CHUNK.min(usize::try_from(length).unwrap_or(CHUNK)).max(1)];
-    let mut read = 0;
-    loop {
-        let count = match file.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(count) => count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(error),
-        };
-        hashing.update(&chunk[..count]);
-        read += count as u64;
-    }
-    let hashes = hashing.finish();
-    let is_right = read == length && task.hashes.iter().all(|stated| hashes.contains(stated));
-    Ok(is_right.then_some(hashes))
 }

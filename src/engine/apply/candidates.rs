@@ -5,8 +5,8 @@ use std::sync::PoisonError;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome, download};
 use crate::clock;
-use crate::fetch::{AllowedHosts, FetchError, KnownVersion};
-use crate::protocol::{Link, ResourceUri};
+use crate::fetch::{AllowedHosts, FetchError};
+use crate::protocol::{Link, ResourceUri, ServedVersion};
 use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected, plan_candidates};
 
@@ -36,7 +36,7 @@ fn expected_of(task: &Task) -> Expected {
 pub(super) async fn fetch(
     context: &ApplyContext,
     task: &Task,
-    known: Option<&KnownVersion>,
+    known: Option<&ServedVersion>,
 ) -> Result<FetchOutcome, TaskFailure> {
     let mut failed: Option<TaskFailure> = None;
     let mut is_absent = false;

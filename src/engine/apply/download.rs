@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::context::ApplyContext;
 use super::staged::{Description, StagedResource};
 use crate::clock;
-use crate::fetch::{AllowedHosts, Bounds, Content, Disposition, FetchError, KnownVersion, pause};
+use crate::fetch::{AllowedHosts, Bounds, Content, Disposition, FetchError, pause};
 use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
-use crate::protocol::{Digest, Hashing, SourceTime, contradiction};
-use crate::store::{ServedVersion, Task, TaskFailure};
+use crate::protocol::{Mismatch, ServedVersion, SourceTime, Verified, Verifier};
+use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
 use chrono::TimeDelta;
 
@@ -42,10 +42,8 @@ pub(super) enum DownloadError {
     Fetch(#[from] FetchError),
     #[error(transparent)]
     Mirror(#[from] MirrorError),
-    #[error("received {got} bytes where {told} were announced")]
-    Length { told: u64, got: u64 },
-    #[error("the bytes have {got} where {told} was announced")]
-    Digest { told: Digest, got: Digest },
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
     #[error("it was last modified at {got} where {told} was announced")]
     Stale { told: SourceTime, got: SourceTime },
     #[error("the work was interrupted")]
@@ -59,8 +57,7 @@ impl DownloadError {
         match self {
             Self::Fetch(error) => error.code(),
             Self::Mirror(error) => error.code(),
-            Self::Length { .. } => "length-mismatch",
-            Self::Digest { .. } => "digest-mismatch",
+            Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
             Self::Interrupted => "interrupted",
             Self::Panicked => "panicked",
@@ -75,9 +72,7 @@ impl DownloadError {
             Self::Mirror(error) if error.is_transient() => (Some(DISK_PAUSE), false),
             Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::Mirror(_) | Self::Panicked => (None, true),
-            Self::Length { .. } | Self::Digest { .. } | Self::Stale { .. } => {
-                (wait_for(tried, None, &TRIES), true)
-            }
+            Self::Mismatch(_) | Self::Stale { .. } => (wait_for(tried, None, &TRIES), true),
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
             }
@@ -106,7 +101,7 @@ pub(super) async fn download(
     context: &ApplyContext,
     task: &Task,
     candidate: &Candidate,
-    known: Option<&KnownVersion>,
+    known: Option<&ServedVersion>,
 ) -> Result<FetchOutcome, DownloadError> {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
@@ -129,17 +124,13 @@ pub(super) async fn download(
     let served = content.last_modified().filter(|_| candidate.is_own);
     let lastmod = task.lastmod.or(served).or(task.changed_at);
     let expected = &candidate.expected;
-    let (file, length, hashes) = copy(context, content, expected, lastmod).await?;
+    let (file, verified) = copy(context, content, expected, lastmod).await?;
     let description = Description {
-        length,
+        length: verified.length,
         media_type,
-        hashes,
+        hashes: verified.digests,
         lastmod,
-        version: version.map(|version| ServedVersion {
-            url: version.url,
-            etag: version.validators.etag,
-            last_modified: version.validators.last_modified,
-        }),
+        version,
     };
     Ok(FetchOutcome::Fetched(Box::new(StagedResource {
         file,
@@ -165,19 +156,14 @@ async fn copy(
     mut content: Content,
     expected: &Expected,
     lastmod: Option<SourceTime>,
-) -> Result<(CompletedFile, u64, Vec<Digest>), DownloadError> {
-    let mut hashing = Hashing::against(&expected.hashes);
+) -> Result<(CompletedFile, Verified), DownloadError> {
+    let mut verifier = Verifier::new(expected.length, &expected.hashes);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
     let mut buffer: Vec<u8> = Vec::new();
-    let mut length = 0_u64;
     while let Some(chunk) = content.chunk().await? {
-        hashing.update(&chunk);
         context.source.progress.count_bytes(chunk.len());
-        length += chunk.len() as u64;
-        if let Some(told) = expected.length.filter(|&told| length > told) {
-            return Err(DownloadError::Length { told, got: length });
-        }
+        verifier.update(&chunk)?;
         buffer.extend_from_slice(&chunk);
         if buffer.len() >= WRITE {
             staged = Some(write(mirror, staged.take(), std::mem::take(&mut buffer)).await?);
@@ -185,13 +171,7 @@ async fn copy(
     }
     // Frees the connection while the file is synced.
     drop(content);
-    if let Some(told) = expected.length.filter(|&told| length != told) {
-        return Err(DownloadError::Length { told, got: length });
-    }
-    let hashes = hashing.finish();
-    if let Some((told, got)) = contradiction(&expected.hashes, &hashes) {
-        return Err(DownloadError::Digest { told, got });
-    }
+    let verified = verifier.finish()?;
     let mirror = Arc::clone(mirror);
     let finishing = tokio::task::spawn_blocking(move || {
         let mut staged = staged.map_or_else(|| mirror.stage(), Ok)?;
@@ -199,7 +179,7 @@ async fn copy(
         staged.finish(lastmod)
     });
     let file = finishing.await.map_err(|_| DownloadError::Interrupted)??;
-    Ok((file, length, hashes))
+    Ok((file, verified))
 }
 
 async fn write(

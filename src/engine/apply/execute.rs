@@ -11,9 +11,8 @@ use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome};
 use super::staged::StagedResource;
 use super::unpack::{UnpackError, unpack};
-use crate::fetch::{KnownVersion, Validators};
 use crate::mirror::{Mirror, MirrorPath};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
 use crate::store::{Origin, Task, TaskFailure};
 
 /// The result of a task before it is published.
@@ -80,21 +79,14 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
 
 /// The version for a conditional request. None where the announced length or digest differs from the file's, or can't be
 /// compared with it: a cache that lags behind would answer 304. None for an audit either, which needs the bytes.
-fn known_version(task: &Task) -> Option<KnownVersion> {
+fn known_version(task: &Task) -> Option<ServedVersion> {
     let may_be_same = task.live
         && task.origin != Origin::Audit
         && task.hashes.is_empty()
         && task
             .length
             .is_none_or(|length| task.live_length == Some(length));
-    let version = task.live_version.as_ref().filter(|_| may_be_same)?;
-    Some(KnownVersion {
-        url: version.url.clone(),
-        validators: Validators {
-            etag: version.etag.clone(),
-            last_modified: version.last_modified.clone(),
-        },
-    })
+    task.live_version.clone().filter(|_| may_be_same)
 }
 
 /// Whether an announced digest is one that the file had when it was published. An audit has found that it has not.

@@ -1,8 +1,7 @@
 //! A resource in a staged file: received completely and verified, not published yet.
 
 use crate::mirror::CompletedFile;
-use crate::protocol::{Digest, SourceTime};
-use crate::store::ServedVersion;
+use crate::protocol::{Digest, ServedVersion, SourceTime};
 
 /// A resource in a staged file.
 pub(super) struct StagedResource {

@@ -8,7 +8,7 @@ use super::members::Member;
 use super::staged::{Description, StagedResource};
 use crate::fetch::PackageError;
 use crate::mirror::MirrorError;
-use crate::protocol::{Digest, Hashing, contradiction};
+use crate::protocol::{Mismatch, Verifier};
 use crate::store::Task;
 
 /// How much is read and written at once, in bytes.
@@ -22,10 +22,8 @@ pub(super) enum UnpackError {
     Mirror(#[from] MirrorError),
     #[error(transparent)]
     Package(#[from] PackageError),
-    #[error("it has {got} bytes where {told} were announced")]
-    Length { told: u64, got: u64 },
-    #[error("it has {got} where {told} was announced")]
-    Digest { told: Digest, got: Digest },
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
     #[error("it is larger than {limit} bytes")]
     TooLarge { limit: u64 },
     #[error(
@@ -41,8 +39,7 @@ impl UnpackError {
         match self {
             Self::Mirror(error) => error.code(),
             Self::Package(error) => error.code(),
-            Self::Length { .. } => "length-mismatch",
-            Self::Digest { .. } => "digest-mismatch",
+            Self::Mismatch(mismatch) => mismatch.code(),
             Self::TooLarge { .. } => "too-large",
             Self::Unproven => "unproven-member",
             Self::Interrupted => "interrupted",
@@ -71,36 +68,32 @@ fn copy(
     if bytes.is_rebased() && task.length.is_none() && task.hashes.is_empty() {
         return Err(UnpackError::Unproven);
     }
-    let got = bytes.length();
-    if let Some(told) = task.length.filter(|&told| told != got) {
-        return Err(UnpackError::Length { told, got });
-    }
-    if let Some(limit) = context.source.limits.resource.filter(|&limit| got > limit) {
+    let length = bytes.length();
+    let mut verifier = Verifier::new(task.length, &task.hashes);
+    verifier.check_length(length)?;
+    let limit = context.source.limits.resource;
+    if let Some(limit) = limit.filter(|&limit| length > limit) {
         return Err(UnpackError::TooLarge { limit });
     }
-    let mut hashing = Hashing::against(&task.hashes);
     let mut staged = context.mirror.stage()?;
-    let mut chunk = vec![0; CHUNK.min(usize::try_from(got).unwrap_or(CHUNK)).max(1)];
+    let mut chunk = vec![0; CHUNK.min(usize::try_from(length).unwrap_or(CHUNK)).max(1)];
     loop {
         let read = bytes.read(&mut chunk).map_err(PackageError::from)?;
         if read == 0 {
             break;
         }
-        hashing.update(&chunk[..read]);
+        verifier.update(&chunk[..read])?;
         context.source.progress.count_bytes(read);
         staged.write(&chunk[..read])?;
     }
-    let hashes = hashing.finish();
-    if let Some((told, got)) = contradiction(&task.hashes, &hashes) {
-        return Err(UnpackError::Digest { told, got });
-    }
+    let verified = verifier.finish()?;
     let lastmod = task.lastmod.or(task.changed_at);
     Ok(StagedResource {
         file: staged.finish(lastmod)?,
         description: Description {
-            length: got,
+            length: verified.length,
             media_type: task.media_type.clone(),
-            hashes,
+            hashes: verified.digests,
             lastmod,
             // No server has served it.
             version: None,

@@ -7,7 +7,7 @@ use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, ChangeKind, Entry, EntryOrder, Head, Oddity, Root, SourceTime};
+use crate::protocol::{Capability, ChangeKind, DocumentSummary, Entry, SourceTime};
 use crate::store::{AuditDb, PendingList, Telling};
 use crate::sync::latest_believed;
 
@@ -46,8 +46,13 @@ impl Document {
         audit_db: &AuditDb,
     ) -> Result<Taken, EngineError> {
         let latest = latest_believed(clock::now().wall);
-        let first = FirstLook::of(&mut self.fetched, latest)?;
-        let md = &first.head.md;
+        let uri = self.fetched.url().to_string();
+        let summary = self
+            .fetched
+            .reader()
+            .and_then(|reader| DocumentSummary::read(reader, latest))
+            .map_err(|error| EngineError::BadDocument { uri, error })?;
+        let md = &summary.head.md;
         if let Some(found) = md
             .capability
             .as_ref()
@@ -59,7 +64,7 @@ impl Document {
                 found: found.clone(),
             });
         }
-        if first.is_index && self.list.depth >= DEPTH {
+        if summary.is_index && self.list.depth >= DEPTH {
             return Err(EngineError::NestedIndex);
         }
         let is_listed = self.capability == Capability::ResourceList;
@@ -68,32 +73,32 @@ impl Document {
             return Err(EngineError::OlderResourceList(self.list.uri.to_string()));
         }
         let at = told
-            .or(first.newest)
+            .or(summary.newest)
             .or(self.fetched.last_modified())
             .unwrap_or_else(|| SourceTime::from(clock::now().wall));
         let mut taken = Taken {
-            bad_entries: first.bad_entries,
+            bad_entries: summary.bad_entries(),
             // What an index names is what the index says that it is.
             stated: md.capability.is_some() || self.list.depth > 0,
-            at: (is_listed && !first.is_index).then_some(at),
+            at: (is_listed && !summary.is_index).then_some(at),
             from: None,
             index: None,
         };
         if !is_listed {
             taken.from = md.from.or(md.at).filter(|_| self.list.depth == 0);
-            let index = first.head.link("index");
+            let index = summary.head.link("index");
             taken.index = index
                 .filter(|&index| md.until.is_some() && *index != self.list.uri)
                 .cloned();
         }
-        if first.is_index {
+        if summary.is_index {
             self.take_index(audit_db, told.filter(|_| is_listed))?;
         } else {
             let telling = if is_listed {
                 Telling::Listed { at }
             } else {
                 Telling::Changes {
-                    newest_first: first.newest_first,
+                    newest_first: summary.newest_first,
                     since: self.since,
                 }
             };
@@ -167,46 +172,6 @@ impl Document {
 }
 
 fn is_old(entry: &Entry, since: Option<SourceTime>) -> bool {
-    let latest = entry.changed_at().map(SourceTime::latest_meant);
+    let latest = entry.changed_at().map(SourceTime::latest_possible);
     latest.is_some_and(|latest| since.is_some_and(|since| latest < since))
-}
-
-/// A document that was read once to its end, so that one that is cut short tells nothing.
-struct FirstLook {
-    head: Head,
-    is_index: bool,
-    newest: Option<SourceTime>,
-    newest_first: bool,
-    bad_entries: u64,
-}
-
-impl FirstLook {
-    fn of(document: &mut FetchedDocument, latest: SourceTime) -> Result<Self, EngineError> {
-        let uri = document.url().to_string();
-        let bad = |error| EngineError::BadDocument {
-            uri: uri.clone(),
-            error,
-        };
-        let mut reader = document.reader().map_err(bad)?;
-        let mut is_index = reader.head().root == Root::Sitemapindex;
-        let (mut newest, mut direction, mut is_first) = (None, EntryOrder::default(), true);
-        while let Some(entry) = reader.next_entry().map_err(bad)? {
-            direction.note(entry.changed_at());
-            newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
-            // An index that is served as a urlset: its entries are lists by their own word.
-            is_index |= is_first
-                && matches!(
-                    entry.md.capability,
-                    Some(Capability::ResourceList | Capability::ChangeList)
-                );
-            is_first = false;
-        }
-        Ok(Self {
-            head: reader.head().clone(),
-            is_index,
-            newest,
-            newest_first: direction.is_newest_first(),
-            bad_entries: reader.oddities().count(Oddity::BadLoc),
-        })
-    }
 }

@@ -1,7 +1,6 @@
 //! The files themselves, held against what they should be.
 
 use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
@@ -12,16 +11,13 @@ use super::Audit;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
-use crate::protocol::{Digest, Hashing, SourceTime};
+use crate::protocol::{Digest, Mismatch, SourceTime, Verifier};
 use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile};
 
 /// How many expectations are taken from the ledger at once.
 const PAGE: usize = 512;
 /// How many of them a thread looks at before it tells.
 const A_THREAD: usize = 16;
-/// How much of a file is read at once, in bytes.
-const READ: usize = 256 << 10;
-
 /// What a file should be, as far as that is told.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
@@ -228,14 +224,17 @@ fn compare(mut file: File, facts: &Facts, progress: &Progress) -> std::io::Resul
     let length = metadata.len();
     let mut differs = Vec::new();
     let mut hashes = Vec::new();
-    if facts.length.is_some_and(|told| told != length) {
-        differs.push("length");
-    } else if !facts.hashes.is_empty() {
-        hashes = digests(&mut file, &facts.hashes, progress)?;
-        if facts.hashes.iter().any(|told| !hashes.contains(told)) {
-            differs.push("digest");
-        }
+    let mut verifier = Verifier::new(facts.length, &facts.hashes);
+    let mut mismatch = verifier.check_length(length).err();
+    if mismatch.is_none() && !facts.hashes.is_empty() {
+        verifier.read_all(&mut file, |read| progress.count_bytes(read))?;
+        let (verified, found) = verifier.compare();
+        (hashes, mismatch) = (verified.digests, found);
     }
+    differs.extend(mismatch.map(|mismatch| match mismatch {
+        Mismatch::Length { .. } => "length",
+        Mismatch::Digest { .. } => "digest",
+    }));
     let modified = DateTime::<Utc>::from(metadata.modified()?).timestamp();
     let told = |time| DateTime::<Utc>::from(file_time(time)).timestamp();
     let misdated = facts.lastmod.is_some_and(|time| told(time) != modified);
@@ -256,18 +255,4 @@ fn compare(mut file: File, facts: &Facts, progress: &Progress) -> std::io::Resul
             hashes,
         }
     })
-}
-
-/// The digests of a file.
-fn digests(file: &mut File, told: &[Digest], progress: &Progress) -> std::io::Result<Vec<Digest>> {
-    let mut hashing = Hashing::against(told);
-    let mut buffer = vec![0; READ];
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            return Ok(hashing.finish());
-        }
-        hashing.update(&buffer[..read]);
-        progress.count_bytes(read);
-    }
 }

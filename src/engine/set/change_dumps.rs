@@ -11,10 +11,11 @@ use super::pending_lists::PendingLists;
 use super::remembered::ReadDump;
 use super::span::{end_of, span_of};
 use super::state::SetState;
-use super::summary::DocumentSummary;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::protocol::{Algorithm, Capability, Digest, Interval, SourceTime};
+use crate::protocol::{
+    Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
+};
 use crate::store::{DocumentRecord, Origin};
 use crate::sync::{NewsFilter, Span};
 
@@ -91,7 +92,7 @@ impl SetState {
         // A closed dump states nothing more: its index names the one that follows.
         if let Some(index) = &read.index
             && let Some(changed) = poll_document(&self.context, self.record.id, index, true).await?
-            && changed.summary.is_index()
+            && changed.summary.is_index
         {
             changed.expect_dump(&Capability::ChangeDump)?;
             span = self.ingest_change_dump(changed, last.as_ref()).await?;
@@ -114,7 +115,7 @@ impl SetState {
             until: changed.summary.until,
         };
         // An index is read again at each poll: only its dumps say whether there is news.
-        let record = (!changed.summary.is_index()).then(|| changed.record.clone());
+        let record = (!changed.summary.is_index).then(|| changed.record.clone());
         let mut progress = DumpRead::default();
         let mut pending = PendingLists::default();
         self.ingest_dump_part(changed, 0, &mut progress, &mut pending)
@@ -160,7 +161,7 @@ impl SetState {
         if let Err(error) = changed.expect_all() {
             progress.fail(error);
         }
-        if !changed.summary.is_index() {
+        if !changed.summary.is_index {
             self.ingest_change_packages(changed, depth > 0, progress)
                 .await?;
         } else if depth < MAX_DEPTH {
@@ -366,8 +367,7 @@ fn record_of(package: &PackageEntry) -> Option<DocumentRecord> {
     let digest = Digest::of(Algorithm::Sha256, version.as_bytes());
     Some(DocumentRecord {
         uri: package.uri.to_string(),
-        etag: None,
-        last_modified: None,
+        validators: Validators::default(),
         digest: digest.bytes().try_into().ok()?,
     })
 }

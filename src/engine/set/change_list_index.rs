@@ -14,7 +14,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, Oddity, SourceTime};
+use crate::protocol::{Capability, SourceTime};
 use crate::store::Origin;
 use crate::sync::{NewsFilter, Span};
 
@@ -38,7 +38,7 @@ impl SetState {
             return Ok(self.read_index_at(uri).await?.ok());
         }
         match poll_document_since(&self.context, self.record.id, uri, None).await? {
-            Some(changed) if changed.summary.is_index() => {
+            Some(changed) if changed.summary.is_index => {
                 changed.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(uri, changed).await?))
             }
@@ -57,7 +57,7 @@ impl SetState {
         let (context, set) = (&self.context, self.record.id);
         match poll_document_since(context, set, uri, Some(&mut index.record)).await? {
             None => Ok(Ok(self.read_lists(index).await?)),
-            Some(changed) if changed.summary.is_index() => {
+            Some(changed) if changed.summary.is_index => {
                 changed.expect(&Capability::ChangeList)?;
                 Ok(Ok(self.read_index(uri, changed).await?))
             }
@@ -82,7 +82,7 @@ impl SetState {
         let index = ReadIndex {
             uri: uri.clone(),
             record: changed.record,
-            bad_entries: changed.summary.oddities.count(Oddity::BadLoc),
+            bad_entries: changed.summary.bad_entries(),
             from: stated.from.or(changed.summary.lists_from),
             until,
             unsettled: pending.oldest_first(),
@@ -145,7 +145,7 @@ impl SetState {
             return Ok(ChildRead::Until(child.until.or(reached.copied().flatten())));
         };
         changed.expect(&Capability::ChangeList)?;
-        if changed.summary.is_index() {
+        if changed.summary.is_index {
             let unread = changed.expect_all().err();
             return Ok(ChildRead::Index(changed.document, unread));
         }

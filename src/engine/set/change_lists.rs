@@ -128,7 +128,7 @@ impl SetState {
         let last = self.lists.at(uri).cloned();
         let changed = poll_document(&self.context, self.record.id, uri, last.is_none()).await?;
         match (changed, last) {
-            (Some(changed), _) if changed.summary.is_index() => {
+            (Some(changed), _) if changed.summary.is_index => {
                 changed.expect(&Capability::ChangeList)?;
                 Ok(of_index(self.read_index(uri, changed).await?))
             }

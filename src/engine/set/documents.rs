@@ -2,12 +2,12 @@
 
 use url::Url;
 
-use super::summary::{DocumentSummary, summarize};
+use super::summary::summarize;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::fetch::{Advertised, CapabilityList, Fetched, FetchedDocument, Validators};
-use crate::protocol::{Capability, Head, Oddities, Oddity};
-use crate::store::{DocumentRecord, Offer, SetId};
+use crate::fetch::{CapabilityList, Fetched, FetchedDocument};
+use crate::protocol::{Capability, DocumentSummary, Head, Oddities, Oddity};
+use crate::store::{DocumentRecord, SetId};
 
 /// A document that has changed since it was read last.
 pub(super) struct ChangedDocument {
@@ -31,7 +31,7 @@ impl ChangedDocument {
 
     /// Rejects a document with entries that can't be read, where it must be complete.
     pub(super) fn expect_all(&self) -> Result<(), EngineError> {
-        match self.summary.oddities.count(Oddity::BadLoc) {
+        match self.summary.bad_entries() {
             0 => Ok(()),
             count => Err(EngineError::UnreadEntries {
                 document: self.document.url().to_string(),
@@ -96,13 +96,10 @@ pub(super) async fn poll_document_since(
     uri: &Url,
     read_last: Option<&mut DocumentRecord>,
 ) -> Result<Option<ChangedDocument>, EngineError> {
-    let validators = read_last.as_deref().map(|read| Validators {
-        etag: read.etag.clone(),
-        last_modified: read.last_modified.clone(),
-    });
+    let validators = read_last.as_deref().map(|read| &read.validators);
     let fetched = context
         .client
-        .get_document(uri, validators.as_ref(), context.limits.document)
+        .get_document(uri, validators, context.limits.document)
         .await;
     let document = match fetched.map_err(|error| EngineError::Fetch {
         uri: uri.to_string(),
@@ -192,8 +189,7 @@ fn log_oddities(context: &SourceContext, is_news: bool, document: &Url, oddities
 fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord {
     DocumentRecord {
         uri: uri.to_string(),
-        etag: document.validators().etag.clone(),
-        last_modified: document.validators().last_modified.clone(),
+        validators: document.validators().clone(),
         digest: *document.digest(),
     }
 }
@@ -202,16 +198,7 @@ fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord {
 pub(in crate::engine) fn record_of_list(list: &CapabilityList) -> Option<DocumentRecord> {
     (!list.is_implied()).then(|| DocumentRecord {
         uri: list.uri.to_string(),
-        etag: list.validators.etag.clone(),
-        last_modified: list.validators.last_modified.clone(),
+        validators: list.validators.clone(),
         digest: list.digest,
     })
-}
-
-pub(in crate::engine) fn offer_of(advertised: &Advertised) -> Offer {
-    Offer {
-        capability: advertised.capability.clone(),
-        uri: advertised.uri.clone(),
-        hubs: advertised.hubs.clone(),
-    }
 }

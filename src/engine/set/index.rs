@@ -5,7 +5,6 @@ use std::collections::VecDeque;
 
 use url::Url;
 
-use super::summary::believed_end;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
@@ -36,7 +35,7 @@ impl From<Entry> for Child {
         let from = entry.md.from.or(entry.md.at);
         Self {
             from,
-            until: believed_end(&entry.md, latest_believed(clock::now().wall)),
+            until: entry.md.closed_at(latest_believed(clock::now().wall)),
             modified: entry.lastmod.max(entry.md.at),
             uri: entry.loc,
         }

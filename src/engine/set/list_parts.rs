@@ -12,7 +12,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, Oddity, SourceTime};
+use crate::protocol::{Capability, SourceTime};
 use crate::store::{KeptPart, Origin, PartEnd, PartId, PartWord};
 use crate::sync::{PartPlan, plan_part, proof_of_part};
 
@@ -45,13 +45,13 @@ impl SetState {
         proof: AbsenceProof,
     ) -> Result<ListParts, EngineError> {
         let mut parts = ListParts::default();
-        if !changed.summary.is_index() {
+        if !changed.summary.is_index {
             self.ingest_list_part(uri, changed, None, at, &mut parts)
                 .await?;
             return Ok(parts);
         }
         let has_time = changed.summary.head.md.at.is_some();
-        parts.bad_entries = changed.summary.oddities.count(Oddity::BadLoc);
+        parts.bad_entries = changed.summary.bad_entries();
         let mut walk = IndexWalk::of(changed.document);
         let mut failures = PartFailures::default();
         while let Some(entry) = walk.next().await? {
@@ -111,9 +111,9 @@ impl SetState {
             changed.expect_something()?;
         }
         match (changed, part) {
-            (Some(changed), _) if changed.summary.is_index() => {
+            (Some(changed), _) if changed.summary.is_index => {
                 changed.expect(&Capability::ResourceList)?;
-                parts.bad_entries += changed.summary.oddities.count(Oddity::BadLoc);
+                parts.bad_entries += changed.summary.bad_entries();
                 parts.may_change_unseen = true;
                 return Ok(Some(changed.document));
             }
@@ -139,7 +139,7 @@ impl SetState {
         at: SourceTime,
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
-        let bad_entries = changed.summary.oddities.count(Oddity::BadLoc);
+        let bad_entries = changed.summary.bad_entries();
         parts.names_any |= changed.summary.entries > 0;
         let end = PartEnd {
             filter: self.context.source.filter.fingerprint().to_owned(),

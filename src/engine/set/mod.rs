@@ -22,7 +22,6 @@ mod inbox;
 mod index;
 mod ingest;
 mod list_parts;
-mod media_type;
 mod offering;
 mod offers;
 pub(super) mod package_files;

@@ -1,11 +1,9 @@
 //! What the Capability List offers (section 9), polled like any other document.
 
-use super::documents::{note_document, offer_of, record_of_list};
+use super::documents::{note_document, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::fetch::Validators;
-use crate::protocol::Oddities;
-use crate::store::Offer;
+use crate::protocol::{Oddities, Offer};
 
 impl SetState {
     /// Polls the Capability List, stores what it offers, and subscribes to its channels.
@@ -20,10 +18,7 @@ impl SetState {
         let validators = known
             .as_ref()
             .filter(|_| !self.record.offers.is_empty())
-            .map(|known| Validators {
-                etag: known.etag.clone(),
-                last_modified: known.last_modified.clone(),
-            });
+            .map(|known| &known.validators);
         let limit = context.limits.document;
         // A configured URI may be a sitemap; what was a Capability List must not become one.
         let may_be_list = self.record.offers.is_empty() && context.source.sets.contains(uri);
@@ -31,15 +26,13 @@ impl SetState {
             Some(context.client.named_set(uri, limit).await?)
         } else {
             let client = &context.client;
-            client
-                .capability_list(uri, validators.as_ref(), limit)
-                .await?
+            client.capability_list(uri, validators, limit).await?
         };
         let Some(list) = found else {
             return Ok(());
         };
         note_document(context, self.record.id, uri, None, &list.oddities);
-        let offers: Vec<Offer> = list.capabilities.iter().map(offer_of).collect();
+        let offers = list.capabilities.clone();
         context
             .store
             .save_offers(self.record.id, &offers, record_of_list(&list))

@@ -1,7 +1,7 @@
 //! The files of packages: downloaded, resumed where an earlier try ended, verified, opened, and removed when they have been read.
 
 use std::fs::File;
-use std::io::{Read, Seek, SeekFrom};
+use std::io::{Seek, SeekFrom};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use url::Url;
 
 use super::packages::PackageEntry;
 use super::rejected_packages::RejectedPackages;
-use super::summary::DocumentSummary;
+use super::summary::expect_manifest;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -17,7 +17,7 @@ use crate::fetch::{
     AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
 };
 use crate::mirror::Mirror;
-use crate::protocol::{Capability, Digest, Hashing};
+use crate::protocol::{Capability, DocumentSummary, Verifier};
 use crate::status::StatusError;
 use crate::store::SetId;
 use crate::sync::latest_believed;
@@ -30,8 +30,6 @@ const TRIES: Bounds = Bounds {
 };
 /// A server that asks for a longer pause counts as unavailable for now.
 const MAX_PAUSE: Duration = Duration::from_secs(120);
-/// How much of a package is hashed at once, in bytes.
-const CHUNK: usize = 1 << 20;
 
 /// The package files of one Source, in its mirror's working folder.
 pub(in crate::engine) struct PackageFiles {
@@ -244,49 +242,35 @@ fn open(
     let io = |error| EngineError::of_package(uri, PackageError::Io(error));
     let file = partial.file().map_err(io)?;
     let mut file = file.ok_or(EngineError::Interrupted)?;
-    let got = partial.received();
-    if let Some(told) = entry.length.filter(|&told| told != got) {
-        let uri = uri.to_string();
-        return Err(EngineError::PackageLength { uri, told, got });
-    }
-    verify(&mut file, entry)?;
+    verify(partial, &mut file, entry)?;
     let of_package = |error| EngineError::of_package(uri, error);
     let package = Package::open(file).map_err(of_package)?;
     let latest = latest_believed(clock::now().wall);
     let manifest = package.manifest(uri, limit).map_err(of_package)?;
     let summary =
-        DocumentSummary::of(manifest, latest).map_err(|error| of_package(error.into()))?;
-    summary.expect_manifest(capability, uri)?;
+        DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;
+    expect_manifest(&summary, capability, uri)?;
     let uri = uri.clone();
     Ok((OpenedPackage { package, uri }, summary))
 }
 
-/// Compares the bytes with the announced digests.
-fn verify(file: &mut File, entry: &PackageEntry) -> Result<(), EngineError> {
-    let mut hashing = Hashing::new(entry.hashes.iter().map(Digest::algorithm));
+/// Verifies a package against its announced length and digests. It is read only if there are digests.
+fn verify(
+    partial: &PartialPackage,
+    file: &mut File,
+    entry: &PackageEntry,
+) -> Result<(), EngineError> {
+    let differs = |mismatch| EngineError::PackageMismatch {
+        uri: entry.uri.to_string(),
+        mismatch,
+    };
+    let io = |error| EngineError::of_package(&entry.uri, PackageError::Io(error));
+    let mut verifier = Verifier::of_announced_only(entry.length, &entry.hashes);
+    verifier.check_length(partial.received()).map_err(differs)?;
     if entry.hashes.is_empty() {
         return Ok(());
     }
-    let io = |error| EngineError::of_package(&entry.uri, PackageError::Io(error));
     file.seek(SeekFrom::Start(0)).map_err(io)?;
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        let read = file.read(&mut chunk).map_err(io)?;
-        if read == 0 {
-            break;
-        }
-        hashing.update(&chunk[..read]);
-    }
-    let hashes = hashing.finish();
-    for told in &entry.hashes {
-        let differs = |got: &&Digest| got.algorithm() == told.algorithm() && *got != told;
-        if let Some(got) = hashes.iter().find(differs) {
-            return Err(EngineError::PackageDigest {
-                uri: entry.uri.to_string(),
-                told: told.clone(),
-                got: got.clone(),
-            });
-        }
-    }
-    Ok(())
+    verifier.read_all(file, |_| {}).map_err(io)?;
+    verifier.finish().map(drop).map_err(differs)
 }

@@ -12,10 +12,9 @@ use super::index::{Entries, IndexWalk};
 use super::ingest::{EntrySource, ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::state::SetState;
-use super::summary::DocumentSummary;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::protocol::{Capability, Oddity, SourceTime};
+use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::status::StatusError;
 use crate::store::{DumpProgress, Origin, PackageRecord};
 use crate::sync::{NewsFilter, latest_believed};
@@ -55,7 +54,7 @@ impl SetState {
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, resumed,
             "reading Resource Dump");
         let record = changed.record.clone();
-        let is_remembered = !changed.summary.is_index() || changed.summary.head.md.at.is_some();
+        let is_remembered = !changed.summary.is_index || changed.summary.head.md.at.is_some();
         let mut proof = DumpProof::of(&changed.summary);
         proof.states_time = states_time;
         let mut failures = PartFailures::default();
@@ -82,7 +81,7 @@ impl SetState {
         proof: &mut DumpProof,
         failures: &mut PartFailures,
     ) -> Result<(), EngineError> {
-        if !changed.summary.is_index() {
+        if !changed.summary.is_index {
             return self.ingest_packages(changed, at, proof, failures).await;
         }
         let mut walk = IndexWalk::of(changed.document);
@@ -95,7 +94,7 @@ impl SetState {
                 }
             };
             proof.add(&changed.summary);
-            if !changed.summary.is_index() {
+            if !changed.summary.is_index {
                 self.ingest_packages(changed, at, proof, failures).await?;
             } else if let Err(error) = walk.descend(changed.document) {
                 self.add_failure(failures, error)?;
@@ -220,7 +219,7 @@ impl SetState {
         let list = self.list_progress(Origin::ResourceDump, at);
         self.found += ingest_listed(&self.context, list, entries).await?.tasks;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
-        Ok(is_stated && summary.oddities.count(Oddity::BadLoc) == 0)
+        Ok(is_stated && summary.bad_entries() == 0)
     }
 }
 
@@ -250,7 +249,7 @@ impl DumpProof {
     /// Adds one more document of the dump.
     fn add(&mut self, summary: &DocumentSummary) {
         self.is_stated &= summary.head.md.capability == Some(Capability::ResourceDump);
-        self.bad_entries += summary.oddities.count(Oddity::BadLoc);
+        self.bad_entries += summary.bad_entries();
     }
 
     fn is_complete(&self) -> bool {
@@ -291,7 +290,7 @@ fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
     if let Some(at) = summary.head.md.at.or(summary.lists_from).filter(believed) {
         return (at, true);
     }
-    let at = summary.oldest.or(changed.document.last_modified());
+    let at = summary.oldest_content.or(changed.document.last_modified());
     (
         at.filter(believed).unwrap_or_else(|| SourceTime::from(now)),
         false,

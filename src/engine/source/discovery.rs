@@ -7,7 +7,7 @@ use url::Url;
 use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::set::documents::{note_document, offer_of, record_of_list};
+use crate::engine::set::documents::{note_document, record_of_list};
 use crate::fetch::{CapabilityList, Client, Discovery, DiscoveryError, KnownWay};
 use crate::protocol::Oddities;
 use crate::store::SetRecord;
@@ -131,7 +131,7 @@ pub(in crate::engine) async fn begin_set(
     let mut record = store.begin_set(context.name(), &found.uri).await?;
     context.runtime_status.begin_set(record.id, &found.uri);
     if let Some(list) = &found.list {
-        record.offers = list.capabilities.iter().map(offer_of).collect();
+        record.offers = list.capabilities.clone();
         store
             .save_offers(record.id, &record.offers, record_of_list(list))
             .await?;

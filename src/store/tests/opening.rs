@@ -74,7 +74,7 @@ async fn database_of_the_first_version_keeps_working() {
     assert_eq!((record.id, record.open_list), (world.set, None));
     let document = "https://example.org/c".parse().unwrap();
     let document = world.store.document(world.set, &document).await.unwrap();
-    assert_eq!(document.unwrap().etag.as_deref(), Some("e"));
+    assert_eq!(document.unwrap().validators.etag.as_deref(), Some("e"));
     let task = world.due().await.remove(0);
     assert!(task.live && task.links.is_empty() && task.live_version.is_none());
     let known = world.store.resource(&uri("a")).await.unwrap().unwrap();

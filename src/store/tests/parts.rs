@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use url::Url;
 
 use super::*;
+use crate::protocol::Validators;
 
 const RESOURCES: usize = 6;
 const PARTS: usize = 3;
@@ -93,8 +94,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             bad_entries: 0,
             document: Some(DocumentRecord {
                 uri: uri.to_string(),
-                etag: None,
-                last_modified: None,
+                validators: Validators::default(),
                 digest: [*version; 32],
             }),
         };

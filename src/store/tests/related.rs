@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::Link;
+use crate::protocol::{Link, ServedVersion, Validators};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())
@@ -17,8 +17,10 @@ fn served(task: Task, etag: Option<&str>, is_new: bool) -> TaskResult {
         media_type: is_new.then(|| "text/plain".to_owned()),
         version: etag.map(|etag| ServedVersion {
             url: task.uri.url().clone(),
-            etag: Some(etag.to_owned()),
-            last_modified: None,
+            validators: Validators {
+                etag: Some(etag.to_owned()),
+                last_modified: None,
+            },
         }),
         news: is_new,
         ..publication(task, "1")
@@ -116,7 +118,11 @@ async fn first_place_to_fetch_from_is_what_tasks_are_queued_by() {
 #[tokio::test]
 async fn what_a_server_told_belongs_to_the_bytes_it_served() {
     let world = World::new().await;
-    let etag = |task: &Task| task.live_version.as_ref().and_then(|v| v.etag.clone());
+    let etag = |task: &Task| {
+        task.live_version
+            .as_ref()
+            .and_then(|v| v.validators.etag.clone())
+    };
     let media_type = async || {
         let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
         (known.media_type, known.lastmod)
@@ -165,8 +171,7 @@ async fn lists_that_were_replaced_are_forgotten() {
     for n in 1..=3 {
         let document = DocumentRecord {
             uri: list(n).to_string(),
-            etag: None,
-            last_modified: None,
+            validators: Validators::default(),
             digest: [0; 32],
         };
         let (set, store) = (world.set, &world.store);

@@ -1,4 +1,4 @@
-//! What is refused, and with which code.
+//! Documents that are rejected, and their error codes.
 
 use std::io::{self, BufReader, Read};
 
@@ -8,7 +8,7 @@ use super::super::xml::{MAX_ATTRIBUTES, MAX_DEPTH, MAX_EVENT_BYTES};
 use super::super::*;
 use super::{WHOLE, base, read, read_odd, urlset};
 
-fn check_refused(text: &str, code: &str) {
+fn check_rejected(text: &str, code: &str) {
     match read(text) {
         Ok(document) => panic!("{text} was read as {document:?}"),
         Err(error) => assert_eq!(error.code(), code, "{error}: {text}"),
@@ -32,7 +32,7 @@ fn a_document_cut_at_any_byte_is_an_error() {
 }
 
 #[test]
-fn what_is_no_such_document_is_refused_with_a_code_that_tells_why() {
+fn xml_of_another_kind_is_rejected() {
     for (text, code) in [
         ("", "not-xml"),
         ("  \n", "not-xml"),
@@ -63,12 +63,12 @@ fn what_is_no_such_document_is_refused_with_a_code_that_tells_why() {
         ("<!-- c --><?xml version=\"1.0\"?><urlset/>", "not-xml"),
         ("&lt;urlset/>", "not-xml"),
     ] {
-        check_refused(text, code);
+        check_rejected(text, code);
     }
 }
 
 #[test]
-fn what_is_not_well_formed_is_refused() {
+fn malformed_xml_is_rejected() {
     for (inside, code) in [
         ("<url><loc>http://example.com/</url></loc>", "not-xml"),
         ("<url><loc>http://example.com/?a&b</loc></url>", "not-xml"),
@@ -85,7 +85,7 @@ fn what_is_not_well_formed_is_refused() {
         ("<url><xx:md change=\"deleted\"/></url>", "wrong-namespace"),
         ("<!DOCTYPE urlset>", "doctype"),
     ] {
-        check_refused(&urlset("resourcelist", inside), code);
+        check_rejected(&urlset("resourcelist", inside), code);
     }
     for behind in [
         "x",
@@ -100,16 +100,16 @@ fn what_is_not_well_formed_is_refused() {
 }
 
 #[test]
-fn a_billion_laughs_are_refused() {
+fn entity_expansion_is_rejected() {
     let text = r#"<?xml version="1.0"?><!DOCTYPE lolz [<!ENTITY lol "lol">
         <!ENTITY lol2 "&lol;&lol;&lol;&lol;&lol;&lol;&lol;&lol;&lol;&lol;">
         <!ENTITY lol3 "&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;&lol2;">]>
         <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>&lol3;</loc></url></urlset>"#;
-    check_refused(text, "doctype");
+    check_rejected(text, "doctype");
 }
 
 #[test]
-fn bytes_in_another_encoding_are_refused() {
+fn other_encodings_are_rejected() {
     let utf16 = |bytes: fn(u16) -> [u8; 2]| WHOLE.encode_utf16().flat_map(bytes).collect();
     let latin1 = urlset("resourcelist", "<url><loc>http://example.com/E</loc></url>")
         .bytes()
@@ -129,7 +129,7 @@ fn bytes_in_another_encoding_are_refused() {
 }
 
 #[test]
-fn nothing_grows_beyond_its_limit() {
+fn every_limit_is_enforced() {
     let long = "x".repeat(MAX_EVENT_BYTES);
     let deep = |levels: usize| format!("{}{}", "<a>".repeat(levels), "</a>".repeat(levels));
     let wide = |attributes: usize| {
@@ -173,7 +173,7 @@ fn nothing_grows_beyond_its_limit() {
 }
 
 #[test]
-fn an_error_of_the_stream_keeps_its_kind_and_source() {
+fn an_input_error_retains_its_kind_and_source() {
     struct Broken;
     impl Read for Broken {
         fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
@@ -191,7 +191,7 @@ fn an_error_of_the_stream_keeps_its_kind_and_source() {
             Ok(())
         };
         let Err(ReadError::Io(error)) = read() else {
-            panic!("no error of the stream, cut at {end}");
+            panic!("no input error, cut at {end}");
         };
         assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
         assert_eq!(error.to_string(), "over the limit");
@@ -199,7 +199,7 @@ fn an_error_of_the_stream_keeps_its_kind_and_source() {
 }
 
 #[test]
-fn after_an_error_there_is_never_an_end() {
+fn after_an_error_every_call_fails() {
     let text = urlset(
         "resourcelist",
         "<url>&x;</url><url><loc>http://example.com/</loc></url>",
@@ -213,16 +213,16 @@ fn after_an_error_there_is_never_an_end() {
 
 proptest! {
     #[test]
-    fn no_bytes_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..WHOLE.len()) {
+    fn arbitrary_bytes_do_not_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0..WHOLE.len()) {
         let _ = read_document(&bytes, &base());
-        let mut spoilt = WHOLE.as_bytes().to_vec();
-        let end = (at + bytes.len() / 10).min(spoilt.len());
-        spoilt.splice(at..end, bytes);
-        let _ = read_document(&spoilt, &base());
+        let mut damaged = WHOLE.as_bytes().to_vec();
+        let end = (at + bytes.len() / 10).min(damaged.len());
+        damaged.splice(at..end, bytes);
+        let _ = read_document(&damaged, &base());
     }
 
     #[test]
-    fn no_markup_panics(pieces in prop::collection::vec(prop::sample::select(vec![
+    fn arbitrary_markup_does_not_panic(pieces in prop::collection::vec(prop::sample::select(vec![
         "<", ">", "/", "!", "?", "--", "[CDATA[", "]]>", "&", ";", "#", "x", "'", "\"", "=", " ",
         "<url>", "</url>", "<loc>", "</loc>", "<rs:md", "rs:ln", "</urlset>", "é", "http://a/",
     ]), 0..40)) {
