@@ -5,7 +5,7 @@
 //!
 //! - `file` reads the whole file, `section` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `credentials` keeps the user names and passwords of its URLs apart from them;
-//! - `syntax` keeps a slip in the TOML from hiding what else is wrong;
+//! - `syntax` parses TOML, or reports its first error with line and key;
 //! - `overlap` keeps mirrors, state and listeners apart;
 //! - `defaults` is the one place where the defaults stand.
 

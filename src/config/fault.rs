@@ -1,9 +1,8 @@
 //! What is wrong in a configuration file: where, which key, why.
 
 use std::fmt;
-use std::path::PathBuf;
-
-use crate::config::value::MAX_DURATION_DAYS;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// One fault of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +49,11 @@ impl fmt::Display for Fault {
 pub struct Faults(pub Vec<Fault>);
 
 impl Faults {
+    /// The single fault of a file of which no more can be read.
+    pub(super) fn one(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> Self {
+        Self(vec![fault(file, line, key, kind)])
+    }
+
     /// How many there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -92,9 +96,64 @@ impl fmt::Display for Faults {
 
 impl std::error::Error for Faults {}
 
+/// Collects the faults of one file.
+pub(super) struct FaultCollector<'a> {
+    file: &'a Path,
+    text: &'a str,
+    faults: Vec<Fault>,
+}
+
+impl<'a> FaultCollector<'a> {
+    pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
+        Self {
+            file,
+            text,
+            faults: Vec::new(),
+        }
+    }
+
+    /// The line, from 1, that a part of the text begins on.
+    pub(super) fn line(&self, span: Range<usize>) -> usize {
+        line_at(self.text, span.start)
+    }
+
+    /// Adds a fault; `line`: from 1, `None` if it is of the file as a whole.
+    pub(super) fn add(&mut self, line: Option<usize>, key: &str, kind: &FaultKind) {
+        self.faults.push(fault(self.file, line, key, kind));
+    }
+
+    /// Adds a fault of a part of the text.
+    pub(super) fn add_at(&mut self, span: Range<usize>, key: &str, kind: &FaultKind) {
+        self.add(Some(self.line(span)), key, kind);
+    }
+
+    /// All faults, in the order of their lines.
+    pub(super) fn into_faults(mut self) -> Faults {
+        self.faults
+            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
+        Faults(self.faults)
+    }
+}
+
+fn fault(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> Fault {
+    Fault {
+        file: file.to_owned(),
+        line,
+        key: key.to_owned(),
+        code: kind.code(),
+        message: kind.to_string(),
+    }
+}
+
+/// The line of a byte of the text, counted from 1.
+pub(super) fn line_at(text: &str, offset: usize) -> usize {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
 /// Every kind of fault; where it is, is [`Fault`]'s business.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Problem {
+pub(super) enum FaultKind {
     #[error("cannot be read: {0}")]
     Unreadable(String),
     #[error("{0}")]
@@ -157,7 +216,7 @@ pub(super) enum Problem {
     SameListener(String),
 }
 
-impl Problem {
+impl FaultKind {
     /// The kind of fault, stable, in kebab-case.
     pub(super) fn code(&self) -> &'static str {
         match self {
@@ -187,10 +246,5 @@ impl Problem {
             Self::MirrorInState(_) => "mirror-in-state",
             Self::SameListener(_) => "same-listener",
         }
-    }
-
-    /// The duration is longer than anything that makes sense here.
-    pub(super) fn too_long(text: &str) -> Self {
-        Self::OutOfRange(format!("{text:?} is longer than {MAX_DURATION_DAYS}d"))
     }
 }

@@ -3,25 +3,25 @@
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::config::fault::Problem;
-use crate::config::section::{Findings, Placed};
+use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::section::Located;
 
 /// A name stands for one Source.
-pub(super) fn tell_equal_names(findings: &mut Findings<'_>, names: &[Placed<String>]) {
+pub(super) fn check_names(faults: &mut FaultCollector<'_>, names: &[Located<String>]) {
     for (index, name) in names.iter().enumerate() {
         if let Some(first) = names[..index].iter().find(|it| it.value == name.value) {
             let text = format!("{:?} is taken{}", name.value, seen(first));
-            findings.add(name.line, &name.key, &Problem::DuplicateName(text));
+            faults.add(name.line, &name.key, &FaultKind::DuplicateName(text));
         }
     }
 }
 
 /// A mirror belongs to one Source, with all that is in it: what a Source does not list is removed as extra. The
 /// database is no resource either.
-pub(super) fn tell_shared_folders(
-    findings: &mut Findings<'_>,
-    state_dir: &Placed<PathBuf>,
-    mirrors: &[Placed<PathBuf>],
+pub(super) fn check_folders(
+    faults: &mut FaultCollector<'_>,
+    state_dir: &Located<PathBuf>,
+    mirrors: &[Located<PathBuf>],
 ) {
     let state = real(&state_dir.value);
     let folders: Vec<PathBuf> = mirrors.iter().map(|it| real(&it.value)).collect();
@@ -34,37 +34,37 @@ pub(super) fn tell_shared_folders(
                 mirror.value.display(),
                 state_dir.value.display()
             );
-            findings.add(line, &mirror.key, &Problem::MirrorInState(text));
+            faults.add(line, &mirror.key, &FaultKind::MirrorInState(text));
         }
         let Some(other) = (0..index).find(|other| nested(folder, &folders[*other])) else {
             continue;
         };
         let first = &mirrors[other];
-        let problem = if *folder == folders[other] {
+        let kind = if *folder == folders[other] {
             let text = format!("{} is taken{}", mirror.value.display(), seen(first));
-            Problem::DuplicateMirror(text)
+            FaultKind::DuplicateMirror(text)
         } else {
             let (inner, outer) = if folder.starts_with(&folders[other]) {
                 (mirror, first)
             } else {
                 (first, mirror)
             };
-            Problem::NestedMirror(format!(
+            FaultKind::NestedMirror(format!(
                 "{} is inside {}{}",
                 inner.value.display(),
                 outer.value.display(),
                 seen(first)
             ))
         };
-        findings.add(line, &mirror.key, &problem);
+        faults.add(line, &mirror.key, &kind);
     }
 }
 
 /// Hubs and operators come in by different doors.
-pub(super) fn tell_equal_listeners(
-    findings: &mut Findings<'_>,
-    callback: &Placed<SocketAddr>,
-    status: &Placed<SocketAddr>,
+pub(super) fn check_listeners(
+    faults: &mut FaultCollector<'_>,
+    callback: &Located<SocketAddr>,
+    status: &Located<SocketAddr>,
 ) {
     let (one, other) = (callback.value, status.value);
     // Port 0 is a free one, another at each listener.
@@ -77,7 +77,7 @@ pub(super) fn tell_equal_listeners(
         };
         let text =
             format!("callback.listen, {one}, and status.listen, {other}, are in each other's way");
-        findings.add(at.line, &at.key, &Problem::SameListener(text));
+        faults.add(at.line, &at.key, &FaultKind::SameListener(text));
     }
 }
 
@@ -91,7 +91,7 @@ fn nested(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-fn seen<T>(first: &Placed<T>) -> String {
+fn seen<T>(first: &Located<T>) -> String {
     match first.line {
         Some(line) => format!(", see line {line}"),
         None => String::new(),

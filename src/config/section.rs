@@ -1,15 +1,13 @@
 //! One table of the configuration file, key by key: what is well is handed on, what is not becomes a fault with its
 //! line.
 
-use std::collections::BTreeSet;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::fault::{Fault, Faults, Problem};
-use crate::config::syntax::line_at;
+use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
 /// The tables and their keys, as the file names them; `""` is what stands before the first table.
@@ -70,65 +68,9 @@ const KEYS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// What has been found wrong in one file so far.
-pub(super) struct Findings<'a> {
-    file: &'a Path,
-    text: &'a str,
-    /// The lines that tell nothing, because they were not TOML.
-    unknown: &'a BTreeSet<usize>,
-    faults: Vec<Fault>,
-}
-
-impl<'a> Findings<'a> {
-    pub(super) fn new(file: &'a Path, text: &'a str, unknown: &'a BTreeSet<usize>) -> Self {
-        Self {
-            file,
-            text,
-            unknown,
-            faults: Vec::new(),
-        }
-    }
-
-    /// The line, from 1, that a part of the text begins on.
-    pub(super) fn line(&self, span: Range<usize>) -> usize {
-        line_at(self.text, span.start) + 1
-    }
-
-    /// Adds a fault.
-    pub(super) fn add(&mut self, line: Option<usize>, key: &str, problem: &Problem) {
-        self.faults.push(fault(self.file, line, key, problem));
-    }
-
-    /// Adds a fault of a value, unless the file's own value is not known.
-    fn add_at(&mut self, span: Range<usize>, key: &str, problem: &Problem) {
-        let line = self.line(span);
-        if !self.unknown.contains(&line) {
-            self.add(Some(line), key, problem);
-        }
-    }
-
-    /// All faults, in the order of their lines.
-    pub(super) fn into_faults(mut self) -> Faults {
-        self.faults
-            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
-        Faults(self.faults)
-    }
-}
-
-/// A fault of a file.
-pub(super) fn fault(file: &Path, line: Option<usize>, key: &str, problem: &Problem) -> Fault {
-    Fault {
-        file: file.to_owned(),
-        line,
-        key: key.to_owned(),
-        code: problem.code(),
-        message: problem.to_string(),
-    }
-}
-
 /// A value, with its place for what is to be said of it later.
 #[derive(Clone)]
-pub(super) struct Placed<T> {
+pub(super) struct Located<T> {
     pub(super) value: T,
     /// The line, from 1; `None`, when it is the default.
     pub(super) line: Option<usize>,
@@ -138,7 +80,7 @@ pub(super) struct Placed<T> {
 
 /// One table of the file.
 pub(super) struct Section<'s, 'f> {
-    findings: &'s mut Findings<'f>,
+    faults: &'s mut FaultCollector<'f>,
     /// Which of [`KEYS`] it is.
     kind: &'static str,
     /// What its keys go by: `http`, `source[example]`, or nothing.
@@ -150,20 +92,20 @@ pub(super) struct Section<'s, 'f> {
 impl<'s, 'f> Section<'s, 'f> {
     /// `line` is where the table begins, from 1.
     pub(super) fn new(
-        findings: &'s mut Findings<'f>,
+        faults: &'s mut FaultCollector<'f>,
         kind: &'static str,
         label: String,
         table: &'s DeTable<'s>,
         line: Option<usize>,
     ) -> Self {
         let mut section = Self {
-            findings,
+            faults,
             kind,
             label,
             table,
             line,
         };
-        section.tell_unknown_keys();
+        section.reject_unknown_keys();
         section
     }
 
@@ -172,7 +114,7 @@ impl<'s, 'f> Section<'s, 'f> {
         &mut self,
         key: &str,
         expected: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, Problem>,
+        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
     ) -> Option<T> {
         self.value(key, |value| match value.as_str() {
             Some(text) => parse(text),
@@ -185,11 +127,11 @@ impl<'s, 'f> Section<'s, 'f> {
         &mut self,
         key: &str,
         expected: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, Problem>,
+        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
     ) -> Option<T> {
         if self.table.get(key).is_none() {
             let name = self.name(key);
-            self.findings.add(self.line, &name, &Problem::MissingKey);
+            self.faults.add(self.line, &name, &FaultKind::MissingKey);
         }
         self.text(key, expected, parse)
     }
@@ -217,14 +159,14 @@ impl<'s, 'f> Section<'s, 'f> {
     pub(super) fn list<T>(
         &mut self,
         key: &str,
-        parse: impl Fn(&str) -> Result<T, Problem>,
+        parse: impl Fn(&str) -> Result<T, FaultKind>,
     ) -> Option<Vec<T>> {
         const EXPECTED: &str = "a list of texts, such as [\"a\", \"b\"]";
         let entry = self.table.get(key)?;
         let name = self.name(key);
         let Some(array) = entry.get_ref().as_array() else {
-            let problem = wrong_type(EXPECTED, entry.get_ref());
-            self.findings.add_at(entry.span(), &name, &problem);
+            let kind = wrong_type(EXPECTED, entry.get_ref());
+            self.faults.add_at(entry.span(), &name, &kind);
             return None;
         };
         let mut list = Vec::new();
@@ -235,7 +177,7 @@ impl<'s, 'f> Section<'s, 'f> {
             };
             match parsed {
                 Ok(value) => list.push(value),
-                Err(problem) => self.findings.add_at(item.span(), &name, &problem),
+                Err(kind) => self.faults.add_at(item.span(), &name, &kind),
             }
         }
         Some(list)
@@ -252,19 +194,19 @@ impl<'s, 'f> Section<'s, 'f> {
     }
 
     /// Tells a fault of a key that was well by itself.
-    pub(super) fn reject(&mut self, key: &str, problem: &Problem) {
+    pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
         let name = self.name(key);
         if let Some(entry) = self.table.get(key) {
-            self.findings.add_at(entry.span(), &name, problem);
+            self.faults.add_at(entry.span(), &name, kind);
         }
     }
 
     /// A value together with the place of its key.
-    pub(super) fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
+    pub(super) fn located<T>(&self, key: &str, value: T) -> Located<T> {
         let entry = self.table.get(key);
-        Placed {
+        Located {
             value,
-            line: entry.map(|entry| self.findings.line(entry.span())),
+            line: entry.map(|entry| self.faults.line(entry.span())),
             key: self.name(key),
         }
     }
@@ -272,28 +214,28 @@ impl<'s, 'f> Section<'s, 'f> {
     fn value<T>(
         &mut self,
         key: &str,
-        parse: impl FnOnce(&DeValue<'_>) -> Result<T, Problem>,
+        parse: impl FnOnce(&DeValue<'_>) -> Result<T, FaultKind>,
     ) -> Option<T> {
         let entry = self.table.get(key)?;
         match parse(entry.get_ref()) {
             Ok(value) => Some(value),
-            Err(problem) => {
+            Err(kind) => {
                 let name = self.name(key);
-                self.findings.add_at(entry.span(), &name, &problem);
+                self.faults.add_at(entry.span(), &name, &kind);
                 None
             }
         }
     }
 
-    fn tell_unknown_keys(&mut self) {
+    fn reject_unknown_keys(&mut self) {
         let known = keys_of(self.kind);
         for (key, value) in self.table {
             if known.contains(&key.get_ref().as_ref()) {
                 continue;
             }
-            let problem = unknown_key(self.kind, key.get_ref(), value.get_ref());
+            let kind = unknown_key(self.kind, key.get_ref(), value.get_ref());
             let name = self.name(key.get_ref());
-            self.findings.add_at(key.span(), &name, &problem);
+            self.faults.add_at(key.span(), &name, &kind);
         }
     }
 
@@ -313,19 +255,19 @@ pub(super) fn dotted(label: &str, key: &str) -> String {
 
 /// A table, or the fault that there is something else in its place.
 pub(super) fn table_of<'t>(
-    findings: &mut Findings<'_>,
+    faults: &mut FaultCollector<'_>,
     key: &str,
     expected: &'static str,
     value: &'t Spanned<DeValue<'t>>,
 ) -> Option<&'t DeTable<'t>> {
     let table = value.get_ref().as_table();
     if table.is_none() {
-        findings.add_at(value.span(), key, &wrong_type(expected, value.get_ref()));
+        faults.add_at(value.span(), key, &wrong_type(expected, value.get_ref()));
     }
     table
 }
 
-pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> Problem {
+pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> FaultKind {
     let found = match value {
         DeValue::String(_) => "a text",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
@@ -334,11 +276,11 @@ pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> Problem
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    Problem::WrongType { expected, found }
+    FaultKind::WrongType { expected, found }
 }
 
-fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, Problem> {
-    let bad = || Problem::BadPath(text.to_owned());
+fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {
+    let bad = || FaultKind::BadPath(text.to_owned());
     if text.is_empty() || text.contains('\0') {
         return Err(bad());
     }
@@ -351,7 +293,7 @@ fn keys_of(kind: &str) -> &'static [&'static str] {
 }
 
 /// An unknown key or table, with what may have been meant.
-fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> Problem {
+fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> FaultKind {
     let tables = value.as_array().is_some_and(|array| {
         !array.is_empty() && array.iter().all(|item| item.get_ref().is_table())
     });
@@ -364,9 +306,9 @@ fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> Problem {
         (None, None) => String::new(),
     };
     if tables || value.is_table() {
-        Problem::UnknownTable(hint)
+        FaultKind::UnknownTable(hint)
     } else {
-        Problem::UnknownKey(hint)
+        FaultKind::UnknownKey(hint)
     }
 }
 
