@@ -178,7 +178,7 @@ pub trait Operations: Send + Sync {
     fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>>;
 
     /// A mirror whose disk refuses what it is given: the label of its Source, and why.
-    fn refusing_mirror(&self) -> Option<(String, StatusError)>;
+    fn unwritable_mirror(&self) -> Option<(String, StatusError)>;
 
     /// Polls a Source now; `false` if there is none of that name.
     fn poll(&self, source: &str) -> bool;

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::fetch::{Client, FetchError};
 use crate::http::{
-    Bound, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
+    BoundListener, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
 };
 use crate::status::Operations;
 use crate::store::{Store, StoreError};
@@ -131,7 +131,7 @@ impl Daemon {
 impl Listening {
     /// Answers hubs.
     pub(super) fn to_hubs(
-        bound: Option<Bound>,
+        bound: Option<BoundListener>,
         config: &Config,
         store: &Arc<Store>,
         tally: RejectionCounters,
@@ -161,7 +161,7 @@ impl Listening {
     }
 }
 
-async fn listen(which: &'static str, address: SocketAddr) -> Result<Bound, StartError> {
+async fn listen(which: &'static str, address: SocketAddr) -> Result<BoundListener, StartError> {
     bind(address).await.map_err(|error| StartError::Listen {
         which,
         address,
@@ -170,7 +170,7 @@ async fn listen(which: &'static str, address: SocketAddr) -> Result<Bound, Start
 }
 
 /// Binds the callback listener.
-pub(super) async fn listen_for_hubs(config: &mut Config) -> Result<Bound, StartError> {
+pub(super) async fn listen_for_hubs(config: &mut Config) -> Result<BoundListener, StartError> {
     let bound = listen("[callback]", config.callback.listen).await?;
     if let Some(url) = config
         .callback

@@ -150,7 +150,7 @@ impl Engine {
 }
 
 impl Operations for Engine {
-    fn refusing_mirror(&self) -> Option<(String, StatusError)> {
+    fn unwritable_mirror(&self) -> Option<(String, StatusError)> {
         self.runtime_status.refusing_disk(clock::now().mono)
     }
 
