@@ -1,4 +1,4 @@
-//! The configuration file: TOML → [`Config`], or every fault that it has.
+//! Reads the configuration file: TOML → [`Config`], or all its faults.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use toml::de::DeTable;
 
 use super::{Callback, Config, Http, Limits, Status};
 use crate::config::defaults::STATE_DIR;
-use crate::config::fault::{FaultCollector, FaultKind, Faults};
+use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
 use crate::config::section::{Located, Section, table_of};
 use crate::config::source::{DURATION, assign, read_sources};
@@ -21,16 +21,16 @@ impl Config {
     /// Reads a configuration file.
     ///
     /// # Errors
-    /// [`Faults`], every one that the file has, each with its line; a file that cannot be read has one.
-    pub fn load(path: &Path) -> Result<Self, Faults> {
+    /// All [`ConfigFaults`] of the file; one if it cannot be read or is not TOML.
+    pub fn load(path: &Path) -> Result<Self, ConfigFaults> {
         Self::parse(&read_text(path)?, path)
     }
 
-    /// The same for who follows no Source: there may be none.
+    /// Like [`Config::load`], but the file need not have a `[[source]]`.
     ///
     /// # Errors
-    /// [`Faults`], as with [`Config::load`].
-    pub fn load_without_sources(path: &Path) -> Result<Self, Faults> {
+    /// [`ConfigFaults`], as with [`Config::load`].
+    pub fn load_without_sources(path: &Path) -> Result<Self, ConfigFaults> {
         let (config, mut faults) = examine(&read_text(path)?, path);
         faults
             .0
@@ -38,19 +38,19 @@ impl Config {
         config.filter(|_| faults.is_empty()).ok_or(faults)
     }
 
-    /// Reads the text of a configuration file; `path` is what the file is called, and relative paths in it begin at its
-    /// folder.
+    /// Parses the text of a configuration file. Relative paths in it are relative to the folder of `path`.
     ///
     /// # Errors
-    /// [`Faults`], every one that the text has, each with its line.
-    pub fn parse(text: &str, path: &Path) -> Result<Self, Faults> {
+    /// As with [`Config::load`].
+    pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigFaults> {
         let (config, faults) = examine(text, path);
         config.filter(|_| faults.is_empty()).ok_or(faults)
     }
 }
 
-fn read_text(path: &Path) -> Result<String, Faults> {
-    let unreadable = |line, why: String| Faults::one(path, line, "", &FaultKind::Unreadable(why));
+fn read_text(path: &Path) -> Result<String, ConfigFaults> {
+    let unreadable =
+        |line, why: String| ConfigFaults::one(path, line, "", &FaultKind::Unreadable(why));
     let bytes = fs::read(path).map_err(|error| unreadable(None, error.to_string()))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
@@ -60,19 +60,19 @@ fn read_text(path: &Path) -> Result<String, Faults> {
 }
 
 /// Reads a text as far as it is valid, and collects its faults. Text that is not TOML has one fault and no configuration.
-fn examine(text: &str, path: &Path) -> (Option<Config>, Faults) {
+fn examine(text: &str, path: &Path) -> (Option<Config>, ConfigFaults) {
     let file = match std::path::absolute(path) {
         Ok(file) => file,
         Err(error) => {
             let kind = FaultKind::Unreadable(error.to_string());
-            return (None, Faults::one(path, None, "", &kind));
+            return (None, ConfigFaults::one(path, None, "", &kind));
         }
     };
     let folder = file.parent().unwrap_or(&file);
     let document = match parse_toml(text) {
         Ok(document) => document,
         Err(fault) => {
-            let faults = Faults::one(path, Some(fault.line), &fault.key, &fault.kind);
+            let faults = ConfigFaults::one(path, Some(fault.line), &fault.key, &fault.kind);
             return (None, faults);
         }
     };
@@ -81,7 +81,7 @@ fn examine(text: &str, path: &Path) -> (Option<Config>, Faults) {
     (Some(config), faults.into_faults())
 }
 
-/// The whole document; what is returned is only good for anything when nothing was found wrong.
+/// Reads the document. The result is valid only if no fault was found.
 fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: &Path) -> Config {
     let mut top = Section::new(faults, "", String::new(), document, None);
     let state_dir = top
@@ -137,7 +137,7 @@ fn read_http(mut section: Section<'_, '_>) -> Http {
     assign(&mut http.connections_per_host, connections);
     let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
     assign(&mut http.timeout, timeout);
-    let agent = section.text("user_agent", "a text", parse_user_agent);
+    let agent = section.text("user_agent", "a string", parse_user_agent);
     assign(&mut http.user_agent, agent);
     let private = section.flag("allow_private_addresses");
     assign(&mut http.allow_private_addresses, private);
@@ -154,12 +154,12 @@ fn read_limits(mut section: Section<'_, '_>) -> Limits {
     limits.package = package.filter(|size| *size > 0);
     let notification = section.text("notification", SIZE, parse_nonzero_size);
     let inbox = section.text("inbox", SIZE, parse_nonzero_size);
-    // A notification that is allowed, but fits in no inbox, would be put off for ever: the one that is told goes before
-    // the default of the other.
+    // An allowed notification that does not fit in the inbox would be deferred for ever. If only one of the two is configured, the
+    // default of the other is adapted.
     if let (Some(notification), Some(inbox)) = (notification, inbox)
         && inbox < notification
     {
-        let text = "smaller than one notification may be (limits.notification)".to_owned();
+        let text = "smaller than limits.notification".to_owned();
         section.reject("inbox", &FaultKind::OutOfRange(text));
     }
     limits.notification =
@@ -173,7 +173,7 @@ fn read_limits(mut section: Section<'_, '_>) -> Limits {
 const ADDRESS: &str = "an address such as \"127.0.0.1:8461\"";
 const SIZE: &str = "a size such as \"64MiB\"";
 
-/// A table of the document, if it is there.
+/// Opens a table of the document, if present.
 fn open<'s, 'f>(
     faults: &'s mut FaultCollector<'f>,
     document: &'s DeTable<'s>,
@@ -183,7 +183,7 @@ fn open<'s, 'f>(
     let table = table_of(
         faults,
         name,
-        "a table that begins with its name in single brackets",
+        "a table with its name in single brackets",
         value,
     )?;
     let line = faults.line(value.span());

@@ -1,5 +1,4 @@
-//! One table of the configuration file, key by key: what is well is handed on, what is not becomes a fault with its
-//! line.
+//! Reads one table of the configuration file key by key. Valid values are returned; the others become faults with their line.
 
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -10,7 +9,7 @@ use toml::de::{DeTable, DeValue};
 use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
-/// The tables and their keys, as the file names them; `""` is what stands before the first table.
+/// The tables and their keys; `""` is the part before the first table.
 const KEYS: [(&str, &[&str]); 6] = [
     (
         "",
@@ -68,11 +67,11 @@ const KEYS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// A value, with its place for what is to be said of it later.
+/// A value with its place in the file, for faults that are found later.
 #[derive(Clone)]
 pub(super) struct Located<T> {
     pub(super) value: T,
-    /// The line, from 1; `None`, when it is the default.
+    /// The line, from 1; `None` if the value is the default.
     pub(super) line: Option<usize>,
     /// The key, with its table.
     pub(super) key: String,
@@ -83,14 +82,14 @@ pub(super) struct Section<'s, 'f> {
     faults: &'s mut FaultCollector<'f>,
     /// Which of [`KEYS`] it is.
     kind: &'static str,
-    /// What its keys go by: `http`, `source[example]`, or nothing.
+    /// The prefix of its keys in faults: `http`, `source[example]` or empty.
     label: String,
     table: &'s DeTable<'s>,
     line: Option<usize>,
 }
 
 impl<'s, 'f> Section<'s, 'f> {
-    /// `line` is where the table begins, from 1.
+    /// `line`: of the table's header, from 1.
     pub(super) fn new(
         faults: &'s mut FaultCollector<'f>,
         kind: &'static str,
@@ -109,7 +108,7 @@ impl<'s, 'f> Section<'s, 'f> {
         section
     }
 
-    /// A text, parsed; `expected` is what it should be, for a person who gave something other than a text.
+    /// Parses a string; `expected` describes it in the fault of a value of another type.
     pub(super) fn text<T>(
         &mut self,
         key: &str,
@@ -122,7 +121,7 @@ impl<'s, 'f> Section<'s, 'f> {
         })
     }
 
-    /// A text that there must be.
+    /// Parses a required string.
     pub(super) fn required<T>(
         &mut self,
         key: &str,
@@ -136,7 +135,7 @@ impl<'s, 'f> Section<'s, 'f> {
         self.text(key, expected, parse)
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
         self.value(key, |value| {
             let flag = value.as_bool();
@@ -144,24 +143,24 @@ impl<'s, 'f> Section<'s, 'f> {
         })
     }
 
-    /// A whole number in a range.
+    /// An integer in a range.
     pub(super) fn number(&mut self, key: &str, range: RangeInclusive<usize>) -> Option<usize> {
         self.value(key, |value| {
             let Some(number) = value.as_integer() else {
-                return Err(wrong_type("a whole number", value));
+                return Err(wrong_type("an integer", value));
             };
             let number = usize::from_str_radix(number.as_str(), number.radix());
             value::within(range, number.ok())
         })
     }
 
-    /// A list of texts: those that can be parsed.
+    /// A list of strings; those that cannot be parsed become faults.
     pub(super) fn list<T>(
         &mut self,
         key: &str,
         parse: impl Fn(&str) -> Result<T, FaultKind>,
     ) -> Option<Vec<T>> {
-        const EXPECTED: &str = "a list of texts, such as [\"a\", \"b\"]";
+        const EXPECTED: &str = "a list of strings, such as [\"a\", \"b\"]";
         let entry = self.table.get(key)?;
         let name = self.name(key);
         let Some(array) = entry.get_ref().as_array() else {
@@ -183,17 +182,17 @@ impl<'s, 'f> Section<'s, 'f> {
         Some(list)
     }
 
-    /// A path, made absolute: a relative one begins at the folder.
+    /// A path, made absolute relative to the folder.
     pub(super) fn path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
         self.text(key, "a path", |text| parse_path(text, folder))
     }
 
-    /// A path that there must be.
+    /// A required path.
     pub(super) fn required_path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
         self.required(key, "a path", |text| parse_path(text, folder))
     }
 
-    /// Tells a fault of a key that was well by itself.
+    /// Adds a fault of a value that is valid by itself.
     pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
         let name = self.name(key);
         if let Some(entry) = self.table.get(key) {
@@ -201,7 +200,7 @@ impl<'s, 'f> Section<'s, 'f> {
         }
     }
 
-    /// A value together with the place of its key.
+    /// The value with the place of its key.
     pub(super) fn located<T>(&self, key: &str, value: T) -> Located<T> {
         let entry = self.table.get(key);
         Located {
@@ -244,7 +243,7 @@ impl<'s, 'f> Section<'s, 'f> {
     }
 }
 
-/// A key with what is before it.
+/// The key with its prefix.
 pub(super) fn dotted(label: &str, key: &str) -> String {
     if label.is_empty() {
         key.to_owned()
@@ -253,7 +252,7 @@ pub(super) fn dotted(label: &str, key: &str) -> String {
     }
 }
 
-/// A table, or the fault that there is something else in its place.
+/// The table, or a fault if the value is of another type.
 pub(super) fn table_of<'t>(
     faults: &mut FaultCollector<'_>,
     key: &str,
@@ -269,9 +268,9 @@ pub(super) fn table_of<'t>(
 
 pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> FaultKind {
     let found = match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a datetime",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
@@ -292,7 +291,7 @@ fn keys_of(kind: &str) -> &'static [&'static str] {
     found.map_or(&[], |(_, keys)| keys)
 }
 
-/// An unknown key or table, with what may have been meant.
+/// The fault of an unknown key or table, with a suggestion.
 fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> FaultKind {
     let tables = value.as_array().is_some_and(|array| {
         !array.is_empty() && array.iter().all(|item| item.get_ref().is_table())
@@ -320,14 +319,14 @@ fn place_of(table: &str) -> String {
     }
 }
 
-/// The known key that is most like an unknown one, if any is like it.
+/// The known key that is most similar to an unknown one, if any.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let key: String = key.to_lowercase().replace('-', "_");
     let close = |known: &&'static str| {
         let distance = edits(&key, known);
         (distance <= 1 + known.len() / 4).then_some((distance, *known))
     };
-    // A known key that the unknown one begins, or is the beginning of, is meant more often than one of a like spelling.
+    // If no spelling is close, one key may be the beginning of the other.
     let part = |known: &&&'static str| {
         key.len() >= 3 && (known.starts_with(&key) || key.starts_with(**known))
     };
@@ -336,7 +335,7 @@ fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
         .or_else(|| known.iter().find(part).copied())
 }
 
-/// How many letters have to be put in, taken out or replaced to make one text the other (Levenshtein).
+/// The Levenshtein distance of two texts.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -357,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_counted() {
+    fn edit_distance_is_counted() {
         assert_eq!(edits("", "abc"), 3);
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("lease", "lease"), 0);
@@ -365,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_guessed() {
+    fn similar_keys_are_suggested() {
         let check = |key: &str, known: Option<&str>| {
             assert_eq!(nearest(key, keys_of("source")), known, "{key}");
         };

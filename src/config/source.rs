@@ -1,4 +1,4 @@
-//! A `[[source]]` of the configuration file.
+//! Reads the `[[source]]` tables of the configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -15,16 +15,16 @@ use crate::config::value::{
 };
 use crate::protocol::HubUri;
 
-/// The Sources of a file, as far as they can be read.
+/// The Sources of a file, as far as they are valid.
 #[derive(Default)]
 pub(super) struct Sources {
-    /// Only good for anything when nothing was found wrong.
+    /// Valid only if no fault was found.
     pub(super) sources: Vec<Source>,
     pub(super) names: Vec<Located<String>>,
     pub(super) mirrors: Vec<Located<PathBuf>>,
 }
 
-/// What a Source's keys go by in a fault: its name, or else its place, from 1.
+/// The prefix of a Source's keys in faults: by name, or else by position from 1.
 fn source_label(index: usize, table: &DeTable<'_>) -> String {
     let name = table.get("name").and_then(|name| name.get_ref().as_str());
     match name {
@@ -33,7 +33,7 @@ fn source_label(index: usize, table: &DeTable<'_>) -> String {
     }
 }
 
-/// Reads all of them.
+/// Reads all Sources.
 pub(super) fn read_sources<'t>(
     faults: &mut FaultCollector<'_>,
     value: Option<&'t Spanned<DeValue<'t>>>,
@@ -63,7 +63,7 @@ pub(super) fn read_sources<'t>(
         }
         other => {
             faults.add(Some(line), "source", &wrong_type(EXPECTED, other));
-            // `[source]` instead of `[[source]]`: its keys are checked all the same.
+            // `[source]` instead of `[[source]]`: its keys are still checked.
             if let DeValue::Table(table) = other {
                 let label = source_label(0, table);
                 let mut section = Section::new(faults, "source", label, table, Some(line));
@@ -84,8 +84,8 @@ fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources)
     if let Some(mirror) = &mirror {
         read.mirrors.push(section.located("mirror", mirror.clone()));
     }
-    // What is missing was told; the rest is read all the same, for its faults.
-    let url = url.unwrap_or_else(nowhere);
+    // Missing keys are faults already; the others are still checked.
+    let url = url.unwrap_or_else(placeholder_url);
     let mut source = Source::new(name.unwrap_or_default(), url, mirror.unwrap_or_default());
 
     let sets = section.list("sets", parse_url);
@@ -104,9 +104,9 @@ fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources)
     let signatures = section.text("signatures", SIGNATURES, parse_signatures);
     assign(&mut source.signatures, signatures);
     let hub = section.text("hub", "a URL", parse_hub).flatten();
-    source.hub = hub.map(|url| hub_at(source.credentials.take(url)));
+    source.hub = hub.map(|url| hub_at(source.credentials.extract(url)));
     let sets = sets.unwrap_or_default().into_iter();
-    source.sets = sets.map(|set| source.credentials.take(set)).collect();
+    source.sets = sets.map(|set| source.credentials.extract(set)).collect();
     assign(&mut source.hosts, section.list("hosts", parse_host));
     assign(&mut source.filter, read_filter(section));
     read.sources.push(source);
@@ -117,7 +117,7 @@ fn read_filter(section: &mut Section<'_, '_>) -> Option<Filter> {
     let (include, exclude) = (patterns("include"), patterns("exclude"));
     match Filter::matching(&include, &exclude) {
         Ok(filter) => Some(filter),
-        // Each is well by itself: together they are too much.
+        // Each pattern is valid, but together they exceed a limit.
         Err(error) => {
             let key = if include.is_empty() {
                 "exclude"
@@ -130,14 +130,14 @@ fn read_filter(section: &mut Section<'_, '_>) -> Option<Filter> {
     }
 }
 
-/// What durations should look like.
+/// Describes a duration in faults.
 pub(super) const DURATION: &str = "a duration such as \"15m\"";
 const BASELINES: &str = "\"auto\", \"list\" or \"dump\"";
 const SIGNATURES: &str = "\"required\" or \"off\"";
 
-/// Replaces a default by what the file says.
-pub(super) fn assign<T>(default: &mut T, said: Option<T>) {
-    if let Some(value) = said {
+/// Replaces a default by the configured value, if there is one.
+pub(super) fn assign<T>(default: &mut T, configured: Option<T>) {
+    if let Some(value) = configured {
         *default = value;
     }
 }
@@ -173,7 +173,7 @@ fn parse_hub(text: &str) -> Result<Option<Url>, FaultKind> {
 }
 
 fn hub_at(url: Url) -> HubUri {
-    HubUri::try_from(url).expect("parse_url takes http and https only")
+    HubUri::try_from(url).expect("parse_url accepts http and https only")
 }
 
 fn parse_glob(text: &str) -> Result<String, FaultKind> {
@@ -186,6 +186,6 @@ fn parse_glob(text: &str) -> Result<String, FaultKind> {
     }
 }
 
-fn nowhere() -> Url {
+fn placeholder_url() -> Url {
     Url::parse("http://localhost/").expect("a constant URL can be parsed")
 }

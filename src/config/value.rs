@@ -1,4 +1,4 @@
-//! One value of the configuration file: text → what it means. Pure; every error says what would have been right.
+//! Parses the values of the configuration file. Pure; every error states what is expected.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use url::Url;
 use crate::config::fault::FaultKind;
 use crate::protocol::{ResourceUri, UriError, hide_userinfo};
 
-/// Ten years: longer is a slip, and would overflow what it is added to.
+/// Ten years: longer ones are mistakes, and could overflow dates.
 const MAX_DURATION_DAYS: u64 = 3650;
 
 /// A duration such as `"90s"`, `"15m"`, `"2h"`, `"10d"` or `"500ms"`.
@@ -36,22 +36,22 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, FaultKind> {
         })
 }
 
-/// A duration that must not be zero.
+/// A duration longer than zero.
 pub(super) fn parse_nonzero_duration(text: &str) -> Result<Duration, FaultKind> {
     match parse_duration(text)? {
         Duration::ZERO => Err(FaultKind::OutOfRange(format!(
-            "{text:?} is too short: it must be longer than nothing"
+            "{text:?} is too short: it must be longer than zero"
         ))),
         duration => Ok(duration),
     }
 }
 
-/// A lease: `hub.lease_seconds` knows whole seconds only, and none is no lease.
+/// A lease: at least 1 s, in whole seconds, as `hub.lease_seconds` requires.
 pub(super) fn parse_lease(text: &str) -> Result<Duration, FaultKind> {
     let lease = parse_duration(text)?;
     if lease.as_secs() == 0 || lease.subsec_nanos() != 0 {
         return Err(FaultKind::OutOfRange(format!(
-            "{text:?} is not a lease: hubs count whole seconds, from 1"
+            "{text:?} is not a lease: it must be whole seconds, at least 1"
         )));
     }
     Ok(lease)
@@ -77,25 +77,25 @@ pub(super) fn parse_size(text: &str) -> Result<u64, FaultKind> {
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(factor))
-        // SQLite counts no further.
+        // The limit of SQLite's integers.
         .filter(|size| i64::try_from(*size).is_ok())
-        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is more than can be counted")))
+        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is too large")))
 }
 
-/// A size that must not be zero.
+/// A size larger than zero.
 pub(super) fn parse_nonzero_size(text: &str) -> Result<u64, FaultKind> {
     match parse_size(text)? {
         0 => Err(FaultKind::OutOfRange(format!(
-            "{text:?} would let nothing through; only `resource` may be without a limit"
+            "{text:?} would reject everything; only `resource` and `package` may be unlimited"
         ))),
         size => Ok(size),
     }
 }
 
-/// A share, 0 to 1, of a text such as `"10%"` or `"2.5%"`.
+/// A fraction from 0 to 1, of a text such as `"10%"` or `"2.5%"`.
 pub(super) fn parse_share(text: &str) -> Result<f64, FaultKind> {
     text.strip_suffix('%')
-        // Rust's own syntax of numbers has signs, exponents and infinity too.
+        // Rust's syntax of numbers also has signs, exponents and infinity.
         .filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
         .and_then(|number| number.parse::<f64>().ok())
         .filter(|percent| (0.0..=100.0).contains(percent))
@@ -103,7 +103,7 @@ pub(super) fn parse_share(text: &str) -> Result<f64, FaultKind> {
         .ok_or_else(|| FaultKind::BadPercentage(text.to_owned()))
 }
 
-/// A whole number in a range.
+/// An integer in a range.
 pub(super) fn within(
     range: RangeInclusive<usize>,
     number: Option<usize>,
@@ -116,13 +116,13 @@ pub(super) fn within(
         })
 }
 
-/// An IP address with a port. Host names are not resolved: which of their addresses would be meant?
+/// An IP address with a port. Host names are not resolved: they may have several addresses.
 pub(super) fn parse_address(text: &str) -> Result<SocketAddr, FaultKind> {
     text.parse()
         .map_err(|_| FaultKind::BadAddress(text.to_owned()))
 }
 
-/// An absolute http or https URL; a fragment is cut off.
+/// An absolute http or https URL, without its fragment.
 pub(super) fn parse_url(text: &str) -> Result<Url, FaultKind> {
     let shown = hide_userinfo(text);
     match ResourceUri::parse(text) {
@@ -139,21 +139,20 @@ pub(super) fn parse_url(text: &str) -> Result<Url, FaultKind> {
     }
 }
 
-/// What a listener is called from outside: tokens are appended to it, so it gets a final slash, and may have nothing
-/// behind its path.
+/// The public URL of the callback listener. Tokens are appended to it: it gets a final slash and has no query or fragment.
 pub(super) fn parse_public_url(text: &str) -> Result<Url, FaultKind> {
-    let no_tail = |what: &str| {
+    let must_end_with_path = |what: &str| {
         FaultKind::BadUrl(format!(
-            "{:?} has a {what}: a token is appended to this URL, so it must end with its path",
+            "{:?} has a {what}: it must end with its path, because tokens are appended to it",
             hide_userinfo(text)
         ))
     };
     let mut url = parse_url(text)?;
     if text.contains('#') {
-        return Err(no_tail("fragment"));
+        return Err(must_end_with_path("fragment"));
     }
     if url.query().is_some() {
-        return Err(no_tail("query"));
+        return Err(must_end_with_path("query"));
     }
     if !url.path().ends_with('/') {
         let path = format!("{}/", url.path());
@@ -162,10 +161,10 @@ pub(super) fn parse_public_url(text: &str) -> Result<Url, FaultKind> {
     Ok(url)
 }
 
-/// A host with or without a port, as URIs write it: lower case, in punycode.
+/// A host with or without a port, normalised as in URIs: lower case, punycode.
 pub(super) fn parse_host(text: &str) -> Result<String, FaultKind> {
     let bad = || FaultKind::BadHost(text.to_owned());
-    // A pattern would be taken for a host that does not exist, and so let nothing through.
+    // A glob pattern would be a host name that never matches.
     let foreign = |c: char| "/?#@\\*%".contains(c) || c.is_whitespace() || c.is_control();
     if text.contains(foreign) {
         return Err(bad());
@@ -189,7 +188,7 @@ pub(super) fn parse_host(text: &str) -> Result<String, FaultKind> {
     }
 }
 
-/// The label of a Source: it is part of URLs, metrics and log lines.
+/// The name of a Source: it occurs in URLs, metrics and log lines.
 pub(super) fn parse_name(text: &str) -> Result<String, FaultKind> {
     let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
     if text.is_empty() || !text.bytes().all(allowed) {
@@ -198,7 +197,7 @@ pub(super) fn parse_name(text: &str) -> Result<String, FaultKind> {
     Ok(text.to_owned())
 }
 
-/// A `User-Agent`; `<version>` in it stands for the version of this program.
+/// A `User-Agent`; `<version>` is replaced by the program's version.
 pub(super) fn parse_user_agent(text: &str) -> Result<String, FaultKind> {
     let printable = text.bytes().all(|b| (0x20..=0x7e).contains(&b));
     if text.is_empty() || text.trim() != text || !printable {
@@ -207,7 +206,7 @@ pub(super) fn parse_user_agent(text: &str) -> Result<String, FaultKind> {
     Ok(text.replace("<version>", env!("CARGO_PKG_VERSION")))
 }
 
-/// The digits that a text begins with, at least one, and what follows them.
+/// Splits a text into its leading digits, at least one, and the rest.
 fn split_number(text: &str) -> Option<(&str, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -419,7 +418,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_a_parser_panic(text in "\\PC*") {
+        fn parsers_do_not_panic_on_any_text(text in "\\PC*") {
             let _ = (parse_duration(&text), parse_size(&text), parse_share(&text));
             let _ = (parse_host(&text), parse_public_url(&text), parse_user_agent(&text));
         }

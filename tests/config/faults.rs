@@ -1,4 +1,4 @@
-//! Faults: what is said of them, and where.
+//! The faults of configuration files: messages, lines and keys.
 
 use std::collections::BTreeSet;
 
@@ -22,13 +22,13 @@ fn check(text: &str, expected: &[&str]) {
     assert_eq!(faults(text), expected, "{text}\n{:?}", parse(text).err());
 }
 
-/// Checks a file that begins with the least that it must say, so that the text's first line is the fifth.
+/// Checks a file that begins with the minimal configuration, so that the first line of the text is line 5.
 fn check_after_least(text: &str, expected: &[&str]) {
     check(&format!("{LEAST}{text}"), expected);
 }
 
 #[test]
-fn inbox_and_notification_fit_together() {
+fn inbox_is_at_least_one_notification() {
     let text = format!("[limits]\nnotification = \"1GiB\"\n{LEAST}");
     assert_eq!(parse(&text).unwrap().limits.inbox, 1 << 30);
     let text = format!("[limits]\ninbox = \"1MiB\"\n{LEAST}");
@@ -40,7 +40,7 @@ fn inbox_and_notification_fit_together() {
 }
 
 #[test]
-fn ten_mistakes_are_told_at_once_each_with_its_line() {
+fn all_semantic_faults_are_listed_with_their_lines() {
     let text = r#"state_dir = ""
 [callback]
 listen = "localhost:8461"
@@ -119,7 +119,7 @@ fn single_brackets_hide_no_fault_of_the_only_source() {
 }
 
 #[test]
-fn there_must_be_a_source_with_what_it_needs() {
+fn source_and_its_required_keys_must_be_present() {
     check("", &["- source no-source"]);
     check("source = []\n", &["1 source no-source"]);
     check("source = 1\n", &["1 source wrong-type"]);
@@ -212,7 +212,7 @@ fn values_of_another_type_are_faults() {
 }
 
 #[test]
-fn values_that_make_no_sense_are_faults() {
+fn invalid_values_are_faults() {
     for (line, code) in [
         ("poll_interval = \"0s\"", "out-of-range"),
         ("poll_interval = \"15 minutes\"", "bad-duration"),
@@ -288,7 +288,7 @@ fn values_that_make_no_sense_are_faults() {
 }
 
 #[test]
-fn listeners_are_apart() {
+fn listeners_on_the_same_address_are_faults() {
     let clash = |callback: &str, status: &str, expected: &[&str]| {
         check_after_least(
             &format!("[callback]\nlisten = \"{callback}\"\n[status]\nlisten = \"{status}\"\n"),
@@ -314,7 +314,7 @@ fn listeners_are_apart() {
 }
 
 #[test]
-fn sources_are_apart() {
+fn sources_that_share_names_or_folders_are_faults() {
     let with = |name: &str, mirror: &str| {
         format!(
             "[[source]]\nname = \"{name}\"\nurl = \"http://b.example/\"\nmirror = \"{mirror}\"\n"
@@ -350,7 +350,7 @@ fn sources_are_apart() {
 }
 
 #[test]
-fn mirrors_are_apart_through_links_too() {
+fn mirrors_that_overlap_through_symlinks_are_faults() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::create_dir(folder.path().join("real")).unwrap();
     std::os::unix::fs::symlink("real", folder.path().join("link")).unwrap();
@@ -386,14 +386,14 @@ fn a_fault_is_one_line_with_file_line_key_message_and_code() {
     let faults = parse(&text).unwrap_err().to_string();
     assert_eq!(
         faults,
-        "/etc/resyncd/config.toml:5: source[a].lease: \"ten\" is not a duration: a whole number and ms, s, m, h or d, \
+        "/etc/resyncd/config.toml:5: source[a].lease: \"ten\" is not a duration: an integer and ms, s, m, h or d, \
          such as \"15m\" [bad-duration]\n\
          /etc/resyncd/config.toml:6: source[a].a\\n\\u{1b}: unknown key [unknown-key]"
     );
     let faults = parse("").unwrap_err().to_string();
     assert_eq!(
         faults,
-        "/etc/resyncd/config.toml: source: no [[source]]: there is nothing to follow [no-source]"
+        "/etc/resyncd/config.toml: source: no [[source]] is configured [no-source]"
     );
 }
 

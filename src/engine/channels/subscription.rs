@@ -16,7 +16,7 @@ use crate::engine::context::SourceContext;
 use crate::fetch::{Client, Disposition, HubAnswer};
 use crate::protocol::HubUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
-use crate::status::Ending;
+use crate::status::UnsubscribeResult;
 use crate::store::{ChannelId, ChannelRecord, Store, Wake};
 use crate::sync::{Asked, ChannelState, Intent, Lease};
 
@@ -324,7 +324,7 @@ pub(in crate::engine) async fn end(
     public_url: &Url,
     source: &str,
     channel: &ChannelRecord,
-) -> Ending {
+) -> UnsubscribeResult {
     let ended = tokio::time::timeout(
         ENDING_TIME,
         end_confirmed(store, client, public_url, channel),
@@ -339,7 +339,7 @@ pub(in crate::engine) async fn end(
         ),
     };
     tracing::info!(source, topic = %channel.topic, hub = channel.hub_name(), confirmed, message, "a subscription was ended");
-    Ending {
+    UnsubscribeResult {
         source: source.to_owned(),
         topic: channel.topic.to_string(),
         hub: channel.hub_name().to_owned(),
