@@ -39,7 +39,7 @@
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | any step of the work fails, once: of the mirror, of the database | [`every_step`]: `whatever_step_fails_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
-//! | what strangers write, in the log and the status | [`logs`]; `status`: `what_strangers_write_…` |
+//! | what strangers write, in the log and the status | [`logs`]; `status`: `remote_text_…` |
 //! | resources at inner addresses | [`inside`]: `resources_of_inner_…` |
 //! | mirrors (`rel="duplicate"`) at inner addresses | [`inside`]: `mirrors_at_…` |
 //! | redirects to inner addresses | [`inside`]: `redirects_to_…`, `requests_to_hubs_…` |
