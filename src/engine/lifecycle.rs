@@ -201,9 +201,11 @@ pub async fn end_subscriptions(
         return Vec::new();
     };
     let client = &client.with_credentials(&source.credentials);
-    join_all(channels.iter().map(|channel| {
-        channels::subscription::end(store, client, public_url, &source.name, channel)
-    }))
+    join_all(
+        channels
+            .iter()
+            .map(|channel| channels::end(store, client, public_url, source, channel)),
+    )
     .await
 }
 

@@ -9,7 +9,7 @@ use super::{ChannelId, SetId, Store, StoreError, Wake, row};
 use crate::clock;
 use crate::protocol::websub::Mode;
 use crate::protocol::{Capability, HubUri, TopicUri};
-use crate::sync::{Asked, ChannelState, Intent, Lease, Ruling};
+use crate::sync::{Asked, Channel, ChannelState, Intent, Lease, Ruling};
 
 /// A channel that is, or was, subscribed to.
 #[derive(Clone, Debug)]
@@ -57,6 +57,19 @@ impl ChannelRecord {
     #[must_use]
     pub fn hub_name(&self) -> &str {
         self.hub.as_ref().map_or("", HubUri::as_str)
+    }
+
+    /// The part of the row that the channel machine decides on.
+    pub fn channel(&self) -> Channel {
+        Channel {
+            topic: self.topic.clone(),
+            subscribed_topic: self.subscribed_topic.clone(),
+            hub: self.hub.clone(),
+            advertised_hubs: self.advertised_hubs.clone(),
+            known_hubs: self.known_hubs.clone(),
+            left: self.left,
+            lease: self.lease.clone(),
+        }
     }
 }
 
@@ -147,40 +160,40 @@ impl Store {
         .await
     }
 
-    /// Changes a channel's lease in one step, so that the engine and a hub that calls at the same moment don't undo each
-    /// other. Answers what the change answers. `wake`: whether the engine is to look at it.
+    /// Loads a channel, changes and saves it, in one transaction: neither the engine nor a hub that calls at the same moment
+    /// undoes what the other has changed. Returns the result of `change`. `wake`: whether to wake the workers.
     ///
     /// # Errors
-    /// [`StoreError`].
-    pub async fn change_lease<T, F>(
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn change_channel<T, F>(
         self: &Arc<Self>,
         id: ChannelId,
         wake: bool,
         change: F,
-    ) -> Result<(T, Lease), StoreError>
+    ) -> Result<T, StoreError>
     where
         T: Send + 'static,
-        F: FnOnce(&mut Lease) -> T + Send + 'static,
+        F: FnOnce(&mut Channel) -> T + Send + 'static,
     {
         self.write(move |tx| {
-            let mut record = channel(tx.sql, id)?.ok_or(StoreError::BadRow("a channel"))?;
-            let before = record.lease.clone();
-            let answer = change(&mut record.lease);
-            let lease = record.lease;
-            if lease != before {
-                save_lease(tx.sql, id, &lease)?;
+            let record = channel(tx.sql, id)?.ok_or(StoreError::BadRow("a channel"))?;
+            let before = record.channel();
+            let mut after = before.clone();
+            let result = change(&mut after);
+            if after != before {
+                save_channel(tx.sql, id, &after)?;
             }
             if wake {
                 tx.wake(Wake::Channel(record.set, id));
             }
-            Ok((answer, lease))
+            Ok(result)
         })
         .await
     }
 
-    /// Holds a hub's verification against what was asked of it; answers whether it is to be confirmed. `granted` is in
-    /// seconds; `spread`, from 0 to 1, chooses the moment of the renewal. The lease begins when that is written down: who
-    /// notices that the clock was set back moves what was written before, and nothing else.
+    /// Answers a hub's verification of intent; returns whether to confirm it. `granted` is in seconds; `spread`, from 0 to 1,
+    /// chooses the time of the renewal. The lease is dated within the transaction: a clock step that is detected moves only
+    /// the dates that were written before.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
@@ -196,15 +209,15 @@ impl Store {
             Mode::Unsubscribe => Intent::Unsubscribe,
             Mode::Denied => return Ok(false),
         };
-        let verify = move |lease: &mut Lease| {
+        let verify = move |channel: &mut Channel| {
             let now = clock::now().wall;
-            lease.verify(now, intent, granted, spread)
+            channel.verify(now, intent, granted, spread)
         };
-        let (ruling, _) = self.change_lease(id, true, verify).await?;
+        let ruling = self.change_channel(id, true, verify).await?;
         Ok(ruling != Ruling::Refuse)
     }
 
-    /// Takes a hub's word that it refuses or ends the subscription.
+    /// Applies a hub's denial.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
@@ -213,90 +226,8 @@ impl Store {
         id: ChannelId,
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
-        self.change_lease(id, true, move |lease| lease.denied(now))
-            .await?;
-        Ok(())
-    }
-
-    /// Notes whether a channel is wanted.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn want_channel(
-        self: &Arc<Self>,
-        id: ChannelId,
-        wanted: bool,
-    ) -> Result<(), StoreError> {
-        self.write(move |tx| {
-            tx.sql.execute(
-                "UPDATE channel SET left_for_good = ?2 WHERE id = ?1",
-                params![id.0, !wanted],
-            )?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// Notes the hubs that are advertised with a channel. If there are any, they are the ones to ask from now on.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn advertise_hubs(
-        self: &Arc<Self>,
-        id: ChannelId,
-        hubs: &[HubUri],
-    ) -> Result<(), StoreError> {
-        let (any, hubs) = (!hubs.is_empty(), hubs_text(hubs));
-        self.write(move |tx| {
-            tx.sql.execute(
-                "UPDATE channel SET advertised_hubs = ?2, known_hubs = CASE WHEN ?3 THEN ?2 ELSE known_hubs END
-                 WHERE id = ?1",
-                params![id.0, hubs, any],
-            )?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// Notes the hubs that a channel's topic names itself.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn know_hubs(
-        self: &Arc<Self>,
-        id: ChannelId,
-        hubs: &[HubUri],
-    ) -> Result<(), StoreError> {
-        let hubs = hubs_text(hubs);
-        self.write(move |tx| {
-            tx.sql.execute(
-                "UPDATE channel SET known_hubs = ?2 WHERE id = ?1",
-                params![id.0, hubs],
-            )?;
-            Ok(())
-        })
-        .await
-    }
-
-    /// Notes the hub that is about to be asked, and the topic that it is asked for.
-    ///
-    /// # Errors
-    /// [`StoreError`].
-    pub async fn aim_channel(
-        self: &Arc<Self>,
-        id: ChannelId,
-        hub: &HubUri,
-        topic: &TopicUri,
-    ) -> Result<(), StoreError> {
-        let (hub, topic) = (hub.to_string(), topic.to_string());
-        self.write(move |tx| {
-            tx.sql.execute(
-                "UPDATE channel SET hub = ?2, subscribed_topic = ?3 WHERE id = ?1",
-                params![id.0, hub, topic],
-            )?;
-            Ok(())
-        })
-        .await
+        self.change_channel(id, true, move |channel| channel.deny(now))
+            .await
     }
 
     /// Counts a delivery that was refused.
@@ -380,14 +311,16 @@ fn record(found: &Row<'_>) -> Result<ChannelRecord, StoreError> {
     })
 }
 
-fn save_lease(sql: &Connection, id: ChannelId, lease: &Lease) -> Result<(), StoreError> {
+fn save_channel(sql: &Connection, id: ChannelId, channel: &Channel) -> Result<(), StoreError> {
+    let lease = &channel.lease;
     let asked = lease.asked.map(|asked| match asked.intent {
         Intent::Subscribe => "subscribe",
         Intent::Unsubscribe => "unsubscribe",
     });
     sql.prepare_cached(
         "UPDATE channel SET state = ?2, asked = ?3, asked_lease = ?4, expires_at = ?5, renew_at = ?6, next_try_at = ?7,
-         failures = ?8, asked_at = ?9 WHERE id = ?1",
+         failures = ?8, asked_at = ?9, hub = ?10, subscribed_topic = ?11, advertised_hubs = ?12, known_hubs = ?13,
+         left_for_good = ?14 WHERE id = ?1",
     )?
     .execute(params![
         id.0,
@@ -399,6 +332,11 @@ fn save_lease(sql: &Connection, id: ChannelId, lease: &Lease) -> Result<(), Stor
         lease.next_try_at.map(row::micros),
         lease.failures,
         lease.asked_at.map(row::micros),
+        channel.hub.as_ref().map(HubUri::as_str),
+        channel.subscribed_topic.as_str(),
+        hubs_text(&channel.advertised_hubs),
+        hubs_text(&channel.known_hubs),
+        channel.left,
     ])?;
     Ok(())
 }

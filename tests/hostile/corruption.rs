@@ -10,7 +10,7 @@ use resyncd::protocol::ResourceUri;
 use resyncd::store::{Store, StoreError, Taken};
 
 use crate::process::Home;
-use crate::support::{DEADLINE, NAME, Rig, SET, resources, soon};
+use crate::support::{LIMIT, NAME, Rig, SET, resources, soon};
 
 /// A pseudo-random sequence of ours, so that a failure comes again.
 struct Seed(u64);
@@ -150,7 +150,7 @@ async fn daemon_follows_on_whatever_bit_was_flipped() {
         let content = format!("in round {round}");
         rig.source.update(SET, "r0002.txt", content.clone());
         rig.source.notify(SET);
-        let deadline = clock::now().mono + DEADLINE;
+        let deadline = clock::now().mono + LIMIT;
         while rig.mirrored("r0002.txt") != Some(content.clone().into_bytes()) {
             let damaged = rig.daemon().store.clone();
             let pace = Duration::from_millis(100);

@@ -15,7 +15,7 @@
 //! | deletion of all, however it is told | [`deletions`]: `whoever_tells_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all, one by one | [`deletions`]: `deletions_that_are_told_one_by_one_…`; `store` `weighing` |
 //! | lists, indexes, dumps and packages that name nothing | [`nothing`] |
-//! | slow and silent peers | [`floods`]: `thousand_silent_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
+//! | slow and silent peers | [`floods`]: `silent_peers_make_way_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
 //! | deliveries that break off, never end, or find no room | [`peers`]: `delivery_…`; tests/destination `full_inbox_…` |
 //! | a crowd of hosts that never answer | [`crowds`] |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
@@ -35,6 +35,7 @@
 //! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
 //! | the database is damaged | [`damage`]; `store::tests`: `damage`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
+//! | the database refuses one step of a poll | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | any step of the work fails, once: of the mirror, of the database | [`every_step`]: `whatever_step_fails_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
@@ -93,11 +94,12 @@ mod peers;
 mod rebuilding;
 mod redirects;
 mod replays;
+mod retries;
 mod site;
 mod traced;
 mod uris;
 
 use tokio::sync::RwLock;
 
-/// Who measures how long something takes has the processor alone; who only works hard shares it.
+/// Tests that open thousands of connections run alone; tests that use much of the processor run beside each other.
 static PROCESSOR: RwLock<()> = RwLock::const_new(());

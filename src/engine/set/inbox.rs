@@ -65,7 +65,11 @@ impl SetState {
             self.sequencer = trial;
             // Once the Change List is read, what was held is applied, whether the gap is closed or not.
             match self.fill_gaps(false).await {
-                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(EngineError::Store(error)) => {
+                    // The gap is on record and does not open again: only a poll reads the documents that fill it.
+                    self.schedule.hurry(clock::now());
+                    return Err(error.into());
+                }
                 Err(error) => {
                     self.schedule.polled(clock::now(), Pacing::Soon);
                     self.report_error(&error);

@@ -60,7 +60,7 @@ impl SetState {
             sequencer: Sequencer::new(limits, coverage, gaps).having_read(record.read_until),
             schedule: Schedule::new(clock::now(), context.source.poll_interval),
             baseline_failed: false,
-            channels: Channels::new(Arc::clone(&context), record.id),
+            channels: Channels::new(&context, record.id),
             last_delivery: 0,
             lists: ReadLists::default(),
             dump: None,

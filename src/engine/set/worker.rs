@@ -112,8 +112,16 @@ impl SetWorker {
         held.map_or(due, |deadline| deadline.min(due))
     }
 
-    /// Polls the set's documents. Fails only if the database does.
+    /// Polls the set's documents. Fails only if the database does; then the poll stays due.
     async fn poll(&mut self) -> Result<(), EngineError> {
+        let polled = self.poll_once().await;
+        if polled.is_err() {
+            self.state.schedule.hurry(clock::now());
+        }
+        polled
+    }
+
+    async fn poll_once(&mut self) -> Result<(), EngineError> {
         let state = &mut self.state;
         let context = Arc::clone(&state.context);
         let set = state.record.id;

@@ -269,7 +269,7 @@ impl SourceWorker {
             tracing::warn!(code = "set-ended", source = self.context.name(), set = %set.capability_list,
                 "set no longer advertised; it is not followed any more, its files stay");
             set.end().await;
-            let mut channels = Channels::new(Arc::clone(&self.context), id);
+            let mut channels = Channels::new(&self.context, id);
             channels.follow(&[]).await?;
             channels.detach();
             self.context.store.end_set(id).await?;

@@ -1,4 +1,4 @@
-//! What a killed process leaves: the pending state was on disk before the request went out.
+//! A killed process: the pending request was stored before it was sent.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ async fn request_of_a_killed_process_is_confirmed_by_the_next() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), &format!("hub = \"{}\"", hub.uri));
     let first = home.run();
-    // The requests have been sent, and never will there be an answer.
+    // The requests have been sent; the hub never answers.
     let forms = hub.wait_for_forms(2).await;
     first.kill();
 
@@ -23,16 +23,16 @@ async fn request_of_a_killed_process_is_confirmed_by_the_next() {
     for form in &forms {
         let fields: BTreeMap<_, _> = url::form_urlencoded::parse(form.as_bytes()).collect();
         let (callback, topic) = (&fields["hub.callback"], &fields["hub.topic"]);
-        eventually("hubs are answered", None, async || {
+        eventually("the callback answers", None, async || {
             let answer = client().get(callback.as_ref()).send().await;
             answer.map(drop).map_err(|error| error.to_string())
         })
         .await;
         let forged = verify(callback, Mode::Unsubscribe, topic, Some("c"), None).await;
-        assert_eq!(forged.0, 404, "nobody asked to unsubscribe");
+        assert_eq!(forged.0, 404, "no request to unsubscribe");
         let late = verify(callback, Mode::Subscribe, topic, Some("late"), Some(600)).await;
         assert_eq!((late.0, late.2.as_str()), (200, "late"));
     }
     home.settled(&source).await;
-    assert_eq!(hub.forms.borrow().len(), 2, "nothing was asked twice");
+    assert_eq!(hub.forms.borrow().len(), 2, "no request was repeated");
 }

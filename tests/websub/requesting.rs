@@ -1,4 +1,4 @@
-//! What a hub is asked, and which of its answers count as acceptance (WebSub, section 5.1).
+//! The request to the hub, and which of its answers count as acceptance (WebSub, section 5.1).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ use crate::support::{Rig, resources, soon};
 use crate::{BareHub, check_push, requests, serve, verify, with_hub};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_asks_for_a_lease_with_a_secret_and_a_callback_of_its_own() {
+async fn request_has_a_lease_a_secret_and_a_callback_of_its_own() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let requests = requests(rig.hub()).await;
@@ -47,7 +47,7 @@ async fn request_asks_for_a_lease_with_a_secret_and_a_callback_of_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn request_is_a_form_that_old_hubs_understand_too() {
+async fn request_has_the_parameters_that_old_hubs_require() {
     let hub = BareHub::start(Some(StatusCode::ACCEPTED)).await;
     let rig = Rig::start_with(resources(3), |config| {
         config.sources[0].hub = Some(hub.uri.clone());
@@ -63,14 +63,14 @@ async fn request_is_a_form_that_old_hubs_understand_too() {
             assert!(!fields[field].is_empty(), "{field}");
         }
     }
-    // A hub that keeps silent does not keep the baseline from being made.
-    rig.until("in step", |set| set.state == "in-sync").await;
+    // A hub that does not verify does not delay the baseline.
+    rig.until("in sync", |set| set.state == "in-sync").await;
     let advertised = rig.hub().counts().requested;
-    assert_eq!(advertised, 0, "the configuration's hub overrules it");
+    assert_eq!(advertised, 0, "the configured hub is used instead");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_that_accepts_is_taken() {
+async fn status_200_202_and_204_are_accepted() {
     for status in [200, 202, 204] {
         let rig = Rig::start(with_hub(HubOptions {
             granting: Granting::Accept(status),
@@ -84,9 +84,9 @@ async fn every_answer_that_accepts_is_taken() {
     }
 }
 
-/// 204 has no body, but some hubs send one.
+/// A 204 must not have a body, but some hubs send one.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_answer_that_accepts_is_taken_even_with_a_body_that_must_not_be() {
+async fn status_204_with_a_body_is_accepted() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let hub = format!("http://{}/hub", listener.local_addr().unwrap());
     tokio::spawn(async move {
@@ -131,7 +131,7 @@ async fn redirecting_to(hub: &Hub) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redirects_that_keep_the_request_are_followed_five_times_and_no_more() {
+async fn redirects_with_307_and_308_are_followed_up_to_five_times() {
     let hub = Hub::start(HubOptions::default()).await.unwrap();
     let base = redirecting_to(&hub).await;
     for (path, error) in [
@@ -165,7 +165,7 @@ async fn redirects_that_keep_the_request_are_followed_five_times_and_no_more() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_redirects_gets_the_same_request() {
+async fn redirected_request_is_unchanged() {
     let other = Hub::start(HubOptions::default()).await.unwrap();
     let rig = Rig::start(with_hub(HubOptions {
         granting: Granting::Redirect(308, other.uri().to_string()),
@@ -182,7 +182,7 @@ async fn hub_that_redirects_gets_the_same_request() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_takes_no_lease_is_asked_again_without() {
+async fn hub_that_refuses_a_lease_gets_a_request_without_one() {
     for status in [400, 409] {
         let rig = Rig::start(with_hub(HubOptions {
             granting: Granting::RefuseLease(status),
@@ -203,9 +203,9 @@ async fn hub_that_takes_no_lease_is_asked_again_without() {
     }
 }
 
-/// It can only be confirmed because the request was kept before it was sent.
+/// The verification can only be confirmed if the request was stored before it was sent.
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_verifies_before_it_answers() {
+async fn verification_before_the_answer_is_confirmed() {
     for granting in [Granting::Accept(202), Granting::Accept(204)] {
         let rig = Rig::start(with_hub(HubOptions {
             verifying: Verifying::BeforeAnswer,
@@ -220,9 +220,9 @@ async fn hub_that_verifies_before_it_answers() {
     }
 }
 
-/// The word that counts is the verification, not the answer that comes after it.
+/// The verification decides, not the answer to the request.
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_verifies_and_then_never_answers() {
+async fn verification_without_an_answer_is_confirmed() {
     let hub = BareHub::start(None).await;
     let rig = Rig::start_with(resources(1), |config| {
         config.sources[0].hub = Some(hub.uri.clone());
