@@ -159,7 +159,7 @@ impl StatusError {
 
 /// What became of ending a subscription.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ending {
+pub struct UnsubscribeResult {
     /// The label of the Source.
     pub source: String,
     /// The topic.
@@ -178,7 +178,7 @@ pub trait Operations: Send + Sync {
     fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>>;
 
     /// A mirror whose disk refuses what it is given: the label of its Source, and why.
-    fn refusing_mirror(&self) -> Option<(String, StatusError)>;
+    fn unwritable_mirror(&self) -> Option<(String, StatusError)>;
 
     /// Polls a Source now; `false` if there is none of that name.
     fn poll(&self, source: &str) -> bool;
@@ -187,7 +187,7 @@ pub trait Operations: Send + Sync {
     fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
     /// Ends a Source's subscriptions and waits for the hubs' word; `None` if there is no such Source.
-    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<Ending>>>;
+    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>>;
 }
 
 /// A moment as the endpoint writes it: RFC 3339 in UTC.

@@ -1,4 +1,4 @@
-//! The configuration file as an operator meets it: the example, the defaults, and what is said of a file with faults.
+//! The configuration file: the example, the defaults, and files with faults.
 
 #[path = "config/faults.rs"]
 mod faults;
@@ -6,20 +6,20 @@ mod faults;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use resyncd::config::{Baseline, Config, Faults, Filter, Signatures, Source};
+use resyncd::config::{Baseline, Config, ConfigFaults, Filter, Signatures, Source};
 use resyncd::protocol::ResourceUri;
 use url::Url;
 
 const EXAMPLE: &str = include_str!("../config.example.toml");
 
-/// The least that a file must say.
+/// The minimal configuration file.
 const LEAST: &str = "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"/srv/a\"\n";
 
-fn parse(text: &str) -> Result<Config, Faults> {
+fn parse(text: &str) -> Result<Config, ConfigFaults> {
     Config::parse(text, Path::new("/etc/resyncd/config.toml"))
 }
 
-/// What a configuration says, but for its Filters, which say nothing of themselves.
+/// A configuration as text, without its filters, whose `Debug` does not show the patterns.
 fn written(config: &Config) -> String {
     let mut config = config.clone();
     for source in &mut config.sources {

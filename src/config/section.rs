@@ -1,18 +1,15 @@
-//! One table of the configuration file, key by key: what is well is handed on, what is not becomes a fault with its
-//! line.
+//! Reads one table of the configuration file key by key. Valid values are returned; the others become faults with their line.
 
-use std::collections::BTreeSet;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use crate::config::fault::{Fault, Faults, Problem};
-use crate::config::syntax::line_at;
+use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
-/// The tables and their keys, as the file names them; `""` is what stands before the first table.
+/// The tables and their keys; `""` is the part before the first table.
 const KEYS: [(&str, &[&str]); 6] = [
     (
         "",
@@ -70,67 +67,11 @@ const KEYS: [(&str, &[&str]); 6] = [
     ),
 ];
 
-/// What has been found wrong in one file so far.
-pub(super) struct Findings<'a> {
-    file: &'a Path,
-    text: &'a str,
-    /// The lines that tell nothing, because they were not TOML.
-    unknown: &'a BTreeSet<usize>,
-    faults: Vec<Fault>,
-}
-
-impl<'a> Findings<'a> {
-    pub(super) fn new(file: &'a Path, text: &'a str, unknown: &'a BTreeSet<usize>) -> Self {
-        Self {
-            file,
-            text,
-            unknown,
-            faults: Vec::new(),
-        }
-    }
-
-    /// The line, from 1, that a part of the text begins on.
-    pub(super) fn line(&self, span: Range<usize>) -> usize {
-        line_at(self.text, span.start) + 1
-    }
-
-    /// Adds a fault.
-    pub(super) fn add(&mut self, line: Option<usize>, key: &str, problem: &Problem) {
-        self.faults.push(fault(self.file, line, key, problem));
-    }
-
-    /// Adds a fault of a value, unless the file's own value is not known.
-    fn add_at(&mut self, span: Range<usize>, key: &str, problem: &Problem) {
-        let line = self.line(span);
-        if !self.unknown.contains(&line) {
-            self.add(Some(line), key, problem);
-        }
-    }
-
-    /// All faults, in the order of their lines.
-    pub(super) fn into_faults(mut self) -> Faults {
-        self.faults
-            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
-        Faults(self.faults)
-    }
-}
-
-/// A fault of a file.
-pub(super) fn fault(file: &Path, line: Option<usize>, key: &str, problem: &Problem) -> Fault {
-    Fault {
-        file: file.to_owned(),
-        line,
-        key: key.to_owned(),
-        code: problem.code(),
-        message: problem.to_string(),
-    }
-}
-
-/// A value, with its place for what is to be said of it later.
+/// A value with its place in the file, for faults that are found later.
 #[derive(Clone)]
-pub(super) struct Placed<T> {
+pub(super) struct Located<T> {
     pub(super) value: T,
-    /// The line, from 1; `None`, when it is the default.
+    /// The line, from 1; `None` if the value is the default.
     pub(super) line: Option<usize>,
     /// The key, with its table.
     pub(super) key: String,
@@ -138,41 +79,41 @@ pub(super) struct Placed<T> {
 
 /// One table of the file.
 pub(super) struct Section<'s, 'f> {
-    findings: &'s mut Findings<'f>,
+    faults: &'s mut FaultCollector<'f>,
     /// Which of [`KEYS`] it is.
     kind: &'static str,
-    /// What its keys go by: `http`, `source[example]`, or nothing.
+    /// The prefix of its keys in faults: `http`, `source[example]` or empty.
     label: String,
     table: &'s DeTable<'s>,
     line: Option<usize>,
 }
 
 impl<'s, 'f> Section<'s, 'f> {
-    /// `line` is where the table begins, from 1.
+    /// `line`: of the table's header, from 1.
     pub(super) fn new(
-        findings: &'s mut Findings<'f>,
+        faults: &'s mut FaultCollector<'f>,
         kind: &'static str,
         label: String,
         table: &'s DeTable<'s>,
         line: Option<usize>,
     ) -> Self {
         let mut section = Self {
-            findings,
+            faults,
             kind,
             label,
             table,
             line,
         };
-        section.tell_unknown_keys();
+        section.reject_unknown_keys();
         section
     }
 
-    /// A text, parsed; `expected` is what it should be, for a person who gave something other than a text.
+    /// Parses a string; `expected` describes it in the fault of a value of another type.
     pub(super) fn text<T>(
         &mut self,
         key: &str,
         expected: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, Problem>,
+        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
     ) -> Option<T> {
         self.value(key, |value| match value.as_str() {
             Some(text) => parse(text),
@@ -180,21 +121,21 @@ impl<'s, 'f> Section<'s, 'f> {
         })
     }
 
-    /// A text that there must be.
+    /// Parses a required string.
     pub(super) fn required<T>(
         &mut self,
         key: &str,
         expected: &'static str,
-        parse: impl FnOnce(&str) -> Result<T, Problem>,
+        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
     ) -> Option<T> {
         if self.table.get(key).is_none() {
             let name = self.name(key);
-            self.findings.add(self.line, &name, &Problem::MissingKey);
+            self.faults.add(self.line, &name, &FaultKind::MissingKey);
         }
         self.text(key, expected, parse)
     }
 
-    /// Yes or no.
+    /// A boolean.
     pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
         self.value(key, |value| {
             let flag = value.as_bool();
@@ -202,29 +143,29 @@ impl<'s, 'f> Section<'s, 'f> {
         })
     }
 
-    /// A whole number in a range.
+    /// An integer in a range.
     pub(super) fn number(&mut self, key: &str, range: RangeInclusive<usize>) -> Option<usize> {
         self.value(key, |value| {
             let Some(number) = value.as_integer() else {
-                return Err(wrong_type("a whole number", value));
+                return Err(wrong_type("an integer", value));
             };
             let number = usize::from_str_radix(number.as_str(), number.radix());
             value::within(range, number.ok())
         })
     }
 
-    /// A list of texts: those that can be parsed.
+    /// A list of strings; those that cannot be parsed become faults.
     pub(super) fn list<T>(
         &mut self,
         key: &str,
-        parse: impl Fn(&str) -> Result<T, Problem>,
+        parse: impl Fn(&str) -> Result<T, FaultKind>,
     ) -> Option<Vec<T>> {
-        const EXPECTED: &str = "a list of texts, such as [\"a\", \"b\"]";
+        const EXPECTED: &str = "a list of strings, such as [\"a\", \"b\"]";
         let entry = self.table.get(key)?;
         let name = self.name(key);
         let Some(array) = entry.get_ref().as_array() else {
-            let problem = wrong_type(EXPECTED, entry.get_ref());
-            self.findings.add_at(entry.span(), &name, &problem);
+            let kind = wrong_type(EXPECTED, entry.get_ref());
+            self.faults.add_at(entry.span(), &name, &kind);
             return None;
         };
         let mut list = Vec::new();
@@ -235,36 +176,36 @@ impl<'s, 'f> Section<'s, 'f> {
             };
             match parsed {
                 Ok(value) => list.push(value),
-                Err(problem) => self.findings.add_at(item.span(), &name, &problem),
+                Err(kind) => self.faults.add_at(item.span(), &name, &kind),
             }
         }
         Some(list)
     }
 
-    /// A path, made absolute: a relative one begins at the folder.
+    /// A path, made absolute relative to the folder.
     pub(super) fn path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
         self.text(key, "a path", |text| parse_path(text, folder))
     }
 
-    /// A path that there must be.
+    /// A required path.
     pub(super) fn required_path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
         self.required(key, "a path", |text| parse_path(text, folder))
     }
 
-    /// Tells a fault of a key that was well by itself.
-    pub(super) fn reject(&mut self, key: &str, problem: &Problem) {
+    /// Adds a fault of a value that is valid by itself.
+    pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
         let name = self.name(key);
         if let Some(entry) = self.table.get(key) {
-            self.findings.add_at(entry.span(), &name, problem);
+            self.faults.add_at(entry.span(), &name, kind);
         }
     }
 
-    /// A value together with the place of its key.
-    pub(super) fn placed<T>(&self, key: &str, value: T) -> Placed<T> {
+    /// The value with the place of its key.
+    pub(super) fn located<T>(&self, key: &str, value: T) -> Located<T> {
         let entry = self.table.get(key);
-        Placed {
+        Located {
             value,
-            line: entry.map(|entry| self.findings.line(entry.span())),
+            line: entry.map(|entry| self.faults.line(entry.span())),
             key: self.name(key),
         }
     }
@@ -272,28 +213,28 @@ impl<'s, 'f> Section<'s, 'f> {
     fn value<T>(
         &mut self,
         key: &str,
-        parse: impl FnOnce(&DeValue<'_>) -> Result<T, Problem>,
+        parse: impl FnOnce(&DeValue<'_>) -> Result<T, FaultKind>,
     ) -> Option<T> {
         let entry = self.table.get(key)?;
         match parse(entry.get_ref()) {
             Ok(value) => Some(value),
-            Err(problem) => {
+            Err(kind) => {
                 let name = self.name(key);
-                self.findings.add_at(entry.span(), &name, &problem);
+                self.faults.add_at(entry.span(), &name, &kind);
                 None
             }
         }
     }
 
-    fn tell_unknown_keys(&mut self) {
+    fn reject_unknown_keys(&mut self) {
         let known = keys_of(self.kind);
         for (key, value) in self.table {
             if known.contains(&key.get_ref().as_ref()) {
                 continue;
             }
-            let problem = unknown_key(self.kind, key.get_ref(), value.get_ref());
+            let kind = unknown_key(self.kind, key.get_ref(), value.get_ref());
             let name = self.name(key.get_ref());
-            self.findings.add_at(key.span(), &name, &problem);
+            self.faults.add_at(key.span(), &name, &kind);
         }
     }
 
@@ -302,7 +243,7 @@ impl<'s, 'f> Section<'s, 'f> {
     }
 }
 
-/// A key with what is before it.
+/// The key with its prefix.
 pub(super) fn dotted(label: &str, key: &str) -> String {
     if label.is_empty() {
         key.to_owned()
@@ -311,34 +252,34 @@ pub(super) fn dotted(label: &str, key: &str) -> String {
     }
 }
 
-/// A table, or the fault that there is something else in its place.
+/// The table, or a fault if the value is of another type.
 pub(super) fn table_of<'t>(
-    findings: &mut Findings<'_>,
+    faults: &mut FaultCollector<'_>,
     key: &str,
     expected: &'static str,
     value: &'t Spanned<DeValue<'t>>,
 ) -> Option<&'t DeTable<'t>> {
     let table = value.get_ref().as_table();
     if table.is_none() {
-        findings.add_at(value.span(), key, &wrong_type(expected, value.get_ref()));
+        faults.add_at(value.span(), key, &wrong_type(expected, value.get_ref()));
     }
     table
 }
 
-pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> Problem {
+pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> FaultKind {
     let found = match value {
-        DeValue::String(_) => "a text",
+        DeValue::String(_) => "a string",
         DeValue::Integer(_) | DeValue::Float(_) => "a number",
-        DeValue::Boolean(_) => "true or false",
+        DeValue::Boolean(_) => "a boolean",
         DeValue::Datetime(_) => "a datetime",
         DeValue::Array(_) => "a list",
         DeValue::Table(_) => "a table",
     };
-    Problem::WrongType { expected, found }
+    FaultKind::WrongType { expected, found }
 }
 
-fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, Problem> {
-    let bad = || Problem::BadPath(text.to_owned());
+fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {
+    let bad = || FaultKind::BadPath(text.to_owned());
     if text.is_empty() || text.contains('\0') {
         return Err(bad());
     }
@@ -350,8 +291,8 @@ fn keys_of(kind: &str) -> &'static [&'static str] {
     found.map_or(&[], |(_, keys)| keys)
 }
 
-/// An unknown key or table, with what may have been meant.
-fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> Problem {
+/// The fault of an unknown key or table, with a suggestion.
+fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> FaultKind {
     let tables = value.as_array().is_some_and(|array| {
         !array.is_empty() && array.iter().all(|item| item.get_ref().is_table())
     });
@@ -364,9 +305,9 @@ fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> Problem {
         (None, None) => String::new(),
     };
     if tables || value.is_table() {
-        Problem::UnknownTable(hint)
+        FaultKind::UnknownTable(hint)
     } else {
-        Problem::UnknownKey(hint)
+        FaultKind::UnknownKey(hint)
     }
 }
 
@@ -378,14 +319,14 @@ fn place_of(table: &str) -> String {
     }
 }
 
-/// The known key that is most like an unknown one, if any is like it.
+/// The known key that is most similar to an unknown one, if any.
 fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
     let key: String = key.to_lowercase().replace('-', "_");
     let close = |known: &&'static str| {
         let distance = edits(&key, known);
         (distance <= 1 + known.len() / 4).then_some((distance, *known))
     };
-    // A known key that the unknown one begins, or is the beginning of, is meant more often than one of a like spelling.
+    // If no spelling is close, one key may be the beginning of the other.
     let part = |known: &&&'static str| {
         key.len() >= 3 && (known.starts_with(&key) || key.starts_with(**known))
     };
@@ -394,7 +335,7 @@ fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
         .or_else(|| known.iter().find(part).copied())
 }
 
-/// How many letters have to be put in, taken out or replaced to make one text the other (Levenshtein).
+/// The Levenshtein distance of two texts.
 fn edits(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();
@@ -415,7 +356,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edits_are_counted() {
+    fn edit_distance_is_counted() {
         assert_eq!(edits("", "abc"), 3);
         assert_eq!(edits("kitten", "sitting"), 3);
         assert_eq!(edits("lease", "lease"), 0);
@@ -423,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_meant_is_guessed() {
+    fn similar_keys_are_suggested() {
         let check = |key: &str, known: Option<&str>| {
             assert_eq!(nearest(key, keys_of("source")), known, "{key}");
         };

@@ -7,47 +7,30 @@ mod delivery;
 mod event;
 mod options;
 mod server;
+mod state;
 mod subscription;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
-use futures_util::future::join_all;
+use parking_lot::Mutex;
 use tokio_util::sync::DropGuard;
 
-pub use self::delivery::Delivery;
 use self::event::EventLog;
-pub use self::event::{HubCounts, HubEvent};
+pub use self::event::{HubCounts, HubDelivery, HubEvent};
 pub use self::options::{Granting, HubOptions, Signing, Verifying};
-pub use self::subscription::Subscription;
+pub use self::state::Subscription;
+use self::state::{HubState, SharedHub};
 use super::DemoError;
-use super::serving::{self, lock};
-use crate::clock;
+use super::serving;
 use crate::protocol::HubUri;
 
 /// A hub that answers on loopback until its last copy is dropped. A copy is the same hub.
 #[derive(Clone)]
 pub struct Hub {
-    shared: Arc<Shared>,
+    shared: Arc<SharedHub>,
     _serving: Arc<DropGuard>,
-}
-
-/// What the hub and its server share.
-struct Shared {
-    uri: HubUri,
-    client: reqwest::Client,
-    state: Mutex<HubState>,
-    events: EventLog,
-}
-
-struct HubState {
-    options: HubOptions,
-    /// By topic and callback (WebSub, section 5.1: the pair is what tells subscriptions apart).
-    subscriptions: BTreeMap<(String, String), Subscription>,
-    /// Topics that are denied, and why.
-    denied: BTreeMap<String, String>,
 }
 
 impl Hub {
@@ -59,7 +42,7 @@ impl Hub {
         let bound = serving::bind(options.listen).await?;
         let uri = HubUri::parse(&format!("http://{}{}", bound.address(), server::PATH))
             .expect("an address makes an http URI");
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SharedHub {
             uri,
             client: serving::client(options.timeout)?,
             state: Mutex::new(HubState {
@@ -83,7 +66,7 @@ impl Hub {
 
     /// Changes how it behaves from now on; its address and time-out stay.
     pub fn configure(&self, change: impl FnOnce(&mut HubOptions)) {
-        change(&mut lock(&self.shared.state).options);
+        change(&mut self.shared.state.lock().options);
     }
 
     /// The subscriptions that are active.
@@ -94,18 +77,18 @@ impl Hub {
 
     /// Denies new subscriptions to a topic, for a reason.
     pub fn deny(&self, topic: &str, reason: &str) {
-        let denied = &mut lock(&self.shared.state).denied;
+        let denied = &mut self.shared.state.lock().denied;
         denied.insert(topic.to_owned(), reason.to_owned());
     }
 
     /// Denies a topic no longer.
     pub fn allow(&self, topic: &str) {
-        lock(&self.shared.state).denied.remove(topic);
+        self.shared.state.lock().denied.remove(topic);
     }
 
     /// Drops the subscriptions to a topic without a word, as hubs do; how many there were.
     pub fn forget(&self, topic: &str) -> usize {
-        let subscriptions = &mut lock(&self.shared.state).subscriptions;
+        let subscriptions = &mut self.shared.state.lock().subscriptions;
         let before = subscriptions.len();
         subscriptions.retain(|(of, _), _| of != topic);
         before - subscriptions.len()
@@ -125,8 +108,8 @@ impl Hub {
     }
 
     /// Delivers a notification to each subscriber of a topic, side by side, and waits for what became of it.
-    pub async fn deliver(&self, topic: &str, body: Bytes) -> Vec<Delivery> {
-        self.shared.deliver(topic, body).await
+    pub async fn deliver(&self, topic: &str, body: Bytes) -> Vec<HubDelivery> {
+        delivery::deliver_all(&self.shared, topic, body).await
     }
 
     /// What happened so far.
@@ -180,39 +163,6 @@ impl Hub {
         }
     }
 }
-
-impl Shared {
-    fn active(&self, wanted: impl Fn(&Subscription) -> bool) -> Vec<Subscription> {
-        let now = clock::now().wall;
-        let state = lock(&self.state);
-        let active = state.subscriptions.values();
-        active
-            .filter(|subscription| subscription.expires_at > now && wanted(subscription))
-            .cloned()
-            .collect()
-    }
-
-    async fn deliver(&self, topic: &str, body: Bytes) -> Vec<Delivery> {
-        let subscribers = self.active(|subscription| subscription.topic == topic);
-        let deliveries = subscribers
-            .iter()
-            .map(|subscription| delivery::deliver(self, subscription, &body));
-        join_all(deliveries).await
-    }
-
-    /// The options, as they are at this moment.
-    fn options(&self) -> HubOptions {
-        lock(&self.state).options.clone()
-    }
-
-    fn drop_subscription(&self, topic: &str, callback: &str) {
-        let key = (topic.to_owned(), callback.to_owned());
-        lock(&self.state).subscriptions.remove(&key);
-    }
-}
-
-/// How long a lease of that many seconds is at most, so that adding it to now stays a date.
-const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 #[cfg(test)]
 mod tests;

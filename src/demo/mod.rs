@@ -21,7 +21,7 @@ mod source;
 mod traffic;
 
 pub use hub::{
-    Delivery, Granting, Hub, HubCounts, HubEvent, HubOptions, Signing, Subscription, Verifying,
+    Granting, Hub, HubCounts, HubDelivery, HubEvent, HubOptions, Signing, Subscription, Verifying,
 };
 pub use source::{
     ChangeListForm, ChannelHub, DumpOptions, Fault, MemberFault, Notification, PathForm,

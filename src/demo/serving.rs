@@ -1,7 +1,7 @@
 //! What the Source and the hub share: a listener, the client, and the links that name a channel.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -18,24 +18,24 @@ use crate::protocol::format_link_header;
 const MAX_REQUEST_BODY: usize = 256 << 20;
 
 /// A bound listener that does not answer yet, so that its address can be written into what it will serve.
-pub(super) struct Bound {
+pub(super) struct DemoListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
 /// Listens on an address; port 0 takes a free one.
-pub(super) async fn bind(address: SocketAddr) -> Result<Bound, DemoError> {
+pub(super) async fn bind(address: SocketAddr) -> Result<DemoListener, DemoError> {
     let listening = async {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Bound { listener, address })
+        Ok(DemoListener { listener, address })
     };
     listening
         .await
         .map_err(|error| DemoError::Listen { address, error })
 }
 
-impl Bound {
+impl DemoListener {
     /// The address that requests reach it at.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
@@ -80,9 +80,4 @@ pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, DemoError> {
 /// The value of the Link header of a topic and of what is sent on it (Change Notification, section 4.1).
 pub(super) fn channel_links(topic: &str, hub: &str) -> String {
     format_link_header(&[("self", topic), ("hub", hub)])
-}
-
-/// Locks what the tests and the server share. A test that panicked while it held the lock has already failed.
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -8,16 +8,19 @@ mod fault;
 mod options;
 mod package;
 mod range;
+mod resource;
 mod resource_set;
+mod served;
 mod server;
-mod world;
+mod state;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, LINK};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
@@ -27,9 +30,10 @@ pub use self::fault::Fault;
 pub use self::options::{
     ChangeListForm, ChannelHub, DumpOptions, MemberFault, PathForm, SampleOptions, Submission,
 };
-use self::world::{Document, World};
-use super::serving::{self, lock};
-use super::{Delivery, DemoError, Hub};
+use self::served::ServedFile;
+use self::state::{SharedSource, SourceState};
+use super::serving;
+use super::{DemoError, Hub, HubDelivery};
 use crate::protocol::{Capability, ChangeKind, Entry, HubUri, Interval, SourceTime, TopicUri};
 
 /// How long an external hub may take to answer.
@@ -58,17 +62,10 @@ pub struct Notification {
 /// misspells it should hear of it at once.
 #[derive(Clone)]
 pub struct SampleSource {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSource>,
     hub: Option<Hub>,
     client: reqwest::Client,
     _serving: Arc<DropGuard>,
-}
-
-/// What the Source and its server share.
-struct Shared {
-    world: Mutex<World>,
-    /// Moves at each request.
-    requests: watch::Sender<u64>,
 }
 
 impl SampleSource {
@@ -83,8 +80,8 @@ impl SampleSource {
             ChannelHub::None | ChannelHub::External { .. } => None,
         };
         let base = base_uri(bound.address());
-        let shared = Arc::new(Shared {
-            world: Mutex::new(World::new(base, options, hub.as_ref().map(Hub::uri))),
+        let shared = Arc::new(SharedSource {
+            state: Mutex::new(SourceState::new(base, options, hub.as_ref().map(Hub::uri))),
             requests: watch::Sender::new(0),
         });
         Ok(Self {
@@ -106,7 +103,7 @@ impl SampleSource {
     /// The same, parsed: what paths are joined to.
     #[must_use]
     pub fn base(&self) -> Url {
-        lock(&self.shared.world).base().clone()
+        self.shared.state.lock().base().clone()
     }
 
     /// The hub that it started for itself.
@@ -118,7 +115,7 @@ impl SampleSource {
     /// The URI of a resource, whether it exists or not.
     #[must_use]
     pub fn resource_uri(&self, set: &str, name: &str) -> Url {
-        lock(&self.shared.world).set(set).resource_uri(name)
+        self.shared.state.lock().set(set).resource_uri(name)
     }
 
     /// The URI of a set's Capability List.
@@ -130,13 +127,13 @@ impl SampleSource {
     /// The URI of one of a set's documents, as `resourcelist.xml`.
     #[must_use]
     pub fn document_uri(&self, set: &str, file: &str) -> Url {
-        lock(&self.shared.world).set(set).places().file(file)
+        self.shared.state.lock().set(set).uris().file(file)
     }
 
     /// The topic of a set's channel of that kind.
     #[must_use]
     pub fn topic(&self, set: &str, kind: &Capability) -> TopicUri {
-        topic_uri(&lock(&self.shared.world), set, kind)
+        topic_uri(&self.shared.state.lock(), set, kind)
     }
 
     // What happens at the Source. Each of these enters the Change List at once and waits for a notification.
@@ -157,24 +154,26 @@ impl SampleSource {
     }
 
     fn change(&self, set: &str, name: &str, kind: ChangeKind, bytes: Option<Bytes>) -> SourceTime {
-        lock(&self.shared.world).change(set, name, kind, bytes)
+        self.shared.state.lock().change(set, name, kind, bytes)
     }
 
     /// Moves the Source's clock on.
     pub fn advance(&self, by: Duration) {
-        lock(&self.shared.world).advance(by);
+        self.shared.state.lock().advance(by);
     }
 
     /// A moment that parts the changes so far from those to come.
     #[must_use]
     pub fn boundary(&self) -> SourceTime {
-        lock(&self.shared.world).boundary()
+        self.shared.state.lock().boundary()
     }
 
     /// What a mirror of the set should hold: each resource's URI and bytes.
     #[must_use]
     pub fn state(&self, set: &str) -> BTreeMap<String, Bytes> {
-        lock(&self.shared.world)
+        self.shared
+            .state
+            .lock()
             .set(set)
             .resources()
             .map(|resource| (resource.uri.to_string(), resource.bytes.clone()))
@@ -185,31 +184,31 @@ impl SampleSource {
 
     /// Makes the notification of every change since the one before it; its interval begins where that one's ended, and ends now.
     pub fn notify(&self, set: &str) -> Notification {
-        let mut world = lock(&self.shared.world);
-        let until = world.boundary();
-        let (interval, changes) = world.set_mut(set).take_buffered(until);
-        let places = world.set(set).places();
+        let mut state = self.shared.state.lock();
+        let until = state.boundary();
+        let (interval, changes) = state.set_mut(set).take_buffered(until);
+        let uris = state.set(set).uris();
         Notification {
             set: set.to_owned(),
             kind: Capability::ChangeNotification,
-            topic: topic_uri(&world, set, &Capability::ChangeNotification),
+            topic: topic_uri(&state, set, &Capability::ChangeNotification),
             interval: Some(interval),
             entries: changes.len(),
-            body: documents::change_notification(places, interval, &changes),
+            body: documents::change_notification(uris, interval, &changes),
         }
     }
 
     /// Makes a framework notification of documents that were published anew.
     #[must_use]
     pub fn framework(&self, set: &str, entries: &[Entry]) -> Notification {
-        let world = lock(&self.shared.world);
+        let state = self.shared.state.lock();
         Notification {
             set: set.to_owned(),
             kind: Capability::FrameworkNotification,
-            topic: topic_uri(&world, set, &Capability::FrameworkNotification),
+            topic: topic_uri(&state, set, &Capability::FrameworkNotification),
             interval: None,
             entries: entries.len(),
-            body: documents::framework_notification(world.set(set).places(), entries),
+            body: documents::framework_notification(state.set(set).uris(), entries),
         }
     }
 
@@ -225,11 +224,18 @@ impl SampleSource {
     ///
     /// # Errors
     /// [`DemoError::HubUnreachable`] and [`DemoError::HubRefused`], of an external hub.
-    pub async fn publish(&self, notification: &Notification) -> Result<Vec<Delivery>, DemoError> {
+    pub async fn publish(
+        &self,
+        notification: &Notification,
+    ) -> Result<Vec<HubDelivery>, DemoError> {
         let (body, external) = {
-            let mut world = lock(&self.shared.world);
-            world.set_latest(notification);
-            (notification.body.clone(), world.external_hub())
+            let mut state = self.shared.state.lock();
+            state.set_latest(
+                &notification.set,
+                &notification.kind,
+                notification.body.clone(),
+            );
+            (notification.body.clone(), state.external_hub())
         };
         if let Some(hub) = &self.hub {
             return Ok(hub.deliver(notification.topic.as_str(), body).await);
@@ -292,78 +298,82 @@ impl SampleSource {
 
     /// Publishes a Resource List of this moment, which is what it returns.
     pub fn refresh_resource_list(&self, set: &str) -> SourceTime {
-        let mut world = lock(&self.shared.world);
-        let at = world.boundary();
-        world.set_mut(set).refresh_resource_list(at);
+        let mut state = self.shared.state.lock();
+        let at = state.boundary();
+        state.set_mut(set).refresh_resource_list(at);
         at
     }
 
     /// Makes the Change List stay as it is now (it lags), or catch up.
     pub fn freeze_change_list(&self, set: &str, frozen: bool) {
-        lock(&self.shared.world)
+        self.shared
+            .state
+            .lock()
             .set_mut(set)
             .freeze_change_list(frozen);
     }
 
     /// Closes the open Change List and begins the next; from then on there is an index of them. The moment that parts them.
     pub fn roll_change_list(&self, set: &str) -> SourceTime {
-        let mut world = lock(&self.shared.world);
-        let at = world.boundary();
-        world.set_mut(set).roll_change_list(at);
+        let mut state = self.shared.state.lock();
+        let at = state.boundary();
+        state.set_mut(set).roll_change_list(at);
         at
     }
 
     /// Drops the oldest closed Change Lists, but for `keep` of them; how many were dropped.
     pub fn drop_old_change_lists(&self, set: &str, keep: usize) -> usize {
-        lock(&self.shared.world)
+        self.shared
+            .state
+            .lock()
             .set_mut(set)
             .drop_old_change_lists(keep)
     }
 
     /// Takes the Change List away, or begins a new one now.
     pub fn set_change_list(&self, set: &str, present: bool) {
-        let mut world = lock(&self.shared.world);
-        let from = present.then(|| world.boundary());
-        world.set_mut(set).set_change_list(from);
+        let mut state = self.shared.state.lock();
+        let from = present.then(|| state.boundary());
+        state.set_mut(set).set_change_list(from);
     }
 
     /// Changes how a set's Change Lists are written.
     pub fn set_change_list_form(&self, set: &str, form: ChangeListForm) {
-        lock(&self.shared.world).set_mut(set).set_form(form);
+        self.shared.state.lock().set_mut(set).set_form(form);
     }
 
     /// Offers one more set of resources, made as the options have it.
     pub fn add_set(&self, set: &str) {
-        lock(&self.shared.world).add_set(set);
+        self.shared.state.lock().add_set(set);
     }
 
     /// Offers a set no longer: it leaves the Source Description, and all of its documents and resources are gone.
     pub fn remove_set(&self, set: &str) {
-        lock(&self.shared.world).remove_set(set);
+        self.shared.state.lock().remove_set(set);
     }
 
     /// Advertises a channel again.
     pub fn add_channel(&self, set: &str, kind: Capability) {
-        lock(&self.shared.world).set_mut(set).add_channel(kind);
+        self.shared.state.lock().set_mut(set).add_channel(kind);
     }
 
     /// Advertises a channel no longer; its topic is gone.
     pub fn remove_channel(&self, set: &str, kind: &Capability) {
-        lock(&self.shared.world).set_mut(set).remove_channel(kind);
+        self.shared.state.lock().set_mut(set).remove_channel(kind);
     }
 
     /// Serves a document of the test's own at a path, before anything else that is there.
     pub fn put_document(&self, path: &str, media_type: &str, body: impl Into<Bytes>) {
-        let document = Document {
+        let document = ServedFile {
             media_type: media_type.to_owned(),
             body: body.into(),
         };
-        lock(&self.shared.world).put_document(path, Some(document));
+        self.shared.state.lock().put_document(path, Some(document));
     }
 
     /// Takes such a document away.
     pub fn remove_document(&self, path: &str) {
-        lock(&self.shared.world).put_document(path, None);
+        self.shared.state.lock().put_document(path, None);
     }
 
     // Faults and what was asked for.
@@ -371,31 +381,31 @@ impl SampleSource {
     /// Plans a fault for the next `times` requests of a path with its query, as `/set1/res/r0000.txt`; a path that ends in `*`
     /// stands for all that begin so. Of several, the one that was planned first comes first.
     pub fn fail(&self, path: &str, fault: Fault, times: usize) {
-        lock(&self.shared.world).faults().plan(path, fault, times);
+        self.shared.state.lock().faults().plan(path, fault, times);
     }
 
     /// Takes back the faults that were planned for exactly this path.
     pub fn heal(&self, path: &str) {
-        lock(&self.shared.world).faults().heal(path);
+        self.shared.state.lock().faults().heal(path);
     }
 
     /// How often a path with its query was asked for.
     #[must_use]
     pub fn hits(&self, path: &str) -> u64 {
-        lock(&self.shared.world).hits(path).0
+        self.shared.state.lock().hits(path).0
     }
 
     /// How often the answer to that was 304.
     #[must_use]
     pub fn hits_not_modified(&self, path: &str) -> u64 {
-        lock(&self.shared.world).hits(path).1
+        self.shared.state.lock().hits(path).1
     }
 
     /// How many requests there were, and how many bytes of bodies were sent in answer.
     #[must_use]
     pub fn traffic(&self) -> (u64, u64) {
-        let world = lock(&self.shared.world);
-        (world.requests(), world.sent())
+        let state = self.shared.state.lock();
+        (state.requests(), state.sent())
     }
 
     /// Waits until a path was asked for that many times in all.
@@ -409,8 +419,8 @@ impl SampleSource {
     }
 }
 
-fn topic_uri(world: &World, set: &str, kind: &Capability) -> TopicUri {
-    TopicUri::try_from(world.set(set).places().topic(kind))
+fn topic_uri(state: &SourceState, set: &str, kind: &Capability) -> TopicUri {
+    TopicUri::try_from(state.set(set).uris().topic(kind))
         .expect("what an http listener serves has an http URI")
 }
 

@@ -21,7 +21,7 @@ use super::status_view;
 use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
-use crate::status::{Ending, Operations, Status, StatusError};
+use crate::status::{Operations, Status, StatusError, UnsubscribeResult};
 use crate::store::{ChannelRecord, Store, StoreError};
 use crate::sync::ChannelState;
 
@@ -118,7 +118,7 @@ impl Engine {
 }
 
 impl Operations for Engine {
-    fn refusing_mirror(&self) -> Option<(String, StatusError)> {
+    fn unwritable_mirror(&self) -> Option<(String, StatusError)> {
         self.runtime_status.recent_disk_error(clock::now().mono)
     }
 
@@ -160,7 +160,7 @@ impl Operations for Engine {
         .boxed()
     }
 
-    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<Ending>>> {
+    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {
         let found = self
             .source(source)
             .map(|source| Arc::clone(&source.context));
@@ -183,12 +183,12 @@ pub async fn end_subscriptions(
     client: &Client,
     public_url: Option<&Url>,
     source: &config::Source,
-) -> Vec<Ending> {
+) -> Vec<UnsubscribeResult> {
     let channels = match subscribed(store, &source.name).await {
         Ok(channels) => channels,
         Err(error) => {
             tracing::error!(code = error.code(), source = source.name, %error, "subscriptions can't be read");
-            return vec![Ending {
+            return vec![UnsubscribeResult {
                 source: source.name.clone(),
                 topic: String::new(),
                 hub: String::new(),

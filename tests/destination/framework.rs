@@ -14,7 +14,7 @@ async fn tell(rig: &Rig, file: &str, capability: Capability, change: ChangeKind)
     let entry = rig.source.framework_entry(uri, capability, change);
     let notification = rig.source.framework(SET, &[entry]);
     let deliveries = rig.source.publish(&notification).await.unwrap();
-    assert!(deliveries.iter().all(|delivery| delivery.is_taken()));
+    assert!(deliveries.iter().all(|delivery| delivery.is_accepted()));
     assert_eq!(deliveries.len(), 1);
 }
 

@@ -75,7 +75,7 @@ async fn subscriptions_outlive_the_process() {
         rig.source.publish(&notification).await.unwrap()
     };
     assert_eq!(deliveries[0].callback, first.callback);
-    assert!(deliveries[0].is_taken());
+    assert!(deliveries[0].is_accepted());
     rig.until_mirrored().await;
     assert_eq!(rig.hub().counts().requested, asked, "no new request");
     assert_eq!(

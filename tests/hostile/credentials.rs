@@ -241,7 +241,7 @@ async fn password_comes_back_when_a_redirect_leads_home() {
     let mut url = site.url("/");
     url.set_username("me").unwrap();
     url.set_password(Some("s%40cret")).unwrap();
-    let _ = credentials.take(url);
+    let _ = credentials.extract(url);
     let http = resyncd::config::Http {
         allow_private_addresses: true,
         ..Default::default()

@@ -212,7 +212,7 @@ impl Cycle {
     async fn deliver(&self, notification: &Notification) {
         eventually("acknowledged", None, async || {
             let deliveries = self.source.publish(notification).await.unwrap();
-            if deliveries.iter().any(|delivery| delivery.is_taken()) {
+            if deliveries.iter().any(|delivery| delivery.is_accepted()) {
                 return Ok(());
             }
             if deliveries.is_empty() && self.is_unheard().await {

@@ -135,7 +135,7 @@ async fn state_that_can_t_be_written_puts_hubs_off_and_recovers() {
     // Nobody has anything to write meanwhile: it is tried out.
     until_ready(&home, 200).await;
     let deliveries = source.publish(&notification).await.unwrap();
-    assert!(deliveries[0].is_taken(), "{deliveries:?}");
+    assert!(deliveries[0].is_accepted(), "{deliveries:?}");
     home.settled(&source).await;
     assert_eq!(running.stop().await.code(), Some(0));
 }
@@ -161,8 +161,8 @@ async fn state_that_is_refused_in_the_midst_of_work_loses_nothing() {
             limit(&running, None);
         };
         let (deliveries, ()) = tokio::join!(publishing, refusing);
-        if !deliveries.unwrap()[0].is_taken() {
-            assert!(source.publish(&notification).await.unwrap()[0].is_taken());
+        if !deliveries.unwrap()[0].is_accepted() {
+            assert!(source.publish(&notification).await.unwrap()[0].is_accepted());
         }
     }
     home.settled(&source).await;
@@ -229,8 +229,8 @@ async fn full_file_system_is_waited_for() {
     assert!(refusal.contains("\"disk-full\""), "{refusal}");
     assert_eq!(home.set().await.unwrap().resources, 3);
     std::fs::remove_file(&ballast).unwrap();
-    if !deliveries[0].is_taken() {
-        assert!(source.publish(&notification).await.unwrap()[0].is_taken());
+    if !deliveries[0].is_accepted() {
+        assert!(source.publish(&notification).await.unwrap()[0].is_accepted());
     }
     home.settled(&source).await;
     until_ready(&home, 200).await;

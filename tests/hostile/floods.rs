@@ -6,7 +6,9 @@ use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
 
 use futures_util::future::join_all;
-use resyncd::demo::{ChannelHub, Delivery, HubOptions, SampleOptions, SampleSource, Subscription};
+use resyncd::demo::{
+    ChannelHub, HubDelivery, HubOptions, SampleOptions, SampleSource, Subscription,
+};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -67,7 +69,10 @@ async fn silent_peers(address: SocketAddr, count: usize) -> Vec<TcpStream> {
 async fn push(home: &Home, source: &SampleSource, text: &str) {
     source.update(SET, "r0000.txt", text.to_owned());
     let deliveries = source.publish(&source.notify(SET)).await.unwrap();
-    assert!(deliveries.iter().all(Delivery::is_taken), "{deliveries:?}");
+    assert!(
+        deliveries.iter().all(HubDelivery::is_accepted),
+        "{deliveries:?}"
+    );
     home.until_mirrored(source).await;
 }
 

@@ -163,7 +163,7 @@ async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
         holder.execute_batch("ROLLBACK").unwrap();
     };
     let (deliveries, ()) = tokio::join!(rig.source.publish(&notification), letting_go);
-    assert!(deliveries.unwrap()[0].is_taken());
+    assert!(deliveries.unwrap()[0].is_accepted());
     rig.until_holds("r0000.txt", "in time").await;
     rig.until("all done", |set| set.pending == 0).await;
 
@@ -182,6 +182,6 @@ async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
         }
     })
     .await;
-    assert!(rig.source.publish(&notification).await.unwrap()[0].is_taken());
+    assert!(rig.source.publish(&notification).await.unwrap()[0].is_accepted());
     rig.until_holds("r0001.txt", "late").await;
 }

@@ -50,7 +50,7 @@ fn lines(told: &Output) -> (Vec<Value>, Value) {
     (lines, last)
 }
 
-/// What was found: `kind name differs`, sorted; with `+` in front if it was mended.
+/// What was found: `kind name differs`, sorted; with `+` in front if it was repaired.
 fn found(told: &Output) -> Vec<String> {
     let (lines, _) = lines(told);
     let findings = lines.iter().filter(|line| line["type"] == "finding");
@@ -60,10 +60,10 @@ fn found(told: &Output) -> Vec<String> {
             let name = named.unwrap().rsplit('/').next().unwrap();
             let differs = finding["differs"].as_array().unwrap().iter();
             let differs: Vec<_> = differs.map(|differs| differs.as_str().unwrap()).collect();
-            let mended = if finding["mended"] == true { "+" } else { "" };
+            let repaired = if finding["mended"] == true { "+" } else { "" };
             let kind = finding["kind"].as_str().unwrap();
             let code = finding["code"].as_str().unwrap_or_default();
-            format!("{mended}{kind} {name} {}{code}", differs.join(","))
+            format!("{repaired}{kind} {name} {}{code}", differs.join(","))
                 .trim()
                 .to_owned()
         })
@@ -125,7 +125,7 @@ async fn a_mirror_in_step_is_found_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_wrong_is_found_and_mended() {
+async fn deviations_are_found_and_repaired() {
     let source = SampleSource::start(resources(8)).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
@@ -175,26 +175,26 @@ async fn whatever_is_wrong_is_found_and_mended() {
     assert_eq!(source.hits("/set1/res/r0004.txt"), fetched);
     let told = home.tell(&["audit", "--repair", "--delete-extra"]);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
-    assert!(text(&told.stdout).contains("1 mended"), "{told:?}");
+    assert!(text(&told.stdout).contains("1 repaired"), "{told:?}");
     home.assert_mirrored(&source, &[SET]);
     assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
 
     let running = home.run();
     home.settled(&source).await;
     let feed = home.operator.changes(0).await;
-    let mut mended: Vec<_> = feed
+    let mut repaired: Vec<_> = feed
         .iter()
         .filter(|line| line.origin == "audit")
         .map(|line| format!("{} {}", line.change, line.uri.rsplit('/').next().unwrap()))
         .collect();
-    mended.sort();
+    repaired.sort();
     let expected = [
         "updated r0001.txt",
         "updated r0002.txt",
         "updated r0003.txt",
         "updated r0005.txt",
     ];
-    assert_eq!(mended, expected);
+    assert_eq!(repaired, expected);
     assert_eq!(running.stop().await.code(), Some(0));
 }
 

@@ -181,7 +181,7 @@ async fn what_was_acknowledged_is_applied_after_a_crash() {
         }
         let notification = source.notify(SET);
         let deliveries = source.publish(&notification).await.unwrap();
-        assert!(deliveries[0].is_taken());
+        assert!(deliveries[0].is_accepted());
         running.kill();
         running = home.run();
         home.until("it answers", |_| true).await;
@@ -320,7 +320,8 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
         } else {
             let (seen, enough) = (Cell::new(0), 1 + below(&mut dice, 30));
             let taken = |event: &HubEvent| {
-                let taken = matches!(event, HubEvent::Delivered(delivery) if delivery.is_taken());
+                let taken =
+                    matches!(event, HubEvent::Delivered(delivery) if delivery.is_accepted());
                 seen.set(seen.get() + u64::from(taken));
                 seen.get() == enough
             };

@@ -191,10 +191,10 @@ async fn what_is_wrong_is_told_in_its_place_and_ends_nothing() {
         "2 packages, 1024 bytes",
         "[not-found]",
         "[wrong-capability]",
-        "odd: bad-loc 1",
+        "oddities: bad-loc 1",
         "capability-spelling 1",
         "no hub is advertised",
-        "not looked into",
+        "not read",
     ] {
         assert!(tree.contains(part), "{part}: {tree}");
     }
@@ -232,7 +232,7 @@ async fn source_of_very_many_documents_is_looked_into_for_a_part_only() {
     assert_eq!(told["sets"][50]["capabilities"][0]["looked_into"], false);
     assert_eq!((source.hits("/49/c"), source.hits("/50/r")), (1, 0));
     let tree = text(&discover(&[&source.url()]).await.stdout);
-    assert!(tree.contains("20 documents were not looked into"), "{tree}");
+    assert!(tree.contains("20 documents were not read"), "{tree}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -195,7 +195,7 @@ async fn resources_that_cannot_be_had_are_told() {
     let home = Home::new(&source.url(), "");
     let told = home.tell(&["sync"]);
     let parts = [
-        "1 resources can't be had [resources-failed]",
+        "1 resources can't be fetched [resources-failed]",
         "r0001.txt",
         "[not-found]",
     ];

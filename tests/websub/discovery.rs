@@ -66,7 +66,7 @@ async fn self_link_of_the_topic_is_subscribed_to() {
     rig.source.update(SET, "r0001.txt", "pushed");
     let notification = rig.source.notify(SET).body;
     let deliveries = hub.deliver(&own, notification).await;
-    assert!(deliveries[0].is_taken());
+    assert!(deliveries[0].is_accepted());
     rig.until_mirrored().await;
     assert_eq!(hub.end(&own, "over").await, 1);
     assert_eq!(rig.channel().await.state, "denied");

@@ -3,12 +3,12 @@
 use resyncd::demo::{Granting, HubEvent, Verifying};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
-use resyncd::status::Ending;
+use resyncd::status::UnsubscribeResult;
 
 use crate::support::{NAME, Rig, SET, client, resources, soon};
 use crate::{check_push, delivery, status_of, subscribed, verify};
 
-async fn unsubscribe(rig: &Rig) -> Vec<Ending> {
+async fn unsubscribe(rig: &Rig) -> Vec<UnsubscribeResult> {
     let path = format!("/sources/{NAME}/unsubscribe");
     let (status, body) = soon("unsubscribed", rig.operator.post(&path)).await;
     assert_eq!(status, 200, "{body}");

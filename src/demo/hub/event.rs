@@ -1,12 +1,10 @@
 //! What happened at the hub, for tests to wait on.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::Delivery;
-use crate::demo::serving::lock;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
 
 /// How many events are remembered; the demo may run for days.
@@ -50,7 +48,29 @@ pub enum HubEvent {
         callback: String,
     },
     /// A notification was delivered, or given up.
-    Delivered(Delivery),
+    Delivered(HubDelivery),
+}
+
+/// What became of one notification for one subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubDelivery {
+    /// The topic.
+    pub topic: String,
+    /// The callback.
+    pub callback: String,
+    /// How often it was tried.
+    pub attempts: u32,
+    /// The last answer; `None`: there was none.
+    pub status: Option<u16>,
+}
+
+impl HubDelivery {
+    /// Whether the subscriber answered with 2xx.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        self.status
+            .is_some_and(|status| (200..300).contains(&status))
+    }
 }
 
 /// How often which of them happened.
@@ -83,7 +103,7 @@ impl HubCounts {
             HubEvent::Verified { .. } => &mut self.subscribed,
             HubEvent::NotVerified { .. } => &mut self.not_verified,
             HubEvent::Denied { .. } => &mut self.denied,
-            HubEvent::Delivered(delivery) if delivery.is_taken() => &mut self.delivered,
+            HubEvent::Delivered(delivery) if delivery.is_accepted() => &mut self.delivered,
             HubEvent::Delivered(_) => &mut self.undelivered,
         };
         *counter += 1;
@@ -93,13 +113,13 @@ impl HubCounts {
 /// The record of events.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
-    record: Mutex<Record>,
+    record: Mutex<Events>,
     /// The number of events so far.
     written: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct Events {
     /// The number of the first event that is remembered.
     first: u64,
     events: VecDeque<HubEvent>,
@@ -108,7 +128,7 @@ struct Record {
 
 impl EventLog {
     pub(super) fn add(&self, event: HubEvent) {
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         record.counts.count(&event);
         record.events.push_back(event);
         if record.events.len() > REMEMBERED {
@@ -122,11 +142,11 @@ impl EventLog {
     }
 
     pub(super) fn counts(&self) -> HubCounts {
-        lock(&self.record).counts
+        self.record.lock().counts
     }
 
     pub(super) fn mark(&self) -> u64 {
-        let record = lock(&self.record);
+        let record = self.record.lock();
         record.first + record.events.len() as u64
     }
 
@@ -140,7 +160,7 @@ impl EventLog {
         loop {
             written.borrow_and_update();
             {
-                let record = lock(&self.record);
+                let record = self.record.lock();
                 let skipped = usize::try_from(next.saturating_sub(record.first));
                 let unseen = record.events.iter().skip(skipped.unwrap_or(usize::MAX));
                 if let Some(event) = unseen.into_iter().find(|event| wanted(event)) {

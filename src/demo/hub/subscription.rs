@@ -2,34 +2,21 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-
 use super::event::HubEvent;
-use super::{HubOptions, LONGEST_LEASE, Shared, lock};
+use super::options::{HubOptions, Verifying};
+use super::state::{SharedHub, Subscription};
 use crate::clock;
 use crate::protocol::websub::{Mode, SubscriptionRequest, Verification};
 
-/// A subscription that is active.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscription {
-    /// The topic.
-    pub topic: String,
-    /// Where its notifications are delivered.
-    pub callback: String,
-    /// What deliveries are signed with.
-    pub secret: Option<String>,
-    /// The lease that was granted.
-    pub lease: Duration,
-    /// When it ends.
-    pub expires_at: DateTime<Utc>,
-}
+/// How long a lease of that many seconds is at most, so that adding it to now stays a date.
+const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
 /// Carries out a request that was accepted: denies it, or verifies it and keeps or ends the subscription.
-pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
+pub(super) async fn carry_out(shared: &SharedHub, request: &SubscriptionRequest) {
     let (topic, callback) = (&request.topic, &request.callback);
     let subscribes = request.mode == Mode::Subscribe;
     let (options, reason) = {
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         let reason = state.denied.get(topic).filter(|_| subscribes).cloned();
         (state.options.clone(), reason)
     };
@@ -38,7 +25,7 @@ pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
         return;
     }
     let lease = granted_lease(&options, request.lease_seconds);
-    if options.verifying != super::Verifying::Never
+    if options.verifying != Verifying::Never
         && let Err(status) = verify(shared, request, told_lease(&options, lease)).await
     {
         shared.events.add(HubEvent::NotVerified {
@@ -62,7 +49,7 @@ pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
 }
 
 /// Tells a subscriber that its subscription is denied.
-pub(super) async fn tell_denied(shared: &Shared, topic: &str, callback: &str, reason: &str) {
+pub(super) async fn tell_denied(shared: &SharedHub, topic: &str, callback: &str, reason: &str) {
     let denial = Verification {
         mode: Mode::Denied,
         topic: topic.to_owned(),
@@ -80,9 +67,14 @@ pub(super) async fn tell_denied(shared: &Shared, topic: &str, callback: &str, re
     });
 }
 
-fn keep(shared: &Shared, request: &SubscriptionRequest, lease: Duration, keeps_old_secret: bool) {
+fn keep(
+    shared: &SharedHub,
+    request: &SubscriptionRequest,
+    lease: Duration,
+    keeps_old_secret: bool,
+) {
     let expires_at = clock::now().plus(lease).wall;
-    let mut state = lock(&shared.state);
+    let mut state = shared.state.lock();
     let key = (request.topic.clone(), request.callback.clone());
     let old = state.subscriptions.get(&key);
     let old_secret = old
@@ -113,7 +105,7 @@ fn told_lease(options: &HubOptions, granted: Duration) -> Option<u64> {
 
 /// Asks the subscriber whether it meant it; without a confirmation, the status it answered with.
 async fn verify(
-    shared: &Shared,
+    shared: &SharedHub,
     request: &SubscriptionRequest,
     lease_seconds: Option<u64>,
 ) -> Result<(), Option<u16>> {

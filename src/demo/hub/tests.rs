@@ -1,5 +1,7 @@
 //! The hub against a subscriber of the tests' own.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -150,7 +152,7 @@ async fn deliveries_are_signed_as_told() {
     ] {
         hub.configure(|options| options.signing = signing);
         let delivered = hub.deliver(TOPIC, Bytes::from_static(b"<urlset/>")).await;
-        assert!(matches!(&delivered[..], [one] if one.is_taken() && one.attempts == 1));
+        assert!(matches!(&delivered[..], [one] if one.is_accepted() && one.attempts == 1));
         let Some(Sent::Content {
             signature,
             links,
@@ -181,7 +183,7 @@ async fn a_delivery_is_tried_a_bounded_number_of_times() {
     let mut subscriber = subscriber(StatusCode::SERVICE_UNAVAILABLE).await;
     subscriber.subscribe(&hub).await;
     let delivered = hub.deliver(TOPIC, Bytes::from_static(b"<urlset/>")).await;
-    assert!(!delivered[0].is_taken());
+    assert!(!delivered[0].is_accepted());
     assert_eq!((delivered[0].attempts, delivered[0].status), (3, Some(503)));
     assert_eq!(hub.counts().undelivered, 1);
 }

@@ -1,4 +1,4 @@
-//! Faults that a test asks the Source to have.
+//! PlannedFaults that a test asks the Source to have.
 
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ pub enum Fault {
 
 /// The faults that are still to be had.
 #[derive(Debug, Default)]
-pub(super) struct Faults(Vec<Planned>);
+pub(super) struct PlannedFaults(Vec<Planned>);
 
 #[derive(Debug)]
 struct Planned {
@@ -35,7 +35,7 @@ struct Planned {
     left: usize,
 }
 
-impl Faults {
+impl PlannedFaults {
     /// Plans a fault for the next `times` requests of a path; a path that ends in `*` stands for all that begin so.
     pub(super) fn plan(&mut self, path: &str, fault: Fault, times: usize) {
         if times > 0 {
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn faults_come_in_the_order_they_were_planned_and_end() {
-        let mut faults = Faults::default();
+        let mut faults = PlannedFaults::default();
         faults.plan("/a", Fault::Status(500), 2);
         faults.plan("/a", Fault::Truncated, 1);
         faults.plan("/b/*", Fault::WrongBytes, usize::MAX);

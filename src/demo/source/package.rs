@@ -25,12 +25,12 @@ pub(super) struct Bitstream {
 
 /// A package, and its manifest once more.
 #[derive(Clone, Debug)]
-pub(super) struct Package {
+pub(super) struct DumpPackage {
     pub(super) zip: Bytes,
     pub(super) manifest: Bytes,
 }
 
-impl Package {
+impl DumpPackage {
     /// Packs bitstreams; `faults` are by URI.
     pub(super) fn pack(
         head: &Head,

@@ -5,48 +5,16 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use url::Url;
 
-use super::documents::{self, Places};
+use super::documents::{self, ChangeList, SetUris};
 use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
-use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, Entry, Interval, SourceTime};
-
-/// A resource as it is now.
-#[derive(Clone, Debug)]
-pub(super) struct Resource {
-    pub(super) uri: Url,
-    pub(super) bytes: Bytes,
-    pub(super) lastmod: SourceTime,
-    pub(super) digest: Digest,
-    pub(super) media_type: &'static str,
-}
-
-impl Resource {
-    fn new(uri: Url, bytes: Bytes, lastmod: SourceTime) -> Self {
-        let media_type = media_type(uri.path());
-        let digest = Digest::of(Algorithm::Sha256, &bytes);
-        Self {
-            uri,
-            bytes,
-            lastmod,
-            digest,
-            media_type,
-        }
-    }
-}
-
-/// One Change List: closed when it has an `until`.
-#[derive(Clone, Debug)]
-pub(super) struct ChangeList {
-    pub(super) number: u32,
-    pub(super) from: SourceTime,
-    pub(super) until: Option<SourceTime>,
-    pub(super) entries: Vec<Entry>,
-}
+use super::resource::{Resource, path_and_query};
+use crate::protocol::{Capability, ChangeKind, Entry, Interval, SourceTime};
 
 /// One set of resources.
 #[derive(Debug)]
 pub(super) struct ResourceSet {
-    places: Places,
+    uris: SetUris,
     digests: bool,
     /// Whether there is a Resource List.
     listed: bool,
@@ -70,16 +38,16 @@ pub(super) struct ResourceSet {
 
 impl ResourceSet {
     /// A new set, whose history begins at `start`.
-    pub(super) fn new(places: Places, options: &SampleOptions, start: SourceTime) -> Self {
+    pub(super) fn new(uris: SetUris, options: &SampleOptions, start: SourceTime) -> Self {
         let open = ChangeList {
             number: 1,
             from: start,
             until: None,
             entries: Vec::new(),
         };
-        let dumps = Dumps::new(places.clone(), options.dumps, options.digests, start);
+        let dumps = Dumps::new(uris.clone(), options.dumps, options.digests, start);
         let mut set = Self {
-            places,
+            uris,
             digests: options.digests,
             listed: options.resource_list,
             entries_per_list: options.entries_per_list.max(1),
@@ -95,7 +63,7 @@ impl ResourceSet {
         };
         for number in 0..options.resources_per_set {
             let name = format!("r{number:04}.txt");
-            let bytes = first_content(set.places.name(), &name, options.resource_size);
+            let bytes = first_content(set.uris.name(), &name, options.resource_size);
             set.put(&name, bytes, start);
         }
         set.refresh_resource_list(start);
@@ -104,13 +72,13 @@ impl ResourceSet {
     }
 
     /// Where its documents are.
-    pub(super) fn places(&self) -> &Places {
-        &self.places
+    pub(super) fn uris(&self) -> &SetUris {
+        &self.uris
     }
 
     /// The URI of a resource, whether it exists or not.
     pub(super) fn resource_uri(&self, name: &str) -> Url {
-        self.places.resource(name)
+        self.uris.resource(name)
     }
 
     /// A resource, by path and query.
@@ -158,7 +126,7 @@ impl ResourceSet {
         {
             open.entries.push(entry.clone());
         }
-        self.dumps.take_change(entry.clone(), bytes);
+        self.dumps.add_change(entry.clone(), bytes);
         self.buffered.push(entry);
     }
 
@@ -177,7 +145,7 @@ impl ResourceSet {
             .map(|resource| documents::resource_entry(resource, self.digests))
             .collect();
         self.resource_lists =
-            documents::resource_lists(&self.places, &entries, self.entries_per_list, at);
+            documents::resource_lists(&self.uris, &entries, self.entries_per_list, at);
     }
 
     /// Publishes a Resource Dump of this moment.
@@ -277,7 +245,7 @@ impl ResourceSet {
     pub(super) fn channel(&self, file: &str) -> Option<(&Capability, &Bytes)> {
         self.channels
             .iter()
-            .find(|(kind, _)| Places::channel_folder(kind) == file)
+            .find(|(kind, _)| SetUris::channel_folder(kind) == file)
     }
 
     /// A document by its file name; `hub` is the one its channels name.
@@ -292,31 +260,12 @@ impl ResourceSet {
                 (self.change_lists.is_some()).then_some(Capability::ChangeList),
             ];
             let offered = lists.into_iter().flatten().chain(self.dumps.offered());
-            let body = documents::capability_list(
-                &self.places,
-                offered,
-                kinds.zip(hub.into_iter().cycle()),
-            );
+            let body =
+                documents::capability_list(&self.uris, offered, kinds.zip(hub.into_iter().cycle()));
             return Some(body);
         }
         let lists = self.frozen.as_ref().or(self.change_lists.as_ref())?;
-        documents::change_list(&self.places, lists, self.form, file)
-    }
-}
-
-/// What a resource is asked for by.
-pub(super) fn path_and_query(uri: &Url) -> &str {
-    &uri[url::Position::BeforePath..url::Position::AfterQuery]
-}
-
-fn media_type(path: &str) -> &'static str {
-    match path.rsplit_once('.').map(|(_, extension)| extension) {
-        Some("txt") => "text/plain",
-        Some("html") => "text/html",
-        Some("xml") => "application/xml",
-        Some("json") => "application/json",
-        Some("pdf") => "application/pdf",
-        _ => "application/octet-stream",
+        documents::change_list(&self.uris, lists, self.form, file)
     }
 }
 

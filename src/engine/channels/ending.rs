@@ -11,7 +11,7 @@ use super::requests::{read_topic, send_request};
 use crate::clock;
 use crate::config;
 use crate::fetch::Client;
-use crate::status::Ending;
+use crate::status::UnsubscribeResult;
 use crate::store::{ChannelRecord, Store};
 use crate::sync::{Channel, ChannelAction, ChannelEvent, ChannelReport};
 
@@ -25,7 +25,7 @@ pub(in crate::engine) async fn end(
     public_url: &Url,
     source: &config::Source,
     channel: &ChannelRecord,
-) -> Ending {
+) -> UnsubscribeResult {
     let ending = end_at_hub(store, client, public_url, source, channel);
     let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
         Ok(Ok(())) => (true, "confirmed".to_owned()),
@@ -37,7 +37,7 @@ pub(in crate::engine) async fn end(
     };
     let source = &source.name;
     tracing::info!(source, topic = %channel.topic, hub = channel.hub_name(), confirmed, message, "subscription ended");
-    Ending {
+    UnsubscribeResult {
         source: source.clone(),
         topic: channel.topic.to_string(),
         hub: channel.hub_name().to_owned(),

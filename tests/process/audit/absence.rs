@@ -35,7 +35,7 @@ async fn nothing_is_extra_while_a_list_can_not_be_read() {
         assert!(stray.exists());
         source.heal(&path);
     }
-    // What could be read was mended.
+    // What could be read was repaired.
     assert!(file(&source, &home, SET, "r0000.txt").exists());
     source.fail("/*", Fault::Status(500), usize::MAX);
     let told = home.tell(&["audit"]);
@@ -64,7 +64,7 @@ async fn lists_that_do_not_prove_absence_call_nothing_extra() {
     let told = home.tell(&["audit"]);
     assert_eq!(told.status.code(), Some(0), "{told:?}");
     assert!(
-        text(&told.stdout).contains("nothing was called extra"),
+        text(&told.stdout).contains("nothing is reported as extra"),
         "{told:?}"
     );
     source.put_document(

@@ -1,19 +1,19 @@
-//! The entry point, as a person types it.
+//! The entry point of discovery, as given on the command line.
 
 use std::str::FromStr;
 
 use url::Url;
 
-/// An entry point. One that is typed without a scheme may be meant in two ways.
+/// An entry point. Without a scheme, https is tried first and then http.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Entry {
-    /// What to try first.
+pub(super) struct EntryPoint {
+    /// The URL to try first.
     pub(super) url: Url,
-    /// What to try if nobody answers there.
-    pub(super) otherwise: Option<Url>,
+    /// The URL to try if the first does not answer.
+    pub(super) fallback: Option<Url>,
 }
 
-impl FromStr for Entry {
+impl FromStr for EntryPoint {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -28,17 +28,17 @@ impl FromStr for Entry {
             }
             return Ok(Self {
                 url,
-                otherwise: None,
+                fallback: None,
             });
         }
-        // `example.org:8080` would parse as a scheme and a path, and a file's name as a host.
+        // A path is not a host. (`example.org:8080` without `//` would parse as a scheme and a path.)
         if text.starts_with(['/', '.', '?', '#']) || text.contains('@') {
             return Err("not a web address".to_owned());
         }
         let with = |scheme: &str| Url::parse(&format!("{scheme}://{text}"));
         Ok(Self {
             url: with("https").map_err(|error| error.to_string())?,
-            otherwise: with("http").ok(),
+            fallback: with("http").ok(),
         })
     }
 }
@@ -48,8 +48,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn schemes_may_be_left_out() {
-        for (text, url, otherwise) in [
+    fn scheme_may_be_omitted() {
+        for (text, url, fallback) in [
             ("http://example.org", "http://example.org/", None),
             (" https://example.org/a?b ", "https://example.org/a?b", None),
             (
@@ -63,14 +63,14 @@ mod tests {
                 Some("http://localhost:8080/sitemap.xml"),
             ),
         ] {
-            let entry: Entry = text.parse().unwrap();
+            let entry: EntryPoint = text.parse().unwrap();
             assert_eq!(entry.url.as_str(), url);
-            assert_eq!(entry.otherwise.as_ref().map(Url::as_str), otherwise);
+            assert_eq!(entry.fallback.as_ref().map(Url::as_str), fallback);
         }
     }
 
     #[test]
-    fn what_is_no_web_address_is_refused() {
+    fn text_that_is_no_web_address_is_rejected() {
         for text in [
             "",
             " ",
@@ -83,7 +83,7 @@ mod tests {
             "two words",
             "data:text/plain,a",
         ] {
-            assert!(text.parse::<Entry>().is_err(), "{text}");
+            assert!(text.parse::<EntryPoint>().is_err(), "{text}");
         }
     }
 }

@@ -1,68 +1,67 @@
-//! What a person sees while a command works on Sources: bars on a terminal, plain lines elsewhere. Both on standard error:
-//! standard output is for results.
+//! SourceProgress of a command on standard error: bars on a terminal, plain lines elsewhere. Standard output is for results.
 
 use std::io::{IsTerminal, stderr};
 use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
-use super::logging::{self, Quiet};
+use super::logging::{self, DefaultLevel};
 use crate::clock;
 
-/// How often bars are drawn anew.
-pub(super) const PACE: Duration = Duration::from_millis(250);
-/// How often a line is printed, while something happens.
-const LINES: Duration = Duration::from_secs(5);
-/// Over what stretch the rate is taken.
-const RATE: Duration = Duration::from_secs(1);
+/// How often bars are redrawn.
+pub(super) const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
+/// How often a plain line is printed while there is progress.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// The time over which the rate is measured.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How far the work on a Source has come.
+/// The progress of one Source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Work {
-    /// Documents that were read.
+pub(super) struct SourceProgress {
+    /// Documents read.
     pub(super) documents: u64,
-    /// Resources that are done.
+    /// Resources applied or failed.
     pub(super) done: u64,
-    /// Resources that are known, with those that are done.
+    /// Resources known, including those done.
     pub(super) known: u64,
-    /// Bytes that were fetched, or read.
+    /// Bytes fetched or read.
     pub(super) bytes: u64,
 }
 
-/// One Source's line.
-struct Line {
+/// The line of one Source.
+struct ProgressLine {
     name: String,
     bar: Option<ProgressBar>,
-    shown: Work,
-    /// When the rate was taken last, with what was done then.
-    since: (Instant, u64),
-    /// Resources a second.
+    shown: SourceProgress,
+    /// When the rate was last measured, and `done` then.
+    measured: (Instant, u64),
+    /// Resources per second.
     rate: f64,
 }
 
 /// The lines of all Sources.
-pub(super) struct Watch {
+pub(super) struct ProgressDisplay {
     bars: Option<MultiProgress>,
-    lines: Vec<Line>,
+    lines: Vec<ProgressLine>,
     printed_at: Instant,
 }
 
-impl Watch {
-    /// Starts logging, and begins to show what is done for these Sources.
+impl ProgressDisplay {
+    /// Starts logging and shows the progress of these Sources.
     pub(super) fn start<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let bars = stderr().is_terminal().then(MultiProgress::new);
         match &bars {
-            Some(bars) => logging::start_beside(Quiet::Yes, bars.clone()),
-            None => logging::start(Quiet::Yes),
+            Some(bars) => logging::start_with_bars(DefaultLevel::Warn, bars.clone()),
+            None => logging::start(DefaultLevel::Warn),
         }
         let now = clock::now().mono;
-        let lines = names.map(|name| Line {
+        let lines = names.map(|name| ProgressLine {
             name: name.to_owned(),
             bar: bars
                 .as_ref()
                 .map(|bars| bars.add(ProgressBar::new(1).with_style(style()))),
-            shown: Work::default(),
-            since: (now, 0),
+            shown: SourceProgress::default(),
+            measured: (now, 0),
             rate: 0.0,
         });
         let lines = lines.collect();
@@ -73,34 +72,34 @@ impl Watch {
         }
     }
 
-    /// Shows where the work stands now, Source by Source in the order they were named.
-    pub(super) fn show(&mut self, work: impl Iterator<Item = Work>) {
+    /// Updates the display; `progress`: of each Source, in the order of `start`.
+    pub(super) fn show(&mut self, progress: impl Iterator<Item = SourceProgress>) {
         let now = clock::now().mono;
-        let is_due = now.saturating_duration_since(self.printed_at) >= LINES;
+        let is_due = now.saturating_duration_since(self.printed_at) >= LINE_INTERVAL;
         if self.bars.is_none() && !is_due {
             return;
         }
         self.printed_at = now;
-        for (line, work) in self.lines.iter_mut().zip(work) {
-            let has_moved = line.shown != work;
-            line.note(now, work);
-            let told = line.told();
+        for (line, progress) in self.lines.iter_mut().zip(progress) {
+            let has_changed = line.shown != progress;
+            line.update(now, progress);
+            let text = line.text();
             match &line.bar {
                 Some(bar) => {
                     bar.set_prefix(line.name.clone());
-                    // Nothing of nothing would be shown as all.
-                    bar.set_length(work.known.max(1));
-                    bar.set_position(work.done);
-                    bar.set_message(told);
+                    // A length of 0 would be shown as complete.
+                    bar.set_length(progress.known.max(1));
+                    bar.set_position(progress.done);
+                    bar.set_message(text);
                     bar.tick();
                 }
-                None if has_moved => eprintln!("{}: {told}", line.name),
+                None if has_changed => eprintln!("{}: {text}", line.name),
                 None => {}
             }
         }
     }
 
-    /// Prints something on standard output; bars make room for it.
+    /// Prints a line on standard output, above the bars.
     pub(super) fn print(&self, text: &str) {
         match &self.bars {
             Some(bars) => bars.suspend(|| println!("{text}")),
@@ -108,52 +107,51 @@ impl Watch {
         }
     }
 
-    /// Takes the bars away.
+    /// Removes the bars.
     pub(super) fn end(self) {
         if let Some(bars) = self.bars {
-            // A terminal that is gone needs no tidying.
             let _ = bars.clear();
         }
     }
 }
 
-impl Line {
-    fn note(&mut self, now: Instant, work: Work) {
-        let passed = now.saturating_duration_since(self.since.0);
-        if passed >= RATE {
+impl ProgressLine {
+    fn update(&mut self, now: Instant, progress: SourceProgress) {
+        let passed = now.saturating_duration_since(self.measured.0);
+        if passed >= RATE_INTERVAL {
             #[allow(clippy::cast_precision_loss, reason = "a rate for people")]
-            let rate = work.done.saturating_sub(self.since.1) as f64 / passed.as_secs_f64();
+            let rate = progress.done.saturating_sub(self.measured.1) as f64 / passed.as_secs_f64();
             self.rate = rate;
-            self.since = (now, work.done);
+            self.measured = (now, progress.done);
         }
-        self.shown = work;
+        self.shown = progress;
     }
 
-    fn told(&self) -> String {
-        let Work {
+    fn text(&self) -> String {
+        let SourceProgress {
             documents,
             done,
             known,
             bytes,
         } = self.shown;
         let left = known.saturating_sub(done);
-        let mut told = format!(
+        let mut text = format!(
             "{documents} documents, {done} of {known} resources, {}",
             HumanBytes(bytes)
         );
         if self.rate > 0.0 {
-            told.push_str(&format!(", {:.0}/s", self.rate));
+            text.push_str(&format!(", {:.0}/s", self.rate));
             #[allow(clippy::cast_precision_loss, reason = "an estimate for people")]
             let seconds = left as f64 / self.rate;
-            // What takes longer than a Duration holds is not worth telling.
+            // `None`: longer than a Duration can state.
             if let Some(time) = Duration::try_from_secs_f64(seconds)
                 .ok()
                 .filter(|_| left > 0)
             {
-                told.push_str(&format!(", {:#} left", HumanDuration(time)));
+                text.push_str(&format!(", {:#} left", HumanDuration(time)));
             }
         }
-        told
+        text
     }
 }
 
@@ -167,24 +165,24 @@ fn style() -> ProgressStyle {
 mod tests {
     use super::*;
 
-    fn told(works: &[(u64, Work)]) -> String {
+    fn text_after(updates: &[(u64, SourceProgress)]) -> String {
         let start = clock::now().mono;
-        let mut line = Line {
+        let mut line = ProgressLine {
             name: "example".to_owned(),
             bar: None,
-            shown: Work::default(),
-            since: (start, 0),
+            shown: SourceProgress::default(),
+            measured: (start, 0),
             rate: 0.0,
         };
-        for &(seconds, work) in works {
-            line.note(start + Duration::from_secs(seconds), work);
+        for &(seconds, progress) in updates {
+            line.update(start + Duration::from_secs(seconds), progress);
         }
-        line.told()
+        line.text()
     }
 
     #[test]
-    fn rate_and_time_left_are_told_once_they_are_known() {
-        let work = |done, known| Work {
+    fn rate_and_time_left_are_shown_once_they_are_known() {
+        let work = |done, known| SourceProgress {
             documents: 2,
             done,
             known,
@@ -204,7 +202,7 @@ mod tests {
                 "2 documents, 20 of 20 resources, 2.00 KiB, 10/s",
             ),
         ] {
-            assert_eq!(told(&works), expected);
+            assert_eq!(text_after(&works), expected);
         }
     }
 }

@@ -1,51 +1,44 @@
-//! All that the Source is at one moment.
+//! The state of the sample Source: its sets, its clock, planned faults and counted requests.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
+use tokio::sync::watch;
 use url::Url;
 
 use super::clock::SampleClock;
-use super::documents::{self, Places};
-use super::fault::Faults;
+use super::documents::{self, SetUris};
+use super::fault::PlannedFaults;
 use super::options::{ChannelHub, SampleOptions, Submission};
 use super::resource_set::ResourceSet;
-use super::{Notification, serving};
-use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, HubUri, SourceTime};
+use super::served::{Representation, ServedFile};
+use crate::demo::serving;
+use crate::protocol::{Capability, ChangeKind, HubUri, SourceTime};
 
-/// Something that is served as it is.
-#[derive(Clone, Debug)]
-pub(super) struct Document {
-    pub(super) media_type: String,
-    pub(super) body: Bytes,
+/// What the Source's methods and its server share.
+pub(super) struct SharedSource {
+    pub(super) state: Mutex<SourceState>,
+    /// Changes with each request.
+    pub(super) requests: watch::Sender<u64>,
 }
 
-/// What is found at a path.
-#[derive(Clone, Debug)]
-pub(super) struct Found {
-    pub(super) document: Document,
-    pub(super) etag: String,
-    pub(super) lastmod: Option<SourceTime>,
-    /// The Link header, of a topic.
-    pub(super) links: Option<String>,
-}
-
-/// All that the Source is at one moment.
-pub(super) struct World {
+/// The state of the Source at one moment.
+pub(super) struct SourceState {
     base: Url,
     options: SampleOptions,
     hub: Option<Url>,
     clock: SampleClock,
     sets: BTreeMap<String, ResourceSet>,
-    documents: BTreeMap<String, Document>,
-    faults: Faults,
+    documents: BTreeMap<String, ServedFile>,
+    faults: PlannedFaults,
     /// By path and query: requests, and those answered 304.
     hits: HashMap<String, (u64, u64)>,
     sent: u64,
 }
 
-impl World {
+impl SourceState {
     /// As the options have it; `own_hub` is the one that was started for it.
     pub(super) fn new(base: Url, options: SampleOptions, own_hub: Option<&HubUri>) -> Self {
         let hub = match &options.hub {
@@ -54,21 +47,21 @@ impl World {
             ChannelHub::External { hub, .. } => Some(hub.url().clone()),
         };
         let names = options.sets.clone();
-        let mut world = Self {
+        let mut state = Self {
             base,
             hub,
             clock: SampleClock::new(options.start, options.whole_seconds),
             options,
             sets: BTreeMap::new(),
             documents: BTreeMap::new(),
-            faults: Faults::default(),
+            faults: PlannedFaults::default(),
             hits: HashMap::new(),
             sent: 0,
         };
         for name in &names {
-            world.add_set(name);
+            state.add_set(name);
         }
-        world
+        state
     }
 
     pub(super) fn base(&self) -> &Url {
@@ -88,9 +81,9 @@ impl World {
     }
 
     pub(super) fn add_set(&mut self, name: &str) {
-        let places = Places::new(self.base.clone(), name);
+        let uris = SetUris::new(self.base.clone(), name);
         let start = self.clock.boundary();
-        let mut set = ResourceSet::new(places, &self.options, start);
+        let mut set = ResourceSet::new(uris, &self.options, start);
         if self.hub.is_some() {
             set.add_channel(Capability::ChangeNotification);
             set.add_channel(Capability::FrameworkNotification);
@@ -122,10 +115,10 @@ impl World {
         self.clock.boundary()
     }
 
-    /// Keeps a notification as its topic's latest, if the channel is still there.
-    pub(super) fn set_latest(&mut self, notification: &Notification) {
-        if let Some(set) = self.sets.get_mut(&notification.set) {
-            set.set_latest(&notification.kind, notification.body.clone());
+    /// Stores a notification as its topic's latest, if the channel still exists.
+    pub(super) fn set_latest(&mut self, set: &str, kind: &Capability, body: Bytes) {
+        if let Some(set) = self.sets.get_mut(set) {
+            set.set_latest(kind, body);
         }
     }
 
@@ -137,14 +130,14 @@ impl World {
         }
     }
 
-    pub(super) fn put_document(&mut self, path: &str, document: Option<Document>) {
+    pub(super) fn put_document(&mut self, path: &str, document: Option<ServedFile>) {
         match document {
             Some(document) => self.documents.insert(path.to_owned(), document),
             None => self.documents.remove(path),
         };
     }
 
-    pub(super) fn faults(&mut self) -> &mut Faults {
+    pub(super) fn faults(&mut self) -> &mut PlannedFaults {
         &mut self.faults
     }
 
@@ -171,19 +164,22 @@ impl World {
     }
 
     /// What is at a path with its query.
-    pub(super) fn find(&self, path: &str) -> Option<Found> {
+    pub(super) fn find(&self, path: &str) -> Option<Representation> {
         if let Some(document) = self.documents.get(path) {
-            return Some(found(document.clone()));
+            return Some(document.clone().into());
         }
-        let places = || self.sets.values().map(ResourceSet::places);
+        let uris = || self.sets.values().map(ResourceSet::uris);
         match path {
             "/.well-known/resourcesync" => {
-                Some(found(xml(documents::source_description(places()))))
+                Some(ServedFile::xml(documents::source_description(uris())).into())
             }
-            "/" => Some(found(Document {
-                media_type: "text/html; charset=utf-8".to_owned(),
-                body: documents::front_page(places()).into(),
-            })),
+            "/" => {
+                let page = ServedFile {
+                    media_type: "text/html; charset=utf-8".to_owned(),
+                    body: documents::front_page(uris()).into(),
+                };
+                Some(page.into())
+            }
             _ => {
                 let (name, file) = path.strip_prefix('/')?.split_once('/')?;
                 self.find_in_set(self.sets.get(name)?, file, path)
@@ -191,10 +187,10 @@ impl World {
         }
     }
 
-    fn find_in_set(&self, set: &ResourceSet, file: &str, path: &str) -> Option<Found> {
+    fn find_in_set(&self, set: &ResourceSet, file: &str, path: &str) -> Option<Representation> {
         if let Some(resource) = set.resource(path) {
-            return Some(Found {
-                document: Document {
+            return Some(Representation {
+                file: ServedFile {
                     media_type: resource.media_type.to_owned(),
                     body: resource.bytes.clone(),
                 },
@@ -210,31 +206,15 @@ impl World {
             } else {
                 Bytes::new()
             };
-            let mut topic = found(xml(body));
-            let uri = set.places().topic(kind);
+            let mut topic = Representation::from(ServedFile::xml(body));
+            let uri = set.uris().topic(kind);
             topic.links = Some(serving::channel_links(uri.as_str(), hub.as_str()));
             return Some(topic);
         }
         if let Some(document) = set.dumps().document(file) {
-            return Some(found(document));
+            return Some(document.into());
         }
-        set.document(file, self.hub.as_ref()).map(xml).map(found)
-    }
-}
-
-/// A document of ResourceSync.
-pub(super) fn xml(body: Bytes) -> Document {
-    Document {
-        media_type: "application/xml".to_owned(),
-        body,
-    }
-}
-
-fn found(document: Document) -> Found {
-    Found {
-        etag: format!("\"{}\"", Digest::of(Algorithm::Sha256, &document.body)),
-        document,
-        lastmod: None,
-        links: None,
+        let document = set.document(file, self.hub.as_ref())?;
+        Some(ServedFile::xml(document).into())
     }
 }
