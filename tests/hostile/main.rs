@@ -28,7 +28,7 @@
 //! | changes that are dated in the far future, or before there were clocks | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
 //! | older documents that are served again | [`older`]; tests/process `audit` `last_weeks_list_…` |
 //! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
-//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::refusals` |
+//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::disk_faults` |
 //! | packages that find no room | [`disks`]: `package_that_…` |
 //! | the state's disk refuses | [`disks`]: `state_that_…` |
 //! | two daemons on one mirror, or one state | [`rebuilding`]: `two_daemons_…`; `tests/process/start.rs` |

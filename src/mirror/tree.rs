@@ -1,7 +1,7 @@
-//! The mirror's tree, reached one name at a time from its root.
+//! The mirror's tree of folders, accessed one name at a time from its root.
 //!
-//! Every step opens a real folder in a folder that is already open, and never follows a symlink. So nothing that others
-//! put into the tree, or change while we walk, leads out of it.
+//! Every step opens a real folder in an open folder and never follows a symlink. So nothing that others put into the tree, or
+//! change meanwhile, leads out of it.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,27 +12,27 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, 
 use rustix::io::{Errno, Result};
 
 use super::error::errno;
-use super::refusals::inject_fault;
+use super::fault_injection::inject_fault;
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// A tree of folders, held by its root. Folders are named by their path below it; the root itself is `""`.
-pub(super) struct Beneath {
+/// A tree of folders, accessed by its open root. Folders are named by their path below it; the root itself is `""`.
+pub(super) struct FolderTree {
     root: OwnedFd,
 }
 
-impl Beneath {
-    /// Holds an existing folder. The root is the operator's word: it may be a symlink.
+impl FolderTree {
+    /// Opens an existing folder as the root. The root is configured, so that it may be a symlink.
     pub(super) fn open(root: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
         Ok(Self { root })
     }
 
-    /// Opens a folder that is there.
+    /// Opens an existing folder.
     pub(super) fn folder(&self, folder: &str) -> Result<OwnedFd> {
         let mut at = openat(&self.root, ".", FOLDER, Mode::empty())?;
         for name in names(folder) {
@@ -41,7 +41,7 @@ impl Beneath {
         Ok(at)
     }
 
-    /// Whether a folder can't be there because a file has its place, or that of one it would be in.
+    /// Whether a folder can't exist because it, or an ancestor of it, is a file.
     pub(super) fn is_below_file(&self, folder: &str) -> Result<bool> {
         let mut at = openat(&self.root, ".", FOLDER, Mode::empty())?;
         for name in names(folder) {
@@ -53,57 +53,57 @@ impl Beneath {
         Ok(false)
     }
 
-    /// Opens a folder, and makes what is missing of it; every folder that got a new one is added to `altered`.
-    pub(super) fn make_folder(
+    /// Opens a folder; creates it and its ancestors if missing. Every folder that gets a new entry is added to `altered`.
+    pub(super) fn create_folders(
         &self,
         folder: &str,
         altered: &mut BTreeSet<String>,
     ) -> Result<OwnedFd> {
         let mut at = openat(&self.root, ".", FOLDER, Mode::empty())?;
-        let mut walked = String::new();
+        let mut path = String::new();
         for name in names(folder) {
             at = match openat(&at, name, FOLDER, Mode::empty()) {
                 Err(Errno::NOENT) => {
-                    altered.insert(walked.clone());
-                    make(&at, name, 0o755)?;
+                    altered.insert(path.clone());
+                    create_folder(&at, name, 0o755)?;
                     openat(&at, name, FOLDER, Mode::empty())?
                 }
                 opened => opened?,
             };
-            if !walked.is_empty() {
-                walked.push('/');
+            if !path.is_empty() {
+                path.push('/');
             }
-            walked.push_str(name);
+            path.push_str(name);
         }
         Ok(at)
     }
 
-    /// Removes a folder if it is empty; whether it did.
+    /// Removes a folder if it is empty; returns whether it did.
     pub(super) fn remove_empty(&self, folder: &str) -> Result<bool> {
         let (parent, name) = split(folder);
         inject_fault()?;
         match unlinkat(self.folder(parent)?, name, AtFlags::REMOVEDIR) {
             Ok(()) => Ok(true),
-            // BUSY: somebody mounted something there.
+            // BUSY: a mount point.
             Err(Errno::NOTEMPTY | Errno::EXIST | Errno::BUSY) => Ok(false),
             Err(errno) => Err(errno),
         }
     }
 
-    /// Waits until the folder's entries are on disk.
+    /// Syncs the entries of a folder to disk.
     pub(super) fn sync(&self, folder: &str) -> Result<()> {
         inject_fault()?;
         match File::from(self.folder(folder)?).sync_all() {
             Ok(()) => Ok(()),
             Err(error) => match errno(&error) {
-                // Some network file systems have no such thing for folders: what they acknowledged is as safe as it gets.
+                // Some network file systems can't sync folders: what they have acknowledged is as safe as possible.
                 Errno::INVAL => Ok(()),
                 errno => Err(errno),
             },
         }
     }
 
-    /// Waits until everything on this file system is on disk.
+    /// Syncs the file system to disk.
     pub(super) fn sync_everything(&self) -> Result<()> {
         inject_fault()?;
         #[cfg(target_os = "linux")]
@@ -115,9 +115,9 @@ impl Beneath {
         }
     }
 
-    /// Opens a regular file for reading. Anything else counts as a symlink does: it is in the way.
+    /// Opens a regular file for reading. Anything else is an error, as a symlink is.
     pub(super) fn file(&self, folder: &str, name: &str) -> Result<File> {
-        // NONBLOCK, because opening a FIFO would wait for its writer for ever.
+        // NONBLOCK: opening a FIFO would wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(self.folder(folder)?, name, flags, Mode::empty())?;
         match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
@@ -127,7 +127,7 @@ impl Beneath {
     }
 }
 
-/// What a name in an open folder stands for, symlinks not followed; `None`: nothing.
+/// The type of an entry of an open folder, without following symlinks; `None` if it does not exist.
 pub(super) fn kind(folder: &OwnedFd, name: &str) -> Result<Option<FileType>> {
     match statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(FileType::from_raw_mode(stat.st_mode))),
@@ -136,8 +136,8 @@ pub(super) fn kind(folder: &OwnedFd, name: &str) -> Result<Option<FileType>> {
     }
 }
 
-/// Makes a folder in an open one, if it is not there.
-pub(super) fn make(parent: &OwnedFd, name: &str, mode: u32) -> Result<()> {
+/// Creates a folder in an open one, unless it exists.
+pub(super) fn create_folder(parent: &OwnedFd, name: &str, mode: u32) -> Result<()> {
     inject_fault()?;
     match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
@@ -145,19 +145,19 @@ pub(super) fn make(parent: &OwnedFd, name: &str, mode: u32) -> Result<()> {
     }
 }
 
-/// Removes every file in an open folder whose name is not to be kept; how many.
-pub(super) fn sweep(folder: &OwnedFd, keeps: impl Fn(&[u8]) -> bool) -> Result<usize> {
+/// Removes every file in an open folder whose name is not retained; returns their number.
+pub(super) fn sweep(folder: &OwnedFd, retained: impl Fn(&[u8]) -> bool) -> Result<usize> {
     let mut removed = 0;
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") || keeps(name.to_bytes()) {
+        if matches!(name.to_bytes(), b"." | b"..") || retained(name.to_bytes()) {
             continue;
         }
         inject_fault()?;
         match unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) => removed += 1,
-            // Somebody's folder is not ours to remove. (PERM: what POSIX says instead of ISDIR.)
+            // A foreign folder is not removed. (PERM is the POSIX error for it, ISDIR that of Linux.)
             Err(Errno::ISDIR | Errno::PERM | Errno::NOENT) => {}
             Err(errno) => return Err(errno),
         }
@@ -165,13 +165,13 @@ pub(super) fn sweep(folder: &OwnedFd, keeps: impl Fn(&[u8]) -> bool) -> Result<u
     Ok(removed)
 }
 
-/// The folder that a folder is in, and its name there.
+/// The parent of a folder, and its name there.
 pub(super) fn split(folder: &str) -> (&str, &str) {
     folder.rsplit_once('/').unwrap_or(("", folder))
 }
 
-/// The folder itself and all that it is in, up to and with the root.
-pub(super) fn upwards(folder: &str) -> impl Iterator<Item = &str> {
+/// The folder itself and all its ancestors, including the root.
+pub(super) fn ancestors(folder: &str) -> impl Iterator<Item = &str> {
     std::iter::successors(Some(folder), |folder| {
         (!folder.is_empty()).then(|| split(folder).0)
     })
@@ -186,11 +186,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn upwards_ends_with_the_root() {
+    fn ancestors_end_with_the_root() {
         assert_eq!(
-            upwards("h/a/b").collect::<Vec<_>>(),
+            ancestors("h/a/b").collect::<Vec<_>>(),
             ["h/a/b", "h/a", "h", ""]
         );
-        assert_eq!(upwards("").collect::<Vec<_>>(), [""]);
+        assert_eq!(ancestors("").collect::<Vec<_>>(), [""]);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a mirror: what a look at it needs, also while another process has it open.
+//! Reading a mirror, also while another process has it open.
 
 use std::fs::File;
 use std::path::Path;
@@ -6,24 +6,24 @@ use std::path::Path;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
-use super::beneath::{Beneath, kind};
 use super::path::OWN_FOLDER;
+use super::tree::{FolderTree, kind};
 use super::{MirrorError, MirrorPath};
 
-/// A mirror that is only looked at: it takes no lock and changes nothing.
+/// A mirror that is open for reading only, without the lock.
 pub struct MirrorReader {
-    tree: Beneath,
+    tree: FolderTree,
 }
 
 impl MirrorReader {
-    /// Opens a mirror that is there.
+    /// Opens an existing mirror.
     ///
     /// # Errors
-    /// [`MirrorError::Missing`] when it is not, others when it can't be read.
+    /// [`MirrorError::Missing`] if there is none, others if it can't be read.
     pub fn open(root: &Path) -> Result<Self, MirrorError> {
-        let fault =
-            |errno| MirrorError::sort_looking("opening", &root.display().to_string(), errno);
-        let tree = Beneath::open(root).map_err(fault)?;
+        let failed =
+            |errno| MirrorError::classify_lookup("opening", &root.display().to_string(), errno);
+        let tree = FolderTree::open(root).map_err(failed)?;
         Ok(Self { tree })
     }
 
@@ -35,41 +35,41 @@ impl MirrorReader {
         open_file(&self.tree, path)
     }
 
-    /// All files that have a path of ours, in no order. Working files, symlinks, and names that this room never makes
-    /// are passed over; memory grows with the widest folder, not with the mirror.
+    /// All published files, in no order. Staged files, symlinks and invalid paths are left out. Memory grows with the widest
+    /// folder, not with the mirror.
     pub fn files(&self) -> Files<'_> {
         Files::of(&self.tree)
     }
 }
 
-/// Opens a file, symlinks not followed.
-pub(super) fn open_file(tree: &Beneath, path: &MirrorPath) -> Result<File, MirrorError> {
+/// Opens a file without following symlinks.
+pub(super) fn open_file(tree: &FolderTree, path: &MirrorPath) -> Result<File, MirrorError> {
     tree.file(path.folder(), path.name())
-        .map_err(|errno| MirrorError::sort_looking("opening", path.as_str(), errno))
+        .map_err(|errno| MirrorError::classify_lookup("opening", path.as_str(), errno))
 }
 
-/// The files of a mirror, one after the other.
+/// An iterator over the files of a mirror.
 pub struct Files<'a> {
-    tree: &'a Beneath,
-    /// Folders that were not looked at yet.
+    tree: &'a FolderTree,
+    /// Folders that were not listed yet.
     folders: Vec<String>,
-    /// What the folder that was looked at last holds.
-    found: Vec<MirrorPath>,
+    /// Files of the folder that was listed last.
+    files: Vec<MirrorPath>,
 }
 
 impl<'a> Files<'a> {
-    pub(super) fn of(tree: &'a Beneath) -> Self {
+    pub(super) fn of(tree: &'a FolderTree) -> Self {
         Self {
             tree,
             folders: vec![String::new()],
-            found: Vec::new(),
+            files: Vec::new(),
         }
     }
 
-    /// Looks into one folder.
-    fn look(&mut self, folder: &str) -> Result<(), Errno> {
+    /// Lists one folder.
+    fn list(&mut self, folder: &str) -> Result<(), Errno> {
         let opened = match self.tree.folder(folder) {
-            // It was pruned, or replaced, since its parent was looked at.
+            // It was pruned or replaced since its parent was listed.
             Err(Errno::NOENT | Errno::NOTDIR) if !folder.is_empty() => return Ok(()),
             opened => opened?,
         };
@@ -85,14 +85,14 @@ impl<'a> Files<'a> {
             if matches!(name, "." | "..") || path == OWN_FOLDER {
                 continue;
             }
-            let found = match entry.file_type() {
-                // Some file systems don't tell.
+            let file_type = match entry.file_type() {
+                // Some file systems do not report it here.
                 FileType::Unknown => kind(&opened, name)?,
                 known => Some(known),
             };
-            match found {
+            match file_type {
                 Some(FileType::Directory) => self.folders.push(path),
-                Some(FileType::RegularFile) => self.found.extend(MirrorPath::parse(&path)),
+                Some(FileType::RegularFile) => self.files.extend(MirrorPath::parse(&path)),
                 _ => {}
             }
         }
@@ -105,12 +105,12 @@ impl Iterator for Files<'_> {
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
-            if let Some(path) = self.found.pop() {
+            if let Some(path) = self.files.pop() {
                 return Some(Ok(path));
             }
             let folder = self.folders.pop()?;
-            if let Err(errno) = self.look(&folder) {
-                return Some(Err(MirrorError::sort("listing", &folder, errno)));
+            if let Err(errno) = self.list(&folder) {
+                return Some(Err(MirrorError::classify("listing", &folder, errno)));
             }
         }
     }

@@ -1,11 +1,11 @@
-//! A disk that refuses: at every call that changes it, once or from then on.
+//! Disk errors at every call that changes the disk, once or lasting.
 
 use rustix::io::Errno;
 
-use super::super::refusals::Refusals;
+use super::super::fault_injection::FaultPlan;
 use super::*;
 
-/// What a cycle that creates, updates and deletes reports; `None`: it did not come so far.
+/// The results of a cycle that creates, updates and deletes; `None`: not reached.
 #[derive(Debug, Default)]
 struct Reports {
     published: Vec<(&'static str, Result<(), MirrorError>)>,
@@ -17,20 +17,21 @@ impl Reports {
         let published = self
             .published
             .iter()
-            .filter_map(|(_, told)| told.as_ref().err());
-        published.chain(self.removed.as_ref().and_then(|told| told.as_ref().err()))
+            .filter_map(|(_, result)| result.as_ref().err());
+        let removed = self.removed.as_ref();
+        published.chain(removed.and_then(|result| result.as_ref().err()))
     }
 
-    /// Whether it was reported that this path has its new file.
+    /// Whether the new file of this path was reported as published.
     fn is_done(&self, at: &str) -> bool {
         self.published
             .iter()
-            .any(|(path, told)| *path == at && told.is_ok())
+            .any(|(path, result)| *path == at && result.is_ok())
     }
 }
 
 impl World {
-    /// A mirror that has a file that stays, one to be updated, and one to be removed.
+    /// A mirror with a file that is not changed, one to be updated, and one to be removed.
     fn with_files() -> Self {
         let world = Self::new();
         for at in ["h/a/kept", "h/a/changed", "h/old/gone"] {
@@ -42,7 +43,10 @@ impl World {
     fn stage(&self, bytes: &str) -> Result<CompletedFile, MirrorError> {
         let mut staged = self.mirror.stage()?;
         if let Err(error) = staged.write(bytes.as_bytes()) {
-            assert!(staged.finish(None).is_err(), "half a file is never whole");
+            assert!(
+                staged.finish(None).is_err(),
+                "an incomplete file can't be finished"
+            );
             return Err(error);
         }
         staged.finish(Some(SourceTime::from_micros(1)))
@@ -53,36 +57,36 @@ impl World {
         let mut batch = Vec::new();
         for at in ["h/a/changed", "h/new/made/file"] {
             match self.stage("new") {
-                Ok(whole) => batch.push((at, whole)),
+                Ok(file) => batch.push((at, file)),
                 Err(error) => reports.published.push((at, Err(error))),
             }
         }
         let (names, files): (Vec<_>, Vec<_>) = batch
             .into_iter()
-            .map(|(at, whole)| (at, (whole, path(at))))
+            .map(|(at, file)| (at, (file, path(at))))
             .unzip();
         let answers = self.mirror.publish(files);
         for (at, answer) in names.into_iter().zip(answers) {
             reports
                 .published
-                .push((at, answer.map_err(|unpublished| unpublished.error)));
+                .push((at, answer.map_err(|failed| failed.error)));
         }
-        for (at, told) in &reports.published {
-            self.check_synced(at, told.is_ok());
+        for (at, result) in &reports.published {
+            self.check_synced(at, result.is_ok());
         }
         reports.removed = self.mirror.remove(&[path("h/old/gone")]).pop();
         self.check_synced("h/old/gone", matches!(reports.removed, Some(Ok(_))));
         reports
     }
 
-    /// What was just reported as done relies on no folder that may not be on disk.
+    /// Checks that what was reported as done does not depend on an unsynced folder.
     fn check_synced(&self, at: &str, is_done: bool) {
-        let unsynced = self.mirror.unsynced.lock().unwrap();
-        let mut folders = super::super::beneath::upwards(at);
-        let relies_on = folders.find(|folder| unsynced.contains(*folder));
+        let unsynced = self.mirror.unsynced.lock();
+        let mut folders = super::super::tree::ancestors(at);
+        let depends_on = folders.find(|folder| unsynced.contains(*folder));
         assert!(
-            !is_done || relies_on.is_none(),
-            "{at}: {relies_on:?} is not on disk"
+            !is_done || depends_on.is_none(),
+            "{at}: {depends_on:?} is not on disk"
         );
     }
 
@@ -90,7 +94,7 @@ impl World {
         fs::read_to_string(self.at(at)).ok()
     }
 
-    /// Each file is whole, and the old one or the new one; what was reported as done is done, and for good.
+    /// Checks that each file is complete, the old one or the new one, and that what was reported as done is done.
     fn check(&self, reports: &Reports, context: &str) {
         assert_eq!(
             self.read("h/a/kept").as_deref(),
@@ -130,7 +134,7 @@ impl World {
 }
 
 #[test]
-fn whatever_is_refused_files_stay_whole_and_the_next_try_succeeds() {
+fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
     for (errno, code) in [
         (Errno::NOSPC, "disk-full"),
         (Errno::DQUOT, "disk-full"),
@@ -142,15 +146,15 @@ fn whatever_is_refused_files_stay_whole_and_the_next_try_succeeds() {
             loop {
                 let context = format!("{errno:?} at call {after}, lasting: {lasting}");
                 let world = World::with_files();
-                Refusals {
+                FaultPlan {
                     after,
                     errno,
                     lasting,
-                    met: 0,
+                    injected: 0,
                 }
                 .begin();
                 let reports = world.cycle();
-                let met = Refusals::end();
+                let injected = FaultPlan::end();
                 for error in reports.errors() {
                     assert!(
                         error.is_transient() && error.code() == code,
@@ -165,10 +169,7 @@ fn whatever_is_refused_files_stay_whole_and_the_next_try_succeeds() {
                     world.files(),
                     ["h/a/changed", "h/a/kept", "h/new/made/file"]
                 );
-                assert!(
-                    world.mirror.unsynced.lock().unwrap().is_empty(),
-                    "{context}"
-                );
+                assert!(world.mirror.unsynced.lock().is_empty(), "{context}");
                 let World { mirror, base } = world;
                 let root = mirror.root().to_owned();
                 drop(mirror);
@@ -176,8 +177,8 @@ fn whatever_is_refused_files_stay_whole_and_the_next_try_succeeds() {
                     mirror: Mirror::open(&root).unwrap(),
                     base,
                 };
-                assert_eq!(world.working_files(), 0, "{context}");
-                if met == 0 {
+                assert_eq!(world.staged_files(), 0, "{context}");
+                if injected == 0 {
                     break;
                 }
                 after += 1;
@@ -188,7 +189,7 @@ fn whatever_is_refused_files_stay_whole_and_the_next_try_succeeds() {
 }
 
 #[test]
-fn mirror_that_can_t_be_opened_is_opened_later() {
+fn mirror_that_fails_to_open_can_be_opened_later() {
     for errno in [Errno::NOSPC, Errno::IO, Errno::ROFS] {
         for after in 0.. {
             let base = tempfile::tempdir().unwrap();
@@ -196,16 +197,16 @@ fn mirror_that_can_t_be_opened_is_opened_later() {
             fs::create_dir_all(root.join(".resyncd/work")).unwrap();
             fs::write(root.join(".resyncd/work/1"), "half").unwrap();
             fs::write(root.join(".resyncd/lock"), "in use\n").unwrap();
-            Refusals {
+            FaultPlan {
                 after,
                 errno,
                 lasting: true,
-                met: 0,
+                injected: 0,
             }
             .begin();
             let opened = Mirror::open(&root);
-            let met = Refusals::end();
-            assert_eq!(opened.is_err(), met > 0, "{errno:?} at call {after}");
+            let injected = FaultPlan::end();
+            assert_eq!(opened.is_err(), injected > 0, "{errno:?} at call {after}");
             if let Err(error) = &opened {
                 assert!(error.is_transient(), "{error:?}");
             }
@@ -213,33 +214,33 @@ fn mirror_that_can_t_be_opened_is_opened_later() {
             let mirror = Mirror::open(&root);
             assert_eq!(mirror.err(), None, "{errno:?} at call {after}");
             assert_eq!(fs::read_dir(root.join(".resyncd/work")).unwrap().count(), 0);
-            if met == 0 {
+            if injected == 0 {
                 break;
             }
         }
     }
 }
 
-/// How many calls of an opening change the disk.
+/// The number of calls in an opening that change the disk.
 fn calls_to_open(root: &Path) -> usize {
     let opens = |after| {
-        let planned = Refusals {
+        let planned = FaultPlan {
             after,
             errno: Errno::IO,
             lasting: false,
-            met: 0,
+            injected: 0,
         };
         planned.begin();
         let opened = Mirror::open(root);
-        // Nothing of it is to look like a process that was killed.
-        let met = Refusals::end();
-        (opened.is_ok(), met)
+        // The drop must succeed, or the mirror would seem to belong to a killed process.
+        let injected = FaultPlan::end();
+        (opened.is_ok(), injected)
     };
     (0..).find(|&after| opens(after) == (true, 0)).unwrap()
 }
 
 #[test]
-fn folders_of_a_process_that_was_killed_are_synced_before_they_are_relied_on() {
+fn folders_of_a_killed_process_are_synced() {
     let base = tempfile::tempdir().unwrap();
     let root = base.path().join("mirror");
     drop(Mirror::open(&root).unwrap());
@@ -251,23 +252,19 @@ fn folders_of_a_process_that_was_killed_are_synced_before_they_are_relied_on() {
 }
 
 #[test]
-fn file_whose_sync_failed_never_gets_its_place() {
+fn file_whose_sync_failed_is_removed() {
     let world = World::with_files();
     let mut staged = world.mirror.stage().unwrap();
     staged.write(b"new").unwrap();
-    Refusals {
+    FaultPlan {
         after: 0,
         errno: Errno::IO,
         lasting: false,
-        met: 0,
+        injected: 0,
     }
     .begin();
     let finished = staged.finish(None);
-    assert_eq!(Refusals::end(), 1);
+    assert_eq!(FaultPlan::end(), 1);
     assert_eq!(finished.unwrap_err().code(), "io");
-    assert_eq!(
-        world.working_files(),
-        0,
-        "what may be lost is not kept to be synced once more"
-    );
+    assert_eq!(world.staged_files(), 0, "a failed sync must not be retried");
 }
