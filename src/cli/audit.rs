@@ -192,7 +192,7 @@ async fn run(
 
 fn tell_finding(watch: &Watch, source: &str, told: &ReportedFinding, number: u64, json: bool) {
     let finding = &told.finding;
-    let mended = finding.outcome == FindingOutcome::Mended;
+    let mended = finding.outcome == FindingOutcome::Repaired;
     if json {
         let line = Line::Finding {
             source,

@@ -116,12 +116,12 @@ impl Sums {
             FindingKind::Extra => &mut self.extra,
             FindingKind::Unreachable => &mut self.unreachable,
             FindingKind::Unknown => {
-                self.adopted += u64::from(finding.outcome == FindingOutcome::Mended);
+                self.adopted += u64::from(finding.outcome == FindingOutcome::Repaired);
                 return;
             }
         };
         *count += 1;
-        self.mended += u64::from(finding.outcome == FindingOutcome::Mended);
+        self.mended += u64::from(finding.outcome == FindingOutcome::Repaired);
         // Lists are no files, and what is extra was not expected.
         let is_wrong = finding.expected.is_some();
         self.right -= u64::from(is_wrong && self.right > 0);
@@ -273,8 +273,8 @@ impl Audit {
         let since = reading.since;
         blocking(move || {
             let wants = |uri: &crate::protocol::ResourceUri| source.filter.wants(uri);
-            audit_db.take_known(&state, &source.name, wants)?;
-            audit_db.weigh_known(since, |uri| made_path(uri).to_string())
+            audit_db.copy_known(&state, &source.name, wants)?;
+            audit_db.merge_known(since, |uri| made_path(uri).to_string())
         })
         .await??;
         Ok(())

@@ -147,7 +147,7 @@ impl Job<'_> {
                 })
                 .map(mend),
         );
-        store.mend(source, now, measures.tasks).await?;
+        store.repair(source, now, measures.tasks).await?;
         Ok(mended)
     }
 
@@ -203,7 +203,7 @@ impl Job<'_> {
         let Some(path) = finding.path.as_deref() else {
             return Ok(());
         };
-        let place = self.looked.audit_db.place(path)?;
+        let place = self.looked.audit_db.path_state(path)?;
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
         match uri {
             Some(Ok(uri)) if place.live => {
@@ -252,7 +252,7 @@ impl Job<'_> {
                 FindingKind::Extra => self.mending.delete_extra && finding.code.is_none(),
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
-            let is_mended = finding.outcome == FindingOutcome::Mended;
+            let is_mended = finding.outcome == FindingOutcome::Repaired;
             let Some(uri) = finding.uri.as_deref().filter(|_| had_task && !is_mended) else {
                 continue;
             };
@@ -306,7 +306,7 @@ impl Job<'_> {
 
 fn mend(finding: Finding) -> Finding {
     Finding {
-        outcome: FindingOutcome::Mended,
+        outcome: FindingOutcome::Repaired,
         ..finding
     }
 }
