@@ -8,8 +8,8 @@ mod known;
 mod lists;
 
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::{Mutex, MutexGuard};
 use rusqlite::{Connection, OpenFlags, Row, Transaction, params};
 
 use super::change_batch::Change;
@@ -149,9 +149,7 @@ impl AuditDb {
     }
 
     fn sql(&self) -> MutexGuard<'_, Connection> {
-        self.connection
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
+        self.connection.lock()
     }
 
     /// Runs several statements as one transaction, which is much faster than one by one.

@@ -40,8 +40,9 @@ mod writer;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
@@ -298,11 +299,7 @@ impl Readers {
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = self.idle.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => {
@@ -313,7 +310,7 @@ impl Readers {
             }
         };
         let answer = at_one_moment(&connection, query);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
         if idle.len() < Self::KEPT {
             idle.push(connection);
         }
