@@ -8,7 +8,7 @@ use crate::engine::EngineError;
 use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, ChangeKind, DocumentSummary, Entry, SourceTime};
-use crate::store::{AuditDb, PendingList, Telling};
+use crate::store::{AuditDb, PendingList, StatementKind};
 use crate::sync::latest_believed;
 
 /// How deep indexes may be nested.
@@ -94,15 +94,15 @@ impl AuditedDocument {
         if summary.is_index {
             self.ingest_index(audit_db, told.filter(|_| is_listed))?;
         } else {
-            let telling = if is_listed {
-                Telling::Listed { at }
+            let kind = if is_listed {
+                StatementKind::ResourceList { at }
             } else {
-                Telling::Changes {
+                StatementKind::ChangeList {
                     newest_first: summary.newest_first,
                     since: self.since,
                 }
             };
-            self.ingest_entries(source, audit_db, telling)?;
+            self.ingest_entries(source, audit_db, kind)?;
         }
         Ok(read)
     }
@@ -143,30 +143,30 @@ impl AuditedDocument {
         &mut self,
         source: &Source,
         audit_db: &AuditDb,
-        telling: Telling,
+        kind: StatementKind,
     ) -> Result<(), EngineError> {
         let since = self.since;
         let mut reader = self.fetched.reader()?;
         let mut batch = Vec::new();
         while let Some(mut entry) = reader.next_entry()? {
-            batch.extend(match telling {
-                Telling::Listed { .. } => {
+            batch.extend(match kind {
+                StatementKind::ResourceList { .. } => {
                     entry.md.change = None;
                     let lastmod = entry.lastmod;
                     parse_change(source, entry, ChangeKind::Created, lastmod)
                 }
-                Telling::Changes { .. } if is_old(&entry, since) => None,
-                Telling::Changes { .. } => {
+                StatementKind::ChangeList { .. } if is_old(&entry, since) => None,
+                StatementKind::ChangeList { .. } => {
                     let changed_at = entry.changed_at();
                     parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }
             });
             if batch.len() >= BATCH {
-                audit_db.tell(self.set, self.number, telling, &batch)?;
+                audit_db.record_entries(self.set, self.number, kind, &batch)?;
                 batch.clear();
             }
         }
-        audit_db.tell(self.set, self.number, telling, &batch)?;
+        audit_db.record_entries(self.set, self.number, kind, &batch)?;
         Ok(())
     }
 }

@@ -122,7 +122,7 @@ impl RepairJob<'_> {
                 })
                 .map(mend),
         );
-        store.mend(source, now, measures.tasks).await?;
+        store.repair(source, now, measures.tasks).await?;
         Ok(mended)
     }
 
@@ -178,7 +178,7 @@ impl RepairJob<'_> {
         let Some(path) = finding.path.as_deref() else {
             return Ok(());
         };
-        let place = self.comparison.audit_db.place(path)?;
+        let place = self.comparison.audit_db.path_state(path)?;
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
         match uri {
             Some(Ok(uri)) if place.live => {
@@ -227,7 +227,7 @@ impl RepairJob<'_> {
                 FindingKind::Extra => self.repair.delete_extra && finding.code.is_none(),
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
-            let is_mended = finding.outcome == FindingOutcome::Mended;
+            let is_mended = finding.outcome == FindingOutcome::Repaired;
             let Some(uri) = finding.uri.as_deref().filter(|_| had_task && !is_mended) else {
                 continue;
             };
@@ -280,7 +280,7 @@ impl RepairJob<'_> {
 
 fn mend(finding: Finding) -> Finding {
     Finding {
-        outcome: FindingOutcome::Mended,
+        outcome: FindingOutcome::Repaired,
         ..finding
     }
 }
