@@ -5,7 +5,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::values::{Count, invalid, json, parse_json};
+use super::values::{Count, invalid, json, parse_json, texts};
 use crate::protocol::{Capability, HubUri, Oddities, Offer, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -21,7 +21,7 @@ pub enum BaselineState {
 }
 
 impl BaselineState {
-    pub(super) fn code(self) -> &'static str {
+    fn code(self) -> &'static str {
         match self {
             Self::Missing => "missing",
             Self::Listed => "listed",
@@ -29,13 +29,17 @@ impl BaselineState {
         }
     }
 
-    pub(super) fn from_code(code: &str) -> Self {
+    fn from_code(code: &str) -> Self {
         match code {
             "done" => Self::Done,
             "listed" => Self::Listed,
             _ => Self::Missing,
         }
     }
+}
+
+texts! {
+    BaselineState: |state| state.code(), |text| Some(Self::from_code(text)), "a baseline's state";
 }
 
 /// A set that is followed.

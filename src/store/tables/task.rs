@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::served_version::served_version;
 use super::source_set::SHARING;
-use super::values::{Count, DigestList, LinkList, Micros};
+use super::values::{Count, DigestList, LinkList, Micros, texts};
 use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, ServedVersion, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
@@ -110,7 +110,7 @@ pub(in crate::store) enum TaskState {
 }
 
 impl TaskState {
-    pub(super) fn code(self) -> &'static str {
+    fn code(self) -> &'static str {
         match self {
             Self::Ready => "ready",
             Self::Failed => "failed",
@@ -119,11 +119,15 @@ impl TaskState {
         }
     }
 
-    pub(super) fn from_code(code: &str) -> Option<Self> {
+    fn from_code(code: &str) -> Option<Self> {
         [Self::Ready, Self::Failed, Self::HeldBack, Self::Undecided]
             .into_iter()
             .find(|state| state.code() == code)
     }
+}
+
+texts! {
+    TaskState: |state| state.code(), Self::from_code, "a task's state";
 }
 
 /// A change that becomes the task of its resource.

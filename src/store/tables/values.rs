@@ -11,8 +11,6 @@ use rusqlite::types::{
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::source_set::BaselineState;
-use super::task::TaskState;
 use crate::protocol::{
     Capability, ChangeKind, Digest, HubUri, Interval, Link, Oddities, ResourceUri, SourceTime,
     TopicUri, parse_hashes,
@@ -113,27 +111,30 @@ impl FromSql for Count {
     }
 }
 
-/// A text column: `$to` gives the text of a value, `$from` an `Option` or a `Result` of the value.
+/// Implements `ToSql` and `FromSql` for types whose column is text: `$to` gives the text of a value, `$from` the value of a text
+/// if it has one, `$what` names it in the error. Types of the tables use it where they are defined.
 macro_rules! texts {
     ($($name:ident: $to:expr, $from:expr, $what:literal;)*) => {$(
-        impl ToSql for $name {
-            fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        impl rusqlite::types::ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
                 let to: fn(&Self) -> &str = $to;
                 Ok(to(self).into())
             }
         }
 
-        impl FromSql for $name {
-            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        impl rusqlite::types::FromSql for $name {
+            fn column_result(
+                value: rusqlite::types::ValueRef<'_>,
+            ) -> rusqlite::types::FromSqlResult<Self> {
                 let from: fn(&str) -> Option<Self> = $from;
-                from(value.as_str()?).ok_or_else(|| invalid($what))
+                from(value.as_str()?).ok_or_else(|| $crate::store::tables::values::invalid($what))
             }
         }
     )*};
 }
+pub(in crate::store) use texts;
 
 texts! {
-    BaselineState: |state| state.code(), |text| Some(Self::from_code(text)), "a baseline's state";
     Capability: Self::as_str, |text| Self::parse(text, &mut Oddities::default()), "a capability";
     ChangeKind: |kind| kind.as_str(), Self::parse, "a kind of change";
     ChannelState: |state| state.code(), Self::from_code, "a channel's state";
@@ -141,7 +142,6 @@ texts! {
     HubUri: Self::as_str, |text| Self::parse(text).ok(), "a hub's URI";
     Origin: |origin| origin.code(), Self::from_code, "an origin";
     ResourceUri: Self::as_str, |text| Self::parse(text).ok(), "a resource's URI";
-    TaskState: |state| state.code(), Self::from_code, "a task's state";
     TopicUri: Self::as_str, |text| Self::parse(text).ok(), "a topic's URI";
 }
 

@@ -1,10 +1,9 @@
 //! `finding`: the differences between the mirror and the Source.
 
-use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, Result, Row, params};
 
 use crate::protocol::Digest;
-use crate::store::tables::values::{Count, DigestList, invalid};
+use crate::store::tables::values::{Count, DigestList, texts};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE finding (
@@ -49,17 +48,8 @@ impl FindingKind {
             Self::Unknown => "unknown",
         }
     }
-}
 
-impl ToSql for FindingKind {
-    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
-        Ok(self.code().into())
-    }
-}
-
-impl FromSql for FindingKind {
-    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
-        let code = value.as_str()?;
+    fn from_code(code: &str) -> Option<Self> {
         let all = [
             Self::Missing,
             Self::Extra,
@@ -67,10 +57,12 @@ impl FromSql for FindingKind {
             Self::Unreachable,
             Self::Unknown,
         ];
-        all.into_iter()
-            .find(|kind| kind.code() == code)
-            .ok_or_else(|| invalid("a finding"))
+        all.into_iter().find(|kind| kind.code() == code)
     }
+}
+
+texts! {
+    FindingKind: |kind| kind.code(), Self::from_code, "a finding";
 }
 
 /// Whether a finding was repaired.
