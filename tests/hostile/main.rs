@@ -4,7 +4,7 @@
 //! |---|---|
 //! | entities, document types: a billion laughs, external ones, in UTF-16, at every door | [`entities`]: `no_door_takes_…`, `…_however_the_bytes_are_cut`; `protocol::reader` `rejections` |
 //! | documents that are something else: pages, feeds, other roots, namespaces, capabilities, a second root, nothing | [`documents`]: `no_door_takes_what_is_something_else`, `…_a_list_of_nothing_…`; tests/destination `documents` |
-//! | documents that are cut short | [`documents`]: `…_cut_short`; at every byte: `protocol::reader` `a_document_cut_at_any_byte_…`; of dumps: tests/destination `dump_that_cannot_be_read_whole_…` |
+//! | documents that are cut short | [`documents`]: `…_cut_short`; at every byte: `protocol::reader` `a_document_cut_at_any_byte_…`; of dumps: tests/destination `dump_that_is_not_read_completely_…` |
 //! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `every_limit_is_enforced` |
 //! | endless documents, gzip that becomes a gibibyte, also twice | [`bombs`]: `endless_document_…`, `large_document_…`; `fetch::spool` `…_out_of_proportion_…` |
 //! | notifications that are bombs, or crowds | [`bombs`]: `notification_that_is_a_bomb_…` |
@@ -26,7 +26,7 @@
 //! | forged wishes to unsubscribe | `tests/websub`, `verifying` and `endings` |
 //! | intervals that are backwards, empty, or of a time that can't be | [`intervals`]: `no_interval_…`, `no_span_…`; `tests/destination`, `hints`; of packages: `own_change_dumps` |
 //! | changes that are dated in the far future, or before there were clocks | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
-//! | older documents that are served again | [`older`]; tests/process `audit` `last_weeks_list_…` |
+//! | older documents that are served again | [`older`]; tests/process `audit` `outdated_resource_list_…` |
 //! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::disk_faults` |
 //! | packages that find no room | [`disks`]: `package_that_…` |
