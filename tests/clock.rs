@@ -88,7 +88,7 @@ async fn check_goes_on(rig: &Rig, what: &str) {
     rig.source.advance(Duration::from_secs(1));
     rig.source.update(SET, "r0002.txt", what.to_owned());
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "r0002.txt").await;
+    rig.until_in_feed(since, "r0002.txt").await;
     let polled = rig.source.hits(LIST);
     soon("polled", rig.source.wait_for_hits(LIST, polled + 2)).await;
     renewed(rig).await;

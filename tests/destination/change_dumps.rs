@@ -85,9 +85,9 @@ async fn gap_that_the_change_list_does_not_reach_back_to_is_filled_from_the_chan
     forget_changes(&rig);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "next.txt").await;
+    rig.until_in_feed(since, "next.txt").await;
     for name in ["lost.txt", "r0001.txt", "r0002.txt"] {
-        let line = rig.until_told(since, name).await;
+        let line = rig.until_in_feed(since, name).await;
         assert_eq!(line.origin, "change-dump", "{name}");
     }
     let set = rig.until("closed", |set| set.state == "in-sync").await;
@@ -282,7 +282,7 @@ async fn late_notification_after_its_package_changes_nothing() {
     .await;
     rig.source.create(SET, "after.txt", "after");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "after.txt").await;
+    rig.until_in_feed(since, "after.txt").await;
     assert_eq!(rig.operator.changes(since).await.len(), 1);
     rig.until_mirrored().await;
 }

@@ -239,7 +239,7 @@ async fn changes_are_followed_where_there_is_nothing_to_make_a_baseline_from() {
     rig.until_holds("new.txt", "new").await;
     rig.source.delete(SET, "new.txt");
     rig.operator.poll(NAME).await;
-    rig.until_told(1, "new.txt").await;
+    rig.until_in_feed(1, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt"), None);
     // What there was before, nobody has told.
     let set = rig.set().await;

@@ -93,7 +93,7 @@ async fn hub_that_forgets_is_made_up_for_by_polling() {
             .is_empty()
     );
     assert_eq!(
-        rig.until_told(since, "r0001.txt").await.origin,
+        rig.until_in_feed(since, "r0001.txt").await.origin,
         "change-list"
     );
     rig.until_mirrored().await;

@@ -98,7 +98,7 @@ async fn no_interval_keeps_the_next_notification_from_being_the_next() {
         let since = rig.operator.last_change().await;
         rig.source.update(SET, "r0001.txt", what);
         rig.source.notify_and_publish(SET).await.unwrap();
-        let line = rig.until_told(since, "r0001.txt").await;
+        let line = rig.until_in_feed(since, "r0001.txt").await;
         assert_eq!(line.origin, "notification", "{what}");
         rig.until_holds("r0001.txt", what).await;
         worked_on(&rig, 2 * round).await;
