@@ -1,12 +1,12 @@
-//! Measures how fast a daemon follows a Source. Both run in this process and talk over loopback: the figures are those of the
-//! program and the disk, not of a network.
+//! Measures how fast a daemon follows a Source. Both run in this process and communicate over loopback, so that this program and the
+//! disk are measured, not a network.
 //!
-//! - **baseline**: from the start of the daemon until the last of 1,000 resources of 1 KiB is in the change feed;
-//! - **push**: from the moment a notification of one change is passed to the hub until that change is in the feed, which is
-//!   after the file was published and the change committed;
+//! - **baseline**: from the start of the daemon until the feed has the last of 1,000 resources of 1 KiB;
+//! - **push**: from the delivery of a notification of one change to the hub until that change is in the feed, after the file was
+//!   published and both were committed;
 //! - **batch**: the same for one notification of 1,000 changes.
 //!
-//! The mirror and the database are on the disk of `target`. At the end the mirror is compared with the Source.
+//! The mirror and the database are on the disk that `target` is on. At the end the mirror is compared with the Source.
 //! Run it with `cargo bench`.
 
 #![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
@@ -30,7 +30,7 @@ const RESOURCES: usize = 1000;
 const RESOURCE_SIZE: usize = 1024;
 const BASELINES: usize = 5;
 const PUSHES: usize = 500;
-/// The limit of every wait; only a failure takes this long.
+/// How long a measurement may take at most.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 type BenchResult<T> = Result<T, Box<dyn Error>>;
@@ -109,7 +109,7 @@ impl Run {
         Ok(())
     }
 
-    /// Changes this number of resources, publishes one notification of them, and waits until all are in the feed.
+    /// Changes so many resources, publishes one notification of them, and waits until all are in the feed.
     async fn push(&mut self, number: usize, changes: usize) -> BenchResult<Duration> {
         for change in 0..changes {
             let name = format!("r{:04}.txt", (number + change) % RESOURCES);
@@ -137,7 +137,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until the feed has this number of new entries; reads it at every wake of the feed.
+    /// Waits until the feed has so many more entries.
     async fn next_entries(&self, changes: usize) -> BenchResult<Vec<FeedEntry>> {
         let mut wakes = self.daemon.store.wakes();
         let mut entries = Vec::new();
@@ -162,7 +162,7 @@ impl Run {
         tokio::time::timeout(TIMEOUT, reading).await?
     }
 
-    /// Checks that every resource in the mirror equals that of the Source.
+    /// Checks that the mirror equals the Source.
     fn compare(&self) -> BenchResult<()> {
         let host = self.source.base();
         let host = host.authority().to_owned();

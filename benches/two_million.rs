@@ -1,18 +1,17 @@
-//! Measures the time and the memory that a daemon takes to read large Resource Lists. All entries are known already, so that
-//! nothing is fetched and only the reading is measured.
+//! Measures the time and memory of reading Resource Lists whose entries are all known, so that nothing is fetched.
 //!
-//! - **two million**: an index of 40 lists of 50,000 entries each, every entry with a digest;
-//! - **50,000 lists**: an index of 50,000 lists of one entry each, without times of modification: all of them are read once,
-//!   and requested conditionally once more.
+//! - **two million**: an index of 40 lists of 50,000 entries each, every one with a digest;
+//! - **50,000 lists**: an index of as many lists of one entry each, without modification times: all of them are read once and
+//!   then requested conditionally.
 //!
-//! The daemon is a process of its own, the release build; the Source is this process, which generates the lists while it
-//! serves them. The resources are inserted into the daemon's database before it starts, as a baseline would have left them:
-//! no file is ever fetched, and the mirror is empty.
+//! The daemon is a separate process, the release build; the Source is this process, which generates the lists while it serves
+//! them. The resources are written into the daemon's database before it starts, as a baseline would have left them; no file was
+//! fetched, and the mirror is empty.
 //!
-//! It fails if a reading exceeds the memory limit or creates a task. Run it with `cargo bench --bench two_million`; an argument
-//! sets the number of entries.
+//! It fails if reading exceeds the memory limit or finds changes. Run it with `cargo bench --bench two_million`; the number of
+//! entries is an optional argument.
 
-#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
+#![allow(clippy::print_stdout, reason = "the benchmark prints its results")]
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -40,7 +39,7 @@ const ENTRIES: u64 = 2_000_000;
 const ENTRIES_A_LIST: u64 = 50_000;
 const LISTS: u64 = 50_000;
 const MEMORY_LIMIT: u64 = 100 << 20;
-/// The limit of every wait; only a failure takes this long.
+/// How long a measurement may take at most.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
@@ -49,8 +48,8 @@ type BenchResult<T> = Result<T, Box<dyn Error>>;
 
 #[tokio::main]
 async fn main() -> BenchResult<()> {
-    let asked = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
-    let entries: u64 = asked.unwrap_or(ENTRIES).next_multiple_of(ENTRIES_A_LIST);
+    let argument = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
+    let entries: u64 = argument.unwrap_or(ENTRIES).next_multiple_of(ENTRIES_A_LIST);
     let cores = std::thread::available_parallelism()?;
     println!("two_million: {cores} cores, loopback, all entries known");
 
@@ -70,7 +69,7 @@ async fn main() -> BenchResult<()> {
     home.expect_no_tasks()
 }
 
-/// A Source that serves a Resource List index and its lists.
+/// A Source that has only lists.
 struct Source {
     base: String,
     lists: u64,
@@ -132,7 +131,7 @@ impl Source {
     }
 }
 
-/// The digest that the lists state for a resource.
+/// A made-up digest.
 fn hash(number: u64) -> String {
     format!(
         "sha-256:{:064x}",
@@ -208,7 +207,7 @@ fn streamed(
     Body::from_stream(all.map(|text| Ok::<_, std::convert::Infallible>(Bytes::from(text))))
 }
 
-/// The folder and configuration of a daemon whose database has all resources of a Source.
+/// The folders of a daemon that knows all resources of a Source.
 struct Home {
     folder: TempDir,
     config: PathBuf,
@@ -268,7 +267,7 @@ impl Home {
         Ok(Daemon { child, lines })
     }
 
-    /// Checks that the reading has created no task.
+    /// Checks that nothing changed.
     fn expect_no_tasks(&self) -> BenchResult<()> {
         let database = Connection::open(self.folder.path().join("state/resyncd.db"))?;
         let tasks: i64 = database.query_row("SELECT COUNT(*) FROM task", [], |row| row.get(0))?;
@@ -294,7 +293,7 @@ impl Home {
     }
 }
 
-/// Inserts all resources of a Source into the database, as a baseline would have left them.
+/// Writes all resources of a Source into the database, as a baseline would have left them.
 fn insert_resources(state: &Path, source: &Source) -> BenchResult<()> {
     drop(Store::open(state)?);
     let mut database = Connection::open(state.join("resyncd.db"))?;
@@ -340,7 +339,7 @@ struct Daemon {
 }
 
 impl Daemon {
-    /// Waits until the daemon has read a Resource List; returns how long that took.
+    /// Waits until a Resource List has been read; returns the time since the first request.
     fn wait_for_list(&self) -> BenchResult<Duration> {
         let started = clock::now().mono;
         loop {
@@ -381,7 +380,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// The peak resident memory of the process, in bytes.
+    /// The peak memory of the process.
     fn peak_memory(&self) -> BenchResult<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -396,7 +395,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // Its data is not needed after a measurement.
+        // The measurement is over: nothing is needed any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

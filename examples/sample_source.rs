@@ -1,13 +1,13 @@
-//! The sample Source as a program of its own, with an external hub. Scripts change its resources over HTTP.
+//! The sample Source as a program, with an external hub. Scripts change it by control requests.
 //!
-//! | request | effect |
+//! | request | what it does |
 //! |---|---|
-//! | `POST /control/create?name=N` | creates a resource with the request's body as its content |
+//! | `POST /control/create?name=N` | creates a resource; the request's body is its content |
 //! | `POST /control/update?name=N` | replaces its content by the request's body |
 //! | `POST /control/delete?name=N` | deletes it |
-//! | `POST /control/publish` | creates the notification of these changes and has the hub fetch the topic |
+//! | `POST /control/publish` | makes the notification of these changes and pings the hub |
 //!
-//! It prints two lines, `source URL` and `control URL`, as soon as it serves requests.
+//! It prints two lines, `source URL` and `control URL`, when it is ready.
 
 use std::net::SocketAddr;
 
@@ -24,16 +24,16 @@ use tokio::net::TcpListener;
 
 const SET: &str = "set1";
 
-/// A sample ResourceSync Source that is changed over HTTP and publishes to an external hub.
+/// A sample ResourceSync Source that is changed over HTTP and pings an external hub.
 #[derive(Parser)]
 struct Arguments {
-    /// Address of the Source; port 0 picks a free port.
+    /// Address of the Source; port 0 chooses a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Address of the control requests.
+    /// Address for the control requests.
     #[arg(long, default_value = "127.0.0.1:0")]
     control: SocketAddr,
-    /// Hub of the channels; it is asked by a form with hub.mode=publish to fetch the topic.
+    /// The hub of its channels; it is pinged with hub.mode=publish to fetch the topic.
     #[arg(long)]
     hub: Option<String>,
     /// Number of resources at the start.
@@ -84,7 +84,7 @@ fn control(source: SampleSource) -> Router {
         .with_state(source)
 }
 
-/// The query of a control request.
+/// The resource of a request.
 #[derive(Deserialize)]
 struct ResourceName {
     name: String,

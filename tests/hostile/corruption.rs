@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use resyncd::clock;
 use resyncd::protocol::ResourceUri;
-use resyncd::store::{Store, StoreError, Taken};
+use resyncd::store::{Store, StoreError, TasksInProgress};
 
 use crate::process::Home;
 use crate::support::{LIMIT, NAME, Rig, SET, resources, soon};
@@ -40,10 +40,10 @@ async fn query(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, Store
         answers += &format!("{:?} {:?}", set.capability_list, set.offers);
         answers += &format!("{:?}", store.progress(set.id).await?);
         answers += &format!("{:?}", store.deliveries(set.id, 0, 100).await?.len());
-        let numbers = store.set_numbers(set.id).await?;
+        let statistics = store.set_statistics(set.id).await?;
         answers += &format!(
             "{} {} {}",
-            numbers.resources, numbers.bytes, numbers.pending
+            statistics.resources, statistics.bytes, statistics.pending
         );
         for channel in store.channels(set.id).await? {
             answers += &format!("{} {}", channel.topic, channel.hub_name());
@@ -61,7 +61,9 @@ async fn query(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, Store
     for line in store.feed(0, 1000).await? {
         answers += &format!("{} {} {:?}\n", line.seq, line.uri, line.path);
     }
-    store.due_tasks(NAME, now, 100, Taken::default()).await?;
+    store
+        .due_tasks(NAME, now, 100, TasksInProgress::default())
+        .await?;
     Ok(answers)
 }
 

@@ -28,7 +28,7 @@
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
 //! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tasks` |
-//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `refusals` |
+//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `disk_faults` |
 //! | packages that do not fit on the disk | [`disks`]: `package_that_…` |
 //! | the state can't be written | [`disks`]: `unwritable_state_…`, `state_writes_…` |
 //! | two daemons on one mirror or one state | [`rebuilding`]: `two_daemons_…`; tests/process/start.rs |

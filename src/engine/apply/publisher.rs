@@ -62,7 +62,7 @@ async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) {
         match context
             .source
             .store
-            .conclude(clock::now().wall, Arc::clone(&conclusions))
+            .complete(clock::now().wall, Arc::clone(&conclusions))
             .await
         {
             Ok(()) => {
@@ -253,7 +253,7 @@ fn place(
     for (placed, outcome) in placed.into_iter().zip(mirror.publish(publications)) {
         match outcome {
             Ok(()) => conclusions.push(published(placed)),
-            Err(unpublished) => match unpublished.whole {
+            Err(unpublished) => match unpublished.file {
                 Some(file) if matches!(unpublished.error, MirrorError::Blocked { .. }) => {
                     blocked.push((file, placed))
                 }
