@@ -85,9 +85,9 @@ async fn gap_before_the_change_list_is_closed_by_the_change_dump() {
     forget_changes(&rig);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "next.txt").await;
+    rig.until_in_feed(since, "next.txt").await;
     for name in ["lost.txt", "r0001.txt", "r0002.txt"] {
-        let line = rig.until_told(since, name).await;
+        let line = rig.until_in_feed(since, name).await;
         assert_eq!(line.origin, "change-dump", "{name}");
     }
     let set = rig.until("gap closed", |set| set.state == "in-sync").await;
@@ -282,7 +282,7 @@ async fn notification_of_changes_that_a_package_has_already_supplied_changes_not
     .await;
     rig.source.create(SET, "after.txt", "after");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "after.txt").await;
+    rig.until_in_feed(since, "after.txt").await;
     assert_eq!(rig.operator.changes(since).await.len(), 1);
     rig.until_mirrored().await;
 }

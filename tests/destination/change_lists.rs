@@ -236,7 +236,7 @@ async fn changes_are_applied_when_no_baseline_is_possible() {
     rig.until_holds("new.txt", "new").await;
     rig.source.delete(SET, "new.txt");
     rig.operator.poll(NAME).await;
-    rig.until_told(1, "new.txt").await;
+    rig.until_in_feed(1, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt"), None);
     // No document states the earlier resources.
     let set = rig.set().await;

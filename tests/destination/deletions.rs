@@ -24,7 +24,7 @@ async fn resource_that_a_newer_resource_list_lacks_is_deleted() {
     let since = rig.operator.last_change().await;
     rig.source.delete(SET, "r0003.txt");
     rig.source.refresh_resource_list(SET);
-    let line = rig.until_told(since, "r0003.txt").await;
+    let line = rig.until_in_feed(since, "r0003.txt").await;
     assert_eq!(
         (line.change.as_str(), line.origin.as_str()),
         ("deleted", "resource-list")
@@ -107,7 +107,7 @@ async fn file_of_a_deleted_resource_is_retained_if_delete_is_off() {
     );
     rig.source.delete(SET, "r0001.txt");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let line = rig.until_told(since, "r0001.txt").await;
+    let line = rig.until_in_feed(since, "r0001.txt").await;
     assert_eq!(line.change, "deleted");
     assert_eq!(rig.mirrored("r0001.txt"), Some(bytes));
     let known = rig.operator.resource(&rig.uri("r0001.txt")).await.unwrap();

@@ -118,7 +118,7 @@ async fn resource_that_a_newer_dump_lacks_is_deleted_without_a_list() {
     let since = rig.operator.last_change().await;
     rig.source.delete(SET, "r0003.txt");
     let at = rig.source.refresh_resource_dump(SET);
-    let line = rig.until_told(since, "r0003.txt").await;
+    let line = rig.until_in_feed(since, "r0003.txt").await;
     assert_eq!(
         (line.change.as_str(), line.origin.as_str()),
         ("deleted", "resource-dump")

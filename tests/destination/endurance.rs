@@ -95,7 +95,7 @@ async fn polling_finds_changes_when_the_hub_loses_the_subscription() {
             .is_empty()
     );
     assert_eq!(
-        rig.until_told(since, "r0001.txt").await.origin,
+        rig.until_in_feed(since, "r0001.txt").await.origin,
         "change-list"
     );
     rig.until_mirrored().await;

@@ -41,7 +41,7 @@ async fn change_list_in_a_framework_notification_is_read() {
     )
     .await;
     assert_eq!(
-        rig.until_told(since, "r0001.txt").await.origin,
+        rig.until_in_feed(since, "r0001.txt").await.origin,
         "change-list"
     );
     rig.until_mirrored().await;
@@ -119,7 +119,7 @@ async fn newly_advertised_channel_is_subscribed_to() {
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0001.txt", "pushed");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "r0001.txt").await;
+    rig.until_in_feed(since, "r0001.txt").await;
     rig.until_mirrored().await;
 }
 

@@ -60,7 +60,7 @@ async fn lost_notification_is_a_gap_until_the_change_list_covers_it() {
 
     rig.source.freeze_change_list(SET, false);
     rig.operator.poll(NAME).await;
-    let line = rig.until_told(since, "lost.txt").await;
+    let line = rig.until_in_feed(since, "lost.txt").await;
     assert_eq!(line.origin, "change-list");
     let set = rig.until("gap closed", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
@@ -104,7 +104,7 @@ async fn gap_is_closed_by_the_change_list() {
     let since = rig.operator.last_change().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     lose_one(&rig).await;
-    let line = rig.until_told(since, "lost.txt").await;
+    let line = rig.until_in_feed(since, "lost.txt").await;
     assert_eq!(line.origin, "change-list");
     rig.until("gap closed", |set| {
         set.state == "in-sync" && set.channels.iter().map(|c| c.gaps).sum::<u64>() == 1
@@ -129,11 +129,11 @@ async fn gap_is_closed_by_an_index_of_change_lists() {
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
     assert_eq!(
-        rig.until_told(since, "lost.txt").await.origin,
+        rig.until_in_feed(since, "lost.txt").await.origin,
         "change-list"
     );
     assert_eq!(
-        rig.until_told(since, "lost-too.txt").await.origin,
+        rig.until_in_feed(since, "lost-too.txt").await.origin,
         "change-list"
     );
     rig.until("gap closed", |set| set.state == "in-sync").await;
@@ -179,11 +179,11 @@ async fn gap_before_the_change_list_is_closed_by_a_newer_resource_list() {
     rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
     assert_eq!(
-        rig.until_told(since, "lost.txt").await.origin,
+        rig.until_in_feed(since, "lost.txt").await.origin,
         "resource-list"
     );
     assert_eq!(
-        rig.until_told(since, "r0002.txt").await.origin,
+        rig.until_in_feed(since, "r0002.txt").await.origin,
         "resource-list"
     );
 }

@@ -79,7 +79,7 @@ async fn interval_in_the_far_future_proves_nothing() {
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0002.txt", "the next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "r0002.txt").await;
+    rig.until_in_feed(since, "r0002.txt").await;
     rig.source.freeze_change_list(SET, false);
     rig.settled().await;
 }

@@ -16,7 +16,7 @@ async fn pushed_creation_update_and_deletion_are_applied_and_in_the_feed() {
 
     let created_at = rig.source.create(SET, "new.txt", "one");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let created = rig.until_told(since, "new.txt").await;
+    let created = rig.until_in_feed(since, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt").unwrap(), b"one");
     assert_eq!(
         (created.change.as_str(), created.origin.as_str()),
@@ -38,7 +38,7 @@ async fn pushed_creation_update_and_deletion_are_applied_and_in_the_feed() {
 
     rig.source.update(SET, "new.txt", "two!");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let updated = rig.until_told(created.seq, "new.txt").await;
+    let updated = rig.until_in_feed(created.seq, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt").unwrap(), b"two!");
     assert_eq!(
         (updated.change.as_str(), updated.length),
@@ -47,7 +47,7 @@ async fn pushed_creation_update_and_deletion_are_applied_and_in_the_feed() {
 
     let deleted_at = rig.source.delete(SET, "new.txt");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let deleted = rig.until_told(updated.seq, "new.txt").await;
+    let deleted = rig.until_in_feed(updated.seq, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt"), None);
     assert_eq!(
         (deleted.change.as_str(), deleted.path.clone()),
@@ -131,7 +131,7 @@ async fn repeated_notification_is_counted_and_applied_once() {
     let notification = rig.source.notify(SET);
     rig.source.publish(&notification).await.unwrap();
     rig.source.publish(&notification).await.unwrap();
-    rig.until_told(since, "r0001.txt").await;
+    rig.until_in_feed(since, "r0001.txt").await;
     eventually("duplicate counted", Some(rig.wakes()), async || {
         match rig.channel().await {
             channel if channel.duplicate == 1 => Ok(()),

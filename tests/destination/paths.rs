@@ -11,7 +11,7 @@ async fn create(rig: &Rig, names: &[&str]) -> Vec<String> {
     rig.source.notify_and_publish(SET).await.unwrap();
     let mut paths = Vec::new();
     for name in names {
-        let line = rig.until_told(since, name).await;
+        let line = rig.until_in_feed(since, name).await;
         let path = line.path.unwrap();
         let known = rig.operator.resource(&rig.uri(name)).await.unwrap();
         assert_eq!(known["path"].as_str(), Some(path.as_str()));

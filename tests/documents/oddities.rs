@@ -124,7 +124,7 @@ async fn conforming_source_has_no_oddities() {
         .notify_and_publish(crate::support::SET)
         .await
         .unwrap();
-    rig.until_told(since, "r0001.txt").await;
+    rig.until_in_feed(since, "r0001.txt").await;
     rig.operator.poll(crate::support::NAME).await;
     let set = rig.settled().await;
     assert!(set.oddities.is_empty(), "{:#?}", set.oddities);
