@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bad_redirects_are_told_apart() {
+    async fn invalid_redirects_have_different_codes() {
         let site = Site::start(|request| match request.path() {
             "/nowhere" => test_site::status(302),
             "/ftp" => test_site::redirect(302, "ftp://example.com/"),
@@ -395,7 +395,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn inner_addresses_are_refused_before_anything_is_sent() {
+    async fn private_addresses_are_rejected_before_anything_is_sent() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
         let site = Site::start(move |_| {
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_to_connect_are_told_apart() {
+    async fn connection_errors_have_different_codes() {
         let client = test_site::client();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -444,7 +444,7 @@ mod tests {
     }
 
     #[test]
-    fn a_user_agent_that_is_no_header_is_told() {
+    fn an_invalid_user_agent_is_an_error() {
         let error = Client::new(&config::Http {
             user_agent: "two\nlines".into(),
             ..test_site::http()
@@ -453,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_can_be_made_without_any_certificates() {
+    fn a_client_can_be_built_without_certificates() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         assert!(
             reqwest::Client::builder()

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_are_kept_exactly_as_served() {
+    async fn bytes_are_returned_exactly_as_served() {
         let site = Site::start(|request| {
             assert_eq!(request.header("accept-encoding"), "identity");
             assert_eq!(request.header("user-agent"), "resyncd/test");
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_server_tells_is_handed_on() {
+    async fn headers_of_the_response_are_returned() {
         let site = Site::start(|request| {
             if request.header("if-none-match") == "\"1\"" {
                 return test_site::status(304);
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whether_it_has_changed_is_asked_where_it_was_served() {
+    async fn conditional_requests_are_sent_only_to_the_url_of_the_version() {
         let site = Site::start(|request| match request.path() {
             "/r" => {
                 assert_eq!(request.header("if-none-match"), "", "that is another place");
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn content_over_the_limit_is_refused_announced_or_not() {
+    async fn content_over_the_limit_is_rejected_announced_or_not() {
         let announced = Site::start(|_| test_site::ok("123456")).await;
         assert_eq!(get(&announced, "/", Some(6)).await.unwrap().len(), 6);
         assert_eq!(
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn content_that_is_cut_short_is_not_taken_for_whole() {
+    async fn content_that_is_cut_short_is_an_error() {
         for raw in [
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\na\r\n12345",
@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redirects_to_hosts_that_are_not_allowed_are_refused() {
+    async fn redirects_to_hosts_that_are_not_allowed_are_rejected() {
         let elsewhere = Site::start(|_| test_site::ok("theirs")).await;
         let target = elsewhere.url("/theirs");
         let site = Site::start(move |_| test_site::redirect(302, &target)).await;
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn absence_has_codes_of_its_own_and_errors_carry_retry_after() {
+    async fn absence_has_its_own_codes_and_errors_carry_retry_after() {
         let site = Site::start(|request| match request.path() {
             "/404" => test_site::status(404),
             "/410" => test_site::status(410),

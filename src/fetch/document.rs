@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gzip_is_recognised_by_its_bytes_whatever_the_headers_say() {
+    async fn gzip_is_recognized_by_its_bytes_not_by_headers() {
         let site = Site::start(|request| {
             assert_eq!(request.header("accept-encoding"), "gzip");
             let encoded = &[("content-encoding", "gzip")];
@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_documents_come_out_whole_and_too_long_ones_not_at_all() {
+    async fn long_documents_are_complete_and_too_long_ones_are_rejected() {
         let body = |len: usize| -> Vec<u8> { (0..len).map(|n| (n * 31 % 251) as u8).collect() };
         let site = Site::start(move |request| match request.path() {
             "/long" => test_site::ok(body(3 << 20)),
@@ -346,13 +346,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_uncalled_for_304_is_an_error() {
+    async fn an_unrequested_304_is_an_error() {
         let site = Site::start(|_| test_site::status(304)).await;
         assert_eq!(get(&site, "/").await.unwrap_err().code(), "http-status");
     }
 
     #[tokio::test]
-    async fn a_document_that_is_cut_short_is_not_taken_for_whole() {
+    async fn a_document_that_is_cut_short_is_an_error() {
         for raw in [
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n<urlset/>",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\n<urlset/>\r\n",
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn passing_trouble_is_tried_again_and_absence_is_not() {
+    async fn temporary_errors_are_retried_and_absence_is_not() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
         let site = Site::start(move |request| {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_the_client_can_move_between_threads() {
+    fn futures_of_the_client_are_send() {
         fn check<T: Send>(_: T) {}
         let client = test_site::client();
         let url = Url::parse("http://127.0.0.1/").unwrap();

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_addresses_are_refused_however_they_are_spelt() {
+    fn private_addresses_are_rejected_in_any_spelling() {
         for host in [
             "127.0.0.1",
             "127.0.0.1.",
@@ -333,7 +333,7 @@ mod tests {
     ];
 
     #[tokio::test]
-    async fn address_that_was_checked_is_the_one_that_is_connected_to() {
+    async fn the_checked_address_is_the_connected_address() {
         let (address, asked) = counting((PUBLIC, 0).into()).await;
         let (_, inside) = counting((INNER, address.port()).into()).await;
         let lookups = Arc::new(AtomicUsize::new(0));
@@ -372,7 +372,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_without_a_public_address_is_refused() {
+    async fn a_name_without_a_public_address_is_rejected() {
         let resolver = GuardedResolver {
             guard: guard(false),
             lookup: system_lookup(),

@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_three_forms_are_read() {
+    fn all_three_forms_are_parsed() {
         let expected = DateTime::from_timestamp(784_111_777, 0);
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",

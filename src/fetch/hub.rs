@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_2xx_is_acceptance() {
+    async fn every_2xx_accepts_the_request() {
         for code in [200, 202, 204] {
             let site = Site::start(move |received| {
                 assert_eq!(parse(&received), request());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redirects_keep_the_request_or_are_refusals() {
+    async fn redirects_preserve_the_request_or_count_as_rejections() {
         let site = Site::start(|received| match received.path() {
             "/307" => test_site::redirect(307, "/308"),
             "/308" => test_site::redirect(308, "/hub"),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_hub_that_will_not_have_a_lease_is_asked_without() {
+    async fn a_hub_that_rejects_a_lease_is_asked_without_one() {
         for code in [400, 409] {
             let leases = Arc::new(Mutex::new(Vec::new()));
             let seen = leases.clone();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals_say_why_in_one_short_line() {
+    async fn rejections_have_a_reason_of_one_short_line() {
         let site = Site::start(|_| {
             let mut response = test_site::ok_with(
                 &[("retry-after", "30")],

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_that_nobody_uses_are_forgotten() {
+    fn unused_hosts_are_removed() {
         let permits = Permits::new(2);
         for n in 0..5000 {
             permits.semaphore(Pool::Content, format!("host{n}:80"));

@@ -48,7 +48,7 @@ mod tests {
     use crate::fetch::test_site::{self, Site};
 
     #[tokio::test]
-    async fn what_is_there_is_told_from_what_is_not() {
+    async fn existing_and_missing_resources_are_distinguished() {
         let site = Site::start(|request| match (request.path(), request.method.clone()) {
             ("/there", _) | ("/no-head", Method::GET) => test_site::ok("body"),
             ("/no-head", _) => test_site::status(405),

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_heeded_up_to_an_hour() {
+    fn retry_after_is_respected_up_to_an_hour() {
         let asked = |seconds| pause(1, Some(Duration::from_secs(seconds)), &BOUNDS);
         assert_eq!(asked(90), Some(Duration::from_secs(90)));
         assert_eq!(asked(u64::MAX), Some(LONGEST_ASKED));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passing_errors_are_tried_again_and_final_ones_are_not() {
+    async fn temporary_errors_are_retried_and_final_ones_are_not() {
         let tries = async |error: FetchError| {
             let mut tries = 0;
             let outcome: Result<(), _> = retry(&BOUNDS, || {

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_gzip_is_told_from_large_gzip() {
+    fn damaged_and_too_large_gzip_are_distinguished() {
         let whole = gzip(&[b'x'; 5000]);
         let mut altered = whole.clone();
         let crc = altered.len() - 6;
@@ -250,14 +250,14 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_inclusive_and_counts_what_comes_out() {
+    fn limit_is_inclusive_and_applies_after_decompression() {
         assert_eq!(spool(&[b'a'; 10], 3, 10).unwrap().len(), 10);
         assert_eq!(spool(&[b'a'; 11], 3, 10).unwrap_err().code(), "too-large");
         assert_eq!(spool(&gzip(&[b'a'; 10]), 3, 10).unwrap().len(), 10);
     }
 
     #[test]
-    fn a_document_that_grows_out_of_proportion_is_refused() {
+    fn a_document_that_expands_out_of_proportion_is_rejected() {
         const MIB: u64 = 1 << 20;
         for (taken, expected) in [
             (1, 64 * MIB),
@@ -279,14 +279,14 @@ mod tests {
     }
 
     #[test]
-    fn several_members_are_one_document() {
+    fn several_gzip_members_are_one_document() {
         let served = [gzip(b"one "), gzip(b"two")].concat();
         assert_eq!(spool(&served, 7, 100).unwrap(), b"one two");
     }
 
     proptest! {
         #[test]
-        fn what_was_compressed_comes_out_however_it_is_cut(
+        fn compressed_bodies_are_decompressed_from_pieces_of_any_size(
             bytes in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700
         ) {
             prop_assume!(!bytes.starts_with(&MAGIC));
@@ -297,7 +297,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_after_the_magic_bytes_is_survived(
+        fn arbitrary_bytes_after_the_gzip_magic_do_not_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..300), piece in 1_usize..100
         ) {
             let _ = spool(&[&MAGIC[..], &bytes].concat(), piece, 9999);

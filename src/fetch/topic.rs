@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn head_is_enough_where_its_links_tell_everything() {
+    async fn get_is_not_sent_where_head_has_all_links() {
         let links = |_: &Received| test_site::ok_with(&[LINKS], "");
         check(links, Some("/own"), &["/hub"], &["HEAD"]).await;
         let several = |_: &Received| {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn get_is_asked_where_head_does_not_tell() {
+    async fn get_is_sent_where_head_lacks_links() {
         check(
             |received| match received.method {
                 Method::HEAD => test_site::status(405),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_tells_what_headers_do_not() {
+    async fn links_of_the_body_complete_those_of_the_headers() {
         for body in [
             "<feed><link rel='hub' href='/hub'/><link rel='self' href='/own'/><entry>",
             "<rss><channel><atom:link rel='hub' href='hub'/><atom:link rel='self' href='own'/>",
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn endless_and_missing_topics_are_survived() {
+    async fn endless_topics_are_truncated_and_missing_ones_are_errors() {
         let endless = "<head>".to_owned() + &" ".repeat(MOST_BODY) + "<link rel=hub href=/late>";
         let answer = move |_: &Received| test_site::ok(endless.clone());
         check(answer, None, &[], &["HEAD", "GET"]).await;

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_modification_tells_versions_apart_once_its_second_is_over() {
+    fn last_modified_is_a_validator_once_its_second_is_over() {
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         for (answered, expected) in [
             (Some("Sun, 06 Nov 1994 08:49:37 GMT"), None),

@@ -33,7 +33,7 @@ async fn check_nothing(pages: &[(&str, String)], entry: &str, code: &str) {
 }
 
 #[tokio::test]
-async fn sitemap_without_resourcesync_is_a_set_by_itself() {
+async fn sitemap_without_resourcesync_is_a_set() {
     let index = document("sitemapindex", "", &[], &["=/a.xml", "=/b.xml"]);
     for sitemap in [plain(&["=/page"]), long(), index, plain(&[])] {
         let pages = [
@@ -50,7 +50,7 @@ async fn sitemap_without_resourcesync_is_a_set_by_itself() {
 }
 
 #[tokio::test]
-async fn sitemaps_of_robots_txt_are_a_set_each() {
+async fn each_sitemap_of_robots_txt_is_a_set() {
     let robots = "User-agent: *\nSitemap: /1.xml\nSitemap: /2.xml\nSitemap: /404.xml\nSitemap: /feed\nSitemap: /1.xml";
     let pages = [
         ("/robots.txt", robots.into()),
@@ -66,7 +66,7 @@ async fn sitemaps_of_robots_txt_are_a_set_each() {
 }
 
 #[tokio::test]
-async fn usual_place_of_a_sitemap_is_the_last_resort() {
+async fn usual_path_of_a_sitemap_is_tried_last() {
     let pages = [
         ("/", HTML.into()),
         ("/robots.txt", "User-agent: *".into()),
@@ -81,7 +81,7 @@ async fn usual_place_of_a_sitemap_is_the_last_resort() {
 }
 
 #[tokio::test]
-async fn resource_list_without_capability_list_is_a_set_and_an_index_stands_for_its_parts() {
+async fn standalone_resource_list_is_a_set_and_an_index_replaces_its_parts() {
     let part = document("urlset", "resourcelist", &["index=/index", "up=/404"], &[]);
     let index = document("sitemapindex", "resourcelist", &[], &["=/part"]);
     let pages = [("/part", part), ("/index", index)];
@@ -107,7 +107,7 @@ async fn resource_list_without_capability_list_is_a_set_and_an_index_stands_for_
 }
 
 #[tokio::test]
-async fn where_there_is_resourcesync_a_sitemap_is_no_set() {
+async fn sitemap_beside_resourcesync_is_not_a_set() {
     let rs = [
         (WELL, description(&["=/1"])),
         ("/1", list(&["resourcelist=/list"])),
@@ -156,7 +156,7 @@ async fn where_there_is_resourcesync_a_sitemap_is_no_set() {
 }
 
 #[tokio::test]
-async fn trouble_is_not_taken_for_a_site_without_resourcesync() {
+async fn failures_do_not_make_a_site_one_without_resourcesync() {
     let sitemap = ("/sitemap.xml", long());
     let cut = description(&["=/1"]).replace("</urlset>", "");
     let linked = document("urlset", "resourcelist", &["up=/1"], &[]);
@@ -199,7 +199,7 @@ async fn trouble_is_not_taken_for_a_site_without_resourcesync() {
 }
 
 #[tokio::test]
-async fn sitemap_that_fails_for_now_is_told_beside_the_others() {
+async fn sitemap_that_fails_temporarily_is_reported_with_the_others() {
     let pages = [
         (
             "/robots.txt",
@@ -221,7 +221,7 @@ async fn sitemap_that_fails_for_now_is_told_beside_the_others() {
 }
 
 #[tokio::test]
-async fn guesses_have_an_end_and_fetch_nothing_large() {
+async fn guesses_are_limited_in_number_and_length() {
     let many: String = (0..100).map(|n| format!("Sitemap: /{n}.xml\n")).collect();
     // Longer than any Capability List that is only guessed to be one.
     let padding = format!("<!-- {} -->", " ".repeat(60_000)).repeat(20);
