@@ -289,7 +289,10 @@ async fn nobody_waits_long_for_what_nobody_needs() {
     );
     let (document, answer) = soon("both", both).await;
     assert!(document.is_ok());
-    assert!(matches!(answer, Ok(HubAnswer::Refused { status: 400, .. })));
+    assert!(matches!(
+        answer,
+        Ok(HubAnswer::Rejected { status: 400, .. })
+    ));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -51,7 +51,7 @@ fn list(entries: &[&str]) -> String {
 
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A site of these pages; everything else is 404. Also tells what was asked for.
+/// A site of these pages, with 404 for everything else, and the paths of the requests.
 async fn site(pages: &[(&str, String)]) -> (Site, Asked) {
     let pages: HashMap<String, String> = pages
         .iter()

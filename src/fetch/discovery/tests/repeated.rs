@@ -1,4 +1,4 @@
-//! Searches of what is followed already: it is not asked for again.
+//! Repeated searches: sets that are followed are not fetched again.
 
 use super::*;
 
@@ -49,8 +49,8 @@ async fn a_repeated_search_fetches_only_sets_that_are_not_followed() {
             .rediscover(&entry, LIMIT, &mut cache, &followed)
             .await
             .unwrap();
-        let kept: HashSet<Url> = again.followed.into_iter().collect();
-        assert_eq!(kept, followed);
+        let known: HashSet<Url> = again.followed.into_iter().collect();
+        assert_eq!(known, followed);
         assert_eq!((again.sets.len(), again.failed.len()), (0, 1));
         let mut found = std::mem::take(&mut *asked.lock().unwrap());
         found.retain(|path| !well_known.contains(path));

@@ -332,7 +332,7 @@ async fn a_complete_package_is_fetched_again_only_if_it_has_changed() {
         assert_eq!(
             rig.asked().len(),
             expected,
-            "nobody can tell without an etag"
+            "another version can't be recognized without an etag"
         );
     }
     let rig = Rig::start(ServedPackage::default()).await;
