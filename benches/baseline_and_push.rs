@@ -1,9 +1,9 @@
-//! How fast a daemon follows a Source that is next to it: both run in this process and talk over loopback, so that what is
-//! measured is this program and the disk, not a network.
+//! Measures how fast a daemon follows a Source. Both run in this process and communicate over loopback, so that this program and the
+//! disk are measured, not a network.
 //!
-//! - **baseline**: from the start of the daemon until the change feed tells of the last of 1,000 resources of 1 KiB;
-//! - **push**: from the moment a notification of one change is handed to the hub until that change is in the feed, which is
-//!   after the file was published and both were committed;
+//! - **baseline**: from the start of the daemon until the feed has the last of 1,000 resources of 1 KiB;
+//! - **push**: from the delivery of a notification of one change to the hub until that change is in the feed, after the file was
+//!   published and both were committed;
 //! - **batch**: the same for one notification of 1,000 changes.
 //!
 //! The mirror and the database are on the disk that `target` is on. At the end the mirror is compared with the Source.
@@ -30,7 +30,7 @@ const RESOURCES: usize = 1000;
 const RESOURCE_SIZE: usize = 1024;
 const BASELINES: usize = 5;
 const PUSHES: usize = 500;
-/// Nothing here takes this long unless it is broken.
+/// How long a measurement may take at most.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
@@ -109,7 +109,7 @@ impl Run {
         Ok(())
     }
 
-    /// Changes so many resources, tells of it in one notification, and waits until all are in the feed.
+    /// Changes so many resources, publishes one notification of them, and waits until all are in the feed.
     async fn push(&mut self, number: usize, changes: usize) -> Outcome<Duration> {
         for change in 0..changes {
             let name = format!("r{:04}.txt", (number + change) % RESOURCES);
@@ -137,7 +137,7 @@ impl Run {
         Ok(())
     }
 
-    /// Waits until the feed has so many more entries; it is read when it is told to have grown.
+    /// Waits until the feed has so many more entries.
     async fn daemon_applies(&self, changes: usize) -> Outcome<Vec<FeedEntry>> {
         let mut wakes = self.daemon.store.wakes();
         let mut entries = Vec::new();
@@ -162,7 +162,7 @@ impl Run {
         tokio::time::timeout(PATIENCE, reading).await?
     }
 
-    /// Every resource is in the mirror as the Source has it.
+    /// Checks that the mirror equals the Source.
     fn compare(&self) -> Outcome<()> {
         let host = self.source.base();
         let host = host.authority().to_owned();

@@ -46,7 +46,7 @@ const UNREACHABLE: u8 = 3;
 
 /// Synchronize local mirrors with ResourceSync Sources
 #[derive(Debug, Parser)]
-#[command(name = "resyncd", version, about, max_term_width = 100)]
+#[command(name = "resyncd", version, max_term_width = 100)]
 struct CliArguments {
     /// Configuration file [default: /etc/resyncd/config.toml]
     #[arg(long, value_name = "FILE", env = "RESYNCD_CONFIG", global = true)]

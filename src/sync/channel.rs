@@ -243,13 +243,16 @@ impl From<ChannelAction> for ChannelStep {
 #[derive(Clone, Debug)]
 enum Attempt {
     ReadingTopic,
-    Requesting {
-        request: HubRequest,
-        /// The hubs to ask after this one.
-        rest: VecDeque<HubUri>,
-        /// The longest `Retry-After` of the hubs that have refused.
-        retry_after: Option<Duration>,
-    },
+    Requesting(Box<RequestInProgress>),
+}
+
+#[derive(Clone, Debug)]
+struct RequestInProgress {
+    request: HubRequest,
+    /// The hubs to ask after this one.
+    rest: VecDeque<HubUri>,
+    /// The longest `Retry-After` of the hubs that have refused.
+    retry_after: Option<Duration>,
 }
 
 /// The driver's half of the machine of one channel.
@@ -296,15 +299,12 @@ impl ChannelMachine {
             (
                 ChannelEvent::HubRefused {
                     failure,
-                    retry_after: wait,
-                },
-                Some(Attempt::Requesting {
-                    request,
-                    rest,
                     retry_after,
-                }),
-            ) if channel.lease.asked == Some(request.asked) => {
-                self.continue_with(channel, now, request, rest, failure, retry_after.max(wait))
+                },
+                Some(Attempt::Requesting(mut refused)),
+            ) if channel.lease.asked == Some(refused.request.asked) => {
+                refused.retry_after = refused.retry_after.max(retry_after);
+                self.try_next_hub(channel, now, *refused, failure)
             }
             // Accepted, or overruled by a verification, a denial or a change of what is wanted.
             _ => self.advance(channel, now),
@@ -372,8 +372,12 @@ impl ChannelMachine {
             lease_seconds: self.rules.lease_seconds,
         };
         channel.lease.begin_request(now, asked);
-        self.send(channel, HubRequest { hub, topic, asked }, hubs, None)
-            .into()
+        let next = RequestInProgress {
+            request: HubRequest { hub, topic, asked },
+            rest: hubs,
+            retry_after: None,
+        };
+        self.send(channel, next).into()
     }
 
     /// Asks the hub to end the subscription. A hub that keeps failing is left alone, and one that was never asked need not be.
@@ -389,20 +393,27 @@ impl ChannelMachine {
         };
         channel.lease.begin_request(now, asked);
         let topic = channel.subscribed_topic.clone();
-        let request = HubRequest { hub, topic, asked };
-        self.send(channel, request, VecDeque::new(), None).into()
+        let next = RequestInProgress {
+            request: HubRequest { hub, topic, asked },
+            rest: VecDeque::new(),
+            retry_after: None,
+        };
+        self.send(channel, next).into()
     }
 
     /// Continues after a refusal with the next hub; after the last one the attempt has failed.
-    fn continue_with(
+    fn try_next_hub(
         &mut self,
         channel: &mut Channel,
         now: DateTime<Utc>,
-        refused: HubRequest,
-        mut rest: VecDeque<HubUri>,
+        refused: RequestInProgress,
         failure: ChannelFailure,
-        retry_after: Option<Duration>,
     ) -> ChannelStep {
+        let RequestInProgress {
+            request,
+            mut rest,
+            retry_after,
+        } = refused;
         let Some(hub) = rest.pop_front() else {
             channel.lease.fail_request(now, retry_after);
             return ChannelStep {
@@ -411,32 +422,27 @@ impl ChannelMachine {
             };
         };
         channel.lease.begin_verification(now);
-        let report = ChannelReport::HubSkipped(refused.hub, failure);
-        let request = HubRequest {
-            hub,
-            topic: refused.topic,
-            asked: refused.asked,
+        let report = ChannelReport::HubSkipped(request.hub, failure);
+        let next = RequestInProgress {
+            request: HubRequest {
+                hub,
+                topic: request.topic,
+                asked: request.asked,
+            },
+            rest,
+            retry_after,
         };
         ChannelStep {
             report: Some(report),
-            action: self.send(channel, request, rest, retry_after),
+            action: self.send(channel, next),
         }
     }
 
-    fn send(
-        &mut self,
-        channel: &mut Channel,
-        request: HubRequest,
-        rest: VecDeque<HubUri>,
-        retry_after: Option<Duration>,
-    ) -> ChannelAction {
+    fn send(&mut self, channel: &mut Channel, next: RequestInProgress) -> ChannelAction {
+        let request = next.request.clone();
         channel.hub = Some(request.hub.clone());
         channel.subscribed_topic = request.topic.clone();
-        self.attempt = Some(Attempt::Requesting {
-            request: request.clone(),
-            rest,
-            retry_after,
-        });
+        self.attempt = Some(Attempt::Requesting(Box::new(next)));
         ChannelAction::SendRequest(request)
     }
 }

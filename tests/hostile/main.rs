@@ -33,13 +33,13 @@
 //! | the state's disk refuses | [`disks`]: `state_that_…` |
 //! | two daemons on one mirror, or one state | [`rebuilding`]: `two_daemons_…`; `tests/process/start.rs` |
 //! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
-//! | the database is damaged | [`damage`]; `store::tests`: `damage`, `opening` |
+//! | the database is damaged | [`damage`]; `store::tests`: `corruption`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
 //! | the database refuses one step of a poll | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | any step of the work fails, once: of the mirror, of the database | [`every_step`]: `whatever_step_fails_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
-//! | what strangers write, in the log and the status | [`logs`]; `status`: `what_strangers_write_…` |
+//! | what strangers write, in the log and the status | [`logs`]; `status`: `remote_text_…` |
 //! | resources at inner addresses | [`inside`]: `resources_of_inner_…` |
 //! | mirrors (`rel="duplicate"`) at inner addresses | [`inside`]: `mirrors_at_…` |
 //! | redirects to inner addresses | [`inside`]: `redirects_to_…`, `requests_to_hubs_…` |

@@ -1,5 +1,5 @@
-//! A second look at what was found: a daemon that is running may have been at work meanwhile, and what nobody can have is
-//! told from what the mirror alone lacks.
+//! Checks the findings a second time: a running daemon may have repaired them meanwhile, and a resource that the Source does not
+//! serve is unreachable, not missing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, stream};
 
-use super::Audit;
-use super::files::{Facts, Seen, examine};
+use super::context::AuditContext;
+use super::files::{ExpectedFile, FileState, examine};
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::fetch::AllowedHosts;
@@ -16,25 +16,25 @@ use crate::mirror::MirrorReader;
 use crate::protocol::ResourceUri;
 use crate::store::{AuditDb, Finding, FindingKind, KnownFile, KnownFiles};
 
-/// How many findings are looked at again at once.
+/// How many findings are checked at once.
 const PAGE: usize = 256;
-/// How many resources are asked for at once; the client limits them for each host besides.
+/// How many resources are requested at once; the client limits the requests per host.
 const PROBES: usize = 16;
-/// How often to look again at what a daemon is about to apply, and how long to wait for it.
-const LOOKS: u32 = 4;
+/// How often findings are checked that a daemon is about to repair, and the pause between.
+const CHECKS: u32 = 4;
 const PAUSE: Duration = Duration::from_secs(1);
 
-impl Audit {
-    /// Takes back what a daemon has put right since the audit began.
-    pub(super) async fn look_again(
+impl AuditContext {
+    /// Drops the findings that a daemon has repaired since the audit began.
+    pub(super) async fn recheck(
         &self,
         audit_db: &Arc<AuditDb>,
         reader: Option<&Arc<MirrorReader>>,
         began: DateTime<Utc>,
     ) -> Result<(), EngineError> {
         let Some(reader) = reader else { return Ok(()) };
-        for look in 1..=LOOKS {
-            let again = Again {
+        for check in 1..=CHECKS {
+            let recheck = Recheck {
                 source: self.source.name.clone(),
                 state: self.state.clone(),
                 audit_db: Arc::clone(audit_db),
@@ -42,9 +42,9 @@ impl Audit {
                 progress: Arc::clone(&self.progress),
                 began,
             };
-            let looking = tokio::task::spawn_blocking(move || again.look());
-            let pending = looking.await.map_err(|_| EngineError::Interrupted)??;
-            if !pending || look == LOOKS {
+            let checking = tokio::task::spawn_blocking(move || recheck.check());
+            let pending = checking.await.map_err(|_| EngineError::Interrupted)??;
+            if !pending || check == CHECKS {
                 break;
             }
             tokio::time::sleep(PAUSE).await;
@@ -52,7 +52,7 @@ impl Audit {
         Ok(())
     }
 
-    /// Asks the Source for what the mirror does not have as it should.
+    /// Requests the resources that the mirror lacks; those that the Source does not serve are unreachable.
     pub(super) async fn probe(&self, audit_db: &Arc<AuditDb>) -> Result<(), EngineError> {
         let mut after = 0;
         while let Some(page) = audit_db.next_findings(&mut after, PAGE)? {
@@ -82,7 +82,7 @@ impl Audit {
 }
 
 impl Finding {
-    /// Whether the bytes of a resource would mend it.
+    /// Whether the bytes of the resource would repair it.
     pub(super) fn needs_bytes(&self) -> bool {
         match self.kind {
             FindingKind::Missing => true,
@@ -92,7 +92,7 @@ impl Finding {
     }
 }
 
-struct Again {
+struct Recheck {
     source: String,
     state: std::path::PathBuf,
     audit_db: Arc<AuditDb>,
@@ -101,9 +101,9 @@ struct Again {
     began: DateTime<Utc>,
 }
 
-impl Again {
-    /// Looks at every finding again; answers whether some of those that stand are about to be applied.
-    fn look(&self) -> Result<bool, EngineError> {
+impl Recheck {
+    /// Checks every finding; returns whether a daemon is about to repair some.
+    fn check(&self) -> Result<bool, EngineError> {
         let Some(known) = KnownFiles::open(&self.state)? else {
             return Ok(false);
         };
@@ -141,13 +141,13 @@ impl Again {
             return self.is_absent(path);
         }
         matches!(
-            examine(&self.reader, path, &Facts::of(known), &self.progress),
-            Seen::Right { .. }
+            examine(&self.reader, path, &ExpectedFile::of(known), &self.progress),
+            FileState::Right { .. }
         )
     }
 
     fn is_absent(&self, path: &str) -> bool {
-        let nothing = Facts::default();
-        examine(&self.reader, path, &nothing, &self.progress) == Seen::Missing
+        let nothing = ExpectedFile::default();
+        examine(&self.reader, path, &nothing, &self.progress) == FileState::Missing
     }
 }

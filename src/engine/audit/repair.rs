@@ -1,16 +1,15 @@
-//! Mends what was found: what lacks bytes is fetched, in any case; what is only dated wrongly is dated; what is right and not
-//! known is made known; what is extra goes, if a person has asked for that.
+//! Repairs what was found: resources without the right bytes are fetched, always; a file with only another time gets the stated
+//! one; a right file without a record gets one; extra files are removed if that was requested.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
-
-use super::files::{Facts, Seen, examine};
-use super::{Audit, Looked, Mending, ReportedFinding, Summary, blocking};
+use super::comparison::Comparison;
+use super::context::{AuditContext, Repair, blocking};
+use super::files::{ExpectedFile, FileState, examine};
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::apply::session::{drain, with_executor};
+use crate::engine::apply::session::drain;
 use crate::engine::progress::Progress;
 use crate::engine::set::changes::paths_of;
 use crate::engine::source::discovery::begin_set;
@@ -23,58 +22,34 @@ use crate::store::{
 /// How many findings are worked on at once.
 const PAGE: usize = 256;
 
-impl Audit {
-    /// Takes the mirror, looks, and mends.
-    pub(super) async fn look_and_mend(
-        &self,
-        mending: &Mending,
-        told: &mpsc::Sender<ReportedFinding>,
-    ) -> Result<Summary, EngineError> {
-        let root = self.source.mirror.clone();
-        let mirror = Arc::new(blocking(move || Mirror::open(&root)).await??);
-        let looked = tokio::select! {
-            () = self.stop.cancelled() => return Err(EngineError::Interrupted),
-            looked = self.look() => looked?,
-        };
-        let mut mended = Ok(());
-        let work = async {
-            tokio::select! {
-                () = self.stop.cancelled() => mended = Err(EngineError::Interrupted),
-                done = self.mend(mending, &looked, &mirror) => mended = done,
-            }
-        };
-        with_executor(&mending.context, Arc::clone(&mirror), work).await;
-        mended?;
-        self.tell(&looked, told).await
+/// Repairs what was found: at once where no bytes are needed, else by tasks that an executor must be executing meanwhile.
+pub(super) async fn repair(
+    context: &AuditContext,
+    repair: &Repair,
+    comparison: &Comparison,
+    mirror: &Arc<Mirror>,
+) -> Result<(), EngineError> {
+    let mut sets = Vec::new();
+    for set in &comparison.documents.sets {
+        sets.push(begin_set(&repair.context, set).await?.id);
     }
-
-    async fn mend(
-        &self,
-        mending: &Mending,
-        looked: &Looked,
-        mirror: &Arc<Mirror>,
-    ) -> Result<(), EngineError> {
-        let mut sets = Vec::new();
-        for set in &looked.reading.sets {
-            sets.push(begin_set(&mending.context, set).await?.id);
-        }
-        let job = Job {
-            mending,
-            looked,
-            mirror,
-            sets,
-            state: &self.state,
-            progress: &self.progress,
-        };
-        job.each_page(Step::Begin).await?;
-        drain(&mending.context).await;
-        job.each_page(Step::End).await
-    }
+    let job = RepairJob {
+        repair,
+        comparison,
+        mirror,
+        sets,
+        state: &context.state,
+        progress: &context.progress,
+    };
+    job.each_page(Step::Begin).await?;
+    drain(&repair.context).await;
+    job.each_page(Step::End).await
 }
 
-struct Job<'a> {
-    mending: &'a Mending,
-    looked: &'a Looked,
+/// The repair of one Source.
+struct RepairJob<'a> {
+    repair: &'a Repair,
+    comparison: &'a Comparison,
     mirror: &'a Arc<Mirror>,
     sets: Vec<SetId>,
     /// The folder of the database.
@@ -84,13 +59,13 @@ struct Job<'a> {
 
 #[derive(Clone, Copy)]
 enum Step {
-    /// What can be done at once is done, for the rest there are tasks.
+    /// Repairs without tasks are made, tasks are planned for the others.
     Begin,
-    /// The tasks are done, or can't be.
+    /// The tasks are executed or given up.
     End,
 }
 
-/// What is done about some findings.
+/// The repairs of a page of findings.
 #[derive(Default)]
 struct Measures {
     tasks: Vec<(Option<SetId>, Change)>,
@@ -98,9 +73,9 @@ struct Measures {
     removals: Vec<(Finding, MirrorPath)>,
 }
 
-impl Job<'_> {
+impl RepairJob<'_> {
     async fn each_page(&self, step: Step) -> Result<(), EngineError> {
-        let audit_db = &self.looked.audit_db;
+        let audit_db = &self.comparison.audit_db;
         let mut after = 0;
         while let Some(page) = audit_db.next_findings(&mut after, PAGE)? {
             let changed = match step {
@@ -112,7 +87,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// The set that told of something; `None`: only the database knows of it.
+    /// The set of a finding; `None`: only the database has it.
     fn set(&self, number: Option<u32>) -> Option<SetId> {
         let index = usize::try_from(number?).ok()?.checked_sub(1)?;
         self.sets.get(index).copied()
@@ -122,7 +97,7 @@ impl Job<'_> {
         let mut measures = Measures::default();
         for finding in page {
             match finding.kind {
-                FindingKind::Extra if self.mending.delete_extra => {
+                FindingKind::Extra if self.repair.delete_extra => {
                     self.remove(&mut measures, finding)?;
                 }
                 FindingKind::Missing | FindingKind::Altered | FindingKind::Unknown => {
@@ -132,7 +107,7 @@ impl Job<'_> {
             }
         }
         let now = clock::now().wall;
-        let (store, source) = (&self.mending.context.store, self.mending.context.name());
+        let (store, source) = (&self.repair.context.store, self.repair.context.name());
         let mut mended = self.remove_now(measures.removals).await?;
         let (findings, adoptions): (Vec<_>, Vec<_>) = measures.adoptions.into_iter().unzip();
         let adopted = store.adopt(source, now, adoptions).await?;
@@ -145,19 +120,19 @@ impl Job<'_> {
                         .as_ref()
                         .is_some_and(|uri| adopted.contains(uri))
                 })
-                .map(mend),
+                .map(repaired),
         );
-        store.mend(source, now, measures.tasks).await?;
+        store.repair(source, now, measures.tasks).await?;
         Ok(mended)
     }
 
-    /// Puts a resource right.
+    /// Plans the repair of a resource.
     async fn restore(&self, measures: &mut Measures, finding: Finding) -> Result<(), EngineError> {
         let Some(id) = finding.expected else {
             return Ok(());
         };
         let set = self.set(finding.set);
-        let expectation = self.looked.audit_db.expectation(id)?;
+        let expectation = self.comparison.audit_db.expectation(id)?;
         let kind = if expectation.is_known {
             ChangeKind::Updated
         } else {
@@ -184,7 +159,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Gives a file that has the right bytes the time that was told; `false`: that can't be done.
+    /// Sets the stated time of a file that has the right bytes; `false`: that failed.
     async fn date(&self, expectation: &Expectation) -> Result<bool, EngineError> {
         let (mirror, path) = (Arc::clone(self.mirror), expectation.path.clone());
         let time = expectation.lastmod;
@@ -203,7 +178,7 @@ impl Job<'_> {
         let Some(path) = finding.path.as_deref() else {
             return Ok(());
         };
-        let place = self.looked.audit_db.place(path)?;
+        let place = self.comparison.audit_db.path_state(path)?;
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
         match uri {
             Some(Ok(uri)) if place.live => {
@@ -217,7 +192,7 @@ impl Job<'_> {
         Ok(())
     }
 
-    /// Removes files that the database knows nothing of.
+    /// Removes files without a record.
     async fn remove_now(
         &self,
         removals: Vec<(Finding, MirrorPath)>,
@@ -230,7 +205,7 @@ impl Job<'_> {
                 .into_iter()
                 .zip(outcomes)
                 .map(|(finding, outcome)| match outcome {
-                    Ok(_) => mend(finding),
+                    Ok(_) => repaired(finding),
                     Err(error) => Finding {
                         code: Some(error.code().to_owned()),
                         message: Some(error.to_string()),
@@ -242,17 +217,17 @@ impl Job<'_> {
         removing.await
     }
 
-    /// Looks what became of the tasks.
+    /// Checks the results of the tasks.
     async fn end(&self, page: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
-        let (store, source) = (&self.mending.context.store, self.mending.context.name());
+        let (store, source) = (&self.repair.context.store, self.repair.context.name());
         let (mut failed, mut done) = (Vec::new(), Vec::new());
         for finding in page {
             let had_task = match finding.kind {
                 FindingKind::Missing | FindingKind::Altered => true,
-                FindingKind::Extra => self.mending.delete_extra && finding.code.is_none(),
+                FindingKind::Extra => self.repair.delete_extra && finding.code.is_none(),
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
-            let is_mended = finding.outcome == FindingOutcome::Mended;
+            let is_mended = finding.outcome == FindingOutcome::Repaired;
             let Some(uri) = finding.uri.as_deref().filter(|_| had_task && !is_mended) else {
                 continue;
             };
@@ -269,14 +244,13 @@ impl Job<'_> {
                 None => done.push(finding),
             }
         }
-        failed.extend(self.seen_right(done).await?);
+        failed.extend(self.repaired_of(done).await?);
         Ok(failed)
     }
 
-    /// Those of the findings whose files are now what the database says of them. Nothing is said to be mended that was not
-    /// seen to be.
-    async fn seen_right(&self, done: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
-        let context = Arc::clone(&self.mending.context);
+    /// Those of the findings whose files are now as their records state. Nothing is reported as repaired that was not compared.
+    async fn repaired_of(&self, done: Vec<Finding>) -> Result<Vec<Finding>, EngineError> {
+        let context = Arc::clone(&self.repair.context);
         let (state, progress) = (self.state.to_owned(), Arc::clone(self.progress));
         blocking(move || {
             let (name, root) = (context.name(), &context.source.mirror);
@@ -288,15 +262,15 @@ impl Job<'_> {
             for finding in done {
                 let known = known.of(name, finding.uri.as_deref(), None)?;
                 let is_right = known.is_some_and(|known| {
-                    let told = finding.path.as_deref().unwrap_or_default();
-                    let path = known.path.as_deref().unwrap_or(told);
-                    let seen = examine(&reader, path, &Facts::of(&known), &progress);
+                    let stated = finding.path.as_deref().unwrap_or_default();
+                    let path = known.path.as_deref().unwrap_or(stated);
+                    let seen = examine(&reader, path, &ExpectedFile::of(&known), &progress);
                     match finding.kind {
-                        FindingKind::Extra => known.deleted && seen == Seen::Missing,
-                        _ => !known.deleted && matches!(seen, Seen::Right { .. }),
+                        FindingKind::Extra => known.deleted && seen == FileState::Missing,
+                        _ => !known.deleted && matches!(seen, FileState::Right { .. }),
                     }
                 });
-                mended.extend(is_right.then(|| mend(finding)));
+                mended.extend(is_right.then(|| repaired(finding)));
             }
             Ok(mended)
         })
@@ -304,9 +278,9 @@ impl Job<'_> {
     }
 }
 
-fn mend(finding: Finding) -> Finding {
+fn repaired(finding: Finding) -> Finding {
     Finding {
-        outcome: FindingOutcome::Mended,
+        outcome: FindingOutcome::Repaired,
         ..finding
     }
 }

@@ -736,7 +736,7 @@ fn hub_that_does_not_confirm_an_ending_is_asked_six_times() {
     let mut requests = Vec::new();
     let mut step = case.handle(0, Woken);
     let mut now = 0;
-    while step != "healthy; end" {
+    while step != "healthy; end" && requests.len() < 10 {
         step = if step.starts_with("unsubscribe") {
             requests.push(now);
             case.handle(now, refused(None))
@@ -962,6 +962,7 @@ proptest! {
                 _ => Woken,
             };
             let is_other_hub = matches!(event, ChannelEvent::HubRefused { .. });
+            let is_woken = event == Woken;
             let at = case.now(now);
             action = case.machine.handle(&mut case.channel, at, event).action;
             match &action {
@@ -970,7 +971,8 @@ proptest! {
                     last = Some(now);
                 }
                 ChannelAction::SendRequest(_) => last = Some(now),
-                ChannelAction::WaitUntil(time) => prop_assert!(*time > wall),
+                // A failed attempt may end just when the lease runs out; then the next event expires it.
+                ChannelAction::WaitUntil(time) => prop_assert!(*time > wall || !is_woken),
                 ChannelAction::ReadTopic(_) => {}
                 ChannelAction::End => prop_assert!(false, "it has ended"),
             }
