@@ -9,7 +9,7 @@ use rusqlite::{Connection, params};
 
 use super::change_batch::DeletionRules;
 use super::{SetId, StoreError, row};
-use crate::sync::holds_back;
+use crate::sync::needs_approval;
 
 /// How long a deletion that went on counts with those that come after it.
 const AT_ONCE: TimeDelta = TimeDelta::seconds(10);
@@ -48,7 +48,7 @@ pub(super) fn weigh_deletions(
         .query_row([set.0], |row| row.get(0))?;
     let is_much = |lost: &Losses| {
         let deletions = row::unsigned(waiting) + lost.all;
-        holds_back(
+        needs_approval(
             deletions,
             row::unsigned(resources) + lost.gone,
             rules.max_share,

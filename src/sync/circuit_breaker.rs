@@ -29,7 +29,7 @@ struct Failing {
 
 impl HostCircuitBreaker {
     /// Whether a host is skipped now.
-    pub fn passes_over(&self, now: Now, host: &str) -> bool {
+    pub fn skips(&self, now: Now, host: &str) -> bool {
         self.failing
             .get(host)
             .is_some_and(|failing| failing.times >= PATIENCE && now.mono < failing.until)
@@ -79,21 +79,18 @@ mod tests {
         let mut now = start;
         assert_eq!(breaker.failed(now, "a"), None);
         assert_eq!(breaker.failed(now, "a"), None);
-        assert!(!breaker.passes_over(now, "a"));
+        assert!(!breaker.skips(now, "a"));
         for seconds in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
             let rest = Duration::from_secs(seconds);
             assert_eq!(breaker.failed(now, "a"), Some(rest));
             assert_eq!(breaker.failed(now, "a"), None, "reported once");
-            assert!(breaker.passes_over(now, "a") && !breaker.passes_over(now, "b"));
+            assert!(breaker.skips(now, "a") && !breaker.skips(now, "b"));
             now = now.plus(rest);
-            assert!(
-                !breaker.passes_over(now, "a"),
-                "tried again after the pause"
-            );
+            assert!(!breaker.skips(now, "a"), "tried again after the pause");
         }
         breaker.succeeded("a");
         assert_eq!(breaker.failed(now, "a"), None);
-        assert!(!breaker.passes_over(now, "a"));
+        assert!(!breaker.skips(now, "a"));
     }
 
     #[test]
