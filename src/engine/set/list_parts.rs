@@ -100,7 +100,7 @@ impl SetState {
         let anew = plan == PartPlan::Read;
         let changed = match poll_document(&self.context, set, &list.uri, anew).await {
             Ok(changed) => changed,
-            Err(error) if proof == AbsenceProof::Unstated && error.is_permanent() => {
+            Err(error) if proof == AbsenceProof::Unstated && error.is_unusable() => {
                 parts.skipped.get_or_insert(error);
                 parts.may_change_unseen = true;
                 return Ok(None);
