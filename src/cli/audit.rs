@@ -199,7 +199,7 @@ fn print_finding(
     json: bool,
 ) {
     let finding = &reported.finding;
-    let mended = finding.outcome == FindingOutcome::Mended;
+    let mended = finding.outcome == FindingOutcome::Repaired;
     if json {
         let line = AuditLine::Finding {
             source,

@@ -15,11 +15,11 @@ use crate::protocol::{Head, Oddities, Oddity};
 use crate::status::OddityStatus;
 
 /// The limit on documents in the status: those that were read last.
-const MOST_DOCUMENTS: usize = 50;
+const MAX_DOCUMENTS: usize = 50;
 /// The limit on oddities in the status.
-const MOST_ROWS: usize = 200;
+const MAX_ROWS: usize = 200;
 /// The limit on logged oddities, each of them once; the further ones of a set are not logged.
-const MOST_LOGGED: usize = 20_000;
+const MAX_LOGGED: usize = 20_000;
 
 /// The documents of a set that have oddities.
 #[derive(Debug, Default)]
@@ -55,7 +55,7 @@ impl OddDocuments {
         let is_news = self.is_news(document, &oddities);
         if !oddities.is_empty() {
             self.documents.insert(0, (document.clone(), oddities));
-            self.documents.truncate(MOST_DOCUMENTS);
+            self.documents.truncate(MAX_DOCUMENTS);
         }
         is_news
     }
@@ -76,7 +76,7 @@ impl OddDocuments {
         for (oddity, _) in oddities.iter() {
             let mut hasher = DefaultHasher::new();
             (document, oddity).hash(&mut hasher);
-            is_news |= self.logged.len() < MOST_LOGGED && self.logged.insert(hasher.finish());
+            is_news |= self.logged.len() < MAX_LOGGED && self.logged.insert(hasher.finish());
         }
         is_news
     }
@@ -90,7 +90,7 @@ impl OddDocuments {
         self.documents
             .iter()
             .flat_map(|(document, oddities)| oddities.iter().map(move |it| row(document, it)))
-            .take(MOST_ROWS)
+            .take(MAX_ROWS)
             .collect()
     }
 }
@@ -160,11 +160,11 @@ mod tests {
     #[test]
     fn recorded_oddities_are_bounded() {
         let mut documents = OddDocuments::default();
-        for n in 0..MOST_LOGGED + 10 {
+        for n in 0..MAX_LOGGED + 10 {
             let is_news = documents.replace(&url(n), oddities(&[Oddity::NoUp]));
-            assert_eq!(is_news, n < MOST_LOGGED);
+            assert_eq!(is_news, n < MAX_LOGGED);
         }
-        assert_eq!(documents.rows().len(), MOST_DOCUMENTS);
+        assert_eq!(documents.rows().len(), MAX_DOCUMENTS);
         assert_eq!(
             status_rows(&documents)[0].0,
             "20009.xml no-up",
@@ -177,10 +177,10 @@ mod tests {
             Oddity::BadLink,
             Oddity::NoFrom,
         ]);
-        for n in 0..MOST_DOCUMENTS {
+        for n in 0..MAX_DOCUMENTS {
             documents.replace(&url(n), many.clone());
         }
-        assert_eq!(documents.rows().len(), MOST_ROWS);
+        assert_eq!(documents.rows().len(), MAX_ROWS);
     }
 
     #[test]

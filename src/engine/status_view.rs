@@ -17,7 +17,7 @@ use crate::protocol::Capability;
 use crate::status::{
     ChannelStatus, GapStatus, SetStatus, SourceStatus, Status, StatusError, rfc3339,
 };
-use crate::store::{ChannelRecord, SetNumbers, SetRecord};
+use crate::store::{ChannelRecord, SetRecord, SetStatistics};
 use crate::sync::{ChannelState, Gap};
 
 /// The status of these Sources.
@@ -59,7 +59,7 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
 }
 
 async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, EngineError> {
-    let numbers = context.store.set_numbers(record.id).await?;
+    let numbers = context.store.set_statistics(record.id).await?;
     let mut facts = context.runtime_status.set(record.id);
     facts.failing = facts.database_error.take().or(facts.failing);
     let mut channels = Vec::new();
@@ -90,7 +90,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
     })
 }
 
-fn state(numbers: &SetNumbers, facts: &SetFacts) -> &'static str {
+fn state(numbers: &SetStatistics, facts: &SetFacts) -> &'static str {
     if !numbers.baseline_done {
         return if facts.failing.is_some() {
             "failing"
@@ -115,7 +115,7 @@ fn state(numbers: &SetNumbers, facts: &SetFacts) -> &'static str {
 }
 
 /// The most severe error.
-fn error(facts: SetFacts, numbers: SetNumbers) -> Option<StatusError> {
+fn error(facts: SetFacts, numbers: SetStatistics) -> Option<StatusError> {
     let failure = numbers
         .failure
         .map(|(code, message, at)| StatusError::new(&code, message, at));

@@ -16,7 +16,7 @@ use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
 /// The relation of a duplicate.
 const DUPLICATE: &str = "duplicate";
 /// The limit on duplicates: each of them may fail only after a time-out.
-const MOST_DUPLICATES: usize = 8;
+const MAX_DUPLICATES: usize = 8;
 
 /// What is announced of the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -87,7 +87,7 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
         };
         let known = first.iter().chain(&last);
         let is_known = duplicate == *uri || known.clone().any(|known| known.uri == duplicate);
-        if is_known || known.count() == MOST_DUPLICATES {
+        if is_known || known.count() == MAX_DUPLICATES {
             continue;
         }
         if let Some(expected) = expected.of_duplicate(link) {
@@ -262,7 +262,7 @@ mod tests {
             .collect();
         let uri = ResourceUri::parse(OWN).unwrap();
         let candidates = plan_candidates(&uri, &verifiable(), &links);
-        assert_eq!(candidates.len(), MOST_DUPLICATES + 1);
-        assert!(candidates[MOST_DUPLICATES].is_own);
+        assert_eq!(candidates.len(), MAX_DUPLICATES + 1);
+        assert!(candidates[MAX_DUPLICATES].is_own);
     }
 }

@@ -13,7 +13,7 @@ const FIRST_REST: Duration = Duration::from_secs(60);
 /// The longest time for which a host is skipped.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 /// The limit on failing hosts in memory: documents of the Source name them.
-const MOST_HOSTS: usize = 1024;
+const MAX_HOSTS: usize = 1024;
 
 /// The hosts of duplicates that have failed. Runs on the monotonic clock.
 #[derive(Clone, Debug, Default)]
@@ -42,10 +42,10 @@ impl HostCircuitBreaker {
 
     /// Records a failure. Returns for how long the host is skipped, if that begins now.
     pub fn failed(&mut self, now: Now, host: &str) -> Option<Duration> {
-        if !self.failing.contains_key(host) && self.failing.len() >= MOST_HOSTS {
+        if !self.failing.contains_key(host) && self.failing.len() >= MAX_HOSTS {
             self.failing
                 .retain(|_, failing| failing.times >= PATIENCE && now.mono < failing.until);
-            if self.failing.len() >= MOST_HOSTS {
+            if self.failing.len() >= MAX_HOSTS {
                 return None;
             }
         }
@@ -102,6 +102,6 @@ mod tests {
                 let _ = breaker.failed(now, &n.to_string());
             }
         }
-        assert!(breaker.failing.len() <= MOST_HOSTS);
+        assert!(breaker.failing.len() <= MAX_HOSTS);
     }
 }

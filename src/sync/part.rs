@@ -29,11 +29,11 @@ const MINUTE_MICROS: i64 = 60 * 1_000_000;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownPart {
     /// Whether it was read completely, with the present filter.
-    pub is_whole: bool,
+    pub is_complete: bool,
     /// Whether it was read, or found unchanged, since the reading of the index began.
     pub is_done: bool,
     /// The time that the index stated for it when it was read or checked last, if that was [proof](unchanged_proof).
-    pub told: Option<SourceTime>,
+    pub announced: Option<SourceTime>,
     /// When it was requested from its server last, on our clock.
     pub asked_at: Option<DateTime<Utc>>,
 }
@@ -64,13 +64,13 @@ pub fn plan_part(
     if known.is_done {
         return PartPlan::Repeated;
     }
-    if !known.is_whole {
+    if !known.is_complete {
         return PartPlan::Read;
     }
     let is_trusted = known
         .asked_at
         .is_some_and(|asked_at| trusted_check_times(now).contains(&asked_at));
-    if known.told.is_some() && known.told == modified && is_trusted {
+    if known.announced.is_some() && known.announced == modified && is_trusted {
         PartPlan::Unchanged
     } else {
         PartPlan::Revalidate
@@ -113,9 +113,9 @@ mod tests {
         let now = time("2026-01-10T12:00:00Z");
         let modified: Option<SourceTime> = Some("2026-01-05T10:07:31Z".parse().unwrap());
         let complete = KnownPart {
-            is_whole: true,
+            is_complete: true,
             is_done: false,
-            told: modified,
+            announced: modified,
             asked_at: Some(time("2026-01-10T11:00:00Z")),
         };
         let check =
@@ -125,13 +125,13 @@ mod tests {
         check(Some(complete), None, PartPlan::Revalidate);
         check(Some(complete), Some(now.into()), PartPlan::Revalidate);
         let without_proof = KnownPart {
-            told: None,
+            announced: None,
             ..complete
         };
         check(Some(without_proof), None, PartPlan::Revalidate);
         check(Some(without_proof), modified, PartPlan::Revalidate);
         let incomplete = KnownPart {
-            is_whole: false,
+            is_complete: false,
             ..complete
         };
         check(Some(incomplete), modified, PartPlan::Read);

@@ -9,19 +9,19 @@
 use crate::protocol::{Digest, Link};
 
 /// How many links of a resource are stored.
-const MOST_LINKS: usize = 64;
+const MAX_LINKS: usize = 64;
 /// How many bytes they may have in total.
-const MOST_BYTES: usize = 16 << 10;
+const MAX_BYTES: usize = 16 << 10;
 
 /// Removes the links beyond the limits; returns whether there were any.
 pub fn cut_links(links: &mut Vec<Link>) -> bool {
     let mut bytes = 0_usize;
     let fitting = links
         .iter()
-        .take(MOST_LINKS)
+        .take(MAX_LINKS)
         .take_while(|link| {
             bytes = bytes.saturating_add(bytes_of(link));
-            bytes <= MOST_BYTES
+            bytes <= MAX_BYTES
         })
         .count();
     let is_cut = fitting < links.len();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use resyncd::clock;
 use resyncd::protocol::ResourceUri;
-use resyncd::store::{Store, StoreError, Taken};
+use resyncd::store::{Store, StoreError, TasksInProgress};
 
 use crate::process::Home;
 use crate::support::{LIMIT, NAME, Rig, SET, resources, soon};
@@ -40,7 +40,7 @@ async fn ask(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, StoreEr
         told += &format!("{:?} {:?}", set.capability_list, set.offers);
         told += &format!("{:?}", store.progress(set.id).await?);
         told += &format!("{:?}", store.deliveries(set.id, 0, 100).await?.len());
-        let numbers = store.set_numbers(set.id).await?;
+        let numbers = store.set_statistics(set.id).await?;
         told += &format!(
             "{} {} {}",
             numbers.resources, numbers.bytes, numbers.pending
@@ -61,7 +61,9 @@ async fn ask(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, StoreEr
     for line in store.feed(0, 1000).await? {
         told += &format!("{} {} {:?}\n", line.seq, line.uri, line.path);
     }
-    store.due_tasks(NAME, now, 100, Taken::default()).await?;
+    store
+        .due_tasks(NAME, now, 100, TasksInProgress::default())
+        .await?;
     Ok(told)
 }
 

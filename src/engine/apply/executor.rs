@@ -16,7 +16,7 @@ use super::publisher::{ExecutedTask, publish_all};
 use crate::clock::{self, ClockStepDetector, Now};
 use crate::engine::context::SourceContext;
 use crate::mirror::Mirror;
-use crate::store::{ResourceId, Taken, Task, Wake};
+use crate::store::{ResourceId, Task, TasksInProgress, Wake};
 
 /// How many tasks of a host are queued.
 const AHEAD: usize = 64;
@@ -123,7 +123,7 @@ impl Executor {
                 .context
                 .source
                 .store
-                .mend_waits(name, now.wall, by)
+                .shift_due_times(name, now.wall, by)
                 .await
             {
                 tracing::error!(code = error.code(), source = name, %error, "retry times can't be moved; retrying");
@@ -141,20 +141,20 @@ impl Executor {
             return false;
         }
         let name = self.context.name();
-        let waiting = self
+        let queued = self
             .queues
             .iter()
             .map(|(authority, queue)| (authority.clone(), queue.len()))
             .collect();
-        let taken = Taken {
-            under_way: self.taken.clone(),
-            waiting,
+        let in_progress = TasksInProgress {
+            resources: self.taken.clone(),
+            queued,
         };
         match self
             .context
             .source
             .store
-            .due_tasks(name, now.wall, AHEAD, taken)
+            .due_tasks(name, now.wall, AHEAD, in_progress)
             .await
         {
             Ok((due, next)) => {

@@ -62,7 +62,7 @@ async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) {
         match context
             .source
             .store
-            .conclude(clock::now().wall, Arc::clone(&conclusions))
+            .complete(clock::now().wall, Arc::clone(&conclusions))
             .await
         {
             Ok(()) => {

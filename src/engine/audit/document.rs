@@ -8,7 +8,7 @@ use crate::engine::EngineError;
 use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, ChangeKind, DocumentSummary, Entry, SourceTime};
-use crate::store::{AuditDb, PendingList, Telling};
+use crate::store::{AuditDb, AuditedDocument, PendingList};
 use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
@@ -17,7 +17,7 @@ const MAX_DEPTH: u32 = 4;
 const BATCH: usize = 1000;
 
 /// A fetched document of a set.
-pub(super) struct AuditedDocument {
+pub(super) struct PendingDocument {
     pub(super) set: u32,
     pub(super) number: i64,
     pub(super) list: PendingList,
@@ -38,7 +38,7 @@ pub(super) struct DocumentRead {
     pub(super) index: Option<Url>,
 }
 
-impl AuditedDocument {
+impl PendingDocument {
     /// Ingests the document. For a blocking thread.
     pub(super) fn ingest(
         mut self,
@@ -95,9 +95,9 @@ impl AuditedDocument {
             self.ingest_index(audit_db, told.filter(|_| is_listed))?;
         } else {
             let telling = if is_listed {
-                Telling::Listed { at }
+                AuditedDocument::ResourceList { at }
             } else {
-                Telling::Changes {
+                AuditedDocument::ChangeList {
                     newest_first: summary.newest_first,
                     since: self.since,
                 }
@@ -143,30 +143,30 @@ impl AuditedDocument {
         &mut self,
         source: &Source,
         audit_db: &AuditDb,
-        telling: Telling,
+        telling: AuditedDocument,
     ) -> Result<(), EngineError> {
         let since = self.since;
         let mut reader = self.fetched.reader()?;
         let mut batch = Vec::new();
         while let Some(mut entry) = reader.next_entry()? {
             batch.extend(match telling {
-                Telling::Listed { .. } => {
+                AuditedDocument::ResourceList { .. } => {
                     entry.md.change = None;
                     let lastmod = entry.lastmod;
                     parse_change(source, entry, ChangeKind::Created, lastmod)
                 }
-                Telling::Changes { .. } if is_old(&entry, since) => None,
-                Telling::Changes { .. } => {
+                AuditedDocument::ChangeList { .. } if is_old(&entry, since) => None,
+                AuditedDocument::ChangeList { .. } => {
                     let changed_at = entry.changed_at();
                     parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }
             });
             if batch.len() >= BATCH {
-                audit_db.tell(self.set, self.number, telling, &batch)?;
+                audit_db.record_entries(self.set, self.number, telling, &batch)?;
                 batch.clear();
             }
         }
-        audit_db.tell(self.set, self.number, telling, &batch)?;
+        audit_db.record_entries(self.set, self.number, telling, &batch)?;
         Ok(())
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use url::Url;
 
 use super::context::{AuditContext, blocking};
-use super::document::{AuditedDocument, DocumentRead};
+use super::document::{DocumentRead, PendingDocument};
 use crate::engine::EngineError;
 use crate::engine::source::discovery::{DiscoveredSet, KnownSets, find_sets, had_resourcesync};
 use crate::fetch::{CapabilityList, Fetched, KnownWay};
@@ -242,7 +242,7 @@ impl AuditContext {
             Fetched::Document(fetched) => fetched,
             Fetched::NotModified => return Err(EngineError::Interrupted),
         };
-        let document = AuditedDocument {
+        let document = PendingDocument {
             set,
             number,
             list,

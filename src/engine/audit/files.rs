@@ -111,7 +111,7 @@ pub(super) fn find_extras(
             return Err(EngineError::Interrupted);
         }
         let path = path?;
-        let place = audit_db.place(path.as_str())?;
+        let place = audit_db.path_state(path.as_str())?;
         if place.expected {
             continue;
         }

@@ -120,9 +120,9 @@ impl RepairJob<'_> {
                         .as_ref()
                         .is_some_and(|uri| adopted.contains(uri))
                 })
-                .map(mend),
+                .map(repaired),
         );
-        store.mend(source, now, measures.tasks).await?;
+        store.repair(source, now, measures.tasks).await?;
         Ok(mended)
     }
 
@@ -178,7 +178,7 @@ impl RepairJob<'_> {
         let Some(path) = finding.path.as_deref() else {
             return Ok(());
         };
-        let place = self.comparison.audit_db.place(path)?;
+        let place = self.comparison.audit_db.path_state(path)?;
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
         match uri {
             Some(Ok(uri)) if place.live => {
@@ -205,7 +205,7 @@ impl RepairJob<'_> {
                 .into_iter()
                 .zip(outcomes)
                 .map(|(finding, outcome)| match outcome {
-                    Ok(_) => mend(finding),
+                    Ok(_) => repaired(finding),
                     Err(error) => Finding {
                         code: Some(error.code().to_owned()),
                         message: Some(error.to_string()),
@@ -227,7 +227,7 @@ impl RepairJob<'_> {
                 FindingKind::Extra => self.repair.delete_extra && finding.code.is_none(),
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
-            let is_mended = finding.outcome == FindingOutcome::Mended;
+            let is_mended = finding.outcome == FindingOutcome::Repaired;
             let Some(uri) = finding.uri.as_deref().filter(|_| had_task && !is_mended) else {
                 continue;
             };
@@ -270,7 +270,7 @@ impl RepairJob<'_> {
                         _ => !known.deleted && matches!(seen, FileState::Right { .. }),
                     }
                 });
-                mended.extend(is_right.then(|| mend(finding)));
+                mended.extend(is_right.then(|| repaired(finding)));
             }
             Ok(mended)
         })
@@ -278,9 +278,9 @@ impl RepairJob<'_> {
     }
 }
 
-fn mend(finding: Finding) -> Finding {
+fn repaired(finding: Finding) -> Finding {
     Finding {
-        outcome: FindingOutcome::Mended,
+        outcome: FindingOutcome::Repaired,
         ..finding
     }
 }

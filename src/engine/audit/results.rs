@@ -68,12 +68,12 @@ impl Sums {
             FindingKind::Extra => &mut self.extra,
             FindingKind::Unreachable => &mut self.unreachable,
             FindingKind::Unknown => {
-                self.adopted += u64::from(finding.outcome == FindingOutcome::Mended);
+                self.adopted += u64::from(finding.outcome == FindingOutcome::Repaired);
                 return;
             }
         };
         *count += 1;
-        self.mended += u64::from(finding.outcome == FindingOutcome::Mended);
+        self.mended += u64::from(finding.outcome == FindingOutcome::Repaired);
         // Lists are no files, and extra files were not expected.
         let is_wrong = finding.expected.is_some();
         self.right -= u64::from(is_wrong && self.right > 0);

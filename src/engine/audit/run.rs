@@ -194,8 +194,8 @@ impl Audit {
         let since = documents.since;
         blocking(move || {
             let wants = |uri: &crate::protocol::ResourceUri| source.filter.wants(uri);
-            audit_db.take_known(&state, &source.name, wants)?;
-            audit_db.weigh_known(since, |uri| made_path(uri).to_string())
+            audit_db.copy_known(&state, &source.name, wants)?;
+            audit_db.merge_known(since, |uri| made_path(uri).to_string())
         })
         .await??;
         Ok(())

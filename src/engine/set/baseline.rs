@@ -75,8 +75,8 @@ impl SetState {
             Baseline::Dump => true,
             Baseline::List => false,
             Baseline::Auto => {
-                store.dump_under_way(set).await?.is_some()
-                    || store.set_numbers(set).await?.resources <= FEW_RESOURCES
+                store.dump_in_progress(set).await?.is_some()
+                    || store.set_statistics(set).await?.resources <= FEW_RESOURCES
             }
         })
     }

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, SourceTime};
-use crate::store::{KeptPart, Origin, PartEnd, PartId, PartWord};
+use crate::store::{Origin, PartEnd, PartEvidence, PartId, UnchangedPart};
 use crate::sync::{PartPlan, plan_part, unchanged_proof};
 
 /// How many unchanged parts are committed in one transaction.
@@ -31,7 +31,7 @@ pub(super) struct ListParts {
     /// Why a part was skipped that can't be read.
     pub(super) skipped: Option<EngineError>,
     /// Unchanged parts that are not committed yet.
-    unchanged: Vec<KeptPart>,
+    unchanged: Vec<UnchangedPart>,
 }
 
 impl SetState {
@@ -93,8 +93,8 @@ impl SetState {
         if matches!(plan, PartPlan::Unchanged | PartPlan::Repeated) {
             return Ok(None);
         }
-        let stated = PartWord {
-            told: unchanged_proof(list.modified, now),
+        let stated = PartEvidence {
+            announced: unchanged_proof(list.modified, now),
             asked_at: now,
         };
         let anew = plan == PartPlan::Read;
@@ -125,7 +125,7 @@ impl SetState {
             (None, Some(part)) => parts.add_unchanged(part.id, part.bad_entries, Some(stated)),
             (None, None) => {}
         }
-        parts.may_change_unseen |= stated.told.is_none();
+        parts.may_change_unseen |= stated.announced.is_none();
         Ok(None)
     }
 
@@ -135,7 +135,7 @@ impl SetState {
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
-        stated: Option<PartWord>,
+        stated: Option<PartEvidence>,
         at: SourceTime,
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
@@ -143,8 +143,8 @@ impl SetState {
         parts.names_any |= changed.summary.entries > 0;
         let end = PartEnd {
             filter: self.context.source.filter.fingerprint().to_owned(),
-            word: stated.unwrap_or(PartWord {
-                told: None,
+            evidence: stated.unwrap_or(PartEvidence {
+                announced: None,
                 asked_at: clock::now().wall,
             }),
             bad_entries,
@@ -159,21 +159,24 @@ impl SetState {
 
     async fn unchanged_parts_name_any(&self) -> Result<bool, EngineError> {
         let store = &self.context.store;
-        Ok(store.kept_parts_name_any(self.record.id).await?)
+        Ok(store.unchanged_parts_have_members(self.record.id).await?)
     }
 
     async fn commit_unchanged(&self, parts: &mut ListParts) -> Result<(), EngineError> {
         let unchanged = std::mem::take(&mut parts.unchanged);
         if !unchanged.is_empty() {
-            self.context.store.keep_parts(unchanged).await?;
+            self.context.store.mark_parts_unchanged(unchanged).await?;
         }
         Ok(())
     }
 }
 
 impl ListParts {
-    fn add_unchanged(&mut self, id: PartId, bad_entries: u64, asked: Option<PartWord>) {
+    fn add_unchanged(&mut self, id: PartId, bad_entries: u64, asked: Option<PartEvidence>) {
         self.bad_entries += bad_entries;
-        self.unchanged.push(KeptPart { id, asked });
+        self.unchanged.push(UnchangedPart {
+            id,
+            evidence: asked,
+        });
     }
 }

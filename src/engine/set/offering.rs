@@ -18,7 +18,7 @@ use crate::engine::apply::members::Member;
 use crate::engine::context::SourceContext;
 use crate::fetch::Package;
 use crate::protocol::{ChangeKind, ResourceUri};
-use crate::store::{Awaited, Change, Origin, Task, Wake};
+use crate::store::{Change, Origin, PackageTask, Task, Wake};
 
 /// How many of the awaited members are queried at once.
 const LAST: usize = 32;
@@ -116,12 +116,12 @@ impl Offering {
     async fn tasks_of<'a>(
         &self,
         mut members: Vec<&'a Arc<Member>>,
-    ) -> Result<Vec<(&'a Arc<Member>, Awaited)>, EngineError> {
+    ) -> Result<Vec<(&'a Arc<Member>, PackageTask)>, EngineError> {
         let (context, now) = (&self.context, clock::now().wall);
         members.retain(|member| context.members.is_offered(member));
         let uris = members.iter().map(|member| member.uri.clone()).collect();
         let tasks = context.store.tasks_of(context.name(), now, uris);
-        let tasks: HashMap<ResourceUri, Awaited> = tasks
+        let tasks: HashMap<ResourceUri, PackageTask> = tasks
             .await?
             .into_iter()
             .map(|found| (found.task.uri.clone(), found))
@@ -134,12 +134,12 @@ impl Offering {
     }
 
     /// Makes tasks due that wait for a retry: the package has their bytes now.
-    async fn retry_now(&self, found: &[(&Arc<Member>, Awaited)]) -> Result<(), EngineError> {
+    async fn retry_now(&self, found: &[(&Arc<Member>, PackageTask)]) -> Result<(), EngineError> {
         let waiting = found.iter().filter(|(_, found)| !found.due);
         let waiting: Vec<Task> = waiting.map(|(_, found)| found.task.clone()).collect();
         if !waiting.is_empty() {
             let (store, now) = (&self.context.store, clock::now().wall);
-            store.hurry_tasks(self.context.name(), now, waiting).await?;
+            store.make_due(self.context.name(), now, waiting).await?;
         }
         Ok(())
     }

@@ -63,6 +63,6 @@ impl SetState {
     async fn filter_has_changed(&self) -> Result<bool, EngineError> {
         let filter = self.context.source.filter.fingerprint();
         let store = &self.context.store;
-        Ok(store.lacks_parts(self.record.id, filter).await?)
+        Ok(store.has_incomplete_parts(self.record.id, filter).await?)
     }
 }

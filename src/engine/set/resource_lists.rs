@@ -40,7 +40,7 @@ impl SetState {
         let must_look = self
             .context
             .store
-            .must_look_at_parts(set, filter, asked)
+            .has_unproven_parts(set, filter, asked)
             .await?;
         let changed = poll_document(&self.context, set, uri, anew || must_look).await?;
         let Some(changed) = changed else {
@@ -89,7 +89,7 @@ impl SetState {
         let parts = self.ingest_parts(uri, changed, ingested_at, proof).await?;
         let proof = proof.without(parts.bad_entries);
         if proof == AbsenceProof::Complete {
-            if self.context.store.list_has_doubts(set).await? {
+            if self.context.store.has_uncertain_members(set).await? {
                 return Ok(Ingested::Doubtful);
             }
             self.delete_absent(Origin::ResourceList, at).await?;

@@ -154,7 +154,7 @@ async fn what_was_kept_is_there_after_a_restart() {
     assert_eq!(store.progress(set).await.unwrap(), (known, vec![gap]));
     assert_eq!(store.deliveries(set, 0, 10).await.unwrap()[0].body, b"one");
     assert_eq!(begin(&store, "capabilitylist.xml").await, set);
-    assert_eq!(store.set_numbers(set).await.unwrap().pending, 1);
+    assert_eq!(store.set_statistics(set).await.unwrap().pending, 1);
 }
 
 /// The plan of each query that is asked again and again must not go through a whole table.

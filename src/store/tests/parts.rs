@@ -71,12 +71,12 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         let known = store.part(set, &uri).await.unwrap();
         let document = store.document(set, &uri).await.unwrap();
         let is_same = document.is_some_and(|document| document.digest[0] == *version);
-        if let Some(known) = known.filter(|known| known.known.is_whole && is_same) {
-            let kept = KeptPart {
+        if let Some(known) = known.filter(|known| known.known.is_complete && is_same) {
+            let kept = UnchangedPart {
                 id: known.id,
-                asked: None,
+                evidence: None,
             };
-            store.keep_parts(vec![kept]).await.unwrap();
+            store.mark_parts_unchanged(vec![kept]).await.unwrap();
             continue;
         }
         let list = ListProgress {
@@ -87,8 +87,8 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         };
         let end = PartEnd {
             filter: FILTER.to_owned(),
-            word: PartWord {
-                told: None,
+            evidence: PartEvidence {
+                announced: None,
                 asked_at: world.now,
             },
             bad_entries: 0,
@@ -121,7 +121,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             step.begins = false;
         }
     }
-    if store.list_has_doubts(set).await.unwrap() {
+    if store.has_uncertain_members(set).await.unwrap() {
         assert!(trusts, "who has read all has no doubts");
         return Box::pin(read(world, parts, time, false, writes)).await;
     }

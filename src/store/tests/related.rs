@@ -134,13 +134,13 @@ async fn what_a_server_told_belongs_to_the_bytes_it_served() {
     world.tell(vec![dated]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task), None);
-    world.conclude(vec![served(task, Some("1"), true)]).await;
+    world.complete(vec![served(task, Some("1"), true)]).await;
 
     // The same bytes again: all that was told of them still holds.
     world.tell(vec![updated("a", 11)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("1"));
-    world.conclude(vec![served(task, None, false)]).await;
+    world.complete(vec![served(task, None, false)]).await;
     assert_eq!(
         media_type().await,
         (Some("text/plain".to_owned()), Some(at(9)))
@@ -149,12 +149,12 @@ async fn what_a_server_told_belongs_to_the_bytes_it_served() {
     world.tell(vec![updated("a", 12)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("1"));
-    world.conclude(vec![served(task, Some("2"), false)]).await;
+    world.complete(vec![served(task, Some("2"), false)]).await;
     // Other bytes, of which nothing was told.
     world.tell(vec![updated("a", 13)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("2"));
-    world.conclude(vec![served(task, None, true)]).await;
+    world.complete(vec![served(task, None, true)]).await;
     assert_eq!(media_type().await.1, None);
     world.tell(vec![updated("a", 14)]).await;
     assert_eq!(world.due().await[0].live_version, None);
