@@ -1,6 +1,9 @@
 //! The only module that reads the system clocks.
 //!
-//! The core gets a [`Now`] as a value and never reads a clock, so that tests control the time.
+//! The core gets a [`Now`] as a value and never reads a clock, so that tests control the time. `clippy.toml` bans the clocks
+//! everywhere else.
+//!
+//! Must not know any other module.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -60,8 +63,8 @@ impl ClockStepDetector {
 /// By how much tests have moved the wall clock, in microseconds.
 static SET_BY: AtomicI64 = AtomicI64::new(0);
 
-/// Moves the wall clock of this process by that much from the right time, as an operator or a time server may do. For tests in a
-/// process of their own only.
+/// Moves the wall clock of this process by `from_right` from the correct time, as an operator or a time server may do. Only for
+/// tests that run in a process of their own.
 #[doc(hidden)]
 pub fn set_wall(from_right: TimeDelta) {
     let micros = from_right.num_microseconds().unwrap_or_default();
@@ -89,16 +92,16 @@ mod tests {
     #[test]
     fn wall_clock_that_is_set_back_is_detected_once() {
         let start = now();
-        let mut setback = ClockStepDetector::since(start);
+        let mut detector = ClockStepDetector::since(start);
         let mut at = |mono: u64, wall: i64| {
-            setback.noticed(Now {
+            detector.noticed(Now {
                 wall: start.wall + TimeDelta::seconds(wall),
                 mono: start.mono + Duration::from_secs(mono),
             })
         };
         assert_eq!(at(10, 10), None, "both clocks advance");
         assert_eq!(at(20, 86_420), None, "set forward");
-        assert_eq!(at(30, 30), Some(TimeDelta::days(1)), "and back");
+        assert_eq!(at(30, 30), Some(TimeDelta::days(1)), "set back");
         assert_eq!(at(40, 40), None);
         assert_eq!(
             at(3640, 40),

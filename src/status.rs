@@ -1,6 +1,8 @@
 //! The status of the daemon as plain data, and the operations that the status endpoint calls.
 //!
-//! Field names and codes are stable. This module knows nothing of the others.
+//! Invariants: field names and codes are stable; text from outside stays on one line.
+//!
+//! Must not know any other module.
 
 use std::collections::BTreeMap;
 

@@ -33,7 +33,7 @@ use super::exit_status::{FAILED, OK};
 use crate::clock;
 use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryError};
-use crate::sync::latest_believed;
+use crate::sync::latest_source_time;
 
 /// How many documents are read: a Source may have ten thousand sets.
 const MAX_DOCUMENTS: usize = 100;
@@ -85,7 +85,7 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
     let (url, found) = find(&client, entry, limit).await;
     match found {
         Ok(found) => {
-            let latest = latest_believed(clock::now().wall);
+            let latest = latest_source_time(clock::now().wall);
             let summaries = client
                 .summarize_documents(&found, MAX_DOCUMENTS, limit, latest)
                 .await;

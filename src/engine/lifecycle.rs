@@ -1,4 +1,9 @@
-//! Starts and stops the workers of all Sources, and answers the operators' requests.
+//! Starts and stops the workers of all Sources, and executes the operators' requests.
+//!
+//! Invariants: when the stop returns, every task that was in progress is published and committed, or pending as before; the
+//! subscriptions stay.
+//!
+//! Must not know what a worker does.
 
 use std::sync::Arc;
 
@@ -42,7 +47,7 @@ pub(super) struct FollowedSource {
 }
 
 impl Engine {
-    /// Begins to follow every Source of the configuration. The callback listener must be bound before: hubs verify at once.
+    /// Starts to follow every Source of the configuration. The callback listener must be bound before: hubs verify at once.
     #[must_use]
     pub fn start(config: &Config, store: Arc<Store>, client: &Client) -> Arc<Self> {
         let mut engine = Self::new(config, store, client, true);
@@ -93,7 +98,7 @@ impl Engine {
         }
     }
 
-    /// Stops the workers in order: what is executed is published and committed. The subscriptions stay.
+    /// Stops the workers: tasks that are in progress are published and committed first. The subscriptions stay.
     pub async fn stop(&self) {
         self.stop.cancel();
         let mut workers = self.workers.lock().await;
@@ -150,10 +155,10 @@ impl Operations for Engine {
         async move {
             let Some(name) = found else { return Ok(None) };
             let approved = self.store.approve_deletions(&name).await;
-            let told = |error: StoreError| {
+            let status_error = |error: StoreError| {
                 StatusError::new(error.code(), error.to_string(), clock::now().wall)
             };
-            let approved = approved.map_err(told)?;
+            let approved = approved.map_err(status_error)?;
             tracing::info!(source = name, approved, "held-back deletions approved");
             Ok(Some(approved))
         }

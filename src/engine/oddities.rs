@@ -1,4 +1,10 @@
-//! Which of a set's documents are odd, and which of it was logged already.
+//! Records the oddities of a set's documents for the status, and which of them were logged already.
+//!
+//! Invariants: an oddity of a document is logged once; memory is bounded, whatever a Source publishes.
+//!
+//! Must not know how oddities are detected.
+//!
+//! Specification: core, section 6.2 (navigation by `up` links).
 
 use std::collections::HashSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -8,21 +14,21 @@ use url::Url;
 use crate::protocol::{Head, Oddities, Oddity};
 use crate::status::OddityStatus;
 
-/// So many documents are shown, those that were read last.
-const MOST_DOCUMENTS: usize = 50;
-/// So many of what is odd about them.
-const MOST_ROWS: usize = 200;
-/// So many things are logged, each once; a set of more odd documents than that has been told of often enough.
-const MOST_LOGGED: usize = 20_000;
+/// The limit on documents in the status: those that were read last.
+const MAX_DOCUMENTS: usize = 50;
+/// The limit on oddities in the status.
+const MAX_ROWS: usize = 200;
+/// The limit on logged oddities, each of them once; the further ones of a set are not logged.
+const MAX_LOGGED: usize = 20_000;
 
-/// A set's odd documents.
+/// The documents of a set that have oddities.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct OddDocuments {
-    /// What is above the set's documents.
+    /// The target of a correct `up` link.
     capability_list: Option<Url>,
-    /// By the time at which they were read, the last one first.
+    /// The one that was read last comes first.
     documents: Vec<(Url, Oddities)>,
-    /// The documents and oddities that were logged.
+    /// Hashes of the pairs of document and oddity that were logged.
     logged: HashSet<u64>,
 }
 
@@ -34,8 +40,8 @@ impl OddDocuments {
         }
     }
 
-    /// Whether a document's link `up` leads elsewhere than to the Capability List. Both ways to ask a host are one.
-    pub(in crate::engine) fn is_astray(&self, head: &Head) -> bool {
+    /// Whether a document's `up` link leads elsewhere than to the Capability List. The scheme is not compared.
+    pub(in crate::engine) fn has_wrong_up(&self, head: &Head) -> bool {
         let without_scheme = |url: &Url| url.as_str().split_once("://").map(|it| it.1.to_owned());
         match (&self.capability_list, head.link("up")) {
             (Some(list), Some(up)) => without_scheme(list) != without_scheme(up),
@@ -43,18 +49,18 @@ impl OddDocuments {
         }
     }
 
-    /// Takes what is odd about a document as it was read now; whether there is something in it that was never told.
+    /// Replaces the oddities of a document that was read again; returns whether one of them was not logged yet.
     pub(in crate::engine) fn replace(&mut self, document: &Url, oddities: Oddities) -> bool {
         self.documents.retain(|(known, _)| known != document);
         let is_news = self.is_news(document, &oddities);
         if !oddities.is_empty() {
             self.documents.insert(0, (document.clone(), oddities));
-            self.documents.truncate(MOST_DOCUMENTS);
+            self.documents.truncate(MAX_DOCUMENTS);
         }
         is_news
     }
 
-    /// Adds what is odd about one of many documents of one URI, as notifications are.
+    /// Adds oddities to those of the same URI, as for the notifications of a topic; returns whether one was not logged yet.
     pub(in crate::engine) fn add(&mut self, document: &Url, oddities: &Oddities) -> bool {
         if oddities.is_empty() {
             return false;
@@ -70,7 +76,7 @@ impl OddDocuments {
         for (oddity, _) in oddities.iter() {
             let mut hasher = DefaultHasher::new();
             (document, oddity).hash(&mut hasher);
-            is_news |= self.logged.len() < MOST_LOGGED && self.logged.insert(hasher.finish());
+            is_news |= self.logged.len() < MAX_LOGGED && self.logged.insert(hasher.finish());
         }
         is_news
     }
@@ -84,7 +90,7 @@ impl OddDocuments {
         self.documents
             .iter()
             .flat_map(|(document, oddities)| oddities.iter().map(move |it| row(document, it)))
-            .take(MOST_ROWS)
+            .take(MAX_ROWS)
             .collect()
     }
 }
@@ -98,13 +104,13 @@ mod tests {
         Url::parse(&format!("http://example.com/{n}.xml")).unwrap()
     }
 
-    fn odd(counted: &[Oddity]) -> Oddities {
+    fn oddities(counted: &[Oddity]) -> Oddities {
         let mut oddities = Oddities::default();
         counted.iter().for_each(|&oddity| oddities.add(oddity));
         oddities
     }
 
-    fn shown(documents: &OddDocuments) -> Vec<(String, u64)> {
+    fn status_rows(documents: &OddDocuments) -> Vec<(String, u64)> {
         let rows = documents.rows().into_iter();
         rows.map(|row| {
             let name = row.document.trim_start_matches("http://example.com/");
@@ -114,57 +120,73 @@ mod tests {
     }
 
     #[test]
-    fn document_is_news_once_for_each_thing_that_is_odd_about_it() {
+    fn each_oddity_of_a_document_is_news_once() {
         let mut documents = OddDocuments::default();
         let (bad, no_up) = (Oddity::BadLoc, Oddity::NoUp);
-        assert!(documents.replace(&url(1), odd(&[bad])));
-        assert!(!documents.replace(&url(1), odd(&[bad, bad])), "only more");
-        assert_eq!(shown(&documents), [("1.xml bad-loc".to_owned(), 2)]);
-        assert!(documents.replace(&url(2), odd(&[bad])), "another document");
-        assert!(documents.replace(&url(1), odd(&[bad, no_up])), "more kinds");
+        assert!(documents.replace(&url(1), oddities(&[bad])));
+        assert!(
+            !documents.replace(&url(1), oddities(&[bad, bad])),
+            "only the count differs"
+        );
+        assert_eq!(status_rows(&documents), [("1.xml bad-loc".to_owned(), 2)]);
+        assert!(
+            documents.replace(&url(2), oddities(&[bad])),
+            "another document"
+        );
+        assert!(
+            documents.replace(&url(1), oddities(&[bad, no_up])),
+            "another oddity"
+        );
         let rows = ["1.xml bad-loc", "1.xml no-up", "2.xml bad-loc"];
-        assert_eq!(shown(&documents), rows.map(|row| (row.to_owned(), 1)));
-        assert!(!documents.replace(&url(1), odd(&[])), "healed");
-        assert_eq!(shown(&documents), [("2.xml bad-loc".to_owned(), 1)]);
-        assert!(!documents.replace(&url(1), odd(&[no_up])), "odd again");
-        assert_eq!(shown(&documents).len(), 2);
+        assert_eq!(status_rows(&documents), rows.map(|row| (row.to_owned(), 1)));
+        assert!(!documents.replace(&url(1), oddities(&[])), "repaired");
+        assert_eq!(status_rows(&documents), [("2.xml bad-loc".to_owned(), 1)]);
+        assert!(
+            !documents.replace(&url(1), oddities(&[no_up])),
+            "repaired and odd again"
+        );
+        assert_eq!(status_rows(&documents).len(), 2);
     }
 
     #[test]
-    fn notifications_of_one_channel_are_summed_up() {
+    fn oddities_of_notifications_of_one_topic_are_summed() {
         let mut documents = OddDocuments::default();
-        assert!(documents.add(&url(1), &odd(&[Oddity::NoFrom])));
-        assert!(!documents.add(&url(1), &odd(&[])));
-        assert!(!documents.add(&url(1), &odd(&[Oddity::NoFrom])));
-        assert_eq!(shown(&documents), [("1.xml no-from".to_owned(), 2)]);
+        assert!(documents.add(&url(1), &oddities(&[Oddity::NoFrom])));
+        assert!(!documents.add(&url(1), &oddities(&[])));
+        assert!(!documents.add(&url(1), &oddities(&[Oddity::NoFrom])));
+        assert_eq!(status_rows(&documents), [("1.xml no-from".to_owned(), 2)]);
     }
 
     #[test]
-    fn no_more_is_kept_than_can_be_shown() {
+    fn recorded_oddities_are_bounded() {
         let mut documents = OddDocuments::default();
-        for n in 0..MOST_LOGGED + 10 {
-            let is_news = documents.replace(&url(n), odd(&[Oddity::NoUp]));
-            assert_eq!(is_news, n < MOST_LOGGED);
+        for n in 0..MAX_LOGGED + 10 {
+            let is_news = documents.replace(&url(n), oddities(&[Oddity::NoUp]));
+            assert_eq!(is_news, n < MAX_LOGGED);
         }
-        assert_eq!(documents.rows().len(), MOST_DOCUMENTS);
-        assert_eq!(shown(&documents)[0].0, "20009.xml no-up", "the newest");
-        let many = odd(&[
+        assert_eq!(documents.rows().len(), MAX_DOCUMENTS);
+        assert_eq!(
+            status_rows(&documents)[0].0,
+            "20009.xml no-up",
+            "the newest"
+        );
+        let many = oddities(&[
             Oddity::NoUp,
             Oddity::NoAt,
             Oddity::BadLoc,
             Oddity::BadLink,
             Oddity::NoFrom,
         ]);
-        for n in 0..MOST_DOCUMENTS {
+        for n in 0..MAX_DOCUMENTS {
             documents.replace(&url(n), many.clone());
         }
-        assert_eq!(documents.rows().len(), MOST_ROWS);
+        assert_eq!(documents.rows().len(), MAX_ROWS);
     }
 
     #[test]
-    fn link_up_leads_astray_unless_it_leads_to_the_capability_list() {
+    fn up_link_is_wrong_unless_it_leads_to_the_capability_list() {
         let documents = OddDocuments::of(url(1));
-        for (up, is_astray) in [
+        for (up, is_wrong) in [
             (None, false),
             (Some("http://example.com/1.xml"), false),
             (Some("https://example.com/1.xml"), false),
@@ -173,8 +195,8 @@ mod tests {
             let mut head = Head::new(Root::Urlset, Capability::ResourceList);
             let up = up.map(|up| Link::new("up", Url::parse(up).unwrap()));
             head.links.extend(up);
-            assert_eq!(documents.is_astray(&head), is_astray, "{head:?}");
-            assert!(!OddDocuments::default().is_astray(&head));
+            assert_eq!(documents.has_wrong_up(&head), is_wrong, "{head:?}");
+            assert!(!OddDocuments::default().has_wrong_up(&head));
         }
     }
 }

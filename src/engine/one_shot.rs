@@ -1,5 +1,9 @@
-//! A single run: every set is polled, its inbox is worked through, its tasks are executed, and then the run ends. The workers are
-//! the daemon's, but they subscribe to nothing, and leave existing subscriptions as they are.
+//! A single run: every set is polled, its inbox is processed, its tasks are executed, and then the run ends.
+//!
+//! Invariants: the workers are the daemon's, but they subscribe to nothing, and leave existing subscriptions as they are; a run
+//! ends although a Source fails.
+//!
+//! Must not know documents, notifications or files: the workers do.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -30,6 +34,7 @@ const TRIES: Bounds = Bounds {
     first: Duration::from_secs(1),
     longest: Duration::from_secs(10),
 };
+
 impl Engine {
     /// Prepares a single run. Nothing happens before [`catch_up`](Self::catch_up).
     #[must_use]

@@ -1,6 +1,10 @@
 //! The runtime status: what the workers know and the database does not (errors, polls, held notifications). Read by the status
 //! endpoint. Three decisions use it as well: a channel with an error is not waited for before the baseline, a single run does not
 //! wait for a mirror with a disk error, and `/readyz` reports such a mirror.
+//!
+//! Invariants: it is lost when the process ends; each change of it is one step under the lock.
+//!
+//! Must not know the database, nor how the status is served.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +20,7 @@ use crate::store::{ChannelId, ResourceId, SetId};
 /// How long a disk error is reported after it last occurred; a write is retried more often than that.
 const DISK_ERROR_AGE: Duration = Duration::from_secs(30);
 
-/// How a Source is doing.
+/// The state of a Source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SourceState {
     #[default]

@@ -1,4 +1,9 @@
-//! The status of all Sources, from the database and the runtime status.
+//! Builds the status of all Sources from the database and the runtime status.
+//!
+//! Invariant: a set is `in-sync` only if it was polled since the start, has no gap and no error of the last poll, and nothing is
+//! pending, failed or held back.
+//!
+//! Must not know how the status is served, and changes nothing.
 
 use std::collections::BTreeMap;
 

@@ -13,7 +13,7 @@ const FIRST_REST: Duration = Duration::from_secs(60);
 /// The longest time for which a host is skipped.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
 /// The limit on failing hosts in memory: documents of the Source name them.
-const MOST_HOSTS: usize = 1024;
+const MAX_HOSTS: usize = 1024;
 
 /// The hosts of duplicates that have failed. Runs on the monotonic clock.
 #[derive(Clone, Debug, Default)]
@@ -29,7 +29,7 @@ struct Failing {
 
 impl HostCircuitBreaker {
     /// Whether a host is skipped now.
-    pub fn passes_over(&self, now: Now, host: &str) -> bool {
+    pub fn skips(&self, now: Now, host: &str) -> bool {
         self.failing
             .get(host)
             .is_some_and(|failing| failing.times >= PATIENCE && now.mono < failing.until)
@@ -42,10 +42,10 @@ impl HostCircuitBreaker {
 
     /// Records a failure. Returns for how long the host is skipped, if that begins now.
     pub fn failed(&mut self, now: Now, host: &str) -> Option<Duration> {
-        if !self.failing.contains_key(host) && self.failing.len() >= MOST_HOSTS {
+        if !self.failing.contains_key(host) && self.failing.len() >= MAX_HOSTS {
             self.failing
                 .retain(|_, failing| failing.times >= PATIENCE && now.mono < failing.until);
-            if self.failing.len() >= MOST_HOSTS {
+            if self.failing.len() >= MAX_HOSTS {
                 return None;
             }
         }
@@ -79,21 +79,18 @@ mod tests {
         let mut now = start;
         assert_eq!(breaker.failed(now, "a"), None);
         assert_eq!(breaker.failed(now, "a"), None);
-        assert!(!breaker.passes_over(now, "a"));
+        assert!(!breaker.skips(now, "a"));
         for seconds in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
             let rest = Duration::from_secs(seconds);
             assert_eq!(breaker.failed(now, "a"), Some(rest));
             assert_eq!(breaker.failed(now, "a"), None, "reported once");
-            assert!(breaker.passes_over(now, "a") && !breaker.passes_over(now, "b"));
+            assert!(breaker.skips(now, "a") && !breaker.skips(now, "b"));
             now = now.plus(rest);
-            assert!(
-                !breaker.passes_over(now, "a"),
-                "tried again after the pause"
-            );
+            assert!(!breaker.skips(now, "a"), "tried again after the pause");
         }
         breaker.succeeded("a");
         assert_eq!(breaker.failed(now, "a"), None);
-        assert!(!breaker.passes_over(now, "a"));
+        assert!(!breaker.skips(now, "a"));
     }
 
     #[test]
@@ -105,6 +102,6 @@ mod tests {
                 let _ = breaker.failed(now, &n.to_string());
             }
         }
-        assert!(breaker.failing.len() <= MOST_HOSTS);
+        assert!(breaker.failing.len() <= MAX_HOSTS);
     }
 }

@@ -43,7 +43,7 @@ pub(super) async fn fetch(
     let hosts = &context.source.source.hosts;
     for candidate in candidates_of(hosts, &task.uri, &expected_of(task), &task.links) {
         // Where the Source answers that there is nothing, a candidate that nothing verifies is not used.
-        let is_unverified = is_absent && !candidate.expected.is_told();
+        let is_unverified = is_absent && !candidate.expected.is_verifiable();
         if is_unverified || is_skipped(context, &candidate) {
             continue;
         }
@@ -84,7 +84,7 @@ pub(super) async fn fetch(
 fn is_skipped(context: &ApplyContext, candidate: &Candidate) -> bool {
     let breaker = context.breaker.lock();
     let breaker = breaker.unwrap_or_else(PoisonError::into_inner);
-    !candidate.is_own && breaker.passes_over(clock::now(), &candidate.uri.authority())
+    !candidate.is_own && breaker.skips(clock::now(), &candidate.uri.authority())
 }
 
 /// Counts a success or an error of a duplicate's host.

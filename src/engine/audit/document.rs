@@ -9,7 +9,7 @@ use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, ChangeKind, DocumentSummary, Entry, SourceTime};
 use crate::store::{AuditDb, PendingList, StatementKind};
-use crate::sync::latest_believed;
+use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
 const MAX_DEPTH: u32 = 4;
@@ -45,7 +45,7 @@ impl PendingDocument {
         source: &Source,
         audit_db: &AuditDb,
     ) -> Result<DocumentRead, EngineError> {
-        let latest = latest_believed(clock::now().wall);
+        let latest = latest_source_time(clock::now().wall);
         let uri = self.fetched.url().to_string();
         let summary = self
             .fetched

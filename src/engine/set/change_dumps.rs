@@ -301,7 +301,7 @@ impl SetState {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => NewsFilter::everything(),
         };
-        self.sequencer.lagging(filter, end_of(summary))
+        self.sequencer.mark_late_end(filter, end_of(summary))
     }
 }
 

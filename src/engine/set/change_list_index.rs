@@ -159,7 +159,9 @@ impl SetState {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => NewsFilter::everything(),
         };
-        let filter = self.sequencer.lagging(filter, end_of(&changed.summary));
+        let filter = self
+            .sequencer
+            .mark_late_end(filter, end_of(&changed.summary));
         let commit = self.commit_of_part(changed.record.clone());
         self.ingest_news(changed, filter, commit).await?;
         Ok(ChildRead::Until(span.until))

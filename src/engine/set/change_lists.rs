@@ -189,7 +189,9 @@ impl SetState {
             Some(interval) => trial.change_list(clock::now(), interval),
             None => NewsFilter::everything(),
         };
-        let filter = self.sequencer.lagging(filter, end_of(&changed.summary));
+        let filter = self
+            .sequencer
+            .mark_late_end(filter, end_of(&changed.summary));
         let mut commit = self.commit_of(&trial, None);
         commit.documents.push(changed.record.clone());
         self.ingest_news(changed, filter, commit).await?;

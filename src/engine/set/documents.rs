@@ -140,8 +140,8 @@ pub(in crate::engine) fn note_document(
 ) {
     let mut oddities = oddities.clone();
     let is_news = context.runtime_status.note_oddities(set, |documents| {
-        let is_astray = head.is_some_and(|head| documents.is_astray(head));
-        if is_astray && oddities.count(Oddity::WrongUp) == 0 {
+        let has_wrong_up = head.is_some_and(|head| documents.has_wrong_up(head));
+        if has_wrong_up && oddities.count(Oddity::WrongUp) == 0 {
             oddities.add(Oddity::WrongUp);
         }
         documents.replace(document, oddities.clone())

@@ -9,7 +9,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::protocol::{Entry, SourceTime};
-use crate::sync::latest_believed;
+use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
 pub(in crate::engine) const MAX_DEPTH: usize = 4;
@@ -35,7 +35,7 @@ impl From<Entry> for Child {
         let from = entry.md.from.or(entry.md.at);
         Self {
             from,
-            until: entry.md.closed_at(latest_believed(clock::now().wall)),
+            until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             modified: entry.lastmod.max(entry.md.at),
             uri: entry.loc,
         }

@@ -14,7 +14,7 @@ use crate::engine::EngineError;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{Origin, PartEnd, PartEvidence, PartId, UnchangedPart};
-use crate::sync::{PartPlan, plan_part, proof_of_part};
+use crate::sync::{PartPlan, plan_part, unchanged_proof};
 
 /// How many unchanged parts are committed in one transaction.
 const UNCHANGED_A_STEP: usize = 256;
@@ -87,20 +87,20 @@ impl SetState {
         let now = clock::now().wall;
         let part = self.context.store.part(set, &list.uri).await?;
         let plan = plan_part(part.map(|part| part.known), list.modified, now);
-        if let Some(part) = part.filter(|_| plan == PartPlan::Keep) {
+        if let Some(part) = part.filter(|_| plan == PartPlan::Unchanged) {
             parts.add_unchanged(part.id, part.bad_entries, None);
         }
-        if matches!(plan, PartPlan::Keep | PartPlan::Pass) {
+        if matches!(plan, PartPlan::Unchanged | PartPlan::Repeated) {
             return Ok(None);
         }
         let stated = PartEvidence {
-            announced: proof_of_part(list.modified, now),
+            announced: unchanged_proof(list.modified, now),
             asked_at: now,
         };
         let anew = plan == PartPlan::Read;
         let changed = match poll_document(&self.context, set, &list.uri, anew).await {
             Ok(changed) => changed,
-            Err(error) if proof == AbsenceProof::Unstated && error.is_permanent() => {
+            Err(error) if proof == AbsenceProof::Unstated && error.is_unusable() => {
                 parts.skipped.get_or_insert(error);
                 parts.may_change_unseen = true;
                 return Ok(None);

@@ -20,7 +20,7 @@ use crate::mirror::Mirror;
 use crate::protocol::{Capability, DocumentSummary, Verifier};
 use crate::status::StatusError;
 use crate::store::SetId;
-use crate::sync::latest_believed;
+use crate::sync::latest_source_time;
 
 /// How often a package is tried, and with what pauses, as long as no byte of it is received.
 const TRIES: Bounds = Bounds {
@@ -245,7 +245,7 @@ fn open(
     verify(partial, &mut file, entry)?;
     let of_package = |error| EngineError::of_package(uri, error);
     let package = Package::open(file).map_err(of_package)?;
-    let latest = latest_believed(clock::now().wall);
+    let latest = latest_source_time(clock::now().wall);
     let manifest = package.manifest(uri, limit).map_err(of_package)?;
     let summary =
         DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;

@@ -9,7 +9,7 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::protocol::{Capability, Digest, Entry, SourceTime, is_zip, media_type_essence};
 use crate::store::SetId;
-use crate::sync::latest_believed;
+use crate::sync::latest_source_time;
 
 /// A package, as the entry of a dump states it.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ impl PackageEntry {
         Self {
             contents: contents.map(|link| link.href.clone()),
             from: entry.md.from.or(entry.md.at),
-            until: entry.md.closed_at(latest_believed(clock::now().wall)),
+            until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             lastmod: entry.lastmod,
             media_type: entry.md.media_type,
             length: entry.md.length,

@@ -20,9 +20,7 @@ impl SetState {
             match self.read_baseline().await {
                 Ok(is_fresh) => list_is_fresh = is_fresh,
                 // It may last: changes are followed meanwhile.
-                Err(error) if error.is_source_fault() => {
-                    (list_is_fresh, failed) = (true, Some(error))
-                }
+                Err(error) if error.is_unusable() => (list_is_fresh, failed) = (true, Some(error)),
                 Err(error) => return Err(error),
             }
         }

@@ -17,7 +17,7 @@ use crate::engine::EngineError;
 use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::status::StatusError;
 use crate::store::{DumpProgress, Origin, PackageRecord};
-use crate::sync::{NewsFilter, latest_believed};
+use crate::sync::{NewsFilter, latest_source_time};
 
 impl SetState {
     /// Reads the Resource Dump, unless it is the one that was read last. `anew`: in any case.
@@ -284,7 +284,7 @@ impl DumpProof {
 /// entries stands for it.
 fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
     let now = clock::now().wall;
-    let latest = latest_believed(now);
+    let latest = latest_source_time(now);
     let summary = &changed.summary;
     let believed = |time: &SourceTime| *time <= latest;
     if let Some(at) = summary.head.md.at.or(summary.lists_from).filter(believed) {

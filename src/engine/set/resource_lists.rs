@@ -9,7 +9,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::protocol::{Capability, SourceTime};
 use crate::store::Origin;
-use crate::sync::{believed, latest_believed};
+use crate::sync::{latest_source_time, trusted_check_times};
 
 impl SetState {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
@@ -36,7 +36,7 @@ impl SetState {
     async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
         let set = self.record.id;
         let filter = self.context.source.filter.fingerprint();
-        let asked = believed(clock::now().wall);
+        let asked = trusted_check_times(clock::now().wall);
         let must_look = self
             .context
             .store
@@ -118,7 +118,7 @@ enum Ingested {
 /// later time, and its time may seem to go back when its newest resource is deleted.
 fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
     let now = clock::now().wall;
-    let latest = latest_believed(now);
+    let latest = latest_source_time(now);
     let summary = &changed.summary;
     let first_believed = |times: [Option<SourceTime>; 2]| {
         let mut times = times.into_iter().flatten();

@@ -57,7 +57,7 @@ impl SetState {
             held_notifications: context.limits.held_notifications,
         };
         Ok(Self {
-            sequencer: Sequencer::new(limits, coverage, gaps).having_read(record.read_until),
+            sequencer: Sequencer::new(limits, coverage, gaps).with_read_until(record.read_until),
             schedule: Schedule::new(clock::now(), context.source.poll_interval),
             baseline_failed: false,
             channels: Channels::new(&context, record.id),

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, DocumentSummary};
-use crate::sync::latest_believed;
+use crate::sync::latest_source_time;
 
 /// Rejects a manifest that states another capability. One that states the capability of its dump is accepted.
 pub(super) fn expect_manifest(
@@ -32,7 +32,7 @@ pub(super) fn expect_manifest(
 pub(super) async fn summarize(
     mut document: Box<FetchedDocument>,
 ) -> Result<(Box<FetchedDocument>, DocumentSummary), EngineError> {
-    let latest = latest_believed(clock::now().wall);
+    let latest = latest_source_time(clock::now().wall);
     let reading = tokio::task::spawn_blocking(move || {
         let summary = DocumentSummary::read(document.reader()?, latest)?;
         Ok::<_, EngineError>((document, summary))

@@ -121,9 +121,9 @@ pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<O
         Ok(Part {
             id: row.get(0)?,
             known: KnownPart {
-                is_whole: row.get(1)?,
+                is_complete: row.get(1)?,
                 is_done: row.get(2)?,
-                told: row.get(3)?,
+                announced: row.get(3)?,
                 asked_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
             },
             bad_entries: row.get::<_, Count>(5)?.0,

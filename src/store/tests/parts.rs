@@ -71,7 +71,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         let known = store.part(set, &uri).await.unwrap();
         let document = store.document(set, &uri).await.unwrap();
         let is_same = document.is_some_and(|document| document.digest[0] == *version);
-        if let Some(known) = known.filter(|known| known.known.is_whole && is_same) {
+        if let Some(known) = known.filter(|known| known.known.is_complete && is_same) {
             let unchanged = UnchangedPart {
                 id: known.id,
                 evidence: None,

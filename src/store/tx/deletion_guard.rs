@@ -13,7 +13,7 @@ use crate::store::ids::SetId;
 use crate::store::tables::loss::{self, RecentDeletions};
 use crate::store::tables::source_set;
 use crate::store::tables::task::{self, TaskState};
-use crate::sync::holds_back;
+use crate::sync::needs_approval;
 
 /// How long a released deletion counts together with later ones.
 const AT_ONCE: TimeDelta = TimeDelta::seconds(10);
@@ -44,7 +44,7 @@ pub(super) fn decide_deletions(
     let resources = source_set::totals(sql, set)?.resources;
     let exceeds = |recent: &RecentDeletions| {
         let deletions = unreleased + recent.all;
-        holds_back(deletions, resources + recent.applied, rules.max_share)
+        needs_approval(deletions, resources + recent.applied, rules.max_share)
     };
     // The exact count is needed only where the upper bound exceeds the share.
     let hold = (rules.holds_all && unreleased > 0)
