@@ -50,13 +50,16 @@ impl Client {
     ///
     /// # Errors
     /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
-    pub fn new(http: &config::Http) -> Result<Self, FetchError> {
+    pub fn new(http: &config::HttpConfig) -> Result<Self, FetchError> {
         Self::with_public(http, &[])
     }
 
     /// For tests: a client for which these addresses count as public. It can't be configured.
     #[doc(hidden)]
-    pub fn with_public(http: &config::Http, as_public: &[IpAddr]) -> Result<Self, FetchError> {
+    pub fn with_public(
+        http: &config::HttpConfig,
+        as_public: &[IpAddr],
+    ) -> Result<Self, FetchError> {
         let guard = Guard {
             allow_private: http.allow_private_addresses,
             as_public: as_public.into(),
@@ -65,7 +68,7 @@ impl Client {
     }
 
     pub(super) fn guarded(
-        http: &config::Http,
+        http: &config::HttpConfig,
         guard: Guard,
         lookup: Lookup,
     ) -> Result<Self, FetchError> {
@@ -399,7 +402,7 @@ mod tests {
             test_site::ok("secret")
         })
         .await;
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             allow_private_addresses: false,
             ..test_site::http()
         })
@@ -430,7 +433,7 @@ mod tests {
     async fn a_server_that_never_answers_times_out() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             timeout: Duration::from_millis(50),
             ..test_site::http()
         })
@@ -441,7 +444,7 @@ mod tests {
 
     #[test]
     fn an_invalid_user_agent_is_an_error() {
-        let error = Client::new(&config::Http {
+        let error = Client::new(&config::HttpConfig {
             user_agent: "two\nlines".into(),
             ..test_site::http()
         });
@@ -462,7 +465,7 @@ mod tests {
     #[tokio::test]
     async fn requests_to_one_host_are_limited_and_downloads_do_not_starve_documents() {
         let site = Site::start(|_| test_site::ok("bytes")).await;
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             connections_per_host: 1,
             ..test_site::http()
         })

@@ -247,7 +247,7 @@ async fn password_is_sent_again_when_a_redirect_returns_to_its_origin() {
     url.set_username("me").unwrap();
     url.set_password(Some("s%40cret")).unwrap();
     let _ = credentials.extract(url);
-    let http = resyncd::config::Http {
+    let http = resyncd::config::HttpConfig {
         allow_private_addresses: true,
         ..Default::default()
     };

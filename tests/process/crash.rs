@@ -292,7 +292,7 @@ async fn kills_and_stops_under_heavy_traffic_end_in_sync() {
             seed,
             names: 200,
             changes_per_list: 300,
-            lists_kept: 2,
+            lists_retained: 2,
             lost: 150,
             doubled: 150,
             reordered: 150,

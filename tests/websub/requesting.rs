@@ -186,7 +186,7 @@ async fn hub_that_refuses_a_lease_gets_a_request_without_one() {
     for status in [400, 409] {
         let rig = Rig::start(with_hub(HubOptions {
             granting: Granting::RefuseLease(status),
-            tells_lease: false,
+            states_lease: false,
             ..HubOptions::default()
         }))
         .await;

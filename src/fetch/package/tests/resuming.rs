@@ -430,7 +430,7 @@ async fn hosts_and_errors_are_handled_as_for_resources() {
 
 /// A client with this time-out.
 fn client(timeout: Duration, connections_per_host: usize) -> Client {
-    Client::new(&config::Http {
+    Client::new(&config::HttpConfig {
         timeout,
         connections_per_host,
         ..test_site::http()
