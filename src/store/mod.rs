@@ -108,7 +108,7 @@ impl Store {
         }
         let path = folder.join(schema::DATABASE);
         let damage = Arc::new(Damage::of(&path));
-        let opened = schema::open(&path).and_then(|connection| match damage.was_met() {
+        let opened = schema::open(&path).and_then(|connection| match damage.was_found() {
             true => Err(StoreError::Damaged(
                 "an earlier process found damage".into(),
             )),
@@ -117,7 +117,7 @@ impl Store {
         let connection = match opened {
             Err(error) if error.code() == "database-damaged" => {
                 let aside = corruption::set_aside(&path).map_err(folder_error)?;
-                damage.forget().map_err(folder_error)?;
+                damage.clear().map_err(folder_error)?;
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
                     "database damaged; set aside and rebuilt from the mirror and a baseline");
                 let connection = schema::open(&path)?;
@@ -161,7 +161,7 @@ impl Store {
     /// Waits until the database is found to be damaged. Then the process must end: the next [`open`](Self::open) sets the
     /// database aside.
     pub async fn damaged(&self) {
-        self.damage.met().await;
+        self.damage.found().await;
     }
 
     /// Runs a query on a reader's connection, off the asynchronous threads.

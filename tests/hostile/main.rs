@@ -33,7 +33,7 @@
 //! | the state's disk refuses | [`disks`]: `state_that_…` |
 //! | two daemons on one mirror, or one state | [`rebuilding`]: `two_daemons_…`; `tests/process/start.rs` |
 //! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
-//! | the database is damaged | [`damage`]; `store::tests`: `damage`, `opening` |
+//! | the database is damaged | [`damage`]; `store::tests`: `corruption`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
 //! | the database refuses one step of a poll | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
