@@ -74,7 +74,7 @@ use crate::clock;
 use corruption::{Check, Damage};
 use tables::feed;
 use write_health::WriteHealth;
-use writer::Writer;
+use writer::{Tx, Writer};
 
 /// The database. Share it in an [`Arc`]; dropping the last one closes it.
 pub struct Store {
@@ -185,6 +185,46 @@ impl Store {
             self.damage.note(error);
         }
         answer
+    }
+
+    /// Runs a job on the writer's thread and returns when it is on disk.
+    async fn write<T, F>(self: &Arc<Self>, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.writer.submit(job).done().await
+    }
+
+    /// As [`write`](Self::write), for a caller that is on a blocking thread.
+    fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.begin_write(job).wait()
+    }
+
+    /// Queues a job without waiting for it. Jobs run in the order in which they were queued.
+    fn begin_write<T, F>(&self, job: F) -> Writing<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.writer.submit(job)
+    }
+
+    /// Whether the database can be written. After a write has failed, this tries one that changes nothing: no other job may
+    /// have anything to write by now.
+    ///
+    /// # Errors
+    /// The error of that write.
+    pub async fn writable(self: &Arc<Self>) -> Result<(), StoreError> {
+        if self.write_health.has_failed() {
+            self.write(|tx| schema::rewrite_version(tx.sql)).await?;
+            self.write_health.note(false);
+        }
+        Ok(())
     }
 }
 

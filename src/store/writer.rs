@@ -8,8 +8,9 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
+use super::error::StoreError;
+use super::wake::Wake;
 use super::write_health::WriteHealth;
-use super::{Store, StoreError, Wake};
 
 /// The greatest number of jobs in one commit.
 const JOBS_A_COMMIT: usize = 512;
@@ -84,7 +85,8 @@ impl Writer {
         })
     }
 
-    fn submit<T, F>(&self, job: F) -> oneshot::Receiver<Result<T, StoreError>>
+    /// Queues a job. Jobs run in the order in which they were queued.
+    pub(super) fn submit<T, F>(&self, job: F) -> Writing<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -102,7 +104,7 @@ impl Writer {
             // Without the thread the sender is dropped, and the caller gets `Closed`.
             let _ = jobs.send(job);
         }
-        answer
+        Writing(answer)
     }
 }
 
@@ -112,6 +114,11 @@ impl Writer {
 pub struct Writing<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Writing<T> {
+    /// Waits until the job is on disk.
+    pub(super) async fn done(self) -> Result<T, StoreError> {
+        self.0.await.map_err(|_| StoreError::Closed)?
+    }
+
     /// Waits until the job is on disk. For a caller on a blocking thread.
     ///
     /// # Errors
@@ -127,38 +134,6 @@ impl Drop for Writer {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Store {
-    /// Runs a job on the writer's thread and returns when it is on disk.
-    pub(super) async fn write<T, F>(self: &Arc<Self>, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.writer
-            .submit(job)
-            .await
-            .map_err(|_| StoreError::Closed)?
-    }
-
-    /// As [`write`](Self::write), for a caller that is on a blocking thread.
-    pub(super) fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.begin_write(job).wait()
-    }
-
-    /// Queues a job. Jobs run in the order in which they were queued.
-    pub(super) fn begin_write<T, F>(&self, job: F) -> Writing<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        Writing(self.writer.submit(job))
     }
 }
 
