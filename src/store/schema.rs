@@ -276,3 +276,9 @@ pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<usiz
         known: i64::try_from(known).unwrap_or(i64::MAX),
     })
 }
+
+/// Writes without changing anything.
+pub(super) fn rewrite_version(connection: &Connection) -> Result<(), StoreError> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok(connection.pragma_update(None, "user_version", version)?)
+}

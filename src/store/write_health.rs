@@ -13,7 +13,6 @@ impl WriteHealth {
         self.has_failed.store(failed, Ordering::Relaxed);
     }
 
-    /// Whether the last write has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.has_failed.load(Ordering::Relaxed)
     }

@@ -8,8 +8,9 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
+use super::error::StoreError;
+use super::wake::Wake;
 use super::write_health::WriteHealth;
-use super::{StoreError, Wake};
 
 /// The greatest number of jobs in one commit.
 const JOBS_A_COMMIT: usize = 512;
@@ -84,7 +85,8 @@ impl Writer {
         })
     }
 
-    pub(super) fn submit<T, F>(&self, job: F) -> oneshot::Receiver<Result<T, StoreError>>
+    /// Queues a job. Jobs run in the order in which they were queued.
+    pub(super) fn submit<T, F>(&self, job: F) -> Writing<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -102,16 +104,21 @@ impl Writer {
             // Without the thread the sender is dropped, and the caller gets `Closed`.
             let _ = jobs.send(job);
         }
-        answer
+        Writing(answer)
     }
 }
 
 /// A job that was given to the writer.
 #[must_use = "wait for the result of the job"]
 #[derive(Debug)]
-pub struct Writing<T>(pub(super) oneshot::Receiver<Result<T, StoreError>>);
+pub struct Writing<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Writing<T> {
+    /// Waits until the job is on disk.
+    pub(super) async fn done(self) -> Result<T, StoreError> {
+        self.0.await.map_err(|_| StoreError::Closed)?
+    }
+
     /// Waits until the job is on disk. For a caller on a blocking thread.
     ///
     /// # Errors
