@@ -20,6 +20,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
 
 use chrono::{DateTime, Utc};
+use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
