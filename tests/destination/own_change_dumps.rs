@@ -88,8 +88,7 @@ async fn next_dump_after_a_closed_one_is_found_in_the_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifest_newest_first_without_change_attributes_in_a_dump_labelled_changelist_is_accepted()
-{
+async fn dump_labelled_changelist_with_a_manifest_newest_first_is_accepted() {
     let rig = polled(only_dumped()).await;
     let older = rig.source.boundary();
     rig.source.advance(Duration::from_secs(1));

@@ -193,7 +193,7 @@ async fn damage_found_while_running_stops_the_daemon_and_the_next_start_rebuilds
     std::os::unix::fs::FileExt::write_all_at(&log, &junk, 0).unwrap();
     source.update(SET, "r0001.txt", "during the damage");
     source.notify_and_publish(SET).await.unwrap();
-    assert_eq!(running.ended().await.code(), Some(1));
+    assert_eq!(running.wait_for_exit().await.code(), Some(1));
     assert!(source.traffic().0 >= hits);
 
     let fetched = || -> u64 {

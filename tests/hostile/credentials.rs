@@ -144,7 +144,7 @@ async fn passwords_are_sent_to_their_own_origin_only_and_never_shown() {
         &["discover", &url],
         &["discover", "--json", &url],
     ] {
-        let output = home.tell(command);
+        let output = home.run_command(command);
         shown += &String::from_utf8_lossy(&output.stdout);
         shown += &String::from_utf8_lossy(&output.stderr);
     }

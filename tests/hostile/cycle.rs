@@ -14,10 +14,10 @@ use resyncd::protocol::{ResourceUri, SourceTime};
 use resyncd::store::Store;
 use url::Url;
 
+use crate::completeness::{content_of_length, is_complete};
 use crate::process::Home;
 use crate::support::{FeedLine, NAME, SET, client, eventually, files};
 use crate::traced::Crash;
-use crate::whole::{content_of_length, is_whole};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
 /// The lease that the hub grants at first, so that it is renewed during the cycle.
@@ -291,7 +291,7 @@ impl Cycle {
     /// Checks the invariants at the moment of a kill: files are complete, and the database never states more than the files.
     pub(crate) async fn check_crash(&self, crash: &Crash) {
         for (path, bytes) in &crash.files {
-            assert!(is_whole(bytes), "{path}: {} bytes", bytes.len());
+            assert!(is_complete(bytes), "{path}: {} bytes", bytes.len());
         }
         if !crash.state.join("resyncd.db").exists() {
             assert!(crash.files.is_empty());

@@ -15,7 +15,7 @@ const MIB: usize = 1 << 20;
 
 /// A daemon that survives failing writes: without the trap, SIGXFSZ would end it.
 fn run(home: &Home) -> Running {
-    home.run_by("trap '' XFSZ; exec \"$0\" \"$@\"")
+    home.run_in_shell("trap '' XFSZ; exec \"$0\" \"$@\"")
 }
 
 /// Limits the length of the files that a process writes, in bytes; `None` removes the limit.
@@ -49,7 +49,7 @@ async fn mirror_on_a_failing_disk_waits_and_everything_else_continues() {
         other.url()
     );
     let home = Home::new(&source.url(), &more);
-    let running = home.run_by("trap '' XFSZ; exec \"$0\" \"$@\" 2>\"${2%/*}/log\"");
+    let running = home.run_in_shell("trap '' XFSZ; exec \"$0\" \"$@\" 2>\"${2%/*}/log\"");
     home.settled(&source).await;
     until_ready(&home, 200).await;
 
@@ -197,7 +197,7 @@ async fn package_that_does_not_fit_on_disk_is_reported_and_retried() {
     source.create(SET, "long.bin", noise);
     source.refresh_resource_dump(SET);
     let home = Home::new(&source.url(), "");
-    let running = home.run_by("trap '' XFSZ; ulimit -S -f 4096; exec \"$0\" \"$@\"");
+    let running = home.run_in_shell("trap '' XFSZ; ulimit -S -f 4096; exec \"$0\" \"$@\"");
     home.until_status("the daemon answers", |_| true).await;
     let not_ready = until_ready(&home, 503).await;
     assert!(

@@ -13,9 +13,9 @@ use resyncd::clock;
 use tokio::runtime::Builder;
 
 use crate::PROCESSOR;
+use crate::completeness::{Watch, is_complete};
 use crate::cycle::Cycle;
 use crate::traced::{Fault, RunReport, Traced, Tracer};
-use crate::whole::{Watch, is_whole};
 
 /// How many steps are tried by default.
 const SAMPLE: usize = 12;
@@ -29,7 +29,7 @@ const NO_STEP: usize = 0;
 /// Runs the cycle with one fault and checks the invariants.
 async fn run_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
     let cycle = Cycle::new().await;
-    let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_whole);
+    let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_complete);
     let traced = Traced::start(&cycle.home, tracer, fault, Arc::clone(&cycle.happened));
     cycle.run().await;
     // The fault may still come while the daemon stops: the end is checked on a daemon without a fault.

@@ -66,9 +66,9 @@ mod support;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 
-#[path = "../process/whole.rs"]
+#[path = "../process/completeness.rs"]
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
-mod whole;
+mod completeness;
 
 mod bodies;
 mod bombs;

@@ -244,10 +244,10 @@ async fn planted_symlinks_are_neither_followed_nor_replaced() {
     outside.assert_untouched();
     daemon.stop().await;
 
-    let audit = home.tell(&["audit"]);
+    let audit = home.run_command(&["audit"]);
     assert_eq!(audit.status.code(), Some(1), "{audit:?}");
     outside.assert_untouched();
-    home.tell(&["audit", "--repair"]);
+    home.run_command(&["audit", "--repair"]);
     outside.assert_untouched();
     for link in ["r0000.txt", "r0001.txt", "folder"] {
         assert!(base.join(link).is_symlink(), "{link}");

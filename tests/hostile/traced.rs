@@ -9,7 +9,7 @@ use std::thread::{self, JoinHandle};
 
 use tempfile::TempDir;
 
-use crate::process::{Home, Running, command, undisturbed};
+use crate::process::{Home, Running, command, isolated_command};
 use crate::support::{Files, eventually, files};
 
 /// The exit status of the tracer when it has killed the program.
@@ -65,7 +65,7 @@ impl Tracer {
     }
 
     fn command(&self, fault: Fault, folder: &Path, log: &Path) -> Command {
-        let mut command = undisturbed(&self.program);
+        let mut command = isolated_command(&self.program);
         let (what, at) = match fault {
             Fault::Kill(at) => ("kill", at),
             Fault::Fail(at) => ("fail", at),

@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use resyncd::demo::{Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
-use crate::process::{Home, command, ended, signal, text};
+use crate::process::{Home, command, signal, text, wait_for_exit};
 use crate::support::{SET, files, path_of, resources, soon};
 
 mod absence;
@@ -80,7 +80,7 @@ fn assert_found(output: &Output, status: i32, expected: &[&str]) {
 
 #[track_caller]
 fn sync(home: &Home) {
-    let output = home.tell(&["sync"]);
+    let output = home.run_command(&["sync"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
@@ -102,7 +102,7 @@ async fn mirror_in_sync_has_no_findings() {
     source.update("set1", "new.txt", "newer");
     source.create("set2", "r0002b.txt", "more");
     sync(&home);
-    let output = home.tell(&["audit"]);
+    let output = home.run_command(&["audit"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     let message = text(&output.stdout);
     assert!(
@@ -112,15 +112,15 @@ async fn mirror_in_sync_has_no_findings() {
     for stream in [&output.stdout, &output.stderr] {
         assert!(!stream.contains(&0x1b), "{output:?}");
     }
-    let output = home.tell(&["audit", "--json", "sample"]);
+    let output = home.run_command(&["audit", "--json", "sample"]);
     assert_found(&output, 0, &[]);
     let (sources, summary) = lines(&output);
     assert_eq!(sources[0]["type"], "source");
     assert_eq!(sources[0]["compared"], 101);
     assert_eq!(summary["in_sync"], true);
-    let unknown = home.tell(&["audit", "unknown"]);
+    let unknown = home.run_command(&["audit", "unknown"]);
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
-    let output = home.tell(&["audit", "--delete-extra"]);
+    let output = home.run_command(&["audit", "--delete-extra"]);
     assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
@@ -141,7 +141,7 @@ async fn deviations_are_found_and_repaired() {
     fs::remove_file(at("r0005.txt")).unwrap();
     fs::create_dir(at("r0005.txt")).unwrap();
 
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     let expected = [
         "altered r0001.txt digest",
         "altered r0002.txt length",
@@ -150,18 +150,21 @@ async fn deviations_are_found_and_repaired() {
         "missing r0005.txt",
     ];
     assert_found(&output, 1, &expected);
-    let output = home.tell(&["audit"]);
+    let output = home.run_command(&["audit"]);
     let message = text(&output.stdout);
     assert!(
         message.contains("not in sync: 8 compared, 4 right, 2 missing, 2 altered, 1 extra"),
         "{message}"
     );
     // The audit has changed nothing.
-    assert_eq!(home.tell(&["audit", "--json"]).stdout, audit_again(&home));
+    assert_eq!(
+        home.run_command(&["audit", "--json"]).stdout,
+        audit_again(&home)
+    );
 
     fs::remove_dir(at("r0005.txt")).unwrap();
     let fetched = source.hits("/set1/res/r0004.txt");
-    let output = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     let expected = [
         "+altered r0001.txt digest",
         "+altered r0002.txt length",
@@ -173,11 +176,11 @@ async fn deviations_are_found_and_repaired() {
     assert!(at("stray.txt").exists());
     assert_eq!(modified(&at("r0004.txt")), announced_time);
     assert_eq!(source.hits("/set1/res/r0004.txt"), fetched);
-    let output = home.tell(&["audit", "--repair", "--delete-extra"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(text(&output.stdout).contains("1 repaired"), "{output:?}");
     home.assert_mirrored(&source, &[SET]);
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
 
     let running = home.run();
     home.settled(&source).await;
@@ -199,7 +202,7 @@ async fn deviations_are_found_and_repaired() {
 }
 
 fn audit_again(home: &Home) -> Vec<u8> {
-    home.tell(&["audit", "--json"]).stdout
+    home.run_command(&["audit", "--json"]).stdout
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -214,7 +217,7 @@ async fn without_digests_length_and_time_are_compared() {
     let at = |name: &str| file(&source, &home, SET, name);
     alter(&at("r0000.txt"), |bytes| bytes.truncate(3));
     date(&at("r0001.txt"), modified(&at("r0001.txt")) + 2 * SECOND);
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(
         &output,
         1,
@@ -222,14 +225,14 @@ async fn without_digests_length_and_time_are_compared() {
     );
     // The bytes of the second file can't be verified.
     let fetched = source.hits("/set1/res/r0001.txt");
-    let output = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(
         &output,
         0,
         &["+altered r0000.txt length", "+altered r0001.txt lastmod"],
     );
     assert_eq!(source.hits("/set1/res/r0001.txt"), fetched + 1);
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
     home.assert_mirrored(&source, &[SET]);
 }
 
@@ -241,20 +244,20 @@ async fn missing_file_that_the_source_does_not_serve_is_unreachable() {
     fs::remove_file(file(&source, &home, SET, "r0000.txt")).unwrap();
     fs::remove_file(file(&source, &home, SET, "r0001.txt")).unwrap();
     source.fail("/set1/res/r0001.txt", Fault::Status(404), usize::MAX);
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(
         &output,
         1,
         &["missing r0000.txt", "unreachable r0001.txt not-found"],
     );
-    let output = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(
         &output,
         1,
         &["+missing r0000.txt", "unreachable r0001.txt not-found"],
     );
     source.heal("/set1/res/r0001.txt");
-    let output = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(&output, 0, &["+missing r0001.txt"]);
 }
 
@@ -277,10 +280,14 @@ async fn interrupted_audit_ends() {
             .unwrap();
         soon("request started", source.wait_for_hits(path, before + 1)).await;
         signal(&child, "INT");
-        assert_eq!(ended(&mut child).await.code(), Some(1), "{arguments:?}");
+        assert_eq!(
+            wait_for_exit(&mut child).await.code(),
+            Some(1),
+            "{arguments:?}"
+        );
         let output = child.wait_with_output().unwrap();
         assert!(text(&output.stdout).contains("[interrupted]"), "{output:?}");
     }
-    let output = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(&output, 0, &["+missing r0002.txt"]);
 }

@@ -10,7 +10,7 @@ use crate::support::{NAME, SET, resources, soon};
 async fn status_shows_sets_and_its_exit_status_shows_failures() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let output = home.tell(&["status"]);
+    let output = home.run_command(&["status"]);
     assert_eq!(output.status.code(), Some(3), "no daemon");
     assert!(
         text(&output.stderr).contains(&home.status.to_string()),
@@ -19,13 +19,13 @@ async fn status_shows_sets_and_its_exit_status_shows_failures() {
 
     let _running = home.run();
     home.settled(&source).await;
-    let output = home.tell(&["status"]);
+    let output = home.run_command(&["status"]);
     assert_eq!(output.status.code(), Some(0));
     let page = text(&output.stdout);
     for part in [NAME, "in-sync", "3 resources", "active"] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let output = home.tell(&["status", "--json"]);
+    let output = home.run_command(&["status", "--json"]);
     assert_eq!(output.status.code(), Some(0));
     let status: Status = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status.sources[0].sets[0].resources, 3);
@@ -36,7 +36,7 @@ async fn status_shows_sets_and_its_exit_status_shows_failures() {
     source.create(SET, "next.txt", "next");
     source.notify_and_publish(SET).await.unwrap();
     home.until("gap", |set| set.state == "gap").await;
-    let output = home.tell(&["status"]);
+    let output = home.run_command(&["status"]);
     assert_eq!(output.status.code(), Some(1), "gap");
     assert!(
         text(&output.stdout).contains("missing-notification"),
@@ -49,11 +49,14 @@ async fn approve_applies_the_deletions_held_back() {
     let source = SampleSource::start(resources(150)).await.unwrap();
     let home = Home::new(&source.url(), "");
     assert_eq!(
-        home.tell(&["approve", NAME]).status.code(),
+        home.run_command(&["approve", NAME]).status.code(),
         Some(3),
         "no daemon"
     );
-    assert_eq!(home.tell(&["approve", "unknown"]).status.code(), Some(2));
+    assert_eq!(
+        home.run_command(&["approve", "unknown"]).status.code(),
+        Some(2)
+    );
     let _running = home.run();
     home.settled(&source).await;
     for number in 0..120 {
@@ -62,7 +65,7 @@ async fn approve_applies_the_deletions_held_back() {
     source.notify_and_publish(SET).await.unwrap();
     home.until("held back", |set| set.held_deletions == 120)
         .await;
-    let output = home.tell(&["approve", NAME]);
+    let output = home.run_command(&["approve", NAME]);
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("120"), "{output:?}");
     home.settled(&source).await;
@@ -72,7 +75,7 @@ async fn approve_applies_the_deletions_held_back() {
 async fn unsubscribe_works_through_the_daemon_and_without_one() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let hub = source.hub().unwrap();
-    for (with_daemon, ended) in [(true, 2), (false, 4)] {
+    for (with_daemon, unsubscribed) in [(true, 2), (false, 4)] {
         let home = Home::new(&source.url(), "");
         let running = home.run();
         home.settled(&source).await;
@@ -83,7 +86,7 @@ async fn unsubscribe_works_through_the_daemon_and_without_one() {
             assert_eq!(running.stop().await.code(), Some(0));
             None
         };
-        let output = home.tell(&["unsubscribe", NAME]);
+        let output = home.run_command(&["unsubscribe", NAME]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(
             text(&output.stdout).matches("confirmed").count(),
@@ -92,7 +95,7 @@ async fn unsubscribe_works_through_the_daemon_and_without_one() {
         );
         soon(
             "unsubscribed at the hub",
-            hub.wait_for_counts(|counts| counts.unsubscribed == ended),
+            hub.wait_for_counts(|counts| counts.unsubscribed == unsubscribed),
         )
         .await;
         assert!(hub.subscriptions().is_empty());
@@ -100,7 +103,7 @@ async fn unsubscribe_works_through_the_daemon_and_without_one() {
             assert_eq!(running.stop().await.code(), Some(0));
         }
         // No subscription is left.
-        let output = home.tell(&["unsubscribe"]);
+        let output = home.run_command(&["unsubscribe"]);
         assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
 }
@@ -114,7 +117,7 @@ async fn unsubscribe_reports_a_hub_that_does_not_confirm() {
     home.settled(&source).await;
     running.kill();
     hub.configure(|hub| hub.granting = resyncd::demo::Granting::Refuse(500));
-    let output = home.tell(&["unsubscribe"]);
+    let output = home.run_command(&["unsubscribe"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(text(&output.stdout).contains("500"), "{output:?}");
 }

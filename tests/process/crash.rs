@@ -12,9 +12,9 @@ use resyncd::demo::{
 use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
+use crate::completeness::{Watch, content, is_complete};
 use crate::process::Home;
 use crate::support::{SET, resources, soon};
-use crate::whole::{Watch, content, is_whole};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
 
@@ -59,7 +59,7 @@ async fn baseline_continues_after_kills() {
         usize::MAX,
     );
     let home = Home::new(&source.url(), "");
-    let watch = Watch::start(&home, Duration::ZERO, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_complete);
     kill_during_baseline(&home, 60).await;
     let running = home.run();
     home.settled(&source).await;
@@ -93,7 +93,7 @@ async fn baseline_from_a_dump_continues_after_kills_with_the_current_package() {
     let packages = "/set1/resourcedump-*";
     source.fail(packages, Fault::Slow(Duration::from_secs(1)), usize::MAX);
     let home = Home::new(&source.url(), "");
-    let watch = Watch::start(&home, Duration::ZERO, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_complete);
     kill_during_baseline(&home, 90).await;
     let running = home.run();
     home.settled(&source).await;
@@ -137,7 +137,7 @@ async fn no_pushed_change_is_lost_by_kills() {
     };
     let (requests, before) = (hub.counts().requested, callbacks(hub));
     let lists = source.hits(RESOURCE_LIST);
-    let watch = Watch::start(&home, Duration::ZERO, is_whole);
+    let watch = Watch::start(&home, Duration::ZERO, is_complete);
     let mut change = 0;
     for _round in 0..4 {
         // A change during downtime.
@@ -304,7 +304,7 @@ async fn kills_and_stops_under_heavy_traffic_end_in_sync() {
     let hub = source.hub().unwrap();
     println!("{kills} kills with RESYNCD_KILL_SEED={seed}");
     let begun = clock::now().mono;
-    let watch = Watch::start(&home, Duration::from_millis(20), is_whole);
+    let watch = Watch::start(&home, Duration::from_millis(20), is_complete);
     let stop = CancellationToken::new();
     let changing = tokio::spawn(keep_changing(traffic, stop.clone()));
     let mut dice = seed;

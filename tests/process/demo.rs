@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::process::{ended, program, signal};
+use crate::process::{program, signal, wait_for_exit};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn demo_follows_its_own_source_until_a_signal() {
@@ -35,7 +35,7 @@ async fn check_demo(stopping: &str) {
     assert_eq!(second.status.code(), Some(1), "one demo per folder");
     signal(&child, stopping);
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
-    assert_eq!(ended(&mut child).await.code(), Some(0));
+    assert_eq!(wait_for_exit(&mut child).await.code(), Some(0));
     assert!(rest.iter().any(|line| line.contains("stopped")), "{rest:?}");
     assert!(folder.path().join("resyncd-demo/mirror").is_dir());
 }

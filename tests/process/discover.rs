@@ -18,7 +18,7 @@ async fn discover(arguments: &[&str]) -> Output {
         let home = Home::new("http://127.0.0.1/", "");
         let mut all = vec!["discover"];
         all.extend(arguments.iter().map(String::as_str));
-        home.tell(&all)
+        home.run_command(&all)
     });
     running.await.unwrap()
 }

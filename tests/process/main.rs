@@ -10,6 +10,7 @@ mod support;
 
 mod audit;
 mod commands;
+mod completeness;
 mod crash;
 mod demo;
 mod discover;
@@ -17,4 +18,3 @@ mod discover;
 mod process;
 mod start;
 mod sync;
-mod whole;

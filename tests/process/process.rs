@@ -69,7 +69,7 @@ impl Home {
     }
 
     /// Starts the daemon from a shell script: `$0` is the program, `$@` are its arguments.
-    pub(crate) fn run_by(&self, script: &str) -> Running {
+    pub(crate) fn run_in_shell(&self, script: &str) -> Running {
         let mut command = Command::new("sh");
         command.args(["-c", script]).arg(program().get_program());
         command.arg("--config").arg(&self.config).arg("run");
@@ -81,7 +81,7 @@ impl Home {
     }
 
     /// Runs another command and returns its output.
-    pub(crate) fn tell(&self, arguments: &[&str]) -> Output {
+    pub(crate) fn run_command(&self, arguments: &[&str]) -> Output {
         command(&self.config).args(arguments).output().unwrap()
     }
 
@@ -171,14 +171,14 @@ impl Running {
     }
 
     /// Waits until the process has ended.
-    pub(crate) async fn ended(&mut self) -> ExitStatus {
-        ended(&mut self.child).await
+    pub(crate) async fn wait_for_exit(&mut self) -> ExitStatus {
+        wait_for_exit(&mut self.child).await
     }
 
     /// Stops the daemon with SIGTERM, and waits until it has ended.
     pub(crate) async fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
-        self.ended().await
+        self.wait_for_exit().await
     }
 }
 
@@ -199,11 +199,11 @@ pub(crate) fn command(config: &Path) -> Command {
 
 /// The program.
 pub(crate) fn program() -> Command {
-    undisturbed(env!("CARGO_BIN_EXE_resyncd"))
+    isolated_command(env!("CARGO_BIN_EXE_resyncd"))
 }
 
 /// A program without the environment variables that could change its behaviour.
-pub(crate) fn undisturbed(program: impl AsRef<OsStr>) -> Command {
+pub(crate) fn isolated_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command
         .env_remove("RESYNCD_CONFIG")
@@ -222,7 +222,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-pub(crate) async fn ended(child: &mut Child) -> ExitStatus {
+pub(crate) async fn wait_for_exit(child: &mut Child) -> ExitStatus {
     let deadline = clock::now().mono + LIMIT;
     let mut pace = tokio::time::interval(std::time::Duration::from_millis(20));
     loop {

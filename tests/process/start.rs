@@ -16,7 +16,7 @@ async fn daemon_stops_cleanly_on_signals() {
         let mut running = home.run();
         home.settled(&source).await;
         running.signal(signal);
-        assert_eq!(running.ended().await.code(), Some(0), "SIG{signal}");
+        assert_eq!(running.wait_for_exit().await.code(), Some(0), "SIG{signal}");
     }
     assert_eq!(source.hub().unwrap().subscriptions().len(), 2);
     let left: Vec<_> = std::fs::read_dir(home.folder().join("state"))
@@ -32,7 +32,7 @@ async fn two_daemons_never_share_a_state() {
     let home = Home::new(&source.url(), "");
     let running = home.run();
     home.settled(&source).await;
-    let second = home.tell(&["run"]);
+    let second = home.run_command(&["run"]);
     assert_eq!(second.status.code(), Some(1));
     let message = text(&second.stderr);
     assert!(
@@ -47,7 +47,7 @@ async fn port_in_use_is_reported() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let _listener = TcpListener::bind(home.status).unwrap();
-    let output = home.tell(&["run"]);
+    let output = home.run_command(&["run"]);
     assert_eq!(output.status.code(), Some(1));
     let message = text(&output.stderr);
     assert!(
@@ -63,7 +63,7 @@ async fn all_configuration_faults_are_reported_and_nothing_starts() {
         "poll_interval = \"soon\"\ncolour = \"red\"",
     );
     for arguments in [&["check"], &["run"]] {
-        let output = home.tell(arguments);
+        let output = home.run_command(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}");
         let message = text(&output.stdout) + &text(&output.stderr);
         for part in [
@@ -90,7 +90,7 @@ async fn all_configuration_faults_are_reported_and_nothing_starts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn valid_configuration_is_ok() {
     let home = Home::new("https://example.com/", "");
-    let output = home.tell(&["check"]);
+    let output = home.run_command(&["check"]);
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(text(&output.stdout), "ok\n");
 }
@@ -108,7 +108,7 @@ async fn source_that_is_unreachable_at_first_is_followed_later() {
         !error.code.is_empty() && error.message.contains(&address.to_string()),
         "{error:?}"
     );
-    let output = home.tell(&["status"]);
+    let output = home.run_command(&["status"]);
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stdout).contains(&error.code), "{output:?}");
 
@@ -124,7 +124,7 @@ async fn source_that_is_unreachable_at_first_is_followed_later() {
         .await;
     assert!(status.sources[0].error.is_none());
     running.signal("TERM");
-    assert_eq!(running.ended().await.code(), Some(0));
+    assert_eq!(running.wait_for_exit().await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -165,7 +165,10 @@ async fn log_goes_to_standard_error_only() {
         .unwrap();
     home.settled(&source).await;
     crate::process::signal(&child, "TERM");
-    assert_eq!(crate::process::ended(&mut child).await.code(), Some(0));
+    assert_eq!(
+        crate::process::wait_for_exit(&mut child).await.code(),
+        Some(0)
+    );
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stdout), "");
     let log = text(&output.stderr);

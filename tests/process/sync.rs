@@ -6,11 +6,11 @@ use std::process::{Output, Stdio};
 use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::Capability;
 
-use crate::process::{Home, command, ended, signal, text};
+use crate::process::{Home, command, signal, text, wait_for_exit};
 use crate::support::{SET, files, resources, soon};
 
 #[track_caller]
-fn assert_ended(output: &Output, status: i32, parts: &[&str]) {
+fn assert_output(output: &Output, status: i32, parts: &[&str]) {
     assert_eq!(output.status.code(), Some(status), "{output:?}");
     let message = text(&output.stdout);
     for part in parts {
@@ -27,8 +27,8 @@ async fn sync_makes_the_baseline_then_applies_changes_and_never_subscribes() {
     };
     let source = SampleSource::start(options).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let output = home.tell(&["sync"]);
-    assert_ended(
+    let output = home.run_command(&["sync"]);
+    assert_output(
         &output,
         0,
         &["set1/capabilitylist.xml: in-sync", "50 resources"],
@@ -41,10 +41,10 @@ async fn sync_makes_the_baseline_then_applies_changes_and_never_subscribes() {
     source.update("set1", "r0001.txt", "another text");
     source.create("set2", "new.txt", "new");
     source.delete("set2", "r0000.txt");
-    assert_ended(&home.tell(&["sync", "sample"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync", "sample"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &["set1", "set2"]);
     assert!(source.hub().unwrap().subscriptions().is_empty());
-    let unknown = home.tell(&["sync", "unknown"]);
+    let unknown = home.run_command(&["sync", "unknown"]);
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
 }
 
@@ -64,14 +64,14 @@ async fn source_with_dumps_only_is_synced_from_them() {
     };
     let source = SampleSource::start(options).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let output = home.tell(&["sync"]);
-    assert_ended(&output, 0, &["in-sync", "50 resources"]);
+    let output = home.run_command(&["sync"]);
+    assert_output(&output, 0, &["in-sync", "50 resources"]);
     home.assert_mirrored(&source, &["set1"]);
     source.update(SET, "r0001.txt", "another text");
     source.create(SET, "new.txt", "new");
     source.delete(SET, "r0000.txt");
     source.pack_changes(SET);
-    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &["set1"]);
     for name in ["r0001.txt", "new.txt"] {
         assert_eq!(source.hits(&format!("/set1/res/{name}")), 0, "{name}");
@@ -84,8 +84,8 @@ async fn sync_is_rejected_during_a_daemon_and_preserves_its_subscriptions() {
     let home = Home::new(&source.url(), "");
     let running = home.run();
     home.settled(&source).await;
-    let output = home.tell(&["sync"]);
-    assert_ended(&output, 1, &[]);
+    let output = home.run_command(&["sync"]);
+    assert_output(&output, 1, &[]);
     let message = text(&output.stderr);
     assert!(
         message.contains("another resyncd is running") && message.contains("state-locked"),
@@ -94,7 +94,7 @@ async fn sync_is_rejected_during_a_daemon_and_preserves_its_subscriptions() {
 
     assert_eq!(running.stop().await.code(), Some(0));
     source.create(SET, "later.txt", "later");
-    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &[SET]);
     assert_eq!(source.hub().unwrap().subscriptions().len(), 2);
     // The daemon still has its channels.
@@ -125,12 +125,12 @@ async fn sync_processes_the_inbox_and_reports_a_gap() {
     running.kill();
 
     std::fs::write(&home.config, short).unwrap();
-    let output = home.tell(&["sync"]);
-    assert_ended(&output, 1, &[": gap,", "[missing-notification]"]);
+    let output = home.run_command(&["sync"]);
+    assert_output(&output, 1, &[": gap,", "[missing-notification]"]);
     let found = files(&home.mirror);
     assert!(found.keys().any(|path| path.ends_with("held.txt")));
     source.freeze_change_list(SET, false);
-    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &[SET]);
 }
 
@@ -148,7 +148,7 @@ async fn resource_list_closes_a_gap_before_the_change_list() {
     home.until("gap", |set| set.state == "gap").await;
     assert_eq!(running.stop().await.code(), Some(0));
     source.refresh_resource_list(SET);
-    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &[SET]);
 }
 
@@ -162,10 +162,10 @@ async fn failing_source_does_not_keep_others_from_being_synced() {
         "[[source]]\nname = \"gone\"\nurl = \"http://{address}/\"\nmirror = \"mirror-of-gone\""
     );
     let home = Home::new(&source.url(), &more);
-    let output = home.tell(&["sync"]);
-    assert_ended(&output, 1, &["in-sync", "gone: failing", "[connect]"]);
+    let output = home.run_command(&["sync"]);
+    assert_output(&output, 1, &["in-sync", "gone: failing", "[connect]"]);
     home.assert_mirrored(&source, &[SET]);
-    assert_ended(&home.tell(&["sync", "sample"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync", "sample"]), 0, &["in-sync"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -180,8 +180,8 @@ async fn known_sets_are_synced_without_an_entry_point_and_their_channels_stay() 
     }
     source.remove_channel(SET, &Capability::FrameworkNotification);
     source.create(SET, "later.txt", "later");
-    let output = home.tell(&["sync"]);
-    assert_ended(&output, 1, &["sample: failing", ": in-sync"]);
+    let output = home.run_command(&["sync"]);
+    assert_output(&output, 1, &["sample: failing", ": in-sync"]);
     home.assert_mirrored(&source, &[SET]);
     // Only a daemon unsubscribes from a channel that is no longer offered: it can answer the hub.
     let counts = source.hub().unwrap().counts();
@@ -193,17 +193,17 @@ async fn resources_that_cannot_be_fetched_are_reported() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     source.fail("/set1/res/r0001.txt", Fault::Status(404), usize::MAX);
     let home = Home::new(&source.url(), "");
-    let output = home.tell(&["sync"]);
+    let output = home.run_command(&["sync"]);
     let parts = [
         "1 resources can't be fetched [resources-failed]",
         "r0001.txt",
         "[not-found]",
     ];
-    assert_ended(&output, 1, &parts);
+    assert_output(&output, 1, &parts);
     assert_eq!(files(&home.mirror).len(), 2);
     assert_eq!(source.hits("/set1/res/r0001.txt"), 3, "attempts of one run");
     source.heal("/set1/res/r0001.txt");
-    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &[SET]);
 }
 
@@ -213,8 +213,8 @@ async fn resource_with_a_long_retry_after_is_left_pending() {
     let later = Fault::Unavailable { retry_after: 3600 };
     source.fail("/set1/res/r0001.txt", later, 1);
     let home = Home::new(&source.url(), "");
-    let output = home.tell(&["sync"]);
-    assert_ended(&output, 1, &["1 changes are not applied yet [pending]"]);
+    let output = home.run_command(&["sync"]);
+    assert_output(&output, 1, &["1 changes are not applied yet [pending]"]);
     assert_eq!(files(&home.mirror).len(), 2);
 }
 
@@ -222,12 +222,12 @@ async fn resource_with_a_long_retry_after_is_left_pending() {
 async fn too_many_deletions_are_held_back_and_reported() {
     let source = SampleSource::start(resources(150)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     for number in 0..120 {
         source.delete(SET, &format!("r{number:04}.txt"));
     }
-    let output = home.tell(&["sync"]);
-    assert_ended(
+    let output = home.run_command(&["sync"]);
+    assert_output(
         &output,
         1,
         &["120 deletions are held back", "[deletions-held]"],
@@ -260,11 +260,11 @@ async fn interrupted_sync_keeps_what_is_applied() {
         })
         .await;
         signal(&child, name);
-        assert_eq!(ended(&mut child).await.code(), Some(1), "SIG{name}");
+        assert_eq!(wait_for_exit(&mut child).await.code(), Some(1), "SIG{name}");
         let output = child.wait_with_output().unwrap();
         assert!(text(&output.stdout).contains("interrupted"), "{output:?}");
     }
-    assert_ended(&home.tell(&["sync"]), 0, &["in-sync"]);
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &[SET]);
     assert_eq!(source.hits("/set1/res/r0000.txt"), 1);
 }

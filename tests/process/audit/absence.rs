@@ -22,7 +22,7 @@ async fn no_file_is_extra_while_a_list_is_unreadable() {
     ] {
         let path = format!("/set1/{list}");
         source.fail(&path, Fault::Status(404), usize::MAX);
-        let output = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+        let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
         assert_eq!(output.status.code(), Some(1), "{output:?}");
         let found = found(&output);
         let unread = format!("unreachable {list} not-found");
@@ -38,10 +38,10 @@ async fn no_file_is_extra_while_a_list_is_unreadable() {
     // Resources of the readable lists were repaired.
     assert!(file(&source, &home, SET, "r0000.txt").exists());
     source.fail("/*", Fault::Status(500), usize::MAX);
-    let output = home.tell(&["audit"]);
+    let output = home.run_command(&["audit"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     source.heal("/*");
-    let output = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
     assert_found(&output, 0, &["+extra stray.txt"]);
     assert!(!stray.exists());
 }
@@ -61,7 +61,7 @@ async fn no_file_is_extra_if_the_lists_do_not_prove_absence() {
     let stated = "<rs:md capability=\"resourcelist\"/>";
     let path = "/set1/resourcelist.xml";
     source.put_document(path, "application/xml", list("", ""));
-    let output = home.tell(&["audit"]);
+    let output = home.run_command(&["audit"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(
         text(&output.stdout).contains("nothing is reported as extra"),
@@ -72,10 +72,10 @@ async fn no_file_is_extra_if_the_lists_do_not_prove_absence() {
         "application/xml",
         list(stated, "<url><lastmod>2013</lastmod></url>"),
     );
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(&output, 1, &["unreachable resourcelist.xml bad-entries"]);
     source.put_document(path, "application/xml", list(stated, ""));
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(&output, 1, &["extra r0001.txt", "extra r0002.txt"]);
     source.remove_document(path);
 
@@ -83,7 +83,7 @@ async fn no_file_is_extra_if_the_lists_do_not_prove_absence() {
     source.set_change_list(SET, false);
     source.create(SET, "lost.txt", "lost");
     source.set_change_list(SET, true);
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(
         &output,
         1,
@@ -92,7 +92,7 @@ async fn no_file_is_extra_if_the_lists_do_not_prove_absence() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn outdated_resource_list_reverts_nothing() {
+async fn stale_resource_list_is_reported_and_reverts_nothing() {
     let options = SampleOptions {
         change_list: false,
         ..resources(5)
@@ -123,12 +123,12 @@ async fn outdated_resource_list_reverts_nothing() {
     sync(&home);
     home.assert_mirrored(&source, &[SET]);
     source.put_document(path, "application/xml", old);
-    let output = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
     let older = "unreachable resourcelist.xml older-resource-list";
     assert_found(&output, 1, &[older]);
     home.assert_mirrored(&source, &[SET]);
     undated().await;
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -138,12 +138,12 @@ async fn excluded_file_is_extra_and_deleted_only_with_delete_extra() {
     sync(&home);
     let text = fs::read_to_string(&home.config).unwrap();
     fs::write(&home.config, text + "exclude = [\"*r0002*\"]\n").unwrap();
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(&output, 1, &["extra r0002.txt"]);
-    let output = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(&output, 1, &["extra r0002.txt"]);
     assert_eq!(files(&home.mirror).len(), 4);
-    let output = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
     assert_found(&output, 0, &["+extra r0002.txt"]);
     assert_eq!(files(&home.mirror).len(), 3);
     let running = home.run();
@@ -168,10 +168,10 @@ async fn files_retained_by_delete_off_are_not_extra() {
     source.delete(SET, "r0000.txt");
     sync(&home);
     source.delete(SET, "r0001.txt");
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(&output, 0, &[]);
     assert_eq!(lines(&output).1["kept"], 2);
-    let output = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
     assert_found(&output, 0, &[]);
     assert_eq!(files(&home.mirror).len(), 4);
 }
@@ -184,13 +184,13 @@ async fn files_of_resources_deleted_since_are_extra() {
     for number in 0..120 {
         source.delete(SET, &format!("r{number:04}.txt"));
     }
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_eq!(found(&output).len(), 120, "{output:?}");
     assert_eq!(lines(&output).1["extra"], 120);
-    let output = home.tell(&["audit"]);
+    let output = home.run_command(&["audit"]);
     assert!(text(&output.stdout).contains("and 100 more"), "{output:?}");
     // A daemon would hold so many deletions back; `--delete-extra` does not.
-    let output = home.tell(&["audit", "--repair", "--delete-extra"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra"]);
     assert_eq!(output.status.code(), Some(0), "{output:?}");
     home.assert_mirrored(&source, &[SET]);
     sync(&home);

@@ -11,10 +11,10 @@ async fn lost_database_is_rebuilt_without_fetching() {
     alter(&file(&source, &home, SET, "r0001.txt"), |bytes| {
         bytes[0] ^= 1
     });
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(&output, 1, &["altered r0001.txt digest"]);
     assert!(!home.folder().join("state").exists());
-    let output = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(&output, 0, &["+altered r0001.txt digest"]);
     assert_eq!(lines(&output).1["adopted"], 4);
     sync(&home);
@@ -45,9 +45,9 @@ async fn changes_from_notifications_that_no_list_states_are_not_findings() {
     source.delete(SET, "r0001.txt");
     source.notify_and_publish(SET).await.unwrap();
     home.until_mirrored(&source).await;
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
     alter(&file(&source, &home, SET, "new.txt"), |bytes| bytes[0] ^= 1);
-    let output = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(&output, 1, &["altered new.txt digest"]);
     assert_eq!(running.stop().await.code(), Some(0));
 }
@@ -64,14 +64,14 @@ async fn audit_of_a_running_daemon_is_read_only() {
         source.delete(SET, &format!("r{:04}.txt", round + 5));
         source.notify_and_publish(SET).await.unwrap();
         // The audit waits while the daemon is behind.
-        assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+        assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
     }
     // The daemon is behind for longer.
     source.fail("/set1/res/r0003.txt", Fault::Slow(SECOND), 1);
     source.update(SET, "r0003.txt", "slow");
     source.notify_and_publish(SET).await.unwrap();
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
-    let output = home.tell(&["audit", "--repair"]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
+    let output = home.run_command(&["audit", "--repair"]);
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let message = text(&output.stderr);
     assert!(

@@ -13,11 +13,11 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// `pause`: the time between two rounds; `is_whole`: whether a file has one of the contents that its resource ever had.
+    /// `pause`: the time between two rounds; `is_complete`: whether a file has one of the contents that its resource ever had.
     pub(crate) fn start(
         home: &Home,
         pause: Duration,
-        is_whole: impl Fn(&[u8]) -> bool + Send + 'static,
+        is_complete: impl Fn(&[u8]) -> bool + Send + 'static,
     ) -> Self {
         let (mirror, stop) = (home.mirror.clone(), Arc::new(AtomicBool::new(false)));
         let stopped = Arc::clone(&stop);
@@ -27,7 +27,7 @@ impl Watch {
                 for (path, bytes) in crate::support::files(&mirror) {
                     files_read += 1;
                     assert!(
-                        is_whole(&bytes),
+                        is_complete(&bytes),
                         "{path} is incomplete: {} bytes",
                         bytes.len()
                     );
@@ -58,7 +58,7 @@ pub(crate) fn content_of_length(number: usize, length: usize) -> String {
 }
 
 /// Whether a file has such a content, or one of the demo's, completely.
-pub(crate) fn is_whole(bytes: &[u8]) -> bool {
+pub(crate) fn is_complete(bytes: &[u8]) -> bool {
     let Some(first) = bytes.split_inclusive(|&byte| byte == b'\n').next() else {
         return false;
     };
