@@ -129,8 +129,8 @@ impl Operations for Engine {
 
     fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>> {
         async {
-            let viewed = self.status_of_sources().await;
-            viewed.map_err(|error| {
+            let status = self.status_of_sources().await;
+            status.map_err(|error| {
                 StatusError::new(error.code(), error.to_string(), clock::now().wall)
             })
         }

@@ -50,8 +50,8 @@ impl Engine {
             .iter()
             .map(|source| catch_up(Arc::clone(&source.context)));
         let polled: HashSet<String> = join_all(polled).await.into_iter().flatten().collect();
-        let viewed = self.status_of_sources().await;
-        let mut status = viewed.map_err(|error| error.status_error())?;
+        let status = self.status_of_sources().await;
+        let mut status = status.map_err(|error| error.status_error())?;
         for source in &mut status.sources {
             // Sets that the Source no longer has don't count; the daemon ends them.
             source

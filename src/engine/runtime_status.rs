@@ -181,7 +181,7 @@ impl RuntimeStatus {
     }
 
     /// Records that links of a resource were cut; returns whether that is the first one of the Source.
-    pub(super) fn is_first_cut(&self, source: &str) -> bool {
+    pub(super) fn note_cut_links(&self, source: &str) -> bool {
         self.lock().cut_links.insert(source.to_owned())
     }
 

@@ -25,7 +25,7 @@ pub(super) fn change_of(
     changed_at: Option<SourceTime>,
 ) -> Option<Change> {
     let mut change = parse_change(&context.source, entry, kind, changed_at)?;
-    if cut_links(&mut change.links) && context.runtime_status.is_first_cut(context.name()) {
+    if cut_links(&mut change.links) && context.runtime_status.note_cut_links(context.name()) {
         tracing::warn!(code = "links-cut", source = context.name(), uri = %change.uri, kept = change.links.len(),
             "resource has more links than are stored; others may, too");
     }
