@@ -16,7 +16,7 @@ use super::stop_signals::StopSignals;
 use super::{FAILED, OK};
 use crate::config::{Config, Source};
 use crate::demo::{
-    DemoError, Fate, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions,
+    DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
 };
 use crate::protocol::Capability;
 use crate::store::{FeedEntry, Store, Wake};
@@ -190,7 +190,7 @@ fn print_event(event: &TrafficEvent) {
     if !matches!(
         event,
         TrafficEvent::Notified {
-            fate: Fate::Published,
+            transmission: Transmission::Published,
             ..
         }
     ) {

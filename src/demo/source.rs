@@ -1,4 +1,4 @@
-//! The sample Source: its state, and what can be done to it.
+//! The sample Source and the operations on it.
 
 mod clock;
 mod documents;
@@ -39,16 +39,16 @@ use crate::protocol::{Capability, ChangeKind, Entry, HubUri, Interval, SourceTim
 /// How long an external hub may take to answer.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A notification that was made; it is sent by [`SampleSource::publish`] only.
+/// A notification. Only [`SampleSource::publish`] sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// The set it tells of.
+    /// Its set.
     pub set: String,
-    /// The channel it belongs to: change or framework notifications.
+    /// Its channel: change or framework notifications.
     pub kind: Capability,
     /// The channel's topic.
     pub topic: TopicUri,
-    /// The stretch of time whose changes it tells; a framework notification tells none.
+    /// The interval that it covers; a framework notification has none.
     pub interval: Option<Interval>,
     /// How many entries it has.
     pub entries: usize,
@@ -56,10 +56,9 @@ pub struct Notification {
     pub body: Bytes,
 }
 
-/// A sample Source that answers on loopback until its last copy is dropped.
+/// A sample Source that serves on loopback until its last clone is dropped. A clone is the same Source.
 ///
-/// A copy is the same Source. Where a method takes the name of a set, it panics when there is no such set: a test that
-/// misspells it should hear of it at once.
+/// Methods with the name of a set panic if there is no such set: that is a mistake in the test.
 #[derive(Clone)]
 pub struct SampleSource {
     shared: Arc<SharedSource>,
@@ -69,10 +68,10 @@ pub struct SampleSource {
 }
 
 impl SampleSource {
-    /// Starts it, and its hub if it is to have one of its own.
+    /// Starts the Source, and its own hub if configured.
     ///
     /// # Errors
-    /// [`DemoError::Listen`], when an address can't be had; [`DemoError::Client`].
+    /// [`DemoError::Listen`] and [`DemoError::Client`].
     pub async fn start(options: SampleOptions) -> Result<Self, DemoError> {
         let bound = serving::bind(options.listen).await?;
         let hub = match &options.hub {
@@ -92,21 +91,21 @@ impl SampleSource {
         })
     }
 
-    // Where things are.
+    // URIs.
 
-    /// The entry point that a Destination is told of: `http://127.0.0.1:PORT/`.
+    /// The entry point for a Destination: `http://127.0.0.1:PORT/`.
     #[must_use]
     pub fn url(&self) -> String {
         self.base().to_string()
     }
 
-    /// The same, parsed: what paths are joined to.
+    /// The entry point, parsed: the base of all paths.
     #[must_use]
     pub fn base(&self) -> Url {
         self.shared.state.lock().base().clone()
     }
 
-    /// The hub that it started for itself.
+    /// Its own hub.
     #[must_use]
     pub fn hub(&self) -> Option<&Hub> {
         self.hub.as_ref()
@@ -136,19 +135,19 @@ impl SampleSource {
         topic_uri(&self.shared.state.lock(), set, kind)
     }
 
-    // What happens at the Source. Each of these enters the Change List at once and waits for a notification.
+    // Changes. Each is in the Change List at once and in the next notification.
 
-    /// A resource comes into being. The moment of the change.
+    /// Creates a resource; returns the time of the change.
     pub fn create(&self, set: &str, name: &str, bytes: impl Into<Bytes>) -> SourceTime {
         self.change(set, name, ChangeKind::Created, Some(bytes.into()))
     }
 
-    /// The content of a resource changes. The moment of the change.
+    /// Replaces the content of a resource; returns the time of the change.
     pub fn update(&self, set: &str, name: &str, bytes: impl Into<Bytes>) -> SourceTime {
         self.change(set, name, ChangeKind::Updated, Some(bytes.into()))
     }
 
-    /// A resource goes. The moment of the change.
+    /// Deletes a resource; returns the time of the change.
     pub fn delete(&self, set: &str, name: &str) -> SourceTime {
         self.change(set, name, ChangeKind::Deleted, None)
     }
@@ -157,18 +156,18 @@ impl SampleSource {
         self.shared.state.lock().change(set, name, kind, bytes)
     }
 
-    /// Moves the Source's clock on.
+    /// Moves the Source's clock forward.
     pub fn advance(&self, by: Duration) {
         self.shared.state.lock().advance(by);
     }
 
-    /// A moment that parts the changes so far from those to come.
+    /// A moment after all changes so far and not after later ones.
     #[must_use]
     pub fn boundary(&self) -> SourceTime {
         self.shared.state.lock().boundary()
     }
 
-    /// What a mirror of the set should hold: each resource's URI and bytes.
+    /// The expected content of a mirror of the set: URI and bytes of each resource.
     #[must_use]
     pub fn state(&self, set: &str) -> BTreeMap<String, Bytes> {
         self.shared
@@ -182,7 +181,8 @@ impl SampleSource {
 
     // Notifications.
 
-    /// Makes the notification of every change since the one before it; its interval begins where that one's ended, and ends now.
+    /// Makes the notification of every change since the previous one. Its interval begins where the previous one ended, and ends
+    /// now.
     pub fn notify(&self, set: &str) -> Notification {
         let mut state = self.shared.state.lock();
         let until = state.boundary();
@@ -198,7 +198,7 @@ impl SampleSource {
         }
     }
 
-    /// Makes a framework notification of documents that were published anew.
+    /// Makes a framework notification of changed documents.
     #[must_use]
     pub fn framework(&self, set: &str, entries: &[Entry]) -> Notification {
         let state = self.shared.state.lock();
@@ -212,18 +212,18 @@ impl SampleSource {
         }
     }
 
-    /// An entry for [`SampleSource::framework`]: the document at that URI was created, updated or deleted just now.
+    /// An entry for [`SampleSource::framework`]: the document was created, updated or deleted now.
     #[must_use]
     pub fn framework_entry(&self, loc: Url, capability: Capability, change: ChangeKind) -> Entry {
         let at = self.boundary();
         documents::framework_entry(loc, capability, change, at)
     }
 
-    /// Makes a notification its topic's latest and hands it to the hub: the Source's own one, whose deliveries it awaits, or an
-    /// external one, whose answer it awaits. Without a hub it only stands at the topic.
+    /// Makes a notification the latest of its topic and sends it to the hub. Waits for the deliveries of its own hub, or for the
+    /// response of an external one. Without a hub it is only served at the topic.
     ///
     /// # Errors
-    /// [`DemoError::HubUnreachable`] and [`DemoError::HubRefused`], of an external hub.
+    /// [`DemoError::HubUnreachable`] and [`DemoError::HubRefused`] for an external hub.
     pub async fn publish(
         &self,
         notification: &Notification,
@@ -246,7 +246,7 @@ impl SampleSource {
         Ok(Vec::new())
     }
 
-    /// Makes the notification of what changed, and publishes it.
+    /// Makes the notification of the changes and publishes it.
     ///
     /// # Errors
     /// As [`SampleSource::publish`].
@@ -294,9 +294,9 @@ impl SampleSource {
         })
     }
 
-    // What is published.
+    // Documents.
 
-    /// Publishes a Resource List of this moment, which is what it returns.
+    /// Publishes a Resource List; returns its time.
     pub fn refresh_resource_list(&self, set: &str) -> SourceTime {
         let mut state = self.shared.state.lock();
         let at = state.boundary();
@@ -304,7 +304,7 @@ impl SampleSource {
         at
     }
 
-    /// Makes the Change List stay as it is now (it lags), or catch up.
+    /// Freezes the Change List, so that it lags, or lets it catch up.
     pub fn freeze_change_list(&self, set: &str, frozen: bool) {
         self.shared
             .state
@@ -313,7 +313,7 @@ impl SampleSource {
             .freeze_change_list(frozen);
     }
 
-    /// Closes the open Change List and begins the next; from then on there is an index of them. The moment that parts them.
+    /// Closes the open Change List and opens the next; from then on there is an index. Returns the time between the two.
     pub fn roll_change_list(&self, set: &str) -> SourceTime {
         let mut state = self.shared.state.lock();
         let at = state.boundary();
@@ -321,7 +321,7 @@ impl SampleSource {
         at
     }
 
-    /// Drops the oldest closed Change Lists, but for `keep` of them; how many were dropped.
+    /// Drops the oldest closed Change Lists and retains `keep`; returns how many were dropped.
     pub fn drop_old_change_lists(&self, set: &str, keep: usize) -> usize {
         self.shared
             .state
@@ -330,39 +330,39 @@ impl SampleSource {
             .drop_old_change_lists(keep)
     }
 
-    /// Takes the Change List away, or begins a new one now.
+    /// Removes the Change List, or opens a new one.
     pub fn set_change_list(&self, set: &str, present: bool) {
         let mut state = self.shared.state.lock();
         let from = present.then(|| state.boundary());
         state.set_mut(set).set_change_list(from);
     }
 
-    /// Changes how a set's Change Lists are written.
+    /// Changes the form of a set's Change Lists.
     pub fn set_change_list_form(&self, set: &str, form: ChangeListForm) {
         self.shared.state.lock().set_mut(set).set_form(form);
     }
 
-    /// Offers one more set of resources, made as the options have it.
+    /// Adds a set of resources, as the options describe it.
     pub fn add_set(&self, set: &str) {
         self.shared.state.lock().add_set(set);
     }
 
-    /// Offers a set no longer: it leaves the Source Description, and all of its documents and resources are gone.
+    /// Removes a set with all its documents and resources.
     pub fn remove_set(&self, set: &str) {
         self.shared.state.lock().remove_set(set);
     }
 
-    /// Advertises a channel again.
+    /// Advertises a channel.
     pub fn add_channel(&self, set: &str, kind: Capability) {
         self.shared.state.lock().set_mut(set).add_channel(kind);
     }
 
-    /// Advertises a channel no longer; its topic is gone.
+    /// Removes a channel and its topic.
     pub fn remove_channel(&self, set: &str, kind: &Capability) {
         self.shared.state.lock().set_mut(set).remove_channel(kind);
     }
 
-    /// Serves a document of the test's own at a path, before anything else that is there.
+    /// Serves this document at a path instead of what is there.
     pub fn put_document(&self, path: &str, media_type: &str, body: impl Into<Bytes>) {
         let document = ServedFile {
             media_type: media_type.to_owned(),
@@ -371,44 +371,44 @@ impl SampleSource {
         self.shared.state.lock().put_document(path, Some(document));
     }
 
-    /// Takes such a document away.
+    /// Removes a document that `put_document` has added.
     pub fn remove_document(&self, path: &str) {
         self.shared.state.lock().put_document(path, None);
     }
 
-    // Faults and what was asked for.
+    // Faults and requests.
 
-    /// Plans a fault for the next `times` requests of a path with its query, as `/set1/res/r0000.txt`; a path that ends in `*`
-    /// stands for all that begin so. Of several, the one that was planned first comes first.
+    /// Plans a fault for the next `times` requests of a path with query, such as `/set1/res/r0000.txt`. A path that ends in `*` is a
+    /// prefix. Several faults apply in the order they were planned.
     pub fn fail(&self, path: &str, fault: Fault, times: usize) {
         self.shared.state.lock().faults().plan(path, fault, times);
     }
 
-    /// Takes back the faults that were planned for exactly this path.
+    /// Removes the faults planned for exactly this path.
     pub fn heal(&self, path: &str) {
         self.shared.state.lock().faults().heal(path);
     }
 
-    /// How often a path with its query was asked for.
+    /// How often a path with query was requested.
     #[must_use]
     pub fn hits(&self, path: &str) -> u64 {
         self.shared.state.lock().hits(path).0
     }
 
-    /// How often the answer to that was 304.
+    /// How many of these requests were answered 304.
     #[must_use]
     pub fn hits_not_modified(&self, path: &str) -> u64 {
         self.shared.state.lock().hits(path).1
     }
 
-    /// How many requests there were, and how many bytes of bodies were sent in answer.
+    /// The number of requests, and the bytes of all response bodies.
     #[must_use]
     pub fn traffic(&self) -> (u64, u64) {
         let state = self.shared.state.lock();
         (state.requests(), state.sent())
     }
 
-    /// Waits until a path was asked for that many times in all.
+    /// Waits until a path has been requested that many times in total.
     pub async fn wait_for_hits(&self, path: &str, times: u64) {
         let mut requests = self.shared.requests.subscribe();
         while self.hits(path) < times {

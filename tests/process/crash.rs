@@ -297,7 +297,7 @@ async fn stops_and_kills_under_heavy_traffic_end_in_step() {
             seed,
             names: 200,
             changes_per_list: 300,
-            lists_kept: 2,
+            lists_retained: 2,
             lost: 150,
             doubled: 150,
             reordered: 150,

@@ -186,7 +186,7 @@ async fn hub_that_takes_no_lease_is_asked_again_without() {
     for status in [400, 409] {
         let rig = Rig::start(with_hub(HubOptions {
             granting: Granting::RefuseLease(status),
-            tells_lease: false,
+            states_lease: false,
             ..HubOptions::default()
         }))
         .await;

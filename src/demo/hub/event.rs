@@ -1,4 +1,4 @@
-//! What happened at the hub, for tests to wait on.
+//! The events of the hub, for tests to wait for.
 
 use std::collections::VecDeque;
 
@@ -10,14 +10,14 @@ use crate::protocol::websub::{Mode, SubscriptionRequest};
 /// How many events are remembered; the demo may run for days.
 const REMEMBERED: usize = 16_384;
 
-/// Something that happened at the hub.
+/// An event at the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubEvent {
-    /// A request to subscribe or unsubscribe came, and was answered with this status.
+    /// A request to subscribe or unsubscribe was answered with this status.
     Requested {
-        /// What was asked for.
+        /// The request.
         request: SubscriptionRequest,
-        /// The answer.
+        /// The status of the response.
         status: u16,
     },
     /// A subscriber confirmed its intent: the subscription is active, or ended.
@@ -37,30 +37,30 @@ pub enum HubEvent {
         topic: String,
         /// The callback.
         callback: String,
-        /// What it answered, if it did.
+        /// The status of its response, if any.
         status: Option<u16>,
     },
-    /// A subscription was denied, or ended by the hub, and the subscriber told so.
+    /// A subscription was denied, or ended by the hub, and the subscriber notified.
     Denied {
         /// The topic.
         topic: String,
         /// The callback.
         callback: String,
     },
-    /// A notification was delivered, or given up.
+    /// A notification was delivered, or the delivery given up.
     Delivered(HubDelivery),
 }
 
-/// What became of one notification for one subscriber.
+/// The result of delivering one notification to one subscriber.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HubDelivery {
     /// The topic.
     pub topic: String,
     /// The callback.
     pub callback: String,
-    /// How often it was tried.
+    /// The number of attempts.
     pub attempts: u32,
-    /// The last answer; `None`: there was none.
+    /// The status of the last response; `None`: there was none.
     pub status: Option<u16>,
 }
 
@@ -73,7 +73,7 @@ impl HubDelivery {
     }
 }
 
-/// How often which of them happened.
+/// The number of events of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubCounts {
     /// Requests to subscribe or unsubscribe.
@@ -88,7 +88,7 @@ pub struct HubCounts {
     pub denied: u64,
     /// Deliveries that were answered with 2xx.
     pub delivered: u64,
-    /// Deliveries that were given up.
+    /// Deliveries that failed.
     pub undelivered: u64,
 }
 
@@ -110,7 +110,7 @@ impl HubCounts {
     }
 }
 
-/// The record of events.
+/// The log of events.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
     record: Mutex<Events>,
@@ -168,10 +168,7 @@ impl EventLog {
                 }
                 next = record.first + record.events.len() as u64;
             }
-            written
-                .changed()
-                .await
-                .expect("the log holds the sender that is waited on");
+            written.changed().await.expect("the log owns the sender");
         }
     }
 }

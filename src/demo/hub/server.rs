@@ -1,4 +1,4 @@
-//! What the hub answers: requests to subscribe and unsubscribe, and notifications that a Source submits.
+//! The hub's HTTP server: requests to subscribe and unsubscribe, and notifications that a Source submits.
 
 use std::sync::Arc;
 
@@ -79,9 +79,9 @@ async fn subscribe_or_unsubscribe(
     }
     if accepted {
         if options.verifying == Verifying::AfterAnswer {
-            tokio::spawn(async move { subscription::carry_out(&shared, &request).await });
+            tokio::spawn(async move { subscription::process(&shared, &request).await });
         } else {
-            subscription::carry_out(&shared, &request).await;
+            subscription::process(&shared, &request).await;
         }
     }
     status.into_response()

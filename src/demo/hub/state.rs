@@ -16,9 +16,9 @@ use crate::protocol::HubUri;
 pub struct Subscription {
     /// The topic.
     pub topic: String,
-    /// Where its notifications are delivered.
+    /// The URL that notifications are delivered to.
     pub callback: String,
-    /// What deliveries are signed with.
+    /// The secret that signs deliveries.
     pub secret: Option<String>,
     /// The lease that was granted.
     pub lease: Duration,
@@ -36,7 +36,7 @@ pub(super) struct SharedHub {
 
 pub(super) struct HubState {
     pub(super) options: HubOptions,
-    /// By topic and callback (WebSub, section 5.1: the pair is what tells subscriptions apart).
+    /// By topic and callback, which identify a subscription (WebSub, section 5.1).
     pub(super) subscriptions: BTreeMap<(String, String), Subscription>,
     /// Topics that are denied, and why.
     pub(super) denied: BTreeMap<String, String>,
@@ -53,7 +53,7 @@ impl SharedHub {
             .collect()
     }
 
-    /// The options, as they are at this moment.
+    /// The current options.
     pub(super) fn options(&self) -> HubOptions {
         self.state.lock().options.clone()
     }

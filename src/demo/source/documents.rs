@@ -1,4 +1,4 @@
-//! The documents that the sample Source publishes, from what a set holds.
+//! The documents of the sample Source.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) struct ChangeList {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Where the documents of one set are.
+/// The URIs of one set's documents and resources.
 #[derive(Clone, Debug)]
 pub(super) struct SetUris {
     base: Url,
@@ -40,7 +40,7 @@ pub(super) struct SetUris {
 }
 
 impl SetUris {
-    /// Those of the set of that name at that Source.
+    /// The URIs of the set of that name at that Source.
     pub(super) fn new(base: Url, name: &str) -> Self {
         Self {
             base,
@@ -88,7 +88,7 @@ impl SetUris {
     }
 }
 
-/// Where a Source's description is (the core, section 8).
+/// The URI of the Source Description (the core, section 8).
 pub(super) fn description_uri(base: &Url) -> Url {
     base.join("/.well-known/resourcesync")
         .expect("a path can be joined to an http URI")
@@ -194,7 +194,7 @@ pub(super) fn change_list(
     form: ChangeListForm,
     file: &str,
 ) -> Option<Bytes> {
-    // The first one stands alone; from the second on there is an index, also once the first is dropped.
+    // A single first list has no index. From the second on there is one, also after the first has been dropped.
     let alone = matches!(lists, [only] if only.number == 1);
     if file == CHANGE_LIST && !alone {
         return Some(change_list_index(uris, lists, form));
@@ -261,7 +261,7 @@ pub(super) fn framework_notification(uris: &SetUris, changes: &[Entry]) -> Bytes
     document(&head, changes)
 }
 
-/// The entry of a framework notification: a document that was published anew.
+/// The entry of a framework notification: a changed document.
 pub(super) fn framework_entry(
     loc: Url,
     capability: Capability,
@@ -274,7 +274,7 @@ pub(super) fn framework_entry(
     entry
 }
 
-/// A page for people that leads to the Capability Lists (the core, section 6.3.2).
+/// A web page that links to the Capability Lists (the core, section 6.3.2).
 pub(super) fn front_page<'a>(sets: impl Iterator<Item = &'a SetUris>) -> String {
     let mut page = String::from("<!DOCTYPE html>\n<html><head><title>A sample Source</title>\n");
     for uris in sets {
@@ -285,7 +285,7 @@ pub(super) fn front_page<'a>(sets: impl Iterator<Item = &'a SetUris>) -> String 
     page
 }
 
-/// A document, as it is served.
+/// Serialises a document.
 pub(super) fn document(head: &Head, entries: &[Entry]) -> Bytes {
     Bytes::from(write_document(head, entries))
 }

@@ -12,7 +12,7 @@ use crate::protocol::{
     Algorithm, Capability, Digest, Entry, Head, Interval, Link, Metadata, Root, SourceTime,
 };
 
-/// The dumps of a set, with all that they point at.
+/// The dumps of a set, with their packages.
 #[derive(Debug)]
 pub(super) struct Dumps {
     uris: SetUris,
@@ -30,7 +30,7 @@ pub(super) struct Dumps {
 }
 
 impl Dumps {
-    /// Those of a set whose history begins at `start`.
+    /// The dumps of a set whose history begins at `start`.
     pub(super) fn new(
         uris: SetUris,
         options: DumpOptions,
@@ -49,7 +49,7 @@ impl Dumps {
         }
     }
 
-    /// What of it the Capability List names.
+    /// The capabilities that the Capability List advertises.
     pub(super) fn offered(&self) -> impl Iterator<Item = Capability> + use<> {
         let dumps = [
             (self.options.resource_dump).then_some(Capability::ResourceDump),
@@ -58,7 +58,7 @@ impl Dumps {
         dumps.into_iter().flatten()
     }
 
-    /// Plans what is wrong with a resource's member in packages to come, or that nothing is.
+    /// Plans a fault of a resource's member in later packages, or removes it.
     pub(super) fn plan_fault(&mut self, uri: &str, fault: Option<MemberFault>) {
         match fault {
             Some(fault) => self.faults.insert(uri.to_owned(), fault),
@@ -66,7 +66,7 @@ impl Dumps {
         };
     }
 
-    /// Publishes a Resource Dump of this moment.
+    /// Publishes a Resource Dump.
     pub(super) fn refresh(
         &mut self,
         resources: impl Iterator<Item = (Entry, Bytes)>,
@@ -93,14 +93,14 @@ impl Dumps {
         self.snapshot = (at, packages.collect());
     }
 
-    /// Keeps a change for the next package.
+    /// Adds a change to the next package.
     pub(super) fn add_change(&mut self, entry: Entry, bytes: Option<Bytes>) {
         if self.options.change_dump {
             self.unpacked.push((entry, bytes));
         }
     }
 
-    /// Packs the changes since the last package: into one, or into several if there are too many. How many were made.
+    /// Packs the changes since the last package into one, or into several if there are too many; returns how many.
     pub(super) fn pack_changes(&mut self, until: SourceTime) -> usize {
         let before = self.changes.len();
         let most = self.options.entries_per_package.max(1);
@@ -149,7 +149,7 @@ impl Dumps {
         self.packed_until = until;
     }
 
-    /// Drops the oldest packages of the Change Dump, but for `keep` of them; how many were dropped.
+    /// Drops the oldest packages of the Change Dump and retains `keep`; returns how many were dropped.
     pub(super) fn drop_old_changes(&mut self, keep: usize) -> usize {
         let dropped = self.changes.len().saturating_sub(keep);
         for _ in 0..dropped {
@@ -246,7 +246,7 @@ struct Dump<'a> {
     /// The file name of the dump, or of their index.
     name: &'static str,
     md: Metadata,
-    /// Each with its number, and with what its entry tells of its time.
+    /// Each with its number and the times of its entry.
     packages: Vec<(usize, Metadata, &'a DumpPackage)>,
 }
 

@@ -1,4 +1,4 @@
-//! One set of resources: what it holds, what changed, and what of it is published.
+//! One set of resources: its content, its changes and its documents.
 
 use std::collections::BTreeMap;
 
@@ -20,16 +20,16 @@ pub(super) struct ResourceSet {
     listed: bool,
     entries_per_list: usize,
     form: ChangeListForm,
-    /// By path and query, as they are asked for.
+    /// By path and query, as requested.
     resources: BTreeMap<String, Resource>,
     /// The published Resource List, or the index and its lists, by file name.
     resource_lists: BTreeMap<String, Bytes>,
     /// Oldest first; the last one is open. `None`: this set has no Change List.
     change_lists: Option<Vec<ChangeList>>,
-    /// What is served instead, while the Change List lags.
+    /// Served instead while the Change List is frozen.
     frozen: Option<Vec<ChangeList>>,
     dumps: Dumps,
-    /// Changes that no notification told yet.
+    /// Changes that are in no notification yet.
     buffered: Vec<Entry>,
     notified_until: SourceTime,
     /// The channels that are advertised, each with its latest notification.
@@ -71,7 +71,7 @@ impl ResourceSet {
         set
     }
 
-    /// Where its documents are.
+    /// The URIs of its documents.
     pub(super) fn uris(&self) -> &SetUris {
         &self.uris
     }
@@ -99,7 +99,7 @@ impl ResourceSet {
         entry
     }
 
-    /// Changes a resource; without bytes it is deleted. The change enters the Change List and waits for a notification.
+    /// Changes a resource; without bytes it is deleted. The change is in the Change List at once and in the next notification.
     pub(super) fn change(
         &mut self,
         name: &str,
@@ -130,7 +130,7 @@ impl ResourceSet {
         self.buffered.push(entry);
     }
 
-    /// The changes that no notification told yet, and the stretch of time they fill up to `until`.
+    /// The changes that are in no notification yet, and their interval up to `until`.
     pub(super) fn take_buffered(&mut self, until: SourceTime) -> (Interval, Vec<Entry>) {
         let interval = Interval::new(self.notified_until, until)
             .expect("a boundary never lies before an earlier one");
@@ -138,7 +138,7 @@ impl ResourceSet {
         (interval, std::mem::take(&mut self.buffered))
     }
 
-    /// Publishes a Resource List of this moment.
+    /// Publishes a Resource List.
     pub(super) fn refresh_resource_list(&mut self, at: SourceTime) {
         let entries: Vec<Entry> = self
             .resources()
@@ -148,7 +148,7 @@ impl ResourceSet {
             documents::resource_lists(&self.uris, &entries, self.entries_per_list, at);
     }
 
-    /// Publishes a Resource Dump of this moment.
+    /// Publishes a Resource Dump.
     pub(super) fn refresh_resource_dump(&mut self, at: SourceTime) {
         let entries = self.resources.values().map(|resource| {
             let entry = documents::resource_entry(resource, self.digests);
@@ -167,7 +167,7 @@ impl ResourceSet {
         &mut self.dumps
     }
 
-    /// Closes the open Change List and begins the next.
+    /// Closes the open Change List and opens the next.
     pub(super) fn roll_change_list(&mut self, at: SourceTime) {
         let Some(lists) = &mut self.change_lists else {
             return;
@@ -183,7 +183,7 @@ impl ResourceSet {
         });
     }
 
-    /// Drops the oldest closed Change Lists, but for `keep` of them; how many were dropped.
+    /// Drops the oldest closed Change Lists and retains `keep`; returns how many were dropped.
     pub(super) fn drop_old_change_lists(&mut self, keep: usize) -> usize {
         let Some(lists) = &mut self.change_lists else {
             return 0;
@@ -193,7 +193,7 @@ impl ResourceSet {
         dropped
     }
 
-    /// Makes the Change List stay as it is now, or catch up.
+    /// Freezes the Change List, or lets it catch up.
     pub(super) fn freeze_change_list(&mut self, frozen: bool) {
         self.frozen = if frozen {
             self.change_lists.clone()
@@ -202,7 +202,7 @@ impl ResourceSet {
         };
     }
 
-    /// Gives it a Change List that begins at `from`, or takes it away.
+    /// Opens a Change List that begins at `from`, or removes it.
     pub(super) fn set_change_list(&mut self, from: Option<SourceTime>) {
         self.frozen = None;
         self.change_lists = from.map(|from| {
@@ -215,7 +215,7 @@ impl ResourceSet {
         });
     }
 
-    /// Changes how Change Lists are written.
+    /// Changes the form of the Change Lists.
     pub(super) fn set_form(&mut self, form: ChangeListForm) {
         self.form = form;
     }
@@ -225,12 +225,12 @@ impl ResourceSet {
         self.channels.entry(kind).or_default();
     }
 
-    /// Advertises a channel no longer.
+    /// Removes a channel.
     pub(super) fn remove_channel(&mut self, kind: &Capability) {
         self.channels.remove(kind);
     }
 
-    /// Keeps the latest notification of a channel; `false` if there is no such channel.
+    /// Stores the latest notification of a channel; `false` if there is no such channel.
     pub(super) fn set_latest(&mut self, kind: &Capability, body: Bytes) -> bool {
         match self.channels.get_mut(kind) {
             Some(latest) => {
@@ -248,7 +248,7 @@ impl ResourceSet {
             .find(|(kind, _)| SetUris::channel_folder(kind) == file)
     }
 
-    /// A document by its file name; `hub` is the one its channels name.
+    /// A document by its file name; `hub`: of its channels.
     pub(super) fn document(&self, file: &str, hub: Option<&Url>) -> Option<Bytes> {
         if let Some(list) = self.resource_lists.get(file) {
             return self.listed.then(|| list.clone());
@@ -269,7 +269,7 @@ impl ResourceSet {
     }
 }
 
-/// The first content of a resource: it tells its name, as often as it takes to be that long.
+/// The initial content of a resource: a line with its name, repeated to that length.
 fn first_content(set: &str, name: &str, length: usize) -> Bytes {
     let line = format!("{set}/{name}, as it was at first\n");
     let text: Vec<u8> = line.bytes().cycle().take(length).collect();

@@ -69,7 +69,7 @@ async fn answer(
         }
     };
     response.unwrap_or_else(|error| {
-        // A test asked for a header or status that HTTP doesn't know.
+        // A test configured a header or status that HTTP does not allow.
         let mut response = Response::new(Body::from(error.to_string()));
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
@@ -82,14 +82,14 @@ fn empty(status: u16) -> Builder {
 
 /// The head and the bytes of the answer to a range request.
 fn part_of(found: &Representation, asked: &RequestedRange) -> (Builder, Bytes) {
-    let whole = &found.file.body;
-    let length = whole.len();
+    let body = &found.file.body;
+    let length = body.len();
     match asked {
-        RequestedRange::Full => (head_of(found, length).status(200), whole.clone()),
+        RequestedRange::Full => (head_of(found, length).status(200), body.clone()),
         RequestedRange::Part(part) => {
             let range = format!("bytes {}-{}/{length}", part.start, part.end - 1);
             let head = head_of(found, part.len()).status(206);
-            (head.header(CONTENT_RANGE, range), whole.slice(part.clone()))
+            (head.header(CONTENT_RANGE, range), body.slice(part.clone()))
         }
         RequestedRange::Unsatisfiable => {
             let head = empty(416).header(CONTENT_RANGE, format!("bytes */{length}"));

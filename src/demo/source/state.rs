@@ -39,7 +39,7 @@ pub(super) struct SourceState {
 }
 
 impl SourceState {
-    /// As the options have it; `own_hub` is the one that was started for it.
+    /// The state that the options describe; `own_hub`: the Source's own hub.
     pub(super) fn new(base: Url, options: SampleOptions, own_hub: Option<&HubUri>) -> Self {
         let hub = match &options.hub {
             ChannelHub::None => None,
@@ -68,13 +68,13 @@ impl SourceState {
         &self.base
     }
 
-    /// The set of that name, which the caller knows to be there.
+    /// The set of that name; panics if there is none.
     pub(super) fn set(&self, name: &str) -> &ResourceSet {
         let set = self.sets.get(name);
         set.expect("the sample Source has a set of that name")
     }
 
-    /// The set of that name, which the caller knows to be there.
+    /// The set of that name; panics if there is none.
     pub(super) fn set_mut(&mut self, name: &str) -> &mut ResourceSet {
         let set = self.sets.get_mut(name);
         set.expect("the sample Source has a set of that name")
@@ -122,7 +122,7 @@ impl SourceState {
         }
     }
 
-    /// The external hub, and how it is told.
+    /// The external hub, and how notifications are submitted to it.
     pub(super) fn external_hub(&self) -> Option<(HubUri, Submission)> {
         match &self.options.hub {
             ChannelHub::External { hub, submission } => Some((hub.clone(), *submission)),
@@ -145,7 +145,7 @@ impl SourceState {
         self.hits.get(path).copied().unwrap_or_default()
     }
 
-    /// Counts a request, whether the answer was 304, and how many bytes it has or would have but for a fault.
+    /// Counts a request: whether it is answered 304, and the bytes of its body, planned faults disregarded.
     pub(super) fn hit(&mut self, path: &str, is_not_modified: bool, bytes: usize) {
         let hits = self.hits.entry(path.to_owned()).or_default();
         hits.0 += 1;
@@ -153,7 +153,7 @@ impl SourceState {
         self.sent += bytes as u64;
     }
 
-    /// How many requests there were.
+    /// The number of requests.
     pub(super) fn requests(&self) -> u64 {
         self.hits.values().map(|(requests, _)| requests).sum()
     }
@@ -163,7 +163,7 @@ impl SourceState {
         self.sent
     }
 
-    /// What is at a path with its query.
+    /// The representation at a path with query.
     pub(super) fn find(&self, path: &str) -> Option<Representation> {
         if let Some(document) = self.documents.get(path) {
             return Some(document.clone().into());
