@@ -126,11 +126,11 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
 fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
     let client = Client::new(&config.http)?;
     if !arguments.repair {
-        return Ok(Audit::looking(config, &client));
+        return Ok(Audit::comparing(config, &client));
     }
     let store = Store::open(&config.state_dir)?;
     let engine = Engine::once(config, store, &client);
-    Ok(Audit::mending(
+    Ok(Audit::repairing(
         config,
         &client,
         &engine,
@@ -199,7 +199,7 @@ fn print_finding(
     json: bool,
 ) {
     let finding = &reported.finding;
-    let mended = finding.outcome == FindingOutcome::Mended;
+    let mended = finding.outcome == FindingOutcome::Repaired;
     if json {
         let line = AuditLine::Finding {
             source,

@@ -30,8 +30,10 @@ use url::Url;
 use self::entry_point::EntryPoint;
 use self::report::DiscoveryReport;
 use super::{FAILED, OK};
+use crate::clock;
 use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryError};
+use crate::sync::latest_believed;
 
 /// How many documents are read: a Source may have ten thousand sets.
 const MAX_DOCUMENTS: usize = 100;
@@ -83,8 +85,11 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
     let (url, found) = find(&client, entry, limit).await;
     match found {
         Ok(found) => {
-            let insights = client.look_into(&found, MAX_DOCUMENTS, limit).await;
-            DiscoveryReport::new(&url, &found, &insights)
+            let latest = latest_believed(clock::now().wall);
+            let summaries = client
+                .summarize_documents(&found, MAX_DOCUMENTS, limit, latest)
+                .await;
+            DiscoveryReport::new(&url, &found, &summaries)
         }
         Err(error) => DiscoveryReport::failed(&url, error.code(), &error),
     }

@@ -5,7 +5,7 @@ use url::Url;
 use crate::clock;
 use crate::fetch::{DiscoveryError, Disposition, FetchError, PackageError};
 use crate::mirror::MirrorError;
-use crate::protocol::{Capability, Digest, ReadError};
+use crate::protocol::{Capability, Mismatch, ReadError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
@@ -40,16 +40,10 @@ pub(super) enum EngineError {
     UnsupportedPackage { uri: String, media_type: String },
     #[error("{uri}: {error}")]
     Package { uri: String, error: PackageError },
-    #[error("the package {uri} has {got} bytes where {told} were told")]
-    PackageLength { uri: String, told: u64, got: u64 },
-    #[error("the package {uri} has {got} where {told} was told")]
-    PackageDigest {
-        uri: String,
-        told: Digest,
-        got: Digest,
-    },
+    #[error("{uri}: {mismatch}")]
+    PackageMismatch { uri: String, mismatch: Mismatch },
     #[error("{message}")]
-    RefusedPackage { code: &'static str, message: String },
+    RejectedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
     #[error("{0} entries of it can't be read")]
@@ -82,7 +76,7 @@ impl EngineError {
     pub(super) fn is_unsupported(&self) -> bool {
         let is_package = matches!(
             self,
-            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RefusedPackage { .. }
+            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RejectedPackage { .. }
         );
         is_package && self.code() == "unsupported-package"
     }
@@ -101,9 +95,8 @@ impl EngineError {
             Self::EmptyDocument(_) => "empty-document",
             Self::UnsupportedPackage { .. } => "unsupported-package",
             Self::Package { error, .. } => error.code(),
-            Self::PackageLength { .. } => "length-mismatch",
-            Self::PackageDigest { .. } => "digest-mismatch",
-            Self::RefusedPackage { code, .. } => code,
+            Self::PackageMismatch { mismatch, .. } => mismatch.code(),
+            Self::RejectedPackage { code, .. } => code,
             Self::BadEntries(_) | Self::UnreadEntries { .. } => "bad-entries",
             Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",

@@ -3,8 +3,10 @@
 use url::Url;
 
 use super::web_page::links_of_page;
-use super::{Client, DiscoveryError, Fetched, FetchedDocument, Validators};
-use crate::protocol::{Capability, Entry, Head, HubUri, Link, Oddities, Oddity, ReadError, Root};
+use super::{Client, DiscoveryError, Fetched, FetchedDocument};
+use crate::protocol::{
+    Capability, Entry, Head, HubUri, Link, Oddities, Oddity, Offer, ReadError, Root, Validators,
+};
 
 /// More entries than this are not read of a Source Description or Capability List.
 const MOST_ENTRIES: usize = 20_000;
@@ -24,7 +26,7 @@ pub struct CapabilityList {
     /// The Source Description that it points up to.
     pub description: Option<Url>,
     /// What it advertises, in its order; the same capability may come several times.
-    pub capabilities: Vec<Advertised>,
+    pub capabilities: Vec<Offer>,
     /// What was odd about it.
     pub oddities: Oddities,
     /// To ask later whether it is still the same.
@@ -39,11 +41,7 @@ impl CapabilityList {
         Self {
             uri: uri.clone(),
             description: None,
-            capabilities: vec![Advertised {
-                capability: Capability::ResourceList,
-                uri: uri.clone(),
-                hubs: Vec::new(),
-            }],
+            capabilities: vec![Offer::implied(uri)],
             oddities,
             validators: document.validators().clone(),
             digest: *document.digest(),
@@ -51,22 +49,9 @@ impl CapabilityList {
     }
 
     /// Whether it is no Capability List, but the only list of a set that has none.
-    #[must_use]
     pub fn is_implied(&self) -> bool {
-        matches!(&self.capabilities[..], [only]
-            if only.capability == Capability::ResourceList && only.uri == self.uri)
+        Offer::is_implied(&self.capabilities, &self.uri)
     }
-}
-
-/// A document or a channel that is advertised.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advertised {
-    /// What it is for.
-    pub capability: Capability,
-    /// Where it is: http or https.
-    pub uri: Url,
-    /// The hubs of a channel, by priority.
-    pub hubs: Vec<HubUri>,
 }
 
 /// What a document turned out to be.
@@ -81,7 +66,7 @@ pub(super) enum Found {
         /// What it points at.
         lists: Vec<Url>,
         /// The channels for framework notifications.
-        channels: Vec<Advertised>,
+        channels: Vec<Offer>,
         /// What was odd about it.
         oddities: Oddities,
     },
@@ -256,7 +241,7 @@ fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> Found {
     }
 }
 
-fn advertised(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Advertised> {
+fn advertised(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Offer> {
     let mut found = Vec::new();
     for entry in entries {
         match &entry.md.capability {
@@ -268,7 +253,7 @@ fn advertised(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Ad
     found
 }
 
-fn advertise(head: &Head, entry: &Entry, capability: &Capability) -> Advertised {
+fn advertise(head: &Head, entry: &Entry, capability: &Capability) -> Offer {
     let mut hubs: Vec<HubUri> = Vec::new();
     let mut add = |link: &Link| {
         if let Ok(hub) = HubUri::try_from(link.href.clone())
@@ -287,7 +272,7 @@ fn advertise(head: &Head, entry: &Entry, capability: &Capability) -> Advertised 
                 .for_each(add);
         }
     }
-    Advertised {
+    Offer {
         capability: capability.clone(),
         uri: entry.loc.clone(),
         hubs,

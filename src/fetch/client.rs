@@ -144,7 +144,6 @@ impl Client {
     }
 
     /// From connect to response head, and between two body chunks.
-    #[must_use]
     pub fn timeout(&self) -> Duration {
         self.timeout
     }

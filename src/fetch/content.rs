@@ -7,12 +7,12 @@ use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use url::Url;
 
+use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
-use super::validators::last_modified;
-use super::{FetchError, KnownVersion, Validators};
+use super::validators::{last_modified, make_conditional, validators_of};
 use crate::clock;
-use crate::protocol::{ResourceUri, SourceTime};
+use crate::protocol::{ResourceUri, ServedVersion, SourceTime, Validators};
 
 /// What has to come within so many time-outs, in bytes, or else be the end of it: a server that sends a byte now and then
 /// must not hold a connection for ever.
@@ -124,34 +124,29 @@ impl ThroughputGuard {
 
 impl Content {
     /// The length that the server announces, in bytes.
-    #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
     /// The `Last-Modified` header.
-    #[must_use]
     pub fn last_modified(&self) -> Option<SourceTime> {
         self.last_modified
     }
 
     /// The media type, lower case and without parameters.
-    #[must_use]
     pub fn media_type(&self) -> Option<&str> {
         self.media_type.as_deref()
     }
 
     /// To ask later whether it is still the same; `None` if the server tells nothing to ask with.
-    #[must_use]
-    pub fn version(&self) -> Option<KnownVersion> {
-        (!self.validators.is_empty()).then(|| KnownVersion {
+    pub fn version(&self) -> Option<ServedVersion> {
+        (!self.validators.is_empty()).then(|| ServedVersion {
             url: self.answer.url.clone(),
             validators: self.validators.clone(),
         })
     }
 
     /// Where it comes from, after redirects.
-    #[must_use]
     pub fn url(&self) -> &Url {
         &self.answer.url
     }
@@ -199,7 +194,7 @@ impl Client {
         uri: &ResourceUri,
         hosts: &AllowedHosts<'_>,
         limit: Option<u64>,
-        if_changed: Option<&KnownVersion>,
+        if_changed: Option<&ServedVersion>,
     ) -> Result<Option<Content>, FetchError> {
         let known_at = |url: &Url| {
             let known = if_changed.filter(|known| known.url == *url)?;
@@ -213,7 +208,7 @@ impl Client {
                 |url| hosts.check(url),
                 |http, url| {
                     let known = known_at(&url);
-                    Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "identity"))
+                    make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "identity"))
                 },
             )
             .await?;
@@ -233,7 +228,7 @@ impl Client {
             length,
             last_modified: last_modified(headers),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
-            validators: Validators::of(headers),
+            validators: validators_of(headers),
             received: 0,
             limit,
             pace: ThroughputGuard::new(self.timeout().saturating_mul(TIMEOUTS)),
@@ -340,7 +335,7 @@ mod tests {
             .await
             .unwrap();
         assert!(again.is_none(), "it has not changed");
-        let elsewhere = KnownVersion {
+        let elsewhere = ServedVersion {
             url: uri.url().join("/elsewhere").unwrap(),
             ..known
         };

@@ -16,8 +16,8 @@ use std::collections::{HashMap, HashSet};
 use url::Url;
 
 use super::capability_list::{Found, look};
-use super::{Advertised, CapabilityList, Client, Validators};
-use crate::protocol::Oddities;
+use super::{CapabilityList, Client};
+use crate::protocol::{Oddities, Offer, Validators};
 pub use error::DiscoveryError;
 use walk::{Start, Walk};
 
@@ -39,7 +39,7 @@ pub struct Discovery {
     /// The Source Description, if one is known.
     pub description: Option<Url>,
     /// The channels for framework notifications that the Source Descriptions advertise.
-    pub channels: Vec<Advertised>,
+    pub channels: Vec<Offer>,
     /// Its sets of resources, in the order in which they are advertised.
     pub sets: Vec<CapabilityList>,
     /// What was odd about the documents above the sets, for each of them that was read; none where nothing was.
@@ -63,7 +63,6 @@ impl Discovery {
     }
 
     /// Whether there is no ResourceSync: its sets are sitemaps that stand alone.
-    #[must_use]
     pub fn is_implied(&self) -> bool {
         !self.sets.is_empty() && self.sets.iter().all(CapabilityList::is_implied)
     }

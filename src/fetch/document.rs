@@ -11,9 +11,11 @@ use url::Url;
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::spool::{Spool, Spooled};
-use super::validators::last_modified;
-use super::{FetchError, Validators, retry};
-use crate::protocol::{DocumentReader, HeaderLink, ReadError, SourceTime, parse_link_header};
+use super::validators::{last_modified, make_conditional, validators_of};
+use super::{FetchError, retry};
+use crate::protocol::{
+    DocumentReader, HeaderLink, ReadError, SourceTime, Validators, parse_link_header,
+};
 
 /// How much of a body is collected before it is decompressed and written, in bytes.
 const BATCH: usize = 256 << 10;
@@ -47,37 +49,31 @@ pub struct FetchedDocument {
 
 impl FetchedDocument {
     /// Where it came from, after redirects: what its relative URIs are relative to.
-    #[must_use]
     pub fn url(&self) -> &Url {
         &self.url
     }
 
     /// To ask later whether it is still the same.
-    #[must_use]
     pub fn validators(&self) -> &Validators {
         &self.validators
     }
 
     /// The SHA-256 of the decompressed bytes.
-    #[must_use]
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
     /// The `Last-Modified` header.
-    #[must_use]
     pub fn last_modified(&self) -> Option<SourceTime> {
         self.last_modified
     }
 
     /// The links of its `Link` headers, in their order.
-    #[must_use]
     pub fn links(&self) -> &[HeaderLink] {
         &self.links
     }
 
     /// The length after decompression, in bytes.
-    #[must_use]
     pub fn bytes_len(&self) -> u64 {
         self.len
     }
@@ -150,9 +146,7 @@ impl Client {
                 uri,
                 Follow::All,
                 |_| Ok(()),
-                |http, url| {
-                    Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
-                },
+                |http, url| make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip")),
             )
             .await?;
         match answer.response.status() {
@@ -161,7 +155,7 @@ impl Client {
             _ => return Err(answer.into_error().await),
         }
         let headers = answer.response.headers();
-        let validators = Validators::of(headers);
+        let validators = validators_of(headers);
         let last_modified = last_modified(headers);
         let links = headers
             .get_all(LINK)

@@ -102,7 +102,6 @@ pub enum Disposition {
 
 impl FetchError {
     /// Its stable name.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Setup(_) => "http-client",
@@ -130,7 +129,6 @@ impl FetchError {
     }
 
     /// Whether it is worth trying again.
-    #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Status {
@@ -162,7 +160,6 @@ impl FetchError {
     }
 
     /// Whether the server says that there is nothing (404, 410).
-    #[must_use]
     pub fn is_absent(&self) -> bool {
         matches!(
             self,

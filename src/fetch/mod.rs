@@ -21,7 +21,7 @@ mod client;
 mod content;
 mod discovery;
 mod document;
-mod document_stats;
+mod document_summaries;
 mod error;
 mod guard;
 mod http_date;
@@ -39,16 +39,15 @@ mod web_page;
 #[cfg(test)]
 mod test_site;
 
-pub use capability_list::{Advertised, CapabilityList};
+pub use capability_list::CapabilityList;
 pub use client::Client;
 pub use content::{AllowedHosts, Content};
 pub use discovery::{Discovery, DiscoveryError, KnownWay};
 pub use document::{Fetched, FetchedDocument, OwnedReader};
-pub use document_stats::{Changes, Insight, Insights};
+pub use document_summaries::DocumentSummaries;
 pub use error::{Disposition, FetchError};
 pub use guard::is_public;
 pub use hub::HubAnswer;
 pub use package::{Member, Package, PackageError, PartialPackage};
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;
-pub use validators::{KnownVersion, Validators};

@@ -112,7 +112,6 @@ impl Package {
     }
 
     /// How many members it has, folders and the manifest among them.
-    #[must_use]
     pub fn members(&self) -> usize {
         self.directory.len()
     }

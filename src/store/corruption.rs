@@ -93,7 +93,11 @@ fn is_bad_row(error: &StoreError) -> bool {
 
 /// Looks at a database as a whole, its indexes included. What is a valid value where another one stood, nobody can see.
 pub(super) fn check(connection: &Connection) -> Result<(), StoreError> {
-    let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    let mut found = String::new();
+    connection.pragma(None, "integrity_check", 1, |row| {
+        found = row.get(0)?;
+        Ok(())
+    })?;
     match found.as_str() {
         "ok" => Ok(()),
         _ => Err(StoreError::Damaged(found)),

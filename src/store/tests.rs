@@ -259,16 +259,16 @@ impl World {
         self.due_without(HashSet::new()).await
     }
 
-    async fn due_without(&self, under_way: HashSet<ResourceId>) -> Vec<Task> {
+    async fn due_without(&self, in_progress: HashSet<ResourceId>) -> Vec<Task> {
         let due = self
             .store
             .due_tasks(
                 SOURCE,
                 self.now,
                 usize::MAX,
-                Taken {
-                    under_way,
-                    ..Taken::default()
+                TasksInProgress {
+                    resources: in_progress,
+                    ..TasksInProgress::default()
                 },
             )
             .await;
@@ -283,9 +283,9 @@ impl World {
         names
     }
 
-    async fn conclude(&self, conclusions: Vec<TaskResult>) {
+    async fn complete(&self, results: Vec<TaskResult>) {
         self.store
-            .conclude(self.now, Arc::new(conclusions))
+            .complete(self.now, Arc::new(results))
             .await
             .unwrap();
     }
@@ -297,15 +297,15 @@ impl World {
             ChangeKind::Deleted => TaskResult::Removed { task, kept: false },
             _ => published(task, content),
         });
-        self.conclude(done.collect()).await;
+        self.complete(done.collect()).await;
     }
 
-    async fn numbers(&self) -> SetNumbers {
-        self.store.set_numbers(self.set).await.unwrap()
+    async fn numbers(&self) -> SetStatistics {
+        self.store.set_statistics(self.set).await.unwrap()
     }
 
     async fn sums(&self, set: SetId) -> (u64, u64) {
-        let numbers = self.store.set_numbers(set).await.unwrap();
+        let numbers = self.store.set_statistics(set).await.unwrap();
         (numbers.resources, numbers.bytes)
     }
 }

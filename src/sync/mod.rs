@@ -10,6 +10,7 @@
 //! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
 
 mod candidates;
+mod channel;
 mod circuit_breaker;
 mod coverage;
 mod lease;
@@ -23,6 +24,10 @@ mod sequencer;
 mod span;
 
 pub use candidates::{Candidate, Expected, plan_candidates};
+pub use channel::{
+    Channel, ChannelAction, ChannelChoice, ChannelEvent, ChannelFailure, ChannelKey,
+    ChannelMachine, ChannelReport, ChannelRules, ChannelStep, HubRequest, choose_channels,
+};
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};

@@ -39,7 +39,7 @@ impl NewsFilter {
         let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
             return true;
         };
-        let latest = changed_at.latest_meant();
+        let latest = changed_at.latest_possible();
         let may_be_in =
             |missing: &Interval| missing.from() <= latest && changed_at <= missing.until();
         !stated.touches(changed_at)

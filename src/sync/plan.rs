@@ -46,7 +46,7 @@ impl LocalState {
     /// what a later one tells is later.
     fn latest_change(&self) -> Option<SourceTime> {
         match self.kind {
-            Some(_) => self.changed_at.map(SourceTime::latest_meant),
+            Some(_) => self.changed_at.map(SourceTime::latest_possible),
             None => self.changed_at,
         }
     }
@@ -64,7 +64,7 @@ pub struct Pending {
 impl Pending {
     /// The last moment at which the change may have happened.
     fn latest_change(&self) -> Option<SourceTime> {
-        self.changed_at.map(SourceTime::latest_meant)
+        self.changed_at.map(SourceTime::latest_possible)
     }
 }
 

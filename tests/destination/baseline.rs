@@ -1,6 +1,6 @@
 //! The first copy.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use resyncd::clock;
 use resyncd::config::Filter;
@@ -11,7 +11,6 @@ use crate::support::{NAME, Rig, SET, client, files, path_of, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn thousand_resources_are_mirrored_and_proven() {
-    let start = clock::now();
     let at = SourceTime::from_micros(1_767_398_400_123_456);
     let options = SampleOptions {
         start: Some(at),
@@ -24,9 +23,6 @@ async fn thousand_resources_are_mirrored_and_proven() {
             set.state == "in-sync" && set.resources == 1000
         })
         .await;
-    let took = clock::now().mono - start.mono;
-    println!("baseline of 1,000 resources of 1 KiB: {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
     rig.assert_mirrored();
     assert_eq!(set.bytes, 1000 * 1024);
     assert_eq!((set.pending, set.failed, set.gaps.len()), (0, 0, 0));

@@ -2,12 +2,11 @@
 
 use std::time::Duration;
 
-use resyncd::clock;
 use resyncd::config::Source;
 use resyncd::demo::{Fault, SampleSource};
 use url::Url;
 
-use crate::support::{NAME, Rig, SET, eventually, resources};
+use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn trouble_of_one_source_is_its_own() {
@@ -52,7 +51,11 @@ async fn trouble_of_one_source_is_its_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_does_not_wait_for_what_hangs() {
-    let mut rig = Rig::start(resources(5)).await;
+    let mut rig = Rig::start_with(resources(5), |config| {
+        // Whoever waited for what hangs would not stop before the test ends.
+        config.http.timeout = 10 * LIMIT;
+    })
+    .await;
     rig.settled().await;
     rig.source
         .fail("/set1/res/r0001.txt", Fault::Stalled, usize::MAX);
@@ -65,10 +68,7 @@ async fn stop_does_not_wait_for_what_hangs() {
     rig.source
         .wait_for_hits("/set1/res/r0001.txt", hits + 1)
         .await;
-    let start = clock::now().mono;
     rig.stop_daemon().await;
-    let took = clock::now().mono - start;
-    assert!(took < Duration::from_secs(5), "{took:?}");
     rig.source.heal("/set1/res/r0001.txt");
     rig.source.heal("/set1/changelist.xml");
     rig.start_daemon().await;

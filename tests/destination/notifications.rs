@@ -1,8 +1,5 @@
-//! Changes that are pushed.
+//! Changes that are pushed. How fast that is, `cargo bench` measures.
 
-use std::time::Duration;
-
-use resyncd::clock;
 use resyncd::store::Wake;
 use serde_json::Value;
 
@@ -76,18 +73,16 @@ async fn pushed_creation_update_and_deletion_are_applied_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn push_is_applied_within_milliseconds_without_polling() {
+async fn every_push_is_applied_at_its_first_delivery_without_a_poll() {
     const PUSHES: usize = 100;
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let polls = rig.source.hits(CHANGE_LIST);
-    let mut took = Vec::new();
     for number in 0..PUSHES {
         rig.source
             .update(SET, "r0001.txt", format!("content number {number}"));
         let notification = rig.source.notify(SET);
         let mut wakes = rig.wakes();
-        let start = clock::now().mono;
         let publishing = {
             let source = rig.source.clone();
             tokio::spawn(async move { source.publish(&notification).await.unwrap() })
@@ -96,18 +91,9 @@ async fn push_is_applied_within_milliseconds_without_polling() {
             while !matches!(wakes.recv().await.unwrap(), Wake::Feed(_)) {}
         })
         .await;
-        took.push(clock::now().mono - start);
         let deliveries = publishing.await.unwrap();
         assert!(deliveries.iter().all(|delivery| delivery.attempts == 1));
     }
-    took.sort();
-    let median = took[PUSHES / 2];
-    println!(
-        "publication to application of {PUSHES} pushes: median {median:?}, 99 of 100 within {:?}",
-        took[98]
-    );
-    let limit = if cfg!(debug_assertions) { 500 } else { 100 };
-    assert!(median < Duration::from_millis(limit), "{median:?}");
     rig.assert_mirrored();
     let channel = rig.channel().await;
     assert_eq!((channel.received, channel.applied), (100, 100));

@@ -1,14 +1,13 @@
 //! Notifications that come in another order than they were sent.
 
-use std::time::Duration;
-
-use crate::support::{Rig, SET, eventually, resources};
+use crate::support::{LIMIT, Rig, SET, eventually, resources};
 
 const CHANGE_LIST: &str = "/set1/changelist.xml";
 
 async fn patient() -> Rig {
     let rig = Rig::start_with(resources(3), |config| {
-        config.sources[0].reorder_window = Duration::from_secs(15);
+        // No wait ends by itself.
+        config.sources[0].reorder_window = 10 * LIMIT;
     })
     .await;
     rig.settled().await;
@@ -98,7 +97,7 @@ async fn twenty_notifications_in_reverse_order_are_applied_in_order() {
 #[tokio::test(flavor = "multi_thread")]
 async fn too_many_early_notifications_are_not_waited_with() {
     let rig = Rig::start_with(resources(3), |config| {
-        config.sources[0].reorder_window = Duration::from_secs(600);
+        config.sources[0].reorder_window = 10 * LIMIT;
         config.limits.held_notifications = 5;
     })
     .await;

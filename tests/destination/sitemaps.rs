@@ -166,7 +166,7 @@ async fn plain_sitemap_is_followed_by_its_times_and_deletes_nothing() {
     assert_eq!((set.resources, set.channels.len()), (4, 0));
     let error = set.error.unwrap();
     assert_eq!(error.code, "unstated-capability");
-    assert!(error.message.contains("is kept"), "{error:?}");
+    assert!(error.message.contains("are not deleted"), "{error:?}");
 
     // Nothing has changed: a poll is one conditional request.
     let (asked, unchanged) = (

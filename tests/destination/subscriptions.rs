@@ -1,4 +1,4 @@
-//! What becomes of subscriptions and deliveries in the daemon's life. What WebSub asks of a subscriber has a table of its own.
+//! Subscriptions and deliveries over the life of the daemon. `tests/websub` has the requirements of WebSub itself.
 
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ async fn external_hub_is_used_as_advertised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_inbox_puts_the_hub_off() {
+async fn full_inbox_answers_503() {
     let rig = Rig::start_with(resources(3), |config| {
         config.limits.inbox = 3_000;
         config.sources[0].reorder_window = Duration::from_secs(600);
@@ -43,17 +43,17 @@ async fn full_inbox_puts_the_hub_off() {
     rig.settled().await;
     rig.source.create(SET, "first.txt", "first");
     let first = rig.source.notify(SET);
-    let mut put_off = false;
+    let mut is_unavailable = false;
     for number in 0..10 {
         rig.source.create(SET, &format!("n{number}.txt"), "n");
         let notification = rig.source.notify(SET);
         let deliveries = rig.source.publish(&notification).await.unwrap();
-        put_off |= deliveries[0].status == Some(503);
+        is_unavailable |= deliveries[0].status == Some(503);
     }
-    assert!(put_off);
+    assert!(is_unavailable);
     assert!(rig.channel().await.rejected > 0, "it is counted");
     rig.source.publish(&first).await.unwrap();
-    // What the hub gave up on is missing, and is had from the Change List.
+    // The changes that the hub could not deliver come from the Change List.
     rig.operator.poll(NAME).await;
     rig.until_mirrored().await;
 }
@@ -77,11 +77,7 @@ async fn subscriptions_outlive_the_process() {
     assert_eq!(deliveries[0].callback, first.callback);
     assert!(deliveries[0].is_accepted());
     rig.until_mirrored().await;
-    assert_eq!(
-        rig.hub().counts().requested,
-        asked,
-        "nothing was asked again"
-    );
+    assert_eq!(rig.hub().counts().requested, asked, "no new request");
     assert_eq!(
         rig.source.hits("/set1/resourcelist.xml"),
         1,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use resyncd::clock;
 use resyncd::protocol::ResourceUri;
-use resyncd::store::{Store, StoreError, Taken};
+use resyncd::store::{Store, StoreError, TasksInProgress};
 
 use crate::process::Home;
-use crate::support::{DEADLINE, NAME, Rig, SET, resources, soon};
+use crate::support::{LIMIT, NAME, Rig, SET, resources, soon};
 
 /// A pseudo-random sequence of ours, so that a failure comes again.
 struct Seed(u64);
@@ -40,7 +40,7 @@ async fn ask(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, StoreEr
         told += &format!("{:?} {:?}", set.capability_list, set.offers);
         told += &format!("{:?}", store.progress(set.id).await?);
         told += &format!("{:?}", store.deliveries(set.id, 0, 100).await?.len());
-        let numbers = store.set_numbers(set.id).await?;
+        let numbers = store.set_statistics(set.id).await?;
         told += &format!(
             "{} {} {}",
             numbers.resources, numbers.bytes, numbers.pending
@@ -61,7 +61,9 @@ async fn ask(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, StoreEr
     for line in store.feed(0, 1000).await? {
         told += &format!("{} {} {:?}\n", line.seq, line.uri, line.path);
     }
-    store.due_tasks(NAME, now, 100, Taken::default()).await?;
+    store
+        .due_tasks(NAME, now, 100, TasksInProgress::default())
+        .await?;
     Ok(told)
 }
 
@@ -150,7 +152,7 @@ async fn daemon_follows_on_whatever_bit_was_flipped() {
         let content = format!("in round {round}");
         rig.source.update(SET, "r0002.txt", content.clone());
         rig.source.notify(SET);
-        let deadline = clock::now().mono + DEADLINE;
+        let deadline = clock::now().mono + LIMIT;
         while rig.mirrored("r0002.txt") != Some(content.clone().into_bytes()) {
             let damaged = rig.daemon().store.clone();
             let pace = Duration::from_millis(100);

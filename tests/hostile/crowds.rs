@@ -10,7 +10,7 @@ use tokio::io::AsyncReadExt;
 use tokio::net::{TcpListener, TcpStream};
 
 use crate::site::{Site, entry, ok};
-use crate::support::{Destination, eventually};
+use crate::support::{Destination, LIMIT, eventually};
 
 /// How many downloads there are at once, over all hosts of a Source.
 const PLACES: usize = 64;
@@ -69,7 +69,7 @@ fn three_of_each(hosts: &[String]) -> Vec<String> {
 async fn downloads_at_once_stay_few_however_many_hosts_there_are() {
     let crowd = Arc::new(Crowd::default());
     let hosts = crowd.gather(250).await;
-    let _followed = followed(three_of_each(&hosts), Duration::from_secs(1)).await;
+    let _followed = followed(three_of_each(&hosts), Duration::from_secs(3)).await;
     eventually("others have had their turn", None, async || {
         let asked = crowd.asked.load(Ordering::SeqCst);
         let enough = asked > 3 * PLACES;
@@ -91,7 +91,7 @@ async fn hosts_that_do_not_answer_leave_room_for_one_that_does() {
     let mut entries = three_of_each(&hosts);
     entries.extend((0..GOOD).map(|n| entry(good.url(&format!("/good/{n}")).as_str(), "")));
     // Nobody is given up within the test.
-    let (_source, destination) = followed(entries, Duration::from_secs(60)).await;
+    let (_source, destination) = followed(entries, 10 * LIMIT).await;
     eventually("the good host's resources are there", None, async || {
         let status = destination.operator.status().await;
         let sets = status.sources.iter().flat_map(|source| &source.sets);

@@ -104,7 +104,7 @@ async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
     until_ready(&home, 200).await;
     assert_eq!(running.stop().await.code(), Some(0));
     let log = std::fs::read_to_string(home.folder().join("log")).unwrap();
-    let told = log.matches("the mirror can't be written").count();
+    let told = log.matches("mirror can't be written; tasks wait").count();
     assert_eq!(told, 1, "{log}");
 }
 

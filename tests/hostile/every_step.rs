@@ -124,7 +124,7 @@ fn try_steps(variable: &str, blow: fn(usize) -> Blow) {
         Ok(tracer) => tracer,
         Err(why) => return println!("SKIPPED, nothing was tried: {why}"),
     };
-    // Many daemons at once are no company for a test that measures time.
+    // Many daemons at once are no company for thousands of connections.
     let _turn = PROCESSOR.blocking_read();
     let begun = clock::now().mono;
     let whole = live_through(&tracer, std::iter::once(blow(NEVER)));

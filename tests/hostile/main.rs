@@ -2,10 +2,10 @@
 //!
 //! | threat | held by |
 //! |---|---|
-//! | entities, document types: a billion laughs, external ones, in UTF-16, at every door | [`entities`]: `no_door_takes_…`, `…_however_the_bytes_are_cut`; `protocol::reader` `refusals` |
+//! | entities, document types: a billion laughs, external ones, in UTF-16, at every door | [`entities`]: `no_door_takes_…`, `…_however_the_bytes_are_cut`; `protocol::reader` `rejections` |
 //! | documents that are something else: pages, feeds, other roots, namespaces, capabilities, a second root, nothing | [`documents`]: `no_door_takes_what_is_something_else`, `…_a_list_of_nothing_…`; tests/destination `documents` |
 //! | documents that are cut short | [`documents`]: `…_cut_short`; at every byte: `protocol::reader` `a_document_cut_at_any_byte_…`; of dumps: tests/destination `dump_that_cannot_be_read_whole_…` |
-//! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `nothing_grows_beyond_its_limit` |
+//! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `every_limit_is_enforced` |
 //! | endless documents, gzip that becomes a gibibyte, also twice | [`bombs`]: `endless_document_…`, `large_document_…`; `fetch::spool` `…_out_of_proportion_…` |
 //! | notifications that are bombs, or crowds | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, within each other, members that overlap, lie, are encrypted, too many, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
@@ -15,7 +15,7 @@
 //! | deletion of all, however it is told | [`deletions`]: `whoever_tells_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all, one by one | [`deletions`]: `deletions_that_are_told_one_by_one_…`; `store` `weighing` |
 //! | lists, indexes, dumps and packages that name nothing | [`nothing`] |
-//! | slow and silent peers | [`floods`]: `thousand_silent_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
+//! | slow and silent peers | [`floods`]: `silent_peers_make_way_…`; [`peers`]: `peers_that_do_not_go_on_…`; `http::turns` |
 //! | deliveries that break off, never end, or find no room | [`peers`]: `delivery_…`; tests/destination `full_inbox_…` |
 //! | a crowd of hosts that never answer | [`crowds`] |
 //! | ten times the load | [`floods`]: `ten_times_the_load_…` |
@@ -28,13 +28,14 @@
 //! | changes that are dated in the far future, or before there were clocks | [`intervals`]: `change_of_…`, `resource_of_…`, `deletion_of_…` |
 //! | older documents that are served again | [`older`]; tests/process `audit` `last_weeks_list_…` |
 //! | our own clock is set | `tests/clock.rs`, and the tests of `sync::lease` and `store::tasks` |
-//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::refusals` |
+//! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_whose_disk_…`; each call in turn: `mirror::tests::disk_faults` |
 //! | packages that find no room | [`disks`]: `package_that_…` |
 //! | the state's disk refuses | [`disks`]: `state_that_…` |
 //! | two daemons on one mirror, or one state | [`rebuilding`]: `two_daemons_…`; `tests/process/start.rs` |
 //! | the database is lost | [`rebuilding`]: `what_is_whole_…`, `where_no_digest_…`, `symlink_…` |
 //! | the database is damaged | [`damage`]; `store::tests`: `damage`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_that_another_…` |
+//! | the database refuses one step of a poll | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `killed_at_any_step_…` |
 //! | any step of the work fails, once: of the mirror, of the database | [`every_step`]: `whatever_step_fails_…` |
 //! | web pages that ask the status endpoint | [`pages`] |
@@ -93,11 +94,12 @@ mod peers;
 mod rebuilding;
 mod redirects;
 mod replays;
+mod retries;
 mod site;
 mod traced;
 mod uris;
 
 use tokio::sync::RwLock;
 
-/// Who measures how long something takes has the processor alone; who only works hard shares it.
+/// Tests that open thousands of connections run alone; tests that use much of the processor run beside each other.
 static PROCESSOR: RwLock<()> = RwLock::const_new(());

@@ -9,7 +9,7 @@ use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
 use rusqlite::Connection;
 
 use crate::process::Home;
-use crate::support::{Rig, SET, eventually, files, path_of, resources};
+use crate::support::{LIMIT, Rig, SET, eventually, files, path_of, resources};
 
 /// How often each resource was fetched.
 fn fetched(rig: &Rig, count: usize) -> Vec<u64> {
@@ -143,7 +143,7 @@ async fn two_daemons_never_share_a_mirror() {
 async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
     let hub = HubOptions {
         attempts: 1,
-        timeout: Duration::from_secs(15),
+        timeout: LIMIT,
         ..HubOptions::default()
     };
     let rig = Rig::start(SampleOptions {

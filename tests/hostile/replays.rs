@@ -1,11 +1,9 @@
 //! A notification that was signed once, and is sent again and again.
 
 use std::fs;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use resyncd::clock;
 use resyncd::demo::{SampleSource, Subscription};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Signature, SignatureMethod};
@@ -52,19 +50,6 @@ async fn subscription(source: &SampleSource) -> Subscription {
     .await
 }
 
-/// The time that a process has had of the processors.
-fn processor_time(process: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    Duration::from_millis(ticks * 10)
-}
-
 fn size_of_state(home: &Home) -> u64 {
     let files = fs::read_dir(home.folder().join("state")).unwrap();
     files
@@ -76,7 +61,7 @@ fn size_of_state(home: &Home) -> u64 {
 async fn ten_thousand_replays_have_one_effect() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let daemon = home.run();
+    let _daemon = home.run();
     home.settled(&source).await;
     let subscription = subscription(&source).await;
     source.freeze_change_list(SET, true);
@@ -86,16 +71,12 @@ async fn ten_thousand_replays_have_one_effect() {
     assert_eq!(replayer.send().await, 200);
     home.until_mirrored(&source).await;
     let fetched = source.hits("/set1/res/r0001.txt");
-    let (size, busy) = (size_of_state(&home), processor_time(daemon.id()));
+    let size = size_of_state(&home);
 
-    let begun = clock::now().mono;
     let sending = stream::iter(0..REPLAYS).map(|_| replayer.send());
     let answers: Vec<u16> = sending.buffer_unordered(16).collect().await;
-    let took = clock::now().mono - begun;
-    let busy = processor_time(daemon.id()) - busy;
     assert!(answers.iter().all(|&status| status == 200));
     let grown = size_of_state(&home).saturating_sub(size);
-    println!("{REPLAYS} replays: {took:?}, {busy:?} of the processors, {grown} bytes more");
 
     let set = home.set().await.unwrap();
     let mut channels = set.channels.into_iter();
@@ -108,7 +89,6 @@ async fn ten_thousand_replays_have_one_effect() {
     assert_eq!(source.hits("/set1/res/r0001.txt"), fetched);
     // The journal of the database is a few megabytes at most, and is used anew.
     assert!(grown < 8 << 20, "{grown} bytes");
-    assert!(busy < Duration::from_secs(30), "{busy:?}");
     source.update(SET, "r0002.txt", "after the flood");
     source.notify_and_publish(SET).await.unwrap();
     home.until_mirrored(&source).await;

@@ -12,9 +12,7 @@ use resyncd::demo::SampleSource;
 use resyncd::status::{SetStatus, Status};
 use tempfile::TempDir;
 
-use crate::support::{
-    DEADLINE, NAME, Operator, SET, difference, eventually, expected_files, files,
-};
+use crate::support::{LIMIT, NAME, Operator, SET, difference, eventually, expected_files, files};
 
 /// Where one daemon lives: its configuration, state and mirror.
 pub(crate) struct Home {
@@ -225,7 +223,7 @@ pub(crate) fn signal(child: &Child, name: &str) {
 }
 
 pub(crate) async fn ended(child: &mut Child) -> ExitStatus {
-    let deadline = clock::now().mono + DEADLINE;
+    let deadline = clock::now().mono + LIMIT;
     let mut pace = tokio::time::interval(std::time::Duration::from_millis(20));
     loop {
         if let Some(status) = child.try_wait().unwrap() {

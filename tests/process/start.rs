@@ -168,7 +168,7 @@ async fn it_logs_to_standard_error_alone() {
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stdout), "");
     let log = text(&output.stderr);
-    for line in ["resyncd is running", "a Resource List was read", "stopped"] {
+    for line in ["resyncd is running", "Resource List read", "stopped"] {
         assert!(log.contains(line), "{line}: {log}");
     }
     let secrets = source.hub().unwrap().subscriptions();

@@ -32,8 +32,9 @@ pub(crate) use files::{Files, difference, expected_files, files, path_of};
 pub(crate) use lists::{capability_list, change, change_list, change_list_index};
 pub(crate) use operator::{FeedLine, Operator, client};
 
-/// How long something may take that should happen at once.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
+/// The limit of every wait for an event. It only ends a test that would wait for ever: no test relies on how fast something
+/// is, and what must not end by itself meanwhile has to last longer than this.
+pub(crate) const LIMIT: Duration = Duration::from_secs(180);
 /// How often a condition is looked at when nothing wakes.
 const PACE: Duration = Duration::from_millis(40);
 /// The set that most tests are about.
@@ -41,7 +42,7 @@ pub(crate) const SET: &str = "set1";
 /// The name of the Source in the configuration.
 pub(crate) const NAME: &str = "sample";
 
-/// Waits until `look` answers `Ok`, and looks again at every wake; after the deadline the last `Err` tells what was wrong.
+/// Waits until `look` answers `Ok`, and looks again at every wake; after [`LIMIT`] the last `Err` says what was wrong.
 pub(crate) async fn eventually<T, F>(
     what: &str,
     mut wakes: Option<broadcast::Receiver<Wake>>,
@@ -50,7 +51,7 @@ pub(crate) async fn eventually<T, F>(
 where
     F: Future<Output = Result<T, String>>,
 {
-    let deadline = clock::now().mono + DEADLINE;
+    let deadline = clock::now().mono + LIMIT;
     loop {
         let found = look().await;
         let wrong = match found {
@@ -59,7 +60,7 @@ where
         };
         assert!(
             clock::now().mono < deadline,
-            "{what}: not within {DEADLINE:?}; it is {wrong}"
+            "{what}: not within {LIMIT:?}; it is {wrong}"
         );
         let woken = async {
             match &mut wakes {
@@ -74,9 +75,9 @@ where
 
 /// Waits for something that another wait would never end of.
 pub(crate) async fn soon<T>(what: &str, awaited: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(DEADLINE, awaited).await {
+    match tokio::time::timeout(LIMIT, awaited).await {
         Ok(done) => done,
-        Err(_) => panic!("{what}: not within {DEADLINE:?}"),
+        Err(_) => panic!("{what}: not within {LIMIT:?}"),
     }
 }
 

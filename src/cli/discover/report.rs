@@ -7,8 +7,8 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{Advertised, CapabilityList, Discovery, DiscoveryError, Insight, Insights};
-use crate::protocol::{Capability, Oddities, SourceTime};
+use crate::fetch::{CapabilityList, Discovery, DiscoveryError, DocumentSummaries};
+use crate::protocol::{Capability, DocumentSummary, Oddities, Offer, SourceTime};
 use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]
@@ -84,7 +84,7 @@ pub(super) type OddityCounts = BTreeMap<&'static str, u64>;
 
 impl DiscoveryReport {
     /// The report of a successful discovery.
-    pub(super) fn new(url: &Url, found: &Discovery, insights: &Insights) -> Self {
+    pub(super) fn new(url: &Url, found: &Discovery, summaries: &DocumentSummaries) -> Self {
         let failed = found.failed.iter().map(|(uri, error)| FailedSet {
             capability_list: uri.to_string(),
             error: status_error(error.code(), error),
@@ -106,11 +106,11 @@ impl DiscoveryReport {
             sets: found
                 .sets
                 .iter()
-                .map(|set| SetReport::of(set, insights))
+                .map(|set| SetReport::of(set, summaries))
                 .collect(),
             failed: failed.collect(),
             oddities: oddities.collect(),
-            left_out: insights.left_out,
+            left_out: summaries.left_out,
             ..Self::empty(url)
         }
     }
@@ -139,12 +139,12 @@ impl DiscoveryReport {
 }
 
 impl SetReport {
-    fn of(set: &CapabilityList, insights: &Insights) -> Self {
+    fn of(set: &CapabilityList, summaries: &DocumentSummaries) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
             .iter()
             .partition(|advertised| is_channel(&advertised.capability));
-        let offered = |advertised: &Advertised| offered(advertised, insights.of(&advertised.uri));
+        let offered = |advertised: &Offer| offered(advertised, summaries.of(&advertised.uri));
         Self {
             capability_list: set.uri.to_string(),
             implied: set.is_implied(),
@@ -155,49 +155,57 @@ impl SetReport {
     }
 }
 
-fn offered(advertised: &Advertised, seen: Option<&Result<Insight, DiscoveryError>>) -> OfferReport {
+fn offered(
+    advertised: &Offer,
+    seen: Option<&Result<DocumentSummary, DiscoveryError>>,
+) -> OfferReport {
     let error = match seen {
         Some(Err(error)) => Some(status_error(error.code(), error)),
-        Some(Ok(insight)) => contradiction(&advertised.capability, insight),
+        Some(Ok(summary)) => contradiction(&advertised.capability, summary),
         None => None,
     };
-    let insight = seen.and_then(|seen| seen.as_ref().ok());
+    let summary = seen.and_then(|seen| seen.as_ref().ok());
     OfferReport {
         capability: advertised.capability.to_string(),
         uri: advertised.uri.to_string(),
         looked_into: seen.is_some(),
-        facts: insight.map(facts),
+        facts: summary.map(facts),
         error,
     }
 }
 
 /// The error that a document states another capability than it is advertised as.
-fn contradiction(advertised: &Capability, insight: &Insight) -> Option<StatusError> {
-    let stated = insight.head.capability.as_ref()?;
+fn contradiction(advertised: &Capability, summary: &DocumentSummary) -> Option<StatusError> {
+    let stated = summary.head.md.capability.as_ref()?;
     let message = format!("advertised as {advertised}, but the document states {stated}");
     (stated != advertised).then(|| status_error("wrong-capability", &message))
 }
 
-fn facts(insight: &Insight) -> DocumentFacts {
+fn facts(summary: &DocumentSummary) -> DocumentFacts {
     let text = |time: Option<SourceTime>| time.map(|time| time.to_string());
+    let (earliest, latest) = if summary.is_index {
+        (summary.lists_from, summary.lists_until)
+    } else {
+        (summary.oldest, summary.newest)
+    };
     DocumentFacts {
-        index: insight.is_index,
-        at: text(insight.head.at),
-        completed: text(insight.head.completed),
-        from: text(insight.head.from),
-        until: text(insight.head.until),
-        entries: insight.entries,
-        earliest: text(insight.earliest),
-        latest: text(insight.latest),
-        created: insight.changes.created,
-        updated: insight.changes.updated,
-        deleted: insight.changes.deleted,
-        bytes: insight.bytes,
-        oddities: counts(&insight.oddities),
+        index: summary.is_index,
+        at: text(summary.head.md.at),
+        completed: text(summary.head.md.completed),
+        from: text(summary.head.md.from),
+        until: text(summary.head.md.until),
+        entries: summary.entries,
+        earliest: text(earliest),
+        latest: text(latest),
+        created: summary.changes.created,
+        updated: summary.changes.updated,
+        deleted: summary.changes.deleted,
+        bytes: summary.bytes,
+        oddities: counts(&summary.oddities),
     }
 }
 
-fn channel(advertised: &Advertised) -> ChannelReport {
+fn channel(advertised: &Offer) -> ChannelReport {
     ChannelReport {
         kind: advertised.capability.to_string(),
         topic: advertised.uri.to_string(),

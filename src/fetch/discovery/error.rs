@@ -49,7 +49,6 @@ pub enum DiscoveryError {
 
 impl DiscoveryError {
     /// Its stable name.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Fetch { error, .. } => error.code(),
@@ -79,7 +78,6 @@ impl DiscoveryError {
     }
 
     /// Whether it is worth trying again soon.
-    #[must_use]
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Fetch { error, .. } => error.disposition(),
@@ -104,7 +102,6 @@ impl DiscoveryError {
     }
 
     /// Whether nothing answered at all: with another scheme there may be somebody.
-    #[must_use]
     pub fn is_unanswered(&self) -> bool {
         matches!(
             self,

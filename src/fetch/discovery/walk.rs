@@ -7,8 +7,8 @@ use url::Url;
 
 use super::{Discovery, DiscoveryError, MOST_SETS, ROBOTS, WELL_KNOWN};
 use crate::fetch::capability_list::{Found, look};
-use crate::fetch::{CapabilityList, Client, Validators};
-use crate::protocol::{Capability, Oddities, Oddity};
+use crate::fetch::{CapabilityList, Client};
+use crate::protocol::{Capability, Oddities, Oddity, Validators};
 
 /// How many steps from the entry point, by `up` and other links.
 pub(super) const MOST_HOPS: usize = 4;

@@ -56,7 +56,6 @@ pub enum PackageError {
 
 impl PackageError {
     /// The stable name of the error.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unsupported(_) => "unsupported-package",

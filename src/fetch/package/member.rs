@@ -74,14 +74,12 @@ impl Member {
     }
 
     /// How long it is, decompressed, in bytes.
-    #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
     /// Whether it was found only by leaving out folders at the beginning of the path, or of its name: some Sources write
     /// paths of their own machine there. Only a digest or a length proves then that it is the right one.
-    #[must_use]
     pub fn is_rebased(&self) -> bool {
         self.is_rebased
     }

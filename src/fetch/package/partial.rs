@@ -12,8 +12,7 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::fetch::Validators;
-use crate::protocol::{Algorithm, Digest};
+use crate::protocol::{Algorithm, Digest, Validators};
 
 /// A package that is being fetched, or was: as much of it as is on disk.
 ///
@@ -99,19 +98,16 @@ impl PartialPackage {
     }
 
     /// How many bytes there are.
-    #[must_use]
     pub fn received(&self) -> u64 {
         self.received
     }
 
     /// How long the server says that it is, in bytes.
-    #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.note.length
     }
 
     /// Whether all of it is there, and on disk. That does not mean that it is a good one.
-    #[must_use]
     pub fn is_whole(&self) -> bool {
         self.note.whole
     }

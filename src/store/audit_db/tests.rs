@@ -1,8 +1,8 @@
 use url::Url;
 
 use super::*;
-use crate::protocol::{Algorithm, Capability};
-use crate::store::Paths;
+use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::store::{Change, Paths};
 
 fn at(seconds: i64) -> SourceTime {
     SourceTime::from_micros(seconds * 1_000_000)
@@ -36,15 +36,15 @@ fn deleted(name: &str, time: i64) -> Change {
     change(name, ChangeKind::Deleted, Some(time), "")
 }
 
-fn listed(seconds: i64) -> Telling {
-    Telling::Listed { at: at(seconds) }
+fn listed(seconds: i64) -> AuditedDocument {
+    AuditedDocument::ResourceList { at: at(seconds) }
 }
 
-const CHANGES: Telling = Telling::Changes {
+const CHANGES: AuditedDocument = AuditedDocument::ChangeList {
     newest_first: false,
     since: None,
 };
-const BACKWARDS: Telling = Telling::Changes {
+const BACKWARDS: AuditedDocument = AuditedDocument::ChangeList {
     newest_first: true,
     since: None,
 };
@@ -68,7 +68,7 @@ fn expected(audit_db: &AuditDb) -> Vec<String> {
 fn change_of_a_day_is_later_than_the_list_of_that_morning() {
     const DAY: i64 = 86_400;
     let morning = DAY + 36_000;
-    let since = Telling::Changes {
+    let since = AuditedDocument::ChangeList {
         newest_first: false,
         since: Some(at(morning)),
     };
@@ -103,10 +103,12 @@ fn change_of_a_day_is_later_than_the_list_of_that_morning() {
 
 /// Tells documents, one after the other, and looks what is expected then.
 #[track_caller]
-fn check(documents: &[(Telling, &[Change])], wanted: &[&str]) {
+fn check(documents: &[(AuditedDocument, &[Change])], wanted: &[&str]) {
     let audit_db = AuditDb::begin().unwrap();
     for (number, (telling, entries)) in (1..).zip(documents) {
-        audit_db.tell(1, number, *telling, entries).unwrap();
+        audit_db
+            .record_entries(1, number, *telling, entries)
+            .unwrap();
     }
     assert_eq!(expected(&audit_db), wanted, "{documents:#?}");
 }
@@ -182,12 +184,12 @@ fn what_tells_no_time_only_raises_doubts() {
         &[],
     );
     let audit_db = AuditDb::begin().unwrap();
-    audit_db.tell(1, 1, listed(10), list.1).unwrap();
+    audit_db.record_entries(1, 1, listed(10), list.1).unwrap();
     audit_db
-        .tell(1, 2, CHANGES, &[undated("a", ChangeKind::Deleted)])
+        .record_entries(1, 2, CHANGES, &[undated("a", ChangeKind::Deleted)])
         .unwrap();
     // It may be there or not: its file is not extra.
-    assert!(audit_db.place("example.org/a").unwrap().expected);
+    assert!(audit_db.path_state("example.org/a").unwrap().expected);
 }
 
 #[test]
@@ -198,7 +200,9 @@ fn no_two_resources_share_a_path() {
         uri: ResourceUri::parse("http://example.org/a").unwrap(),
         ..one.clone()
     };
-    audit_db.tell(1, 1, listed(10), &[one, other]).unwrap();
+    audit_db
+        .record_entries(1, 1, listed(10), &[one, other])
+        .unwrap();
     let paths: Vec<String> = audit_db
         .expectations(0, 9)
         .unwrap()
@@ -265,11 +269,11 @@ fn findings_come_back_as_they_were_put_down() {
     assert_eq!(whole(&found[0]), whole(&altered));
     audit_db.drop_findings(&[found[1].id]).unwrap();
     let mended = Finding {
-        outcome: Outcome::Mended,
+        outcome: FindingOutcome::Repaired,
         ..found[0].clone()
     };
     audit_db.change_findings(&[mended]).unwrap();
     let found = audit_db.findings(0, 9).unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].outcome, Outcome::Mended);
+    assert_eq!(found[0].outcome, FindingOutcome::Repaired);
 }

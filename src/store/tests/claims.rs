@@ -19,10 +19,10 @@ async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
         .into_iter()
         .find(|task| told(task) == "created a")
         .unwrap();
-    world.conclude(vec![published(oldest, "1")]).await;
+    world.complete(vec![published(oldest, "1")]).await;
     assert_eq!(until().await, Some(at(15)));
     let task = world.due().await.remove(0);
-    world.conclude(vec![failed(task, None)]).await;
+    world.complete(vec![failed(task, None)]).await;
     assert_eq!(until().await, Some(at(15)), "given up is not applied");
     world
         .store

@@ -38,7 +38,7 @@ async fn look_at_the_whole_finds_what_no_query_has_met() {
     let path = folder.path().join("resyncd.db");
     let damage = Arc::new(Damage::of(&path));
     let check = Check::begin(&path, Arc::clone(&damage)).unwrap();
-    let met = tokio::time::timeout(Duration::from_secs(20), damage.met());
+    let met = tokio::time::timeout(Duration::from_secs(180), damage.met());
     met.await.expect("it finds the damage");
     drop(check);
     assert!(damage.was_met(), "the next start knows");

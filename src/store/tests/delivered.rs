@@ -1,7 +1,7 @@
 use chrono::TimeDelta;
 
-use super::super::delivered::MOST_REMEMBERED;
 use super::*;
+use crate::store::tx::receive::MOST_REMEMBERED;
 
 impl World {
     async fn deliver(&self, channel: ChannelId, body: &str, after: TimeDelta) -> Receipt {

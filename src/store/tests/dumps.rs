@@ -51,7 +51,7 @@ impl World {
 
     async fn fail(&self, retry_at: Option<DateTime<Utc>>) {
         let due = self.due().await.into_iter();
-        self.conclude(due.map(|task| failed(task, retry_at)).collect())
+        self.complete(due.map(|task| failed(task, retry_at)).collect())
             .await;
     }
 }
@@ -60,7 +60,7 @@ impl World {
 async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
     let world = World::new().await;
     let (store, set) = (&world.store, world.set);
-    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert!(!store.begin_dump(set, dump(1)).await.unwrap());
     let read = package("1.zip", "5 bytes", true);
     store.end_package(set, read.clone()).await.unwrap();
@@ -70,7 +70,7 @@ async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
     );
     assert!(store.begin_dump(set, dump(1)).await.unwrap(), "it goes on");
     assert!(store.package(set, &read.uri).await.unwrap().is_some());
-    assert_eq!(store.dump_under_way(set).await.unwrap(), Some(dump(1)));
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), Some(dump(1)));
 
     assert!(
         !store.begin_dump(set, dump(2)).await.unwrap(),
@@ -79,7 +79,7 @@ async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
     assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
 
     store.begin_list(set).await.unwrap();
-    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert!(!store.begin_dump(set, dump(2)).await.unwrap(), "overtaken");
 
     store.end_package(set, read.clone()).await.unwrap();
@@ -89,7 +89,7 @@ async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
     };
     let ending = world.application(set, Vec::new(), Some(end));
     store.apply(ending).await.unwrap();
-    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
 }
 
@@ -195,7 +195,7 @@ async fn tasks_that_were_put_off_can_be_hurried() {
     let found = world.store.tasks_of(SOURCE, world.now, uris).await.unwrap();
     let tasks: Vec<Task> = found.into_iter().map(|found| found.task).collect();
     let mut wakes = world.store.wakes();
-    let hurrying = world.store.hurry_tasks(SOURCE, world.now, tasks.clone());
+    let hurrying = world.store.make_due(SOURCE, world.now, tasks.clone());
     hurrying.await.unwrap();
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
     assert_eq!(
@@ -210,7 +210,7 @@ async fn tasks_that_were_put_off_can_be_hurried() {
     );
     world
         .store
-        .hurry_tasks(SOURCE, world.now, tasks.clone())
+        .make_due(SOURCE, world.now, tasks.clone())
         .await
         .unwrap();
     assert_eq!(
@@ -223,7 +223,7 @@ async fn tasks_that_were_put_off_can_be_hurried() {
     world.fail(None).await;
     world
         .store
-        .hurry_tasks(SOURCE, world.now, tasks)
+        .make_due(SOURCE, world.now, tasks)
         .await
         .unwrap();
     assert_eq!(

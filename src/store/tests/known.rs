@@ -9,12 +9,12 @@ impl Weighed {
     fn of(world: &World, listed: Vec<Change>, wants: impl Fn(&ResourceUri) -> bool) -> Self {
         let audit_db = AuditDb::begin().unwrap();
         audit_db
-            .tell(1, 1, Telling::Listed { at: at(10) }, &listed)
+            .record_entries(1, 1, AuditedDocument::ResourceList { at: at(10) }, &listed)
             .unwrap();
         let folder = world.folder.path();
-        assert!(audit_db.take_known(folder, SOURCE, wants).unwrap());
+        assert!(audit_db.copy_known(folder, SOURCE, wants).unwrap());
         let made_path = |uri: &ResourceUri| format!("made/{}", uri.url().path());
-        audit_db.weigh_known(Some(at(10)), made_path).unwrap();
+        audit_db.merge_known(Some(at(10)), made_path).unwrap();
         Self(audit_db)
     }
 
@@ -53,12 +53,17 @@ async fn what_the_database_knows_from_later_on_counts() {
     );
     let is_known = weighed.expected(|expectation| expectation.is_known);
     assert_eq!(is_known, [true, true, false, true]);
-    let place = |name: &str| weighed.0.place(&format!("example.org/{name}")).unwrap();
-    let facts = |place: Place| (place.expected, place.known, place.live);
+    let place = |name: &str| {
+        weighed
+            .0
+            .path_state(&format!("example.org/{name}"))
+            .unwrap()
+    };
+    let facts = |place: PathState| (place.expected, place.known, place.live);
     assert_eq!(facts(place("newer")), (true, true, true));
     assert_eq!(facts(place("gone")), (false, true, false));
     assert_eq!(facts(place("unwanted")), (false, false, true));
-    assert_eq!(place("stray"), Place::default());
+    assert_eq!(place("stray"), PathState::default());
 
     let files = KnownFiles::open(world.folder.path()).unwrap().unwrap();
     let newer = files.of(SOURCE, Some(uri("newer").as_str()), None);
@@ -111,12 +116,12 @@ fn no_database_is_no_fault_and_a_newer_one_is() {
     let audit_db = AuditDb::begin().unwrap();
     assert!(
         !audit_db
-            .take_known(folder.path(), SOURCE, |_| true)
+            .copy_known(folder.path(), SOURCE, |_| true)
             .unwrap()
     );
     assert!(KnownFiles::open(folder.path()).unwrap().is_none());
-    let newer = Connection::open(folder.path().join(DATABASE)).unwrap();
+    let newer = Connection::open(folder.path().join(crate::store::schema::DATABASE)).unwrap();
     newer.pragma_update(None, "user_version", 9999).unwrap();
-    let taken = audit_db.take_known(folder.path(), SOURCE, |_| true);
+    let taken = audit_db.copy_known(folder.path(), SOURCE, |_| true);
     assert_eq!(taken.unwrap_err().code(), "newer-schema");
 }

@@ -17,10 +17,10 @@ async fn baseline_is_done_when_its_resources_are_here_or_given_up() {
         Some(at(10))
     );
     let mut tasks = world.due().await;
-    world.conclude(vec![published(tasks.remove(0), "1")]).await;
+    world.complete(vec![published(tasks.remove(0), "1")]).await;
     assert_eq!(baseline(&world).await, BaselineState::Listed);
     assert!(!world.numbers().await.baseline_done);
-    world.conclude(vec![failed(tasks.remove(0), None)]).await;
+    world.complete(vec![failed(tasks.remove(0), None)]).await;
     assert_eq!(baseline(&world).await, BaselineState::Done);
     world.list(world.set, 20, vec![created("c", -1)]).await;
     assert_eq!(

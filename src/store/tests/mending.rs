@@ -8,7 +8,11 @@ async fn mend(world: &World, changes: Vec<Change>) {
         .into_iter()
         .map(|change| (Some(world.set), change))
         .collect();
-    world.store.mend(SOURCE, world.now, changes).await.unwrap();
+    world
+        .store
+        .repair(SOURCE, world.now, changes)
+        .await
+        .unwrap();
 }
 
 fn adoption(world: &World, change: Change, content: &str) -> Adoption {
@@ -95,7 +99,7 @@ async fn a_deletion_that_was_asked_for_is_not_held_back() {
     while !world.due().await.is_empty() {
         world.work("x").await;
     }
-    let numbers = world.store.set_numbers(world.set).await.unwrap();
+    let numbers = world.store.set_statistics(world.set).await.unwrap();
     assert_eq!((numbers.resources, numbers.held_deletions), (30, 0));
 }
 
@@ -120,7 +124,7 @@ async fn a_file_that_is_right_is_adopted() {
         adopted.unwrap(),
         [uri("new").to_string(), uri("old").to_string()]
     );
-    let numbers = world.store.set_numbers(world.set).await.unwrap();
+    let numbers = world.store.set_statistics(world.set).await.unwrap();
     assert_eq!((numbers.resources, numbers.bytes), (2, 13));
     assert!(world.due().await.is_empty());
     let view = world.store.resource(&uri("new")).await.unwrap().unwrap();

@@ -112,7 +112,7 @@ impl Mix {
                 let taken = std::mem::take(&mut self.taken).into_values();
                 let source = &self.source;
                 let conclusions = taken.map(|task| conclusion(task, how, source)).collect();
-                self.world.conclude(conclusions).await;
+                self.world.complete(conclusions).await;
             }
             Step::Approve => {
                 self.world.store.approve_deletions(SOURCE).await.unwrap();
@@ -127,7 +127,7 @@ impl Mix {
                 let told = with_content(change(NAMES[name], kind, now), CONTENTS[content]);
                 let changes = vec![(Some(self.world.set), told)];
                 let (store, now) = (&self.world.store, self.world.now);
-                store.mend(SOURCE, now, changes).await.unwrap();
+                store.repair(SOURCE, now, changes).await.unwrap();
             }
             Step::Adopt(name, content) => {
                 let change = with_content(created(NAMES[name], now), CONTENTS[content]);
@@ -285,7 +285,7 @@ proptest! {
             assert_eq!(mix.told().await, mix.has().await);
             mix.check_sums().await;
             for &set in &mix.sets {
-                let numbers = mix.world.store.set_numbers(set).await.unwrap();
+                let numbers = mix.world.store.set_statistics(set).await.unwrap();
                 assert_eq!((numbers.pending, numbers.failed, numbers.held_deletions), (0, 0, 0));
                 assert!(numbers.baseline_done);
             }

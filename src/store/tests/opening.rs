@@ -74,7 +74,7 @@ async fn database_of_the_first_version_keeps_working() {
     assert_eq!((record.id, record.open_list), (world.set, None));
     let document = "https://example.org/c".parse().unwrap();
     let document = world.store.document(world.set, &document).await.unwrap();
-    assert_eq!(document.unwrap().etag.as_deref(), Some("e"));
+    assert_eq!(document.unwrap().validators.etag.as_deref(), Some("e"));
     let task = world.due().await.remove(0);
     assert!(task.live && task.links.is_empty() && task.live_version.is_none());
     let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
@@ -154,7 +154,7 @@ async fn what_was_kept_is_there_after_a_restart() {
     assert_eq!(store.progress(set).await.unwrap(), (known, vec![gap]));
     assert_eq!(store.deliveries(set, 0, 10).await.unwrap()[0].body, b"one");
     assert_eq!(begin(&store, "capabilitylist.xml").await, set);
-    assert_eq!(store.set_numbers(set).await.unwrap().pending, 1);
+    assert_eq!(store.set_statistics(set).await.unwrap().pending, 1);
 }
 
 /// The plan of each query that is asked again and again must not go through a whole table.

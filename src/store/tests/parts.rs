@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use url::Url;
 
 use super::*;
+use crate::protocol::Validators;
 
 const RESOURCES: usize = 6;
 const PARTS: usize = 3;
@@ -71,11 +72,11 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         let document = store.document(set, &uri).await.unwrap();
         let is_same = document.is_some_and(|document| document.digest[0] == *version);
         if let Some(known) = known.filter(|known| known.known.is_whole && is_same) {
-            let kept = KeptPart {
+            let kept = UnchangedPart {
                 id: known.id,
-                asked: None,
+                evidence: None,
             };
-            store.keep_parts(vec![kept]).await.unwrap();
+            store.mark_parts_unchanged(vec![kept]).await.unwrap();
             continue;
         }
         let list = ListProgress {
@@ -86,15 +87,14 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         };
         let end = PartEnd {
             filter: FILTER.to_owned(),
-            word: PartWord {
-                told: None,
+            evidence: PartEvidence {
+                announced: None,
                 asked_at: world.now,
             },
             bad_entries: 0,
             document: Some(DocumentRecord {
                 uri: uri.to_string(),
-                etag: None,
-                last_modified: None,
+                validators: Validators::default(),
                 digest: [*version; 32],
             }),
         };
@@ -121,7 +121,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             step.begins = false;
         }
     }
-    if store.list_has_doubts(set).await.unwrap() {
+    if store.has_uncertain_members(set).await.unwrap() {
         assert!(trusts, "who has read all has no doubts");
         return Box::pin(read(world, parts, time, false, writes)).await;
     }

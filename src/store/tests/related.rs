@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::Link;
+use crate::protocol::{Link, ServedVersion, Validators};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())
@@ -17,8 +17,10 @@ fn served(task: Task, etag: Option<&str>, is_new: bool) -> TaskResult {
         media_type: is_new.then(|| "text/plain".to_owned()),
         version: etag.map(|etag| ServedVersion {
             url: task.uri.url().clone(),
-            etag: Some(etag.to_owned()),
-            last_modified: None,
+            validators: Validators {
+                etag: Some(etag.to_owned()),
+                last_modified: None,
+            },
         }),
         news: is_new,
         ..publication(task, "1")
@@ -116,7 +118,11 @@ async fn first_place_to_fetch_from_is_what_tasks_are_queued_by() {
 #[tokio::test]
 async fn what_a_server_told_belongs_to_the_bytes_it_served() {
     let world = World::new().await;
-    let etag = |task: &Task| task.live_version.as_ref().and_then(|v| v.etag.clone());
+    let etag = |task: &Task| {
+        task.live_version
+            .as_ref()
+            .and_then(|v| v.validators.etag.clone())
+    };
     let media_type = async || {
         let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
         (known.media_type, known.lastmod)
@@ -128,13 +134,13 @@ async fn what_a_server_told_belongs_to_the_bytes_it_served() {
     world.tell(vec![dated]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task), None);
-    world.conclude(vec![served(task, Some("1"), true)]).await;
+    world.complete(vec![served(task, Some("1"), true)]).await;
 
     // The same bytes again: all that was told of them still holds.
     world.tell(vec![updated("a", 11)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("1"));
-    world.conclude(vec![served(task, None, false)]).await;
+    world.complete(vec![served(task, None, false)]).await;
     assert_eq!(
         media_type().await,
         (Some("text/plain".to_owned()), Some(at(9)))
@@ -143,12 +149,12 @@ async fn what_a_server_told_belongs_to_the_bytes_it_served() {
     world.tell(vec![updated("a", 12)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("1"));
-    world.conclude(vec![served(task, Some("2"), false)]).await;
+    world.complete(vec![served(task, Some("2"), false)]).await;
     // Other bytes, of which nothing was told.
     world.tell(vec![updated("a", 13)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("2"));
-    world.conclude(vec![served(task, None, true)]).await;
+    world.complete(vec![served(task, None, true)]).await;
     assert_eq!(media_type().await.1, None);
     world.tell(vec![updated("a", 14)]).await;
     assert_eq!(world.due().await[0].live_version, None);
@@ -165,8 +171,7 @@ async fn lists_that_were_replaced_are_forgotten() {
     for n in 1..=3 {
         let document = DocumentRecord {
             uri: list(n).to_string(),
-            etag: None,
-            last_modified: None,
+            validators: Validators::default(),
             digest: [0; 32],
         };
         let (set, store) = (world.set, &world.store);

@@ -20,7 +20,7 @@ async fn under_way(change: Change) -> (World, Task) {
 async fn file_that_went_although_it_was_listed_again_comes_back() {
     let (world, task) = under_way(deleted("a", 15)).await;
     let removed = TaskResult::Removed { task, kept: false };
-    world.conclude(vec![removed]).await;
+    world.complete(vec![removed]).await;
     assert_eq!(world.sums(world.set).await, (0, 0));
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["created a"]);
@@ -44,7 +44,7 @@ async fn file_that_went_although_it_was_listed_again_comes_back() {
 #[tokio::test]
 async fn bytes_that_came_although_others_were_listed_since_are_replaced() {
     let (world, task) = under_way(with_content(updated("a", 15), "second")).await;
-    world.conclude(vec![published(task, "second")]).await;
+    world.complete(vec![published(task, "second")]).await;
     assert_eq!(world.sums(world.set).await, (1, 6));
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["updated a"]);
@@ -65,7 +65,7 @@ async fn what_has_changed_nothing_is_left_alone() {
         news: false,
         ..publication(task, "first")
     };
-    world.conclude(vec![TaskResult::Published(same)]).await;
+    world.complete(vec![TaskResult::Published(same)]).await;
     assert!(world.due().await.is_empty());
 }
 
@@ -80,7 +80,7 @@ async fn what_came_although_it_was_deleted_goes_again() {
     let task = world.due().await.remove(0);
     world.tell(vec![deleted("a", 15)]).await;
     assert!(world.due().await.is_empty(), "it is called off");
-    world.conclude(vec![published(task, "second")]).await;
+    world.complete(vec![published(task, "second")]).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.work("").await;
     assert_eq!(world.sums(world.set).await, (0, 0));

@@ -27,14 +27,14 @@ async fn outdated_conclusion_leaves_the_newer_task() {
     world.tell(vec![created("a", 10)]).await;
     let old = world.due().await.remove(0);
     world.tell(vec![updated("a", 11)]).await;
-    world.conclude(vec![published(old.clone(), "old")]).await;
+    world.complete(vec![published(old.clone(), "old")]).await;
     let new = world.due().await.remove(0);
     assert_eq!((new.changed_at, new.live), (Some(at(11)), true));
     assert_eq!(new.live_hashes, sha256("old"));
     // A failure of the old one is not the new one's.
-    world.conclude(vec![failed(old, None)]).await;
+    world.complete(vec![failed(old, None)]).await;
     assert_eq!(world.due().await[0].attempts, 0);
-    world.conclude(vec![published(new, "new")]).await;
+    world.complete(vec![published(new, "new")]).await;
     assert!(world.due().await.is_empty());
     assert_eq!(world.sums(world.set).await, (1, 3));
 }
@@ -56,7 +56,7 @@ async fn what_is_told_twice_does_not_begin_anew() {
     let failed = under_way
         .into_iter()
         .map(|task| failed(task, Some(world.now)));
-    world.conclude(failed.collect()).await;
+    world.complete(failed.collect()).await;
     world.tell(told()).await;
     assert!(world.due().await.iter().all(|task| task.attempts == 1));
     world
@@ -84,7 +84,7 @@ async fn dropped_task_does_not_end_its_successor() {
         .await;
     assert!(world.due().await.is_empty());
     world.tell(vec![with_content(updated("a", 40), "z")]).await;
-    world.conclude(vec![published(dropped, "y")]).await;
+    world.complete(vec![published(dropped, "y")]).await;
     assert_eq!(world.due().await[0].changed_at, Some(at(40)));
 }
 
@@ -102,22 +102,22 @@ async fn failed_task_waits_and_is_given_up_until_the_poll() {
         counts: true,
     };
     world
-        .conclude(vec![TaskResult::Failed { task, failure }])
+        .complete(vec![TaskResult::Failed { task, failure }])
         .await;
     let (due, next) = world
         .store
-        .due_tasks(SOURCE, world.now, 8, Taken::default())
+        .due_tasks(SOURCE, world.now, 8, TasksInProgress::default())
         .await
         .unwrap();
     assert_eq!((due.len(), next), (0, Some(later)));
     let (mut due, next) = world
         .store
-        .due_tasks(SOURCE, later, 8, Taken::default())
+        .due_tasks(SOURCE, later, 8, TasksInProgress::default())
         .await
         .unwrap();
     assert_eq!((due.len(), due[0].attempts, next), (1, 1, None));
 
-    world.conclude(vec![failed(due.remove(0), None)]).await;
+    world.complete(vec![failed(due.remove(0), None)]).await;
     let numbers = world.numbers().await;
     assert_eq!((numbers.pending, numbers.failed), (0, 1));
     let (code, message, _) = numbers.failure.unwrap();
@@ -159,7 +159,7 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
     world.tell(changes).await;
     let (due, _) = world
         .store
-        .due_tasks(SOURCE, world.now, 2, Taken::default())
+        .due_tasks(SOURCE, world.now, 2, TasksInProgress::default())
         .await
         .unwrap();
     assert_eq!(due.len(), 3);
@@ -168,7 +168,7 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
     assert_eq!(rest.len(), 3);
     let (none, _) = world
         .store
-        .due_tasks("another", world.now, 2, Taken::default())
+        .due_tasks("another", world.now, 2, TasksInProgress::default())
         .await
         .unwrap();
     assert!(none.is_empty());
@@ -220,7 +220,7 @@ async fn resource_that_comes_back_at_once_is_counted() {
     let task = world.due().await.remove(0);
     world.tell(vec![created("a", 12)]).await;
     world
-        .conclude(vec![TaskResult::Removed { task, kept: false }])
+        .complete(vec![TaskResult::Removed { task, kept: false }])
         .await;
     assert_eq!(world.sums(world.set).await, (0, 0));
     world.work("22").await;
@@ -254,7 +254,7 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
         ..publication(tasks.remove(0), "1")
     };
     world
-        .conclude(vec![
+        .complete(vec![
             TaskResult::Published(same),
             TaskResult::Removed {
                 task: tasks.remove(0),
@@ -330,11 +330,11 @@ async fn waits_move_with_a_clock_that_is_set_back() {
         world.tell(vec![created("a", 10), created("b", 10)]).await;
         let task = world.due().await.remove(0);
         let soon = world.now + TimeDelta::seconds(60);
-        world.conclude(vec![failed(task, Some(soon))]).await;
+        world.complete(vec![failed(task, Some(soon))]).await;
         let back = TimeDelta::days(days);
         world.now -= back;
         assert!(world.due().await.is_empty());
-        let mending = world.store.mend_waits(SOURCE, world.now, back);
+        let mending = world.store.shift_due_times(SOURCE, world.now, back);
         mending.await.unwrap();
         assert_eq!(world.due_names().await, ["created b"], "{days}");
         world.now += TimeDelta::seconds(60);
@@ -349,7 +349,9 @@ async fn no_task_waits_longer_than_any_could_be_told_to() {
     // Set back while nothing ran: nobody knows by how much.
     world.now -= TimeDelta::days(3650);
     assert!(world.due().await.is_empty());
-    let mending = world.store.mend_waits(SOURCE, world.now, TimeDelta::zero());
+    let mending = world
+        .store
+        .shift_due_times(SOURCE, world.now, TimeDelta::zero());
     mending.await.unwrap();
     assert_eq!(world.due_names().await, ["created a"]);
 }

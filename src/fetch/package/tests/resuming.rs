@@ -442,7 +442,7 @@ async fn a_pause_ends_the_try_and_what_came_is_kept() {
     let uri = Url::parse(&site.url("/")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let partial = || PartialPackage::open(folder.path(), &uri).unwrap();
-    let got = client(Duration::from_secs(2), 1)
+    let got = client(Duration::from_secs(5), 1)
         .get_package(&uri, &AllowedHosts::any(), None, partial())
         .await;
     assert_eq!(got.unwrap_err(), FetchError::Timeout);
@@ -484,7 +484,7 @@ async fn a_package_keeps_no_resource_and_no_document_waiting() {
     // Whoever stops waiting frees the place, and the file as soon as nobody writes to it any more.
     fetching.abort();
     assert!(fetching.await.unwrap_err().is_cancelled());
-    let partial = tokio::time::timeout(Duration::from_secs(20), async {
+    let partial = tokio::time::timeout(Duration::from_secs(180), async {
         loop {
             match PartialPackage::open(folder.path(), &uri) {
                 Ok(partial) => return partial,
