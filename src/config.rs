@@ -3,7 +3,7 @@
 //! [`Config::load`] reads the TOML file, fills in the defaults and collects every fault with its line. Nothing invalid becomes a
 //! [`Config`].
 //!
-//! - `file` reads the file, `section` one table of it, `source` a `[[source]]`, `value` one value;
+//! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
 //! - `credentials` separates user names and passwords from URLs;
 //! - `syntax` parses TOML, or reports its first error with line and key;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
@@ -14,9 +14,9 @@ mod defaults;
 mod fault;
 mod file;
 mod overlap;
-mod section;
 mod source;
 mod syntax;
+mod table_reader;
 mod value;
 
 use std::net::SocketAddr;
@@ -37,20 +37,20 @@ pub struct Config {
     /// The directory of the database.
     pub state_dir: PathBuf,
     /// The listener for hubs.
-    pub callback: Callback,
+    pub callback: CallbackConfig,
     /// The listener for operators.
-    pub status: Status,
+    pub status: StatusConfig,
     /// Outbound HTTP.
-    pub http: Http,
+    pub http: HttpConfig,
     /// Limits of sizes and numbers.
-    pub limits: Limits,
+    pub limits: LimitsConfig,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }
 
 /// `[callback]`: the listener for hubs.
 #[derive(Clone, Debug)]
-pub struct Callback {
+pub struct CallbackConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
     /// The listener's URL as hubs see it, ending in `/`; `None`: no channel can be subscribed to.
@@ -59,7 +59,7 @@ pub struct Callback {
 
 /// `[status]`: the listener for operators.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct StatusConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
     /// The host names that requests may use besides IP addresses and `localhost`: lower case.
@@ -68,7 +68,7 @@ pub struct Status {
 
 /// `[http]`: outbound HTTP.
 #[derive(Clone, Debug)]
-pub struct Http {
+pub struct HttpConfig {
     /// Concurrent requests to one host, at least 1.
     pub connections_per_host: usize,
     /// From connect to response head, and between two body chunks.
@@ -81,7 +81,7 @@ pub struct Http {
 
 /// `[limits]`: in bytes unless stated otherwise.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// One sitemap document, after decompression.
     pub document: u64,
     /// One delivery to the callback.

@@ -7,7 +7,8 @@ use std::time::Duration;
 use url::Url;
 
 use super::{
-    Baseline, Callback, Config, Credentials, Filter, Http, Limits, Signatures, Source, Status,
+    Baseline, CallbackConfig, Config, Credentials, Filter, HttpConfig, LimitsConfig, Signatures,
+    Source, StatusConfig,
 };
 
 /// The default of `state_dir`.
@@ -21,16 +22,16 @@ impl Config {
     pub fn new(state_dir: impl Into<PathBuf>, sources: Vec<Source>) -> Self {
         Self {
             state_dir: state_dir.into(),
-            callback: Callback::default(),
-            status: Status::default(),
-            http: Http::default(),
-            limits: Limits::default(),
+            callback: CallbackConfig::default(),
+            status: StatusConfig::default(),
+            http: HttpConfig::default(),
+            limits: LimitsConfig::default(),
             sources,
         }
     }
 }
 
-impl Default for Callback {
+impl Default for CallbackConfig {
     fn default() -> Self {
         Self {
             listen: loopback(8461),
@@ -39,7 +40,7 @@ impl Default for Callback {
     }
 }
 
-impl Default for Status {
+impl Default for StatusConfig {
     fn default() -> Self {
         Self {
             listen: loopback(8462),
@@ -48,7 +49,7 @@ impl Default for Status {
     }
 }
 
-impl Default for Http {
+impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connections_per_host: 8,
@@ -59,7 +60,7 @@ impl Default for Http {
     }
 }
 
-impl Default for Limits {
+impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             document: 64 * MIB,

@@ -5,13 +5,13 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::{Callback, Config, Http, Limits, Status};
+use super::{CallbackConfig, Config, HttpConfig, LimitsConfig, StatusConfig};
 use crate::config::defaults::STATE_DIR;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
-use crate::config::section::{Located, Section, table_of};
 use crate::config::source::{DURATION, assign, read_sources};
 use crate::config::syntax::parse_toml;
+use crate::config::table_reader::{Located, TableReader, table_of};
 use crate::config::value::{
     parse_address, parse_host, parse_nonzero_duration, parse_nonzero_size, parse_public_url,
     parse_size, parse_user_agent,
@@ -83,13 +83,13 @@ fn examine(text: &str, path: &Path) -> (Option<Config>, ConfigFaults) {
 
 /// Reads the document. The result is valid only if no fault was found.
 fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: &Path) -> Config {
-    let mut top = Section::new(faults, "", String::new(), document, None);
+    let mut top = TableReader::new(faults, "", String::new(), document, None);
     let state_dir = top
         .path("state_dir", folder)
         .unwrap_or_else(|| STATE_DIR.into());
     let state_dir = top.located("state_dir", state_dir);
 
-    let mut callback = Callback::default();
+    let mut callback = CallbackConfig::default();
     let mut callback_at = Located {
         value: callback.listen,
         line: None,
@@ -102,7 +102,7 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
         callback.public_url = section.text("public_url", "a URL", parse_public_url);
     }
 
-    let mut status = Status::default();
+    let mut status = StatusConfig::default();
     let mut status_at = Located {
         value: status.listen,
         line: None,
@@ -116,8 +116,8 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
     }
     check_listeners(faults, &callback_at, &status_at);
 
-    let http = open(faults, document, "http").map_or_else(Http::default, read_http);
-    let limits = open(faults, document, "limits").map_or_else(Limits::default, read_limits);
+    let http = open(faults, document, "http").map_or_else(HttpConfig::default, read_http);
+    let limits = open(faults, document, "limits").map_or_else(LimitsConfig::default, read_limits);
     let read = read_sources(faults, document.get("source"), folder);
     check_names(faults, &read.names);
     check_folders(faults, &state_dir, &read.mirrors);
@@ -131,8 +131,8 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
     }
 }
 
-fn read_http(mut section: Section<'_, '_>) -> Http {
-    let mut http = Http::default();
+fn read_http(mut section: TableReader<'_, '_>) -> HttpConfig {
+    let mut http = HttpConfig::default();
     let connections = section.number("connections_per_host", 1..=256);
     assign(&mut http.connections_per_host, connections);
     let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
@@ -144,8 +144,8 @@ fn read_http(mut section: Section<'_, '_>) -> Http {
     http
 }
 
-fn read_limits(mut section: Section<'_, '_>) -> Limits {
-    let mut limits = Limits::default();
+fn read_limits(mut section: TableReader<'_, '_>) -> LimitsConfig {
+    let mut limits = LimitsConfig::default();
     let document = section.text("document", SIZE, parse_nonzero_size);
     assign(&mut limits.document, document);
     let resource = section.text("resource", SIZE, parse_size);
@@ -178,7 +178,7 @@ fn open<'s, 'f>(
     faults: &'s mut FaultCollector<'f>,
     document: &'s DeTable<'s>,
     name: &'static str,
-) -> Option<Section<'s, 'f>> {
+) -> Option<TableReader<'s, 'f>> {
     let value = document.get(name)?;
     let table = table_of(
         faults,
@@ -187,7 +187,7 @@ fn open<'s, 'f>(
         value,
     )?;
     let line = faults.line(value.span());
-    Some(Section::new(
+    Some(TableReader::new(
         faults,
         name,
         name.to_owned(),

@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use crate::config::fault::{FaultCollector, FaultKind};
-use crate::config::section::Located;
+use crate::config::table_reader::Located;
 
 /// Names are unique.
 pub(super) fn check_names(faults: &mut FaultCollector<'_>, names: &[Located<String>]) {

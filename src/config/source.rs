@@ -8,7 +8,7 @@ use url::Url;
 
 use super::{Baseline, Filter, Signatures, Source};
 use crate::config::fault::{FaultCollector, FaultKind};
-use crate::config::section::{Located, Section, table_of, wrong_type};
+use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
     parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
     parse_url,
@@ -56,7 +56,7 @@ pub(super) fn read_sources<'t>(
                 let label = format!("source[#{}]", index + 1);
                 if let Some(table) = table_of(faults, &label, EXPECTED, item) {
                     let label = source_label(index, table);
-                    let mut section = Section::new(faults, "source", label, table, Some(line));
+                    let mut section = TableReader::new(faults, "source", label, table, Some(line));
                     read_source(&mut section, folder, &mut read);
                 }
             }
@@ -66,7 +66,7 @@ pub(super) fn read_sources<'t>(
             // `[source]` instead of `[[source]]`: its keys are still checked.
             if let DeValue::Table(table) = other {
                 let label = source_label(0, table);
-                let mut section = Section::new(faults, "source", label, table, Some(line));
+                let mut section = TableReader::new(faults, "source", label, table, Some(line));
                 read_source(&mut section, folder, &mut read);
             }
         }
@@ -74,7 +74,7 @@ pub(super) fn read_sources<'t>(
     read
 }
 
-fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources) {
+fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sources) {
     let name = section.required("name", "a name", parse_name);
     let url = section.required("url", "a URL", parse_url);
     let mirror = section.required_path("mirror", folder);
@@ -112,7 +112,7 @@ fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources)
     read.sources.push(source);
 }
 
-fn read_filter(section: &mut Section<'_, '_>) -> Option<Filter> {
+fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
     let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
     let (include, exclude) = (patterns("include"), patterns("exclude"));
     match Filter::matching(&include, &exclude) {

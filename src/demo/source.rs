@@ -31,7 +31,7 @@ pub use self::options::{
     ChangeListForm, ChannelHub, DumpOptions, MemberFault, PathForm, SampleOptions, Submission,
 };
 use self::served::ServedFile;
-use self::state::{SharedSource, SourceState};
+use self::state::{SampleState, SharedSource};
 use super::serving;
 use super::{DemoError, Hub, HubDelivery};
 use crate::protocol::{Capability, ChangeKind, Entry, HubUri, Interval, SourceTime, TopicUri};
@@ -80,7 +80,7 @@ impl SampleSource {
         };
         let base = base_uri(bound.address());
         let shared = Arc::new(SharedSource {
-            state: Mutex::new(SourceState::new(base, options, hub.as_ref().map(Hub::uri))),
+            state: Mutex::new(SampleState::new(base, options, hub.as_ref().map(Hub::uri))),
             requests: watch::Sender::new(0),
         });
         Ok(Self {
@@ -419,7 +419,7 @@ impl SampleSource {
     }
 }
 
-fn topic_uri(state: &SourceState, set: &str, kind: &Capability) -> TopicUri {
+fn topic_uri(state: &SampleState, set: &str, kind: &Capability) -> TopicUri {
     TopicUri::try_from(state.set(set).uris().topic(kind))
         .expect("what an http listener serves has an http URI")
 }

@@ -16,7 +16,7 @@ use crate::store::Store;
 /// One Source that is followed.
 pub(super) struct SourceContext {
     pub(super) source: config::Source,
-    pub(super) limits: config::Limits,
+    pub(super) limits: config::LimitsConfig,
     pub(super) connections_per_host: usize,
     pub(super) store: Arc<Store>,
     pub(super) client: Client,

@@ -50,7 +50,7 @@ impl Client {
     ///
     /// # Errors
     /// [`FetchError::Setup`], when the user agent can't be sent as a header or TLS can't be set up at all.
-    pub fn new(http: &config::Http) -> Result<Self, FetchError> {
+    pub fn new(http: &config::HttpConfig) -> Result<Self, FetchError> {
         Self::with_public(http, &[])
     }
 
@@ -60,7 +60,10 @@ impl Client {
     /// # Errors
     /// As [`new`](Self::new).
     #[doc(hidden)]
-    pub fn with_public(http: &config::Http, as_public: &[IpAddr]) -> Result<Self, FetchError> {
+    pub fn with_public(
+        http: &config::HttpConfig,
+        as_public: &[IpAddr],
+    ) -> Result<Self, FetchError> {
         let guard = Guard {
             allow_private: http.allow_private_addresses,
             as_public: as_public.into(),
@@ -69,7 +72,7 @@ impl Client {
     }
 
     pub(super) fn guarded(
-        http: &config::Http,
+        http: &config::HttpConfig,
         guard: Guard,
         lookup: Lookup,
     ) -> Result<Self, FetchError> {
@@ -403,7 +406,7 @@ mod tests {
             test_site::ok("secret")
         })
         .await;
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             allow_private_addresses: false,
             ..test_site::http()
         })
@@ -434,7 +437,7 @@ mod tests {
     async fn a_server_that_never_answers_times_out() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             timeout: Duration::from_millis(50),
             ..test_site::http()
         })
@@ -445,7 +448,7 @@ mod tests {
 
     #[test]
     fn a_user_agent_that_is_no_header_is_told() {
-        let error = Client::new(&config::Http {
+        let error = Client::new(&config::HttpConfig {
             user_agent: "two\nlines".into(),
             ..test_site::http()
         });
@@ -466,7 +469,7 @@ mod tests {
     #[tokio::test]
     async fn requests_to_one_host_are_limited_and_downloads_do_not_starve_documents() {
         let site = Site::start(|_| test_site::ok("bytes")).await;
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             connections_per_host: 1,
             ..test_site::http()
         })

@@ -344,7 +344,7 @@ mod tests {
             let found = addresses.iter().map(|&ip| (ip, 0).into()).collect();
             Box::pin(std::future::ready(Ok(found)))
         });
-        let http = config::Http {
+        let http = config::HttpConfig {
             allow_private_addresses: false,
             ..test_site::http()
         };

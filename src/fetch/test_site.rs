@@ -122,8 +122,8 @@ pub(super) fn redirect(code: u16, to: &str) -> Response {
     response
 }
 
-pub(super) fn http() -> config::Http {
-    config::Http {
+pub(super) fn http() -> config::HttpConfig {
+    config::HttpConfig {
         connections_per_host: 4,
         timeout: Duration::from_secs(20),
         user_agent: "resyncd/test".into(),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use futures_util::{StreamExt, stream};
-use resyncd::config::{self, Http};
+use resyncd::config::{self, HttpConfig};
 use resyncd::demo::SampleSource;
 use resyncd::fetch::{AllowedHosts, Bounds, Client, HubAnswer, PartialPackage};
 use resyncd::protocol::websub::{Mode, SubscriptionRequest};
@@ -30,10 +30,10 @@ const LIMIT: u64 = 100_000;
 
 /// A client of which loopback may be asked, and that does not wait long between its tries.
 pub(crate) fn client(timeout: Duration) -> Client {
-    let http = Http {
+    let http = HttpConfig {
         allow_private_addresses: true,
         timeout,
-        ..Http::default()
+        ..HttpConfig::default()
     };
     Client::new(&http).unwrap().with_document_retries(Bounds {
         tries: 2,

@@ -242,7 +242,7 @@ async fn password_comes_back_when_a_redirect_leads_home() {
     url.set_username("me").unwrap();
     url.set_password(Some("s%40cret")).unwrap();
     let _ = credentials.extract(url);
-    let http = resyncd::config::Http {
+    let http = resyncd::config::HttpConfig {
         allow_private_addresses: true,
         ..Default::default()
     };

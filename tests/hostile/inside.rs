@@ -316,7 +316,7 @@ async fn sets_hubs_and_indexes_at_inner_addresses_are_not_asked() {
 
 /// A client that may ask nobody but [`PUBLIC`].
 fn client() -> Client {
-    let http = resyncd::config::Http {
+    let http = resyncd::config::HttpConfig {
         timeout: std::time::Duration::from_secs(5),
         ..Default::default()
     };

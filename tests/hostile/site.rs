@@ -143,7 +143,7 @@ pub(crate) fn configuration(folder: &TempDir, url: Url) -> Config {
 }
 
 /// A client of that configuration, for which [`PUBLIC`] is public.
-pub(crate) fn guarded_client(config: &config::Http) -> Client {
+pub(crate) fn guarded_client(config: &config::HttpConfig) -> Client {
     assert!(!config.allow_private_addresses);
     Client::with_public(config, &[IpAddr::V4(PUBLIC)]).unwrap()
 }

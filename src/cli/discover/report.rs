@@ -16,7 +16,7 @@ pub(super) struct DiscoveryReport {
     pub(super) url: String,
     pub(super) description: Option<String>,
     pub(super) implied: bool,
-    pub(super) channels: Vec<ChannelReport>,
+    pub(super) channels: Vec<AdvertisedChannel>,
     pub(super) sets: Vec<SetReport>,
     pub(super) failed: Vec<FailedSet>,
     pub(super) oddities: Vec<DocumentOddities>,
@@ -30,11 +30,11 @@ pub(super) struct SetReport {
     pub(super) implied: bool,
     pub(super) oddities: OddityCounts,
     pub(super) capabilities: Vec<OfferReport>,
-    pub(super) channels: Vec<ChannelReport>,
+    pub(super) channels: Vec<AdvertisedChannel>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct ChannelReport {
+pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
@@ -205,8 +205,8 @@ fn facts(summary: &DocumentSummary) -> DocumentFacts {
     }
 }
 
-fn channel(advertised: &Offer) -> ChannelReport {
-    ChannelReport {
+fn channel(advertised: &Offer) -> AdvertisedChannel {
+    AdvertisedChannel {
         kind: advertised.capability.to_string(),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),

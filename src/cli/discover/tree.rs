@@ -1,7 +1,7 @@
 //! Formats a report as an indented tree.
 
 use super::report::{
-    ChannelReport, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, SetReport,
+    AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, SetReport,
 };
 use crate::status::StatusError;
 
@@ -79,7 +79,7 @@ impl Tree {
         self.status_error(3, offered.error.as_ref());
     }
 
-    fn channel(&mut self, depth: usize, channel: &ChannelReport) {
+    fn channel(&mut self, depth: usize, channel: &AdvertisedChannel) {
         self.line(depth, &format!("{} {}", channel.kind, channel.topic));
         for hub in &channel.hubs {
             self.line(depth + 1, &format!("hub {hub}"));

@@ -19,13 +19,13 @@ use crate::protocol::{Capability, ChangeKind, HubUri, SourceTime};
 
 /// What the Source's methods and its server share.
 pub(super) struct SharedSource {
-    pub(super) state: Mutex<SourceState>,
+    pub(super) state: Mutex<SampleState>,
     /// Changes with each request.
     pub(super) requests: watch::Sender<u64>,
 }
 
 /// The state of the Source at one moment.
-pub(super) struct SourceState {
+pub(super) struct SampleState {
     base: Url,
     options: SampleOptions,
     hub: Option<Url>,
@@ -38,7 +38,7 @@ pub(super) struct SourceState {
     sent: u64,
 }
 
-impl SourceState {
+impl SampleState {
     /// The state that the options describe; `own_hub`: the Source's own hub.
     pub(super) fn new(base: Url, options: SampleOptions, own_hub: Option<&HubUri>) -> Self {
         let hub = match &options.hub {

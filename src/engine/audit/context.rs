@@ -14,7 +14,7 @@ use crate::fetch::Client;
 /// The handles of the audit of one Source.
 pub(super) struct AuditContext {
     pub(super) source: config::Source,
-    pub(super) limits: config::Limits,
+    pub(super) limits: config::LimitsConfig,
     /// The folder of the database.
     pub(super) state: PathBuf,
     pub(super) client: Client,

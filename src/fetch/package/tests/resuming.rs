@@ -424,7 +424,7 @@ async fn hosts_and_errors_count_as_for_resources() {
 
 /// A client that waits so long.
 fn client(timeout: Duration, connections_per_host: usize) -> Client {
-    Client::new(&config::Http {
+    Client::new(&config::HttpConfig {
         timeout,
         connections_per_host,
         ..test_site::http()

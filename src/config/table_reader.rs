@@ -78,7 +78,7 @@ pub(super) struct Located<T> {
 }
 
 /// One table of the file.
-pub(super) struct Section<'s, 'f> {
+pub(super) struct TableReader<'s, 'f> {
     faults: &'s mut FaultCollector<'f>,
     /// Which of [`KEYS`] it is.
     kind: &'static str,
@@ -88,7 +88,7 @@ pub(super) struct Section<'s, 'f> {
     line: Option<usize>,
 }
 
-impl<'s, 'f> Section<'s, 'f> {
+impl<'s, 'f> TableReader<'s, 'f> {
     /// `line`: of the table's header, from 1.
     pub(super) fn new(
         faults: &'s mut FaultCollector<'f>,
