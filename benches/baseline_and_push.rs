@@ -9,7 +9,7 @@
 //! The mirror and the database are on the disk that `target` is on. At the end the mirror is compared with the Source.
 //! Run it with `cargo bench`.
 
-#![allow(clippy::print_stdout, reason = "this is where the figures are told")]
+#![allow(clippy::print_stdout, reason = "the benchmark prints its results")]
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -49,19 +49,19 @@ async fn main() -> Outcome<()> {
     }
     let mut run = Run::start().await?;
     baselines.push(run.baseline);
-    tell("baseline", &mut baselines);
+    print_result("baseline", &mut baselines);
 
     run.wait_for_subscription().await?;
     let mut pushes = Vec::new();
     for number in 0..PUSHES {
         pushes.push(run.push(number, 1).await?);
     }
-    tell("push, one change each", &mut pushes);
+    print_result("push, one change each", &mut pushes);
     let mut batches = Vec::new();
     for number in 0..5 {
         batches.push(run.push(PUSHES + number, RESOURCES).await?);
     }
-    tell("batch of 1,000 changes", &mut batches);
+    print_result("batch of 1,000 changes", &mut batches);
     run.compare()?;
     run.stop().await
 }
@@ -121,14 +121,14 @@ impl Run {
         let begun = clock::now().mono;
         let published = self.source.publish(&notification);
         let (deliveries, entries) = tokio::join!(published, self.daemon_applies(changes));
-        let taken = clock::now().mono - begun;
+        let times = clock::now().mono - begun;
         deliveries?;
         let entries = entries?;
         if entries.iter().any(|entry| entry.origin != "notification") {
             return Err("a change was not learnt from its notification".into());
         }
         self.seen += i64::try_from(entries.len())?;
-        Ok(taken)
+        Ok(times)
     }
 
     async fn wait_for_changes(&mut self, changes: usize) -> Outcome<()> {
@@ -195,16 +195,16 @@ fn configuration(folder: &Path, source: Url) -> Config {
     config
 }
 
-fn tell(what: &str, taken: &mut [Duration]) {
-    taken.sort_unstable();
+fn print_result(what: &str, times: &mut [Duration]) {
+    times.sort_unstable();
     let at = |percent: usize| {
-        // The nearest rank: the smallest that so many percent are not above.
-        let rank = (taken.len() * percent).div_ceil(100).max(1);
-        taken[rank - 1].as_secs_f64() * 1000.0
+        // The nearest rank.
+        let rank = (times.len() * percent).div_ceil(100).max(1);
+        times[rank - 1].as_secs_f64() * 1000.0
     };
     println!(
         "{what:24} n={:<4} median {:8.1} ms   95th percentile {:8.1} ms   slowest {:8.1} ms",
-        taken.len(),
+        times.len(),
         at(50),
         at(95),
         at(100)

@@ -48,24 +48,24 @@ type BenchResult<T> = Result<T, Box<dyn Error>>;
 
 #[tokio::main]
 async fn main() -> BenchResult<()> {
-    let asked = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
-    let entries: u64 = asked.unwrap_or(ENTRIES).next_multiple_of(ENTRIES_A_LIST);
+    let argument = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
+    let entries: u64 = argument.unwrap_or(ENTRIES).next_multiple_of(ENTRIES_A_LIST);
     let cores = std::thread::available_parallelism()?;
     println!("two_million: {cores} cores, loopback, everything known");
 
     let many = Source::start(entries / ENTRIES_A_LIST, ENTRIES_A_LIST, true).await?;
     let home = Home::of(&many)?;
     let daemon = home.run()?;
-    daemon.tell("two million", &many, daemon.wait_for_list()?)?;
+    daemon.print_result("two million", &many, daemon.wait_for_list()?)?;
     home.expect_nothing_to_do()?;
     drop(daemon);
 
     let lists = Source::start(LISTS * entries / ENTRIES, 1, false).await?;
     let home = Home::of(&lists)?;
     let daemon = home.run()?;
-    daemon.tell("50,000 lists, read", &lists, daemon.wait_for_list()?)?;
+    daemon.print_result("50,000 lists, read", &lists, daemon.wait_for_list()?)?;
     home.poll().await?;
-    daemon.tell("50,000 lists, asked for", &lists, daemon.wait_for_list()?)?;
+    daemon.print_result("50,000 lists, polled", &lists, daemon.wait_for_list()?)?;
     home.expect_nothing_to_do()
 }
 
@@ -257,10 +257,12 @@ impl Home {
             .stderr
             .take()
             .ok_or("the daemon has no standard error")?;
-        let (told, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(log).lines().map_while(Result::ok);
-            lines.map_while(|line| told.send(line).ok()).for_each(drop);
+            lines
+                .map_while(|line| sender.send(line).ok())
+                .for_each(drop);
         });
         Ok(Daemon { child, lines })
     }
@@ -272,7 +274,7 @@ impl Home {
         if tasks == 0 {
             Ok(())
         } else {
-            Err(format!("{tasks} resources were thought to have changed").into())
+            Err(format!("{tasks} resources count as changed").into())
         }
     }
 
@@ -344,7 +346,7 @@ impl Daemon {
             let line = self
                 .lines
                 .recv_timeout(TIMEOUT.saturating_sub(clock::now().mono - begun))?;
-            if line.contains("a Resource List was read") {
+            if line.contains("Resource List read") {
                 return Ok(clock::now().mono - begun);
             }
             if line.contains("WARN") || line.contains("ERROR") {
@@ -353,18 +355,19 @@ impl Daemon {
         }
     }
 
-    fn tell(&self, what: &str, source: &Source, taken: Duration) -> BenchResult<()> {
+    /// Prints the result; fails above the memory limit.
+    fn print_result(&self, what: &str, source: &Source, elapsed: Duration) -> BenchResult<()> {
         let peak = self.peak_memory()?;
         let entries = source.lists * source.entries_a_list;
         let mut line = format!(
             "{what:24} {entries:8} entries {:6.1} s",
-            taken.as_secs_f64()
+            elapsed.as_secs_f64()
         );
-        #[allow(clippy::cast_precision_loss, reason = "it is told, not reckoned with")]
-        let rate = entries as f64 / taken.as_secs_f64();
+        #[allow(clippy::cast_precision_loss, reason = "for display only")]
+        let rate = entries as f64 / elapsed.as_secs_f64();
         write!(
             line,
-            ", {rate:8.0} a second, {:6} requests",
+            ", {rate:8.0} per second, {:6} requests",
             source.requests.swap(0, Ordering::Relaxed)
         )?;
         println!("{line}, at most {:5.1} MiB of memory", mebibytes(peak));
@@ -399,7 +402,7 @@ impl Drop for Daemon {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "it is told, not reckoned with")]
+#[allow(clippy::cast_precision_loss, reason = "for display only")]
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

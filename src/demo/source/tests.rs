@@ -26,11 +26,11 @@ async fn get(uri: Url) -> (u16, HeaderMap, Bytes) {
 }
 
 async fn read(uri: Url) -> Document {
-    read_odd(uri, "").await
+    read_with_oddities(uri, "").await
 }
 
-/// A document that is odd in these ways, as the log writes them.
-async fn read_odd(uri: Url, oddities: &str) -> Document {
+/// Reads a document that must have these oddities, as the log writes them.
+async fn read_with_oddities(uri: Url, oddities: &str) -> Document {
     let (status, headers, body) = get(uri.clone()).await;
     assert_eq!(status, 200, "{uri}");
     assert_eq!(headers["Content-Type"], "application/xml");
@@ -162,7 +162,7 @@ async fn change_list_can_omit_attributes() {
         },
     );
     let uri = source.document_uri("set1", "changelist.xml");
-    let list = read_odd(uri, "no-from=1 newest-first=1").await;
+    let list = read_with_oddities(uri, "no-from=1 newest-first=1").await;
     assert_eq!(list.head.md.from, None);
     assert!(list.entries.iter().all(|entry| entry.md.datetime.is_none()));
     assert!(list.entries[0].lastmod > list.entries[1].lastmod);
