@@ -38,7 +38,7 @@ use tempfile::TempDir;
 const ENTRIES: u64 = 2_000_000;
 const ENTRIES_A_LIST: u64 = 50_000;
 const LISTS: u64 = 50_000;
-const MOST_MEMORY: u64 = 100 << 20;
+const MEMORY_LIMIT: u64 = 100 << 20;
 /// How long a measurement may take at most.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -51,22 +51,22 @@ async fn main() -> BenchResult<()> {
     let argument = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
     let entries: u64 = argument.unwrap_or(ENTRIES).next_multiple_of(ENTRIES_A_LIST);
     let cores = std::thread::available_parallelism()?;
-    println!("two_million: {cores} cores, loopback, everything known");
+    println!("two_million: {cores} cores, loopback, all entries known");
 
     let many = Source::start(entries / ENTRIES_A_LIST, ENTRIES_A_LIST, true).await?;
     let home = Home::of(&many)?;
     let daemon = home.run()?;
-    daemon.print_result("two million", &many, daemon.wait_for_list()?)?;
-    home.expect_nothing_to_do()?;
+    daemon.report("two million", &many, daemon.wait_for_list()?)?;
+    home.expect_no_tasks()?;
     drop(daemon);
 
     let lists = Source::start(LISTS * entries / ENTRIES, 1, false).await?;
     let home = Home::of(&lists)?;
     let daemon = home.run()?;
-    daemon.print_result("50,000 lists, read", &lists, daemon.wait_for_list()?)?;
+    daemon.report("50,000 lists, read", &lists, daemon.wait_for_list()?)?;
     home.poll().await?;
-    daemon.print_result("50,000 lists, polled", &lists, daemon.wait_for_list()?)?;
-    home.expect_nothing_to_do()
+    daemon.report("50,000 lists, unchanged", &lists, daemon.wait_for_list()?)?;
+    home.expect_no_tasks()
 }
 
 /// A Source that has only lists.
@@ -75,18 +75,18 @@ struct Source {
     lists: u64,
     entries_a_list: u64,
     /// Whether the index and its lists state times.
-    tells_times: bool,
+    states_times: bool,
     requests: AtomicU64,
 }
 
 impl Source {
-    async fn start(lists: u64, entries_a_list: u64, tells_times: bool) -> BenchResult<Arc<Self>> {
+    async fn start(lists: u64, entries_a_list: u64, states_times: bool) -> BenchResult<Arc<Self>> {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let source = Arc::new(Self {
             base: format!("http://{}", listener.local_addr()?),
             lists,
             entries_a_list,
-            tells_times,
+            states_times,
             requests: AtomicU64::new(0),
         });
         let router = Router::new()
@@ -100,9 +100,9 @@ impl Source {
         format!("{}/resources/{number:07}", self.base)
     }
 
-    /// The beginning of a list's or an index's text.
+    /// The root and head of a list or an index.
     fn head(&self, root: &str) -> String {
-        let at = if self.tells_times {
+        let at = if self.states_times {
             " at=\"2026-01-05T10:07:31Z\""
         } else {
             ""
@@ -111,7 +111,7 @@ impl Source {
     }
 
     fn list_in_index(&self, number: u64) -> String {
-        let lastmod = if self.tells_times {
+        let lastmod = if self.states_times {
             "<lastmod>2026-01-05T10:07:31Z</lastmod>"
         } else {
             ""
@@ -153,7 +153,7 @@ async fn answer(State(source): State<Arc<Source>>, uri: Uri, headers: HeaderMap)
             "<urlset {XMLNS}><rs:md capability=\"capabilitylist\"/><url><loc>{}/index.xml</loc><rs:md capability=\"resourcelist\"/></url></urlset>",
             source.base
         )),
-        "/index.xml" => written(
+        "/index.xml" => streamed(
             &source,
             "sitemapindex",
             0..source.lists,
@@ -167,7 +167,7 @@ async fn answer(State(source): State<Arc<Source>>, uri: Uri, headers: HeaderMap)
                 return reply(StatusCode::NOT_FOUND, &etag, Body::empty());
             };
             let begin = number * source.entries_a_list;
-            written(
+            streamed(
                 &source,
                 "urlset",
                 begin..begin + source.entries_a_list,
@@ -188,7 +188,7 @@ fn reply(status: StatusCode, etag: &str, body: Body) -> Response<Body> {
 }
 
 /// A document that is generated while it is sent.
-fn written(
+fn streamed(
     source: &Arc<Source>,
     root: &'static str,
     numbers: std::ops::Range<u64>,
@@ -228,13 +228,13 @@ impl Home {
                 source.base
             ),
         )?;
-        let begun = clock::now().mono;
-        fill(&folder.path().join("state"), source)?;
+        let started = clock::now().mono;
+        insert_resources(&folder.path().join("state"), source)?;
         println!(
-            "{:24} {:8} entries {:6.1} s, straight into the database",
-            "made known",
+            "{:24} {:8} entries {:6.1} s",
+            "inserted",
             source.lists * source.entries_a_list,
-            (clock::now().mono - begun).as_secs_f64()
+            (clock::now().mono - started).as_secs_f64()
         );
         Ok(Self {
             folder,
@@ -268,13 +268,13 @@ impl Home {
     }
 
     /// Checks that nothing changed.
-    fn expect_nothing_to_do(&self) -> BenchResult<()> {
+    fn expect_no_tasks(&self) -> BenchResult<()> {
         let database = Connection::open(self.folder.path().join("state/resyncd.db"))?;
         let tasks: i64 = database.query_row("SELECT COUNT(*) FROM task", [], |row| row.get(0))?;
         if tasks == 0 {
             Ok(())
         } else {
-            Err(format!("{tasks} resources count as changed").into())
+            Err(format!("{tasks} tasks were created for unchanged resources").into())
         }
     }
 
@@ -294,7 +294,7 @@ impl Home {
 }
 
 /// Writes all resources of a Source into the database, as a baseline would have left them.
-fn fill(state: &Path, source: &Source) -> BenchResult<()> {
+fn insert_resources(state: &Path, source: &Source) -> BenchResult<()> {
     drop(Store::open(state)?);
     let mut database = Connection::open(state.join("resyncd.db"))?;
     database.pragma_update(None, "cache_size", -262_144)?;
@@ -332,7 +332,7 @@ fn fill(state: &Path, source: &Source) -> BenchResult<()> {
     Ok(())
 }
 
-/// The daemon, and what it logs.
+/// The daemon's process and its log lines.
 struct Daemon {
     child: Child,
     lines: Receiver<String>,
@@ -341,13 +341,13 @@ struct Daemon {
 impl Daemon {
     /// Waits until a Resource List has been read; returns the time since the first request.
     fn wait_for_list(&self) -> BenchResult<Duration> {
-        let begun = clock::now().mono;
+        let started = clock::now().mono;
         loop {
             let line = self
                 .lines
-                .recv_timeout(TIMEOUT.saturating_sub(clock::now().mono - begun))?;
+                .recv_timeout(TIMEOUT.saturating_sub(clock::now().mono - started))?;
             if line.contains("Resource List read") {
-                return Ok(clock::now().mono - begun);
+                return Ok(clock::now().mono - started);
             }
             if line.contains("WARN") || line.contains("ERROR") {
                 return Err(line.into());
@@ -355,26 +355,25 @@ impl Daemon {
         }
     }
 
-    /// Prints the result; fails above the memory limit.
-    fn print_result(&self, what: &str, source: &Source, elapsed: Duration) -> BenchResult<()> {
+    fn report(&self, what: &str, source: &Source, elapsed: Duration) -> BenchResult<()> {
         let peak = self.peak_memory()?;
         let entries = source.lists * source.entries_a_list;
         let mut line = format!(
             "{what:24} {entries:8} entries {:6.1} s",
             elapsed.as_secs_f64()
         );
-        #[allow(clippy::cast_precision_loss, reason = "for display only")]
+        #[allow(clippy::cast_precision_loss, reason = "it is only printed")]
         let rate = entries as f64 / elapsed.as_secs_f64();
         write!(
             line,
-            ", {rate:8.0} per second, {:6} requests",
+            ", {rate:8.0} a second, {:6} requests",
             source.requests.swap(0, Ordering::Relaxed)
         )?;
         println!("{line}, at most {:5.1} MiB of memory", mebibytes(peak));
-        if peak > MOST_MEMORY {
+        if peak > MEMORY_LIMIT {
             return Err(format!(
                 "{what}: more than {:.0} MiB of memory",
-                mebibytes(MOST_MEMORY)
+                mebibytes(MEMORY_LIMIT)
             )
             .into());
         }
@@ -402,7 +401,7 @@ impl Drop for Daemon {
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "for display only")]
+#[allow(clippy::cast_precision_loss, reason = "it is only printed")]
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

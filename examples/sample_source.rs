@@ -36,10 +36,10 @@ struct Arguments {
     /// The hub of its channels; it is pinged with hub.mode=publish to fetch the topic.
     #[arg(long)]
     hub: Option<String>,
-    /// How many resources there are at first.
+    /// Number of resources at the start.
     #[arg(long, default_value_t = 10)]
     set_size: usize,
-    /// The length of each of them, in bytes.
+    /// Length of each resource, in bytes.
     #[arg(long, default_value_t = 1000)]
     resource_size: usize,
 }
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[allow(clippy::print_stdout, reason = "scripts read where it listens")]
+#[allow(clippy::print_stdout, reason = "scripts read the addresses")]
 fn announce(source: &SampleSource, control: SocketAddr) {
     println!("source {}", source.url());
     println!("control http://{control}/control");
@@ -86,20 +86,28 @@ fn control(source: SampleSource) -> Router {
 
 /// The resource of a request.
 #[derive(Deserialize)]
-struct Named {
+struct ResourceName {
     name: String,
 }
 
-async fn create(State(source): State<SampleSource>, Query(named): Query<Named>, body: Bytes) {
-    source.create(SET, &named.name, body);
+async fn create(
+    State(source): State<SampleSource>,
+    Query(query): Query<ResourceName>,
+    body: Bytes,
+) {
+    source.create(SET, &query.name, body);
 }
 
-async fn update(State(source): State<SampleSource>, Query(named): Query<Named>, body: Bytes) {
-    source.update(SET, &named.name, body);
+async fn update(
+    State(source): State<SampleSource>,
+    Query(query): Query<ResourceName>,
+    body: Bytes,
+) {
+    source.update(SET, &query.name, body);
 }
 
-async fn delete(State(source): State<SampleSource>, Query(named): Query<Named>) {
-    source.delete(SET, &named.name);
+async fn delete(State(source): State<SampleSource>, Query(query): Query<ResourceName>) {
+    source.delete(SET, &query.name);
 }
 
 async fn publish(State(source): State<SampleSource>) -> (StatusCode, String) {

@@ -19,7 +19,7 @@
 //! | [`sync`] | core: what to do: coverage, sequencer, plan, lease, schedule | XML, HTTP, paths, SQL, serde |
 //! | [`fetch`] | shell, outbound HTTP: guarded client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
 //! | [`mirror`] | shell, files: which path a URI has; stage, publish, remove, open | SQL, intervals, HTTP |
-//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the ledger of an audit | the network, the file tree |
+//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the file tree |
 //! | [`http`] | shell, inbound: the listener for hubs and the one for operators | the sequencer, the engine, SQL text |
 //! | [`engine`] | the only joiner: a worker for each Source and each set, the applier, stopping in order; once through, and audits | XML syntax, SQL text, path rules |
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and the benchmark | everything but the protocol and the clock: it is somebody else's Source |
@@ -48,7 +48,7 @@
 //!          → sync::plan_candidates   from duplicates that can be checked, from the resource's own URI
 //!          → fetch::Content          streams to a working file, counting and hashing
 //!          → Mirror::publish         fsync, rename, fsync the folder
-//!          → Store::conclude         resource + task done + change-feed row, many in ONE transaction
+//!          → Store::complete         resource + task done + change-feed row, many in ONE transaction
 //! ```
 //!
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does. A Resource List or Resource Dump enters

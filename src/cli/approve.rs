@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use super::daemon_client::{DaemonClient, DaemonError};
-use super::{FAILED, OK, UNREACHABLE, select_sources};
+use super::exit_status::{FAILED, OK, UNREACHABLE};
+use super::selection::select_sources;
 use crate::config::Config;
 
 /// Arguments of `approve`.

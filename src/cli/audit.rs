@@ -7,9 +7,10 @@ use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::daemon::StartError;
+use super::exit_status::{FAILED, OK};
 use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
+use super::selection::select_sources;
 use super::stop_signals::StopSignals;
-use super::{FAILED, OK, select_sources};
 use crate::config::Config;
 use crate::engine::{Audit, Engine, ReportedFinding, Summary, Sums};
 use crate::fetch::Client;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{FAULTS, OK};
+use super::exit_status::{FAULTS, OK};
 use crate::config::Config;
 
 pub(super) fn check(path: &Path) -> u8 {

@@ -12,8 +12,8 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::daemon::{Daemon, StartError};
+use super::exit_status::{FAILED, OK};
 use super::stop_signals::StopSignals;
-use super::{FAILED, OK};
 use crate::config::{Config, Source};
 use crate::demo::{
     DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,

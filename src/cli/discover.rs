@@ -29,7 +29,7 @@ use url::Url;
 
 use self::entry_point::EntryPoint;
 use self::report::DiscoveryReport;
-use super::{FAILED, OK};
+use super::exit_status::{FAILED, OK};
 use crate::clock;
 use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryError};

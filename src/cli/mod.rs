@@ -15,9 +15,11 @@ mod daemon;
 mod daemon_client;
 mod demo;
 mod discover;
+mod exit_status;
 mod logging;
 mod progress;
 mod run;
+mod selection;
 mod status;
 mod stop_signals;
 mod sync;
@@ -28,21 +30,13 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{Config, ConfigFaults, Source};
+use crate::config::{Config, ConfigFaults};
+use exit_status::{FAILED, FAULTS, OK};
 
 pub use daemon::{Daemon, StartError};
 
 /// The default path of the configuration file.
 const DEFAULT_CONFIG: &str = "/etc/resyncd/config.toml";
-
-/// Exit status: success.
-const OK: u8 = 0;
-/// Exit status: failure, or not in sync.
-const FAILED: u8 = 1;
-/// Exit status: a fault in the command line or the configuration.
-const FAULTS: u8 = 2;
-/// Exit status: daemon not reachable.
-const UNREACHABLE: u8 = 3;
 
 /// Synchronize local mirrors with ResourceSync Sources
 #[derive(Debug, Parser)]
@@ -152,18 +146,4 @@ fn load(path: &Path) -> Result<Config, u8> {
 fn print_faults(faults: &ConfigFaults) -> u8 {
     eprintln!("{faults}");
     FAULTS
-}
-
-/// The Sources of those names, or all; prints unknown names.
-fn select_sources(config: &Config, names: &[String]) -> Result<Vec<Source>, u8> {
-    let known = |name: &&String| config.sources.iter().any(|source| source.name == **name);
-    let unknown: Vec<_> = names.iter().filter(|name| !known(name)).collect();
-    for name in &unknown {
-        eprintln!("resyncd: no source {name:?} in the configuration [unknown-source]");
-    }
-    if !unknown.is_empty() {
-        return Err(FAULTS);
-    }
-    let is_selected = |source: &&Source| names.is_empty() || names.contains(&source.name);
-    Ok(config.sources.iter().filter(is_selected).cloned().collect())
 }

@@ -3,8 +3,8 @@
 use sd_notify::NotifyState;
 
 use super::daemon::Daemon;
+use super::exit_status::{FAILED, OK};
 use super::stop_signals::StopSignals;
-use super::{FAILED, OK};
 use crate::config::Config;
 
 pub(super) async fn run(config: Config) -> u8 {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::daemon_client::{DaemonClient, DaemonError};
-use super::{FAILED, OK, UNREACHABLE};
+use super::exit_status::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
 use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, StatusError};
 

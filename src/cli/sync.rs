@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use super::daemon::StartError;
+use super::exit_status::{FAILED, OK};
 use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
+use super::selection::select_sources;
 use super::stop_signals::StopSignals;
-use super::{FAILED, OK, select_sources};
 use crate::clock;
 use crate::config::Config;
 use crate::engine::{Counts, Engine};

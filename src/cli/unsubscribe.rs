@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::daemon::{RunningListener, StartError, bind_callback};
 use super::daemon_client::{DaemonClient, DaemonError};
-use super::{FAILED, OK, select_sources};
+use super::exit_status::{FAILED, OK};
+use super::selection::select_sources;
 use crate::config::{Config, Source};
 use crate::engine::end_subscriptions;
 use crate::fetch::Client;

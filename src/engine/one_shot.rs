@@ -19,7 +19,7 @@ use super::set::worker::SetWorker;
 use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync, is_wanted};
 use crate::clock;
 use crate::config::Config;
-use crate::fetch::{Bounds, Client, KnownWay, pause};
+use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
 use crate::mirror::Mirror;
 use crate::status::{Status, StatusError};
 use crate::store::{SetRecord, Store};
@@ -137,8 +137,8 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
             followed: &HashSet::new(),
             had_resourcesync: had_resourcesync(context).await?,
         };
-        let (limit, mut way) = (context.limits.document, KnownWay::default());
-        let found = find_sets(&context.client, &context.source, limit, known, &mut way).await;
+        let (limit, mut cache) = (context.limits.document, DiscoveryCache::default());
+        let found = find_sets(&context.client, &context.source, limit, known, &mut cache).await;
         let error = match found {
             Ok(found) => break found,
             Err(error) => error,

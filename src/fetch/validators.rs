@@ -31,15 +31,15 @@ pub(super) fn make_conditional(
     request
 }
 
-/// Whether the second of the last modification was over when the server answered. Within it there may be another version,
-/// which would have the same date (RFC 9110, section 8.8.2.2).
+/// Whether the second of the last modification was over when the server answered. Within it there may be another version with
+/// the same date (RFC 9110, section 8.8.2.2).
 fn is_past(headers: &HeaderMap) -> bool {
     let date = |name| parse_http_date(headers.get(name)?.to_str().ok()?);
     matches!((date(LAST_MODIFIED), date(DATE)),
         (Some(modified), Some(answered)) if answered - modified >= TimeDelta::seconds(1))
 }
 
-/// When the server says that it was last modified.
+/// The time of the `Last-Modified` header.
 pub(super) fn last_modified(headers: &HeaderMap) -> Option<SourceTime> {
     parse_http_date(headers.get(LAST_MODIFIED)?.to_str().ok()?).map(SourceTime::from)
 }
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_modification_tells_versions_apart_once_its_second_is_over() {
+    fn last_modified_is_a_validator_once_its_second_is_over() {
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         for (answered, expected) in [
             (Some("Sun, 06 Nov 1994 08:49:37 GMT"), None),

@@ -29,9 +29,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use fault_injection::inject_fault;
-use publish::UnsyncedFolders;
 use staged::StagingDir;
-use tree::FolderTree;
+use tree::{FolderTree, UnsyncedFolders};
 
 pub use error::MirrorError;
 pub use path::{MirrorPath, made_path, plain_path};

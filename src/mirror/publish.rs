@@ -11,7 +11,7 @@ use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
 use super::fault_injection::inject_fault;
-use super::tree::{ancestors, kind, split};
+use super::tree::{UnsyncedFolders, ancestors, kind, split};
 use super::{CompletedFile, Mirror, MirrorError, MirrorPath};
 
 /// A file that was not published.
@@ -24,9 +24,6 @@ pub struct PublishError {
     /// again.
     pub file: Option<CompletedFile>,
 }
-
-/// Folders whose entries may not be on disk yet.
-pub(super) type UnsyncedFolders = BTreeSet<String>;
 
 /// The folder that was opened last: a batch is processed folder by folder.
 type OpenFolder<'a> = Option<(&'a str, OwnedFd)>;

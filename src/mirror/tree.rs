@@ -19,6 +19,9 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
+/// Folders whose entries may not be on disk yet.
+pub(super) type UnsyncedFolders = BTreeSet<String>;
+
 /// A tree of folders, accessed by its open root. Folders are named by their path below it; the root itself is `""`.
 pub(super) struct FolderTree {
     root: OwnedFd,

@@ -157,12 +157,12 @@ impl<'a> Scanner<'a> {
         if !dashed && !self.rest.first().is_some_and(u8::is_ascii_digit) {
             return NaiveDate::from_ymd_opt(year, 1, 1);
         }
-        if !self.take(b'-') {
+        if !self.accept(b'-') {
             self.form = Form::Odd;
         }
         let month = self.two_digits()?;
         let day = if dashed {
-            if self.take(b'-') {
+            if self.accept(b'-') {
                 self.two_digits()?
             } else {
                 1
@@ -241,7 +241,7 @@ impl<'a> Scanner<'a> {
 
     /// Whether two more digits of the time follow.
     fn colon_or_digits(&mut self) -> bool {
-        if self.take(b':') {
+        if self.accept(b':') {
             return true;
         }
         let bare = self.rest.first().is_some_and(u8::is_ascii_digit);
@@ -275,7 +275,7 @@ impl<'a> Scanner<'a> {
 
     /// The offset from UTC in minutes east; none means UTC.
     fn zone(&mut self) -> Option<i64> {
-        while self.take(b' ') {
+        while self.accept(b' ') {
             self.form = Form::Odd;
         }
         let sign = match self.rest {
@@ -298,7 +298,7 @@ impl<'a> Scanner<'a> {
         };
         self.rest = &self.rest[1..];
         let hours = self.two_digits()?;
-        let colon = self.take(b':');
+        let colon = self.accept(b':');
         if !colon {
             self.form = Form::Odd;
         }
@@ -310,7 +310,7 @@ impl<'a> Scanner<'a> {
         (hours <= 23 && minutes <= 59).then(|| sign * (i64::from(hours) * 60 + i64::from(minutes)))
     }
 
-    fn take(&mut self, byte: u8) -> bool {
+    fn accept(&mut self, byte: u8) -> bool {
         let found = self.rest.first() == Some(&byte);
         if found {
             self.rest = &self.rest[1..];

@@ -9,6 +9,7 @@
 //! Framework Notification 1.0.1, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5 and 7.
 
 mod datetime;
+mod declared_list;
 mod digest;
 mod document;
 mod entry_order;

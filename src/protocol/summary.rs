@@ -7,9 +7,10 @@
 
 use std::io::BufRead;
 
+use super::declared_list::{is_list, is_package};
 use super::{
-    Capability, ChangeKind, DocumentReader, Entry, EntryOrder, Head, Metadata, Oddities, Oddity,
-    ReadError, Root, SourceTime, is_zip,
+    ChangeKind, DocumentReader, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, ReadError,
+    Root, SourceTime,
 };
 
 /// What a document is and what it spans.
@@ -145,26 +146,6 @@ impl Metadata {
     }
 }
 
-/// Whether an entry of a `urlset` declares itself as a list: some Sources serve an index so. A dump counts only within a
-/// dump of the same capability, as in other documents it may be a mere reference. A package is no list, whatever its
-/// capability.
-pub(super) fn is_list(entry: &Entry, head: &Head) -> bool {
-    if is_package(entry) {
-        return false;
-    }
-    match &entry.md.capability {
-        Some(Capability::ResourceList | Capability::ChangeList) => true,
-        Some(Capability::ResourceDump | Capability::ChangeDump) => {
-            entry.md.capability == head.md.capability
-        }
-        _ => false,
-    }
-}
-
-fn is_package(entry: &Entry) -> bool {
-    entry.md.media_type.as_deref().is_some_and(is_zip)
-}
-
 fn earliest(known: Option<SourceTime>, time: Option<SourceTime>) -> Option<SourceTime> {
     known.into_iter().chain(time).min()
 }
@@ -174,6 +155,7 @@ mod tests {
     use url::Url;
 
     use super::*;
+    use crate::protocol::Capability;
 
     const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 

@@ -9,7 +9,7 @@ use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
 use super::write_health::WriteHealth;
-use super::{Store, StoreError, Wake};
+use super::{StoreError, Wake};
 
 /// The greatest number of jobs in one commit.
 const JOBS_A_COMMIT: usize = 512;
@@ -84,7 +84,7 @@ impl Writer {
         })
     }
 
-    fn submit<T, F>(&self, job: F) -> oneshot::Receiver<Result<T, StoreError>>
+    pub(super) fn submit<T, F>(&self, job: F) -> oneshot::Receiver<Result<T, StoreError>>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
@@ -109,7 +109,7 @@ impl Writer {
 /// A job that was given to the writer.
 #[must_use = "wait for the result of the job"]
 #[derive(Debug)]
-pub struct Writing<T>(oneshot::Receiver<Result<T, StoreError>>);
+pub struct Writing<T>(pub(super) oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Writing<T> {
     /// Waits until the job is on disk. For a caller on a blocking thread.
@@ -127,38 +127,6 @@ impl Drop for Writer {
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
-    }
-}
-
-impl Store {
-    /// Runs a job on the writer's thread and returns when it is on disk.
-    pub(super) async fn write<T, F>(self: &Arc<Self>, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.writer
-            .submit(job)
-            .await
-            .map_err(|_| StoreError::Closed)?
-    }
-
-    /// As [`write`](Self::write), for a caller that is on a blocking thread.
-    pub(super) fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.begin_write(job).wait()
-    }
-
-    /// Queues a job. Jobs run in the order in which they were queued.
-    pub(super) fn begin_write<T, F>(&self, job: F) -> Writing<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        Writing(self.writer.submit(job))
     }
 }
 

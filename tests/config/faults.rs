@@ -4,17 +4,17 @@ use std::collections::BTreeSet;
 
 use resyncd::config::Config;
 
-use super::{LEAST, parse};
+use super::{MINIMAL, parse};
 
 /// Each fault as `LINE KEY CODE`.
 fn faults(text: &str) -> Vec<String> {
     let Err(faults) = parse(text) else {
         return Vec::new();
     };
-    let brief = |line: Option<usize>| line.map_or("-".to_owned(), |line| line.to_string());
+    let number = |line: Option<usize>| line.map_or("-".to_owned(), |line| line.to_string());
     faults
         .iter()
-        .map(|fault| format!("{} {} {}", brief(fault.line), fault.key, fault.code))
+        .map(|fault| format!("{} {} {}", number(fault.line), fault.key, fault.code))
         .collect()
 }
 
@@ -23,18 +23,18 @@ fn check(text: &str, expected: &[&str]) {
 }
 
 /// Checks a file that begins with the minimal configuration, so that the first line of the text is line 5.
-fn check_after_least(text: &str, expected: &[&str]) {
-    check(&format!("{LEAST}{text}"), expected);
+fn check_after_minimal(text: &str, expected: &[&str]) {
+    check(&format!("{MINIMAL}{text}"), expected);
 }
 
 #[test]
 fn inbox_is_at_least_one_notification() {
-    let text = format!("[limits]\nnotification = \"1GiB\"\n{LEAST}");
+    let text = format!("[limits]\nnotification = \"1GiB\"\n{MINIMAL}");
     assert_eq!(parse(&text).unwrap().limits.inbox, 1 << 30);
-    let text = format!("[limits]\ninbox = \"1MiB\"\n{LEAST}");
+    let text = format!("[limits]\ninbox = \"1MiB\"\n{MINIMAL}");
     assert_eq!(parse(&text).unwrap().limits.notification, 1 << 20);
     check(
-        &format!("[limits]\nnotification = \"1GiB\"\ninbox = \"1MiB\"\n{LEAST}"),
+        &format!("[limits]\nnotification = \"1GiB\"\ninbox = \"1MiB\"\n{MINIMAL}"),
         &["3 limits.inbox out-of-range"],
     );
 }
@@ -106,7 +106,7 @@ fn text_that_is_not_toml_has_one_fault_with_its_line_and_key() {
 }
 
 #[test]
-fn single_brackets_hide_no_fault_of_the_only_source() {
+fn source_table_with_single_brackets_is_checked_completely() {
     check(
         "[source]\nname = \"A\"\nurl = \"ftp://a.example/\"\nmirror = \"/srv/a\"\n",
         &[
@@ -115,7 +115,7 @@ fn single_brackets_hide_no_fault_of_the_only_source() {
             "3 source[A].url bad-url",
         ],
     );
-    check_after_least("[source]\nname = \"b\"\n", &["5 source[#2] wrong-type"]);
+    check_after_minimal("[source]\nname = \"b\"\n", &["5 source[#2] wrong-type"]);
 }
 
 #[test]
@@ -133,29 +133,32 @@ fn source_and_its_required_keys_must_be_present() {
         ],
     );
     check(
-        &format!("{LEAST}[[source]]\nname = \"\"\nurl = 1\nmirror = \"/srv/b\"\n"),
+        &format!("{MINIMAL}[[source]]\nname = \"\"\nurl = 1\nmirror = \"/srv/b\"\n"),
         &["6 source[#2].name bad-name", "7 source[#2].url wrong-type"],
     );
 }
 
 #[test]
 fn unknown_keys_and_tables_are_faults() {
-    check_after_least("leese = \"1d\"\n", &["5 source[a].leese unknown-key"]);
-    check_after_least(
+    check_after_minimal("leese = \"1d\"\n", &["5 source[a].leese unknown-key"]);
+    check_after_minimal(
         "[source.more]\nx = 1\n",
         &["5 source[a].more unknown-table"],
     );
-    check_after_least("[http]\n\n\nlisten = 1\n", &["8 http.listen unknown-key"]);
-    check_after_least("[htp]\n", &["5 htp unknown-table"]);
-    check_after_least("[[sources]]\n", &["5 sources unknown-table"]);
-    check_after_least("[\"a.b\\n\"]\n", &["5 a.b\n unknown-table"]);
-    check(&format!("retries = 1\n{LEAST}"), &["1 retries unknown-key"]);
+    check_after_minimal("[http]\n\n\nlisten = 1\n", &["8 http.listen unknown-key"]);
+    check_after_minimal("[htp]\n", &["5 htp unknown-table"]);
+    check_after_minimal("[[sources]]\n", &["5 sources unknown-table"]);
+    check_after_minimal("[\"a.b\\n\"]\n", &["5 a.b\n unknown-table"]);
+    check(
+        &format!("retries = 1\n{MINIMAL}"),
+        &["1 retries unknown-key"],
+    );
 }
 
 #[test]
 fn unknown_keys_get_a_hint() {
     let hint = |text: &str| parse(text).unwrap_err().0[0].message.clone();
-    let source = |line: &str| hint(&format!("{LEAST}{line}\n"));
+    let source = |line: &str| hint(&format!("{MINIMAL}{line}\n"));
     assert_eq!(
         source("poll-interval = 1"),
         "unknown key; did you mean poll_interval?"
@@ -171,7 +174,7 @@ fn unknown_keys_get_a_hint() {
     assert_eq!(source("password = 1"), "unknown key");
     assert_eq!(source("[limit]"), "unknown table; did you mean limits?");
     assert_eq!(
-        hint(&format!("lease = \"1d\"\n{LEAST}")),
+        hint(&format!("lease = \"1d\"\n{MINIMAL}")),
         "unknown key; it belongs in [[source]]"
     );
 }
@@ -191,7 +194,7 @@ fn values_of_another_type_are_faults() {
         "include = {}",
     ] {
         let key = line.split(' ').next().unwrap();
-        check_after_least(
+        check_after_minimal(
             &format!("{line}\n"),
             &[&format!("5 source[a].{key} wrong-type")],
         );
@@ -205,7 +208,7 @@ fn values_of_another_type_are_faults() {
         "[limits]\nheld_notifications = 1.5",
         "[callback]\nlisten = 8461",
     ] {
-        let found = faults(&format!("{LEAST}{line}\n"));
+        let found = faults(&format!("{MINIMAL}{line}\n"));
         assert_eq!(found.len(), 1, "{line}: {found:?}");
         assert!(found[0].ends_with(" wrong-type"), "{line}: {found:?}");
     }
@@ -230,7 +233,7 @@ fn invalid_values_are_faults() {
         ("exclude = [\"\"]", "bad-glob"),
     ] {
         let key = line.split(' ').next().unwrap();
-        check_after_least(
+        check_after_minimal(
             &format!("{line}\n"),
             &[&format!("5 source[a].{key} {code}")],
         );
@@ -283,14 +286,14 @@ fn invalid_values_are_faults() {
         ),
         ("[limits]\n[status]\n[limits]", "7 limits duplicate-key"),
     ] {
-        check_after_least(&format!("{text}\n"), &[expected]);
+        check_after_minimal(&format!("{text}\n"), &[expected]);
     }
 }
 
 #[test]
 fn listeners_on_the_same_address_are_faults() {
     let clash = |callback: &str, status: &str, expected: &[&str]| {
-        check_after_least(
+        check_after_minimal(
             &format!("[callback]\nlisten = \"{callback}\"\n[status]\nlisten = \"{status}\"\n"),
             expected,
         );
@@ -307,7 +310,7 @@ fn listeners_on_the_same_address_are_faults() {
     );
     clash("127.0.0.1:1", "127.0.0.2:1", &[]);
     clash("127.0.0.1:0", "127.0.0.1:0", &[]);
-    check_after_least(
+    check_after_minimal(
         "[callback]\nlisten = \"127.0.0.1:8462\"\n",
         &["6 callback.listen same-listener"],
     );
@@ -345,7 +348,7 @@ fn sources_that_share_names_or_folders_are_faults() {
         ),
         ("b", "/var", Some("8 source[b].mirror mirror-in-state")),
     ] {
-        check_after_least(&with(name, mirror), expected.as_slice());
+        check_after_minimal(&with(name, mirror), expected.as_slice());
     }
 }
 
@@ -382,7 +385,7 @@ fn a_file_that_cannot_be_read_is_one_fault() {
 
 #[test]
 fn a_fault_is_one_line_with_file_line_key_message_and_code() {
-    let text = format!("{LEAST}lease = \"ten\"\n\"a\\n\\u001b\" = 1\n");
+    let text = format!("{MINIMAL}lease = \"ten\"\n\"a\\n\\u001b\" = 1\n");
     let faults = parse(&text).unwrap_err().to_string();
     assert_eq!(
         faults,

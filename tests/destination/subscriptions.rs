@@ -1,4 +1,4 @@
-//! Subscriptions and deliveries over the life of the daemon. `tests/websub` has the requirements of WebSub itself.
+//! Subscriptions and deliveries across restarts. `tests/websub` has the requirements of WebSub itself.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn subscribed(rig: &Rig) -> Subscription {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn external_hub_is_used_as_advertised() {
+async fn advertised_external_hub_is_used() {
     let hub = Hub::start(HubOptions::default()).await.unwrap();
     let rig = Rig::start(SampleOptions {
         hub: ChannelHub::External {
@@ -51,7 +51,7 @@ async fn full_inbox_answers_503() {
         is_unavailable |= deliveries[0].status == Some(503);
     }
     assert!(is_unavailable);
-    assert!(rig.channel().await.rejected > 0, "it is counted");
+    assert!(rig.channel().await.rejected > 0, "the rejection is counted");
     rig.source.publish(&first).await.unwrap();
     // The changes that the hub could not deliver come from the Change List.
     rig.operator.poll(NAME).await;
@@ -59,13 +59,18 @@ async fn full_inbox_answers_503() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscriptions_outlive_the_process() {
+async fn subscriptions_survive_a_restart() {
     let mut rig = Rig::start(resources(3)).await;
     let first = subscribed(&rig).await;
-    let asked = rig.hub().counts().requested;
+    let requests = rig.hub().counts().requested;
     rig.stop_daemon().await;
-    assert_eq!(rig.hub().subscriptions().len(), 2, "a stop ends none");
-    rig.source.update(SET, "r0001.txt", "changed while away");
+    assert_eq!(
+        rig.hub().subscriptions().len(),
+        2,
+        "a stop does not unsubscribe"
+    );
+    rig.source
+        .update(SET, "r0001.txt", "changed during downtime");
     rig.source.notify(SET);
     rig.start_daemon().await;
     rig.settled().await;
@@ -77,7 +82,7 @@ async fn subscriptions_outlive_the_process() {
     assert_eq!(deliveries[0].callback, first.callback);
     assert!(deliveries[0].is_accepted());
     rig.until_mirrored().await;
-    assert_eq!(rig.hub().counts().requested, asked, "no new request");
+    assert_eq!(rig.hub().counts().requested, requests, "no new request");
     assert_eq!(
         rig.source.hits("/set1/resourcelist.xml"),
         1,

@@ -1,4 +1,4 @@
-//! A notification that was signed once, and is sent again and again.
+//! A signed notification that is sent repeatedly.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use crate::support::{Rig, SET, client, eventually, resources, soon};
 
 const REPLAYS: usize = 10_000;
 
-/// What sends one signed body again and again.
+/// Sends one signed body repeatedly.
 struct Replayer {
     client: reqwest::Client,
     callback: String,
@@ -76,7 +76,7 @@ async fn ten_thousand_replays_have_one_effect() {
     let sending = stream::iter(0..REPLAYS).map(|_| replayer.send());
     let answers: Vec<u16> = sending.buffer_unordered(16).collect().await;
     assert!(answers.iter().all(|&status| status == 200));
-    let grown = size_of_state(&home).saturating_sub(size);
+    let growth = size_of_state(&home).saturating_sub(size);
 
     let set = home.set().await.unwrap();
     let mut channels = set.channels.into_iter();
@@ -87,15 +87,15 @@ async fn ten_thousand_replays_have_one_effect() {
     assert_eq!((channel.rejected, channel.held, channel.gaps), (0, 0, 0));
     assert_eq!(home.operator.changes(since).await.len(), 1);
     assert_eq!(source.hits("/set1/res/r0001.txt"), fetched);
-    // The journal of the database is a few megabytes at most, and is used anew.
-    assert!(grown < 8 << 20, "{grown} bytes");
+    // The write-ahead log of the database has a few megabytes at most, and is reused.
+    assert!(growth < 8 << 20, "{growth} bytes");
     source.update(SET, "r0002.txt", "after the flood");
     source.notify_and_publish(SET).await.unwrap();
     home.until_mirrored(&source).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replay_after_a_restart_tells_nothing() {
+async fn replay_after_a_restart_is_a_duplicate() {
     let mut rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let replayer = {
@@ -117,7 +117,7 @@ async fn replay_after_a_restart_tells_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replay_of_what_was_forgotten_is_known_by_its_interval() {
+async fn altered_replay_is_recognized_by_its_interval() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     rig.source.freeze_change_list(SET, true);
@@ -132,10 +132,10 @@ async fn replay_of_what_was_forgotten_is_known_by_its_interval() {
     rig.source.update(SET, "r0001.txt", "new");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_holds("r0001.txt", "new").await;
-    rig.until("all done", |set| set.pending == 0).await;
+    rig.until("nothing pending", |set| set.pending == 0).await;
     let since = rig.operator.last_change().await;
     let fetched = rig.source.hits("/set1/res/r0001.txt");
-    // Other bytes: nobody remembers them.
+    // Other bytes, which are not stored as delivered.
     let same = format!("{text}\n");
     assert_eq!(
         Replayer::new(&subscription, same.as_bytes()).send().await,

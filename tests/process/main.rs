@@ -1,8 +1,8 @@
-//! The program as its users meet it: the real binary, its exit statuses, its output, and what it survives.
+//! The program as a process: exit statuses, output, signals, crashes.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test relies on and does not get, it should panic of"
+    reason = "a test panics when a precondition fails"
 )]
 
 #[path = "../support/mod.rs"]

@@ -141,7 +141,7 @@ async fn check_delivery(
         request = request.header(name, value);
     }
     assert_eq!(status_of(request).await, 200, "{bytes}");
-    let line = rig.until_told(since, "r0001.txt").await;
+    let line = rig.until_in_feed(since, "r0001.txt").await;
     assert_eq!(line.origin, "notification", "{bytes}");
 }
 

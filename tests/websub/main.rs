@@ -111,7 +111,7 @@ async fn check_push(rig: &Rig, bytes: &str) {
     rig.source
         .update(support::SET, "r0001.txt", bytes.to_owned());
     rig.source.notify_and_publish(support::SET).await.unwrap();
-    let line = rig.until_told(since, "r0001.txt").await;
+    let line = rig.until_in_feed(since, "r0001.txt").await;
     assert_eq!(line.origin, "notification", "{bytes}");
     rig.source.freeze_change_list(support::SET, false);
 }

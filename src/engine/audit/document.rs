@@ -8,7 +8,7 @@ use crate::engine::EngineError;
 use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, ChangeKind, DocumentSummary, Entry, SourceTime};
-use crate::store::{AuditDb, AuditedDocument, PendingList};
+use crate::store::{AuditDb, PendingList, StatementKind};
 use crate::sync::latest_believed;
 
 /// How deep indexes may be nested.
@@ -95,9 +95,9 @@ impl PendingDocument {
             self.ingest_index(audit_db, told.filter(|_| is_listed))?;
         } else {
             let telling = if is_listed {
-                AuditedDocument::ResourceList { at }
+                StatementKind::ResourceList { at }
             } else {
-                AuditedDocument::ChangeList {
+                StatementKind::ChangeList {
                     newest_first: summary.newest_first,
                     since: self.since,
                 }
@@ -143,20 +143,20 @@ impl PendingDocument {
         &mut self,
         source: &Source,
         audit_db: &AuditDb,
-        telling: AuditedDocument,
+        telling: StatementKind,
     ) -> Result<(), EngineError> {
         let since = self.since;
         let mut reader = self.fetched.reader()?;
         let mut batch = Vec::new();
         while let Some(mut entry) = reader.next_entry()? {
             batch.extend(match telling {
-                AuditedDocument::ResourceList { .. } => {
+                StatementKind::ResourceList { .. } => {
                     entry.md.change = None;
                     let lastmod = entry.lastmod;
                     parse_change(source, entry, ChangeKind::Created, lastmod)
                 }
-                AuditedDocument::ChangeList { .. } if is_old(&entry, since) => None,
-                AuditedDocument::ChangeList { .. } => {
+                StatementKind::ChangeList { .. } if is_old(&entry, since) => None,
+                StatementKind::ChangeList { .. } => {
                     let changed_at = entry.changed_at();
                     parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }

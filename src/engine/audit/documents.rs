@@ -9,7 +9,7 @@ use super::context::{AuditContext, blocking};
 use super::document::{DocumentRead, PendingDocument};
 use crate::engine::EngineError;
 use crate::engine::source::discovery::{DiscoveredSet, KnownSets, find_sets, had_resourcesync};
-use crate::fetch::{CapabilityList, Fetched, KnownWay};
+use crate::fetch::{CapabilityList, DiscoveryCache, Fetched};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, PendingList};
 
@@ -72,8 +72,8 @@ impl AuditContext {
             followed: &HashSet::new(),
             had_resourcesync,
         };
-        let mut way = KnownWay::default();
-        match find_sets(&self.client, &self.source, limit, known, &mut way).await {
+        let mut cache = DiscoveryCache::default();
+        match find_sets(&self.client, &self.source, limit, known, &mut cache).await {
             Ok(found) => {
                 documents.sets = found.sets;
                 if let Some(error) = found.error {

@@ -46,7 +46,7 @@ pub(super) async fn send_request(
     };
     let (code, message, retry_after) = match client.ask_hub(&request.hub, &form).await {
         Ok(HubAnswer::Accepted) => return ChannelEvent::HubAccepted,
-        Ok(HubAnswer::Refused {
+        Ok(HubAnswer::Rejected {
             status,
             excerpt,
             retry_after,

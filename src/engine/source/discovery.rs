@@ -8,7 +8,7 @@ use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::set::documents::{note_document, record_of_list};
-use crate::fetch::{CapabilityList, Client, Discovery, DiscoveryError, KnownWay};
+use crate::fetch::{CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError};
 use crate::protocol::Oddities;
 use crate::store::SetRecord;
 
@@ -49,7 +49,7 @@ pub(in crate::engine) fn is_wanted(source: &Source, capability_list: &Url) -> bo
     source.sets.is_empty() || source.sets.contains(capability_list)
 }
 
-/// Discovers the sets. `way`: how the last discovery found them.
+/// Discovers the sets. `cache`: the documents of the previous discovery.
 ///
 /// A set that is advertised and can't be read, or is only configured, is among them: its worker reports the error and retries.
 pub(in crate::engine) async fn find_sets(
@@ -57,10 +57,10 @@ pub(in crate::engine) async fn find_sets(
     source: &Source,
     limit: u64,
     known: KnownSets<'_>,
-    way: &mut KnownWay,
+    cache: &mut DiscoveryCache,
 ) -> Result<DiscoveredSets, EngineError> {
     let searched = client
-        .rediscover(&source.url, limit, way, known.followed)
+        .rediscover(&source.url, limit, cache, known.followed)
         .await;
     let searched = match searched {
         Ok(found) if found.is_implied() && known.had_resourcesync => {

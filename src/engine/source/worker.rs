@@ -21,7 +21,7 @@ use crate::engine::runtime_status::SourceState;
 use crate::engine::set::documents::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
-use crate::fetch::{Bounds, KnownWay, pause};
+use crate::fetch::{Bounds, DiscoveryCache, pause};
 use crate::mirror::{Mirror, MirrorError};
 use crate::status::StatusError;
 use crate::store::{SetId, SetRecord};
@@ -42,7 +42,7 @@ pub(in crate::engine) struct SourceWorker {
     context: Arc<SourceContext>,
     commands: mpsc::Receiver<Command>,
     sets: HashMap<SetId, FollowedSet>,
-    way: KnownWay,
+    discovery_cache: DiscoveryCache,
     failures: u32,
 }
 
@@ -79,7 +79,7 @@ impl SourceWorker {
             context,
             commands,
             sets: HashMap::new(),
-            way: KnownWay::default(),
+            discovery_cache: DiscoveryCache::default(),
             failures: 0,
         }
     }
@@ -186,7 +186,7 @@ impl SourceWorker {
             &context.source,
             limit,
             known,
-            &mut self.way,
+            &mut self.discovery_cache,
         )
         .await?;
         for set in &found.sets {

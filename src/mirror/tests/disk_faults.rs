@@ -34,7 +34,7 @@ impl World {
     /// A mirror with a file that is not changed, one to be updated, and one to be removed.
     fn with_files() -> Self {
         let world = Self::new();
-        for at in ["h/a/kept", "h/a/changed", "h/old/gone"] {
+        for at in ["h/a/unchanged", "h/a/changed", "h/old/gone"] {
             world.publish(at).unwrap();
         }
         world
@@ -97,8 +97,8 @@ impl World {
     /// Checks that each file is complete, the old one or the new one, and that what was reported as done is done.
     fn check(&self, reports: &Reports, context: &str) {
         assert_eq!(
-            self.read("h/a/kept").as_deref(),
-            Some("h/a/kept"),
+            self.read("h/a/unchanged").as_deref(),
+            Some("h/a/unchanged"),
             "{context}"
         );
         for (at, old) in [
@@ -123,7 +123,12 @@ impl World {
         if matches!(reports.removed, Some(Ok(_))) {
             assert_eq!(gone, None, "{context}");
         }
-        let known = ["h/a/changed", "h/a/kept", "h/new/made/file", "h/old/gone"];
+        let known = [
+            "h/a/changed",
+            "h/a/unchanged",
+            "h/new/made/file",
+            "h/old/gone",
+        ];
         assert!(
             self.files()
                 .iter()
@@ -167,7 +172,7 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                 world.check(&again, &context);
                 assert_eq!(
                     world.files(),
-                    ["h/a/changed", "h/a/kept", "h/new/made/file"]
+                    ["h/a/changed", "h/a/unchanged", "h/new/made/file"]
                 );
                 assert!(world.mirror.unsynced.lock().is_empty(), "{context}");
                 let World { mirror, base } = world;

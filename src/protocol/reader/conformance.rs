@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::protocol::summary::is_list;
+use crate::protocol::declared_list::is_list;
 use crate::protocol::{Capability, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, Root};
 
 /// The maximum number of entries of a document in the Sitemap protocol, which section 7 refers to.

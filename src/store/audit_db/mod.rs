@@ -15,7 +15,7 @@ mod tables;
 pub use database::AuditDb;
 pub use findings::PathState;
 pub use state::KnownFiles;
-pub use statements::AuditedDocument;
+pub use statements::StatementKind;
 pub use tables::expected::Expectation;
 pub use tables::finding::{Finding, FindingKind, FindingOutcome};
 pub use tables::list::PendingList;

@@ -10,7 +10,7 @@ use crate::store::change::Change;
 
 /// A document whose entries an audit reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AuditedDocument {
+pub enum StatementKind {
     /// A Resource List: its entries state what exists at one time.
     ResourceList {
         /// That time.
@@ -26,7 +26,7 @@ pub enum AuditedDocument {
     },
 }
 
-impl AuditedDocument {
+impl StatementKind {
     /// The time of an entry's statement.
     fn stated_at(self, entry: &Change) -> Option<SourceTime> {
         match self {
@@ -57,7 +57,7 @@ impl AuditDb {
         &self,
         set: u32,
         number: i64,
-        document: AuditedDocument,
+        document: StatementKind,
         entries: &[Change],
     ) -> Result<(), StoreError> {
         self.transaction(|sql| {
@@ -92,7 +92,7 @@ fn record(
     sql: &Connection,
     set: u32,
     number: i64,
-    document: AuditedDocument,
+    document: StatementKind,
     entry: &Change,
 ) -> Result<(), StoreError> {
     let Some(stated_at) = document.stated_at(entry) else {

@@ -1,15 +1,15 @@
-//! What an audit takes from the database, beside what the Source says.
+//! What an audit copies from the state database and merges into what the Source's documents state.
 
 use super::*;
 
-/// What a Resource List of the second 10 says, weighed against what the database knows.
-struct Weighed(AuditDb);
+/// The statements of a Resource List of the second 10, merged with the state database.
+struct Merged(AuditDb);
 
-impl Weighed {
+impl Merged {
     fn of(world: &World, listed: Vec<Change>, wants: impl Fn(&ResourceUri) -> bool) -> Self {
         let audit_db = AuditDb::begin().unwrap();
         audit_db
-            .record_entries(1, 1, AuditedDocument::ResourceList { at: at(10) }, &listed)
+            .record_entries(1, 1, StatementKind::ResourceList { at: at(10) }, &listed)
             .unwrap();
         let folder = world.folder.path();
         assert!(audit_db.copy_known(folder, SOURCE, wants).unwrap());
@@ -18,9 +18,9 @@ impl Weighed {
         Self(audit_db)
     }
 
-    fn expected<T>(&self, told: impl Fn(Expectation) -> T) -> Vec<T> {
+    fn expected<T>(&self, view: impl Fn(Expectation) -> T) -> Vec<T> {
         let expectations = self.0.expectations(0, 9).unwrap();
-        expectations.into_iter().map(told).collect()
+        expectations.into_iter().map(view).collect()
     }
 }
 
@@ -31,34 +31,29 @@ fn sized(expectation: Expectation) -> String {
 }
 
 #[tokio::test]
-async fn what_the_database_knows_from_later_on_counts() {
+async fn later_change_in_the_database_replaces_the_statement_of_a_list() {
     let world = World::new().await;
-    let told = ["older", "newer", "gone", "unlisted", "unwanted"];
+    let announced = ["older", "newer", "gone", "unlisted", "unwanted"];
     let time = |name: &str| if name == "older" { 9 } else { 11 };
-    let known = told.map(|name| with_content(updated(name, time(name)), "known"));
-    world.tell(known.into()).await;
+    let known = announced.map(|name| with_content(updated(name, time(name)), "known"));
+    world.announce(known.into()).await;
     world.work("known").await;
-    world.tell(vec![deleted("gone", 12)]).await;
+    world.announce(vec![deleted("gone", 12)]).await;
     world.work("").await;
     let on_its_way = with_content(updated("newer", 13), "on its way");
-    world.tell(vec![on_its_way]).await;
+    world.announce(vec![on_its_way]).await;
 
     let listed = ["older", "newer", "gone", "lacking"];
     let listed = listed.map(|name| with_content(updated(name, 1), "x"));
     let wants = |uri: &ResourceUri| !uri.as_str().contains("unwanted");
-    let weighed = Weighed::of(&world, listed.into(), wants);
+    let merged = Merged::of(&world, listed.into(), wants);
     assert_eq!(
-        weighed.expected(sized),
+        merged.expected(sized),
         ["older:1", "newer:5", "lacking:1", "unlisted:5"]
     );
-    let is_known = weighed.expected(|expectation| expectation.is_known);
+    let is_known = merged.expected(|expectation| expectation.is_known);
     assert_eq!(is_known, [true, true, false, true]);
-    let place = |name: &str| {
-        weighed
-            .0
-            .path_state(&format!("example.org/{name}"))
-            .unwrap()
-    };
+    let place = |name: &str| merged.0.path_state(&format!("example.org/{name}")).unwrap();
     let facts = |place: PathState| (place.expected, place.known, place.live);
     assert_eq!(facts(place("newer")), (true, true, true));
     assert_eq!(facts(place("gone")), (false, true, false));
@@ -77,7 +72,7 @@ async fn what_the_database_knows_from_later_on_counts() {
 #[tokio::test]
 async fn paths_are_those_of_the_database() {
     let world = World::new().await;
-    // Without TLS, and first.
+    // The same host and path without TLS, and first.
     let first = Change {
         uri: ResourceUri::parse("http://example.org/a").unwrap(),
         ..updated("a", 9)
@@ -89,10 +84,10 @@ async fn paths_are_those_of_the_database() {
         },
         ..updated("b", 9)
     };
-    world.tell(vec![first, moved]).await;
+    world.announce(vec![first, moved]).await;
     world.work("x").await;
-    let weighed = Weighed::of(&world, vec![updated("a", 1), updated("b", 1)], |_| true);
-    let paths = weighed.expected(|expectation| expectation.path);
+    let merged = Merged::of(&world, vec![updated("a", 1), updated("b", 1)], |_| true);
+    let paths = merged.expected(|expectation| expectation.path);
     assert_eq!(paths, ["made//a", "example.org/elsewhere"]);
 }
 
@@ -111,7 +106,7 @@ async fn time_of_the_newest_list_is_known() {
 }
 
 #[test]
-fn no_database_is_no_fault_and_a_newer_one_is() {
+fn missing_database_is_no_error_and_a_newer_one_is() {
     let folder = tempfile::tempdir().unwrap();
     let audit_db = AuditDb::begin().unwrap();
     assert!(
@@ -122,6 +117,6 @@ fn no_database_is_no_fault_and_a_newer_one_is() {
     assert!(KnownFiles::open(folder.path()).unwrap().is_none());
     let newer = Connection::open(folder.path().join(crate::store::schema::DATABASE)).unwrap();
     newer.pragma_update(None, "user_version", 9999).unwrap();
-    let taken = audit_db.copy_known(folder.path(), SOURCE, |_| true);
-    assert_eq!(taken.unwrap_err().code(), "newer-schema");
+    let copied = audit_db.copy_known(folder.path(), SOURCE, |_| true);
+    assert_eq!(copied.unwrap_err().code(), "newer-schema");
 }

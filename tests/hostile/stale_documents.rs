@@ -1,5 +1,5 @@
-//! Older documents that are served again, as a cache or a restored backup does: nothing goes back, nothing is deleted, and the
-//! set goes on with what is newer.
+//! Stale documents, as served by a cache or a restored backup: nothing is reverted or deleted, and the set continues with newer
+//! documents.
 
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, Entry, Head, Root, write_document};
@@ -17,7 +17,7 @@ async fn served(rig: &Rig, path: &str) -> Vec<u8> {
     answer.bytes().await.unwrap().to_vec()
 }
 
-/// Has the Source serve an older document, and waits for a poll that met it.
+/// Has the Source serve a document of a test, and waits for a poll that requests it.
 async fn serve_again(rig: &Rig, path: &str, body: &[u8]) {
     rig.source
         .put_document(path, "application/xml", body.to_vec());
@@ -30,14 +30,14 @@ async fn polled(rig: &Rig, path: &str) {
     soon("polled", rig.source.wait_for_hits(path, hits + 1)).await;
 }
 
-async fn told(rig: &Rig, code: &str) {
+async fn until_error(rig: &Rig, code: &str) {
     rig.until(code, |set| {
         set.error.as_ref().map(|error| error.code.as_str()) == Some(code)
     })
     .await;
 }
 
-/// A set of which only its baseline tells.
+/// A set that has only a Resource List.
 fn only_listed() -> SampleOptions {
     SampleOptions {
         hub: ChannelHub::None,
@@ -46,18 +46,18 @@ fn only_listed() -> SampleOptions {
     }
 }
 
-/// A resource of each kind changes.
+/// Makes a change of each kind.
 fn change_all(rig: &Rig) {
     rig.source.create(SET, "new.txt", "created");
     rig.source.update(SET, "r0001.txt", "updated");
     rig.source.delete(SET, "r0002.txt");
 }
 
-/// Serves last week's baseline by turns with today's. `refresh` makes today's.
+/// Serves an earlier baseline document and the current one alternately. `refresh` makes the current one.
 async fn check_baseline(options: SampleOptions, path: &str, refresh: impl Fn(&SampleSource)) {
     let rig = Rig::start(options).await;
     rig.settled().await;
-    let old = served(&rig, path).await;
+    let stale = served(&rig, path).await;
     change_all(&rig);
     refresh(&rig.source);
     rig.operator.poll(NAME).await;
@@ -65,8 +65,8 @@ async fn check_baseline(options: SampleOptions, path: &str, refresh: impl Fn(&Sa
     rig.settled().await;
     let since = rig.operator.last_change().await;
     for round in 0..2 {
-        serve_again(&rig, path, &old).await;
-        told(&rig, "older-resource-list").await;
+        serve_again(&rig, path, &stale).await;
+        until_error(&rig, "older-resource-list").await;
         rig.assert_mirrored();
         assert_eq!(rig.operator.last_change().await, since, "round {round}");
         rig.source.remove_document(path);
@@ -76,7 +76,7 @@ async fn check_baseline(options: SampleOptions, path: &str, refresh: impl Fn(&Sa
         rig.assert_mirrored();
         assert_eq!(rig.operator.last_change().await, since, "round {round}");
     }
-    serve_again(&rig, path, &old).await;
+    serve_again(&rig, path, &stale).await;
     rig.source.update(SET, "r0003.txt", "newer");
     rig.source.remove_document(path);
     refresh(&rig.source);
@@ -85,15 +85,15 @@ async fn check_baseline(options: SampleOptions, path: &str, refresh: impl Fn(&Sa
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_weeks_resource_list_takes_nothing_back() {
+async fn stale_resource_list_reverts_nothing() {
     check_baseline(only_listed(), RESOURCE_LIST, |source| {
         source.refresh_resource_list(SET);
     })
     .await;
 }
 
-/// A document without the times of its entries, so that nothing but its own tells that it is old.
-fn timeless(list: &[u8]) -> Vec<u8> {
+/// A document without the times of its entries, so that only its own time shows that it is stale.
+fn without_lastmod(list: &[u8]) -> Vec<u8> {
     let text = String::from_utf8(list.to_vec()).unwrap();
     let mut pieces = text.split("<lastmod>");
     let mut rest = pieces.next().unwrap().to_owned();
@@ -104,24 +104,26 @@ fn timeless(list: &[u8]) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_that_last_weeks_resource_list_tells_is_asked_for() {
+async fn entries_of_a_stale_resource_list_are_not_fetched() {
     let rig = Rig::start(only_listed()).await;
     rig.settled().await;
-    let old = timeless(&served(&rig, RESOURCE_LIST).await);
-    // It names one that was gone before this Destination began.
+    let stale = without_lastmod(&served(&rig, RESOURCE_LIST).await);
+    // It names a resource that was deleted before the baseline.
     let gone = "/set1/res/gone.txt";
     rig.source.put_document(gone, "text/plain", "gone");
     let named = format!("<url><loc>{gone}</loc></url></urlset>");
-    let old = String::from_utf8(old).unwrap().replace("</urlset>", &named);
+    let stale = String::from_utf8(stale)
+        .unwrap()
+        .replace("</urlset>", &named);
     rig.source.update(SET, "r0001.txt", "updated");
     rig.source.refresh_resource_list(SET);
-    let new = timeless(&served(&rig, RESOURCE_LIST).await);
+    let new = without_lastmod(&served(&rig, RESOURCE_LIST).await);
     serve_again(&rig, RESOURCE_LIST, &new).await;
     rig.settled().await;
     let fetched = rig.source.hits("/set1/res/r0001.txt");
-    serve_again(&rig, RESOURCE_LIST, old.as_bytes()).await;
-    told(&rig, "older-resource-list").await;
-    // What it tells of the resource is neither what the mirror has nor what the Source serves.
+    serve_again(&rig, RESOURCE_LIST, stale.as_bytes()).await;
+    until_error(&rig, "older-resource-list").await;
+    // Its statement about the resource matches neither the mirror nor the Source.
     serve_again(&rig, RESOURCE_LIST, &new).await;
     let healed = rig.until("healed", |set| set.error.is_none()).await;
     assert_eq!((healed.pending, healed.failed), (0, 0));
@@ -131,7 +133,7 @@ async fn nothing_that_last_weeks_resource_list_tells_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_weeks_resource_dump_takes_nothing_back() {
+async fn stale_resource_dump_reverts_nothing() {
     let dumped = SampleOptions {
         resource_list: false,
         dumps: DumpOptions {
@@ -147,28 +149,28 @@ async fn last_weeks_resource_dump_takes_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notifications_go_on_beside_last_weeks_resource_list() {
+async fn notifications_are_applied_beside_a_stale_resource_list() {
     let rig = Rig::start(SampleOptions {
         change_list: false,
         ..resources(5)
     })
     .await;
     rig.settled().await;
-    let old = served(&rig, RESOURCE_LIST).await;
+    let stale = served(&rig, RESOURCE_LIST).await;
     change_all(&rig);
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.source.refresh_resource_list(SET);
     polled(&rig, RESOURCE_LIST).await;
     rig.settled().await;
-    serve_again(&rig, RESOURCE_LIST, &old).await;
-    told(&rig, "older-resource-list").await;
+    serve_again(&rig, RESOURCE_LIST, &stale).await;
+    until_error(&rig, "older-resource-list").await;
     rig.source.update(SET, "r0003.txt", "pushed");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_weeks_change_list_takes_nothing_back() {
+async fn stale_change_list_reverts_nothing() {
     let rig = Rig::start(SampleOptions {
         hub: ChannelHub::None,
         ..resources(5)
@@ -178,7 +180,7 @@ async fn last_weeks_change_list_takes_nothing_back() {
     rig.source.update(SET, "r0001.txt", "first");
     rig.operator.poll(NAME).await;
     rig.until_holds("r0001.txt", "first").await;
-    let old = served(&rig, CHANGE_LIST).await;
+    let stale = served(&rig, CHANGE_LIST).await;
     change_all(&rig);
     rig.operator.poll(NAME).await;
     rig.until_mirrored().await;
@@ -187,8 +189,8 @@ async fn last_weeks_change_list_takes_nothing_back() {
     let covered = rig.set().await.synced_until;
     let fetched = rig.source.hits("/set1/res/r0001.txt");
     for round in 0..2 {
-        serve_again(&rig, CHANGE_LIST, &old).await;
-        told(&rig, "older-change-list").await;
+        serve_again(&rig, CHANGE_LIST, &stale).await;
+        until_error(&rig, "older-change-list").await;
         rig.assert_mirrored();
         assert_eq!(rig.set().await.synced_until, covered, "round {round}");
         rig.source.remove_document(CHANGE_LIST);
@@ -198,7 +200,7 @@ async fn last_weeks_change_list_takes_nothing_back() {
         assert_eq!(rig.operator.last_change().await, since, "round {round}");
     }
     assert_eq!(rig.source.hits("/set1/res/r0001.txt"), fetched);
-    serve_again(&rig, CHANGE_LIST, &old).await;
+    serve_again(&rig, CHANGE_LIST, &stale).await;
     rig.source.update(SET, "r0003.txt", "newer");
     rig.source.remove_document(CHANGE_LIST);
     rig.operator.poll(NAME).await;
@@ -206,7 +208,7 @@ async fn last_weeks_change_list_takes_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_weeks_change_dump_takes_nothing_back() {
+async fn stale_change_dump_reverts_nothing() {
     const DUMP: &str = "/set1/changedump.xml";
     for indexed in [false, true] {
         let mut rig = Rig::start(SampleOptions {
@@ -223,7 +225,7 @@ async fn last_weeks_change_dump_takes_nothing_back() {
         rig.source.pack_changes(SET);
         rig.operator.poll(NAME).await;
         rig.until_holds("r0001.txt", "first").await;
-        let old = served(&rig, DUMP).await;
+        let stale = served(&rig, DUMP).await;
         change_all(&rig);
         rig.source.pack_changes(SET);
         rig.operator.poll(NAME).await;
@@ -232,11 +234,11 @@ async fn last_weeks_change_dump_takes_nothing_back() {
         let since = rig.operator.last_change().await;
         let covered = rig.set().await.synced_until;
         for round in 0..3 {
-            serve_again(&rig, DUMP, &old).await;
+            serve_again(&rig, DUMP, &stale).await;
             if round < 2 {
-                told(&rig, "older-change-dump").await;
+                until_error(&rig, "older-change-dump").await;
             } else {
-                // Nobody remembers after a start that it was newer before.
+                // A restart forgets that a newer document was read before.
                 rig.stop_daemon().await;
                 rig.start_daemon().await;
                 rig.settled().await;
@@ -253,7 +255,7 @@ async fn last_weeks_change_dump_takes_nothing_back() {
             let path = format!("/set1/changedump-{package:04}.zip");
             assert!(rig.source.hits(&path) <= 1, "{path}");
         }
-        serve_again(&rig, DUMP, &old).await;
+        serve_again(&rig, DUMP, &stale).await;
         rig.source.update(SET, "r0003.txt", "newer");
         rig.source.pack_changes(SET);
         rig.source.remove_document(DUMP);
@@ -264,23 +266,23 @@ async fn last_weeks_change_dump_takes_nothing_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_weeks_capability_list_deletes_nothing() {
+async fn stale_capability_list_deletes_nothing() {
     let rig = Rig::start(resources(5)).await;
     rig.settled().await;
-    // It is from the time before there were Change Lists, channels and most of the resources.
-    let old = "/set1/old.xml";
-    let list = rig.source.base().join(old).unwrap();
+    // It is older than the Change Lists, the channels and most of the resources.
+    let stale = "/set1/old.xml";
+    let list = rig.source.base().join(stale).unwrap();
     let old_list = capability_list(&[(&list, Capability::ResourceList)]);
     let mut head = Head::new(Root::Urlset, Capability::ResourceList);
     head.md.at = Some(time("2020-01-01"));
     let only = Entry::new(rig.source.resource_uri(SET, "r0000.txt"));
     rig.source
-        .put_document(old, "application/xml", write_document(&head, &[only]));
+        .put_document(stale, "application/xml", write_document(&head, &[only]));
     let path = "/set1/capabilitylist.xml";
     for round in 0..2 {
         serve_again(&rig, path, &old_list).await;
-        soon("read", rig.source.wait_for_hits(old, 1)).await;
-        told(&rig, "older-resource-list").await;
+        soon("read", rig.source.wait_for_hits(stale, 1)).await;
+        until_error(&rig, "older-resource-list").await;
         rig.assert_mirrored();
         rig.source.remove_document(path);
         polled(&rig, path).await;

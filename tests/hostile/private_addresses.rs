@@ -1,7 +1,7 @@
-//! A Source that names this machine's own addresses, in every place and every spelling: nobody there hears of it.
+//! A Source that names private addresses in every place and every spelling: resyncd never connects to them.
 //!
-//! The Source is at an address that the client takes for public. Every spelling leads to a canary of its own, which counts
-//! who connects. None may.
+//! The Source is at an address that the client treats as public. Every spelling leads to a listener of its own, a canary, which
+//! counts connections. The counters must stay 0.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,13 +14,13 @@ use tokio::net::{TcpListener, TcpStream};
 use url::Url;
 
 use crate::site::{
-    Guarded, PUBLIC, Site, entry, guarded_client, number, ok, redirect, status, urlset,
+    GuardedDaemon, PUBLIC, Site, entry, guarded_client, number, ok, redirect, status, urlset,
 };
 use crate::support::{files, soon};
 
-/// Ways to write an inner address, or something that is mistaken for one; PORT is the canary's.
+/// Spellings of private addresses and of URIs that are mistaken for one; `PORT` is the port of the canary.
 const SPELLINGS: &[&str] = &[
-    // IPv4, as `inet_aton` reads it.
+    // IPv4, as `inet_aton` parses it.
     "http://127.0.0.1:PORT/",
     "http://127.0.0.1.:PORT/",
     "http://127.1:PORT/",
@@ -40,7 +40,7 @@ const SPELLINGS: &[&str] = &[
     "http://0x0:PORT/",
     "http://0.0.0.0:PORT/",
     "http://00000000000:PORT/",
-    // Characters that become others.
+    // Characters that are decoded or normalized.
     "http://%31%32%37.0.0.1:PORT/",
     "http://127%2e0%2E0%2e1:PORT/",
     "http://127%E3%80%820.0.1:PORT/",
@@ -53,7 +53,7 @@ const SPELLINGS: &[&str] = &[
     "http://𝟏𝟐𝟕.𝟎.𝟎.𝟏:PORT/",
     "http://12\u{ad}7.0.0.1:PORT/",
     "http://127\u{200b}.0.0.1:PORT/",
-    // IPv6, and IPv4 within it.
+    // IPv6, and IPv4 embedded in it.
     "http://[::1]:PORT/",
     "http://[0:0:0:0:0:0:0:1]:PORT/",
     "http://[0000:0000:0000:0000:0000:0000:0000:0001]:PORT/",
@@ -88,7 +88,7 @@ const SPELLINGS: &[&str] = &[
     "http://loc%61lhost:PORT/",
     "http://ｌｏｃａｌｈｏｓｔ:PORT/",
     "http://ℓocalhost:PORT/",
-    // What is not the host.
+    // Other parts of a URI that look like the host.
     "http://8.8.8.8@127.0.0.1:PORT/",
     "http://example.com:80@127.0.0.1:PORT/",
     "http://example.com%2F@127.0.0.1:PORT/",
@@ -119,7 +119,7 @@ const SPELLINGS: &[&str] = &[
     "data:text/plain,PORT",
 ];
 
-/// A listener for each spelling, on every address of this machine.
+/// One listener for each spelling, on every address of this machine.
 struct Canaries {
     spellings: Vec<String>,
     connections: Vec<Arc<AtomicUsize>>,
@@ -152,7 +152,7 @@ impl Canaries {
             spellings,
             connections,
         };
-        // That they sing was tried, once.
+        // The first canary has been connected to, to test that it counts.
         while canaries.connections[0].load(Ordering::SeqCst) == 0 {
             tokio::task::yield_now().await;
         }
@@ -174,16 +174,16 @@ impl Canaries {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resources_of_inner_addresses_are_not_asked_for() {
+async fn resources_at_private_addresses_are_not_requested() {
     let canaries = Canaries::start().await;
     let list = |base: &str| {
-        let inside = canaries.list(|_, spelling| entry(spelling, ""));
-        inside + &entry(&format!("{base}/r/0"), "")
+        let private = canaries.list(|_, spelling| entry(spelling, ""));
+        private + &entry(&format!("{base}/r/0"), "")
     };
-    let site = Site::of_list(PUBLIC, list, |_| ok("outside")).await;
-    let daemon = Guarded::follow(site.url("/")).await;
+    let site = Site::of_list(PUBLIC, list, |_| ok("public")).await;
+    let daemon = GuardedDaemon::follow(site.url("/")).await;
     let sets = daemon
-        .until("all tried", |sets| {
+        .until("all were tried", |sets| {
             sets.len() == 1 && sets[0].resources == 1 && sets[0].pending == 0
         })
         .await;
@@ -192,24 +192,24 @@ async fn resources_of_inner_addresses_are_not_asked_for() {
     let error = sets[0].error.as_ref().unwrap();
     assert_eq!(error.code, "forbidden-address");
     let found = files(&daemon.config.sources[0].mirror);
-    assert_eq!(found.into_values().collect::<Vec<_>>(), [b"outside"]);
+    assert_eq!(found.into_values().collect::<Vec<_>>(), [b"public"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mirrors_at_inner_addresses_are_not_asked() {
+async fn duplicates_at_private_addresses_are_not_requested() {
     let canaries = Canaries::start().await;
-    let digest = Digest::of(Algorithm::Sha256, b"outside");
+    let digest = Digest::of(Algorithm::Sha256, b"public");
     let list = |base: &str| {
         canaries.list(|n, spelling| {
-            let told = format!(
-                r#"<rs:md hash="{digest}" length="7"/><rs:ln rel="duplicate" href="{}" pri="1"/>"#,
+            let metadata = format!(
+                r#"<rs:md hash="{digest}" length="6"/><rs:ln rel="duplicate" href="{}" pri="1"/>"#,
                 spelling.replace('\t', "&#9;")
             );
-            entry(&format!("{base}/r/{n}"), &told)
+            entry(&format!("{base}/r/{n}"), &metadata)
         })
     };
-    let site = Site::of_list(PUBLIC, list, |_| ok("outside")).await;
-    let daemon = Guarded::follow(site.url("/")).await;
+    let site = Site::of_list(PUBLIC, list, |_| ok("public")).await;
+    let daemon = GuardedDaemon::follow(site.url("/")).await;
     daemon
         .until("all from the Source itself", |sets| {
             sets.len() == 1 && sets[0].resources == SPELLINGS.len() as u64 && sets[0].pending == 0
@@ -219,7 +219,7 @@ async fn mirrors_at_inner_addresses_are_not_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redirects_to_inner_addresses_are_not_followed() {
+async fn redirects_to_private_addresses_are_not_followed() {
     let canaries = Canaries::start().await;
     let targets = canaries.spellings.clone();
     let list = |base: &str| canaries.list(|n, _| entry(&format!("{base}/r/{n}"), ""));
@@ -227,9 +227,9 @@ async fn redirects_to_inner_addresses_are_not_followed() {
         redirect([301, 302, 303, 307, 308][n % 5], &targets[n])
     })
     .await;
-    let daemon = Guarded::follow(site.url("/")).await;
+    let daemon = GuardedDaemon::follow(site.url("/")).await;
     let sets = daemon
-        .until("all given up, or tried", |sets| {
+        .until("nearly all have failed", |sets| {
             sets.len() == 1 && sets[0].failed + 3 > SPELLINGS.len() as u64
         })
         .await;
@@ -238,10 +238,10 @@ async fn redirects_to_inner_addresses_are_not_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sets_hubs_and_indexes_at_inner_addresses_are_not_asked() {
+async fn sets_hubs_and_indexes_at_private_addresses_are_not_requested() {
     let canaries = Canaries::start().await;
     let spellings = canaries.spellings.clone();
-    let inside =
+    let private =
         canaries.list(|_, spelling| entry(spelling, r#"<rs:md capability="capabilitylist"/>"#));
     let site = Site::start(PUBLIC, |address| {
         let base = format!("http://{address}");
@@ -250,7 +250,7 @@ async fn sets_hubs_and_indexes_at_inner_addresses_are_not_asked() {
             entry(&loc, r#"<rs:md capability="capabilitylist"/>"#)
         };
         let own: String = (0..SPELLINGS.len()).map(own).collect();
-        let description = urlset("description", "", &(own + &inside));
+        let description = urlset("description", "", &(own + &private));
         move |path: &str, _: &_| {
             if path == "/.well-known/resourcesync" {
                 return ok(description.clone());
@@ -268,10 +268,10 @@ async fn sets_hubs_and_indexes_at_inner_addresses_are_not_asked() {
             let links = link("index") + &link("up") + &link("describedby");
             match path.rsplit('/').next() {
                 Some("caps.xml") => {
-                    let told = |capability| format!(r#"<rs:md capability="{capability}"/>"#);
-                    let channel = told("change-notification") + &link("hub");
-                    let entries = entry(&of_set("list.xml"), &told("resourcelist"))
-                        + &entry(&of_set("changes.xml"), &told("changelist"))
+                    let metadata = |capability| format!(r#"<rs:md capability="{capability}"/>"#);
+                    let channel = metadata("change-notification") + &link("hub");
+                    let entries = entry(&of_set("list.xml"), &metadata("resourcelist"))
+                        + &entry(&of_set("changes.xml"), &metadata("changelist"))
                         + &entry(&of_set("topic"), &channel);
                     ok(urlset("capabilitylist", &link("describedby"), &entries))
                 }
@@ -289,32 +289,32 @@ async fn sets_hubs_and_indexes_at_inner_addresses_are_not_asked() {
         }
     })
     .await;
-    let daemon = Guarded::follow(site.url("/")).await;
+    let daemon = GuardedDaemon::follow(site.url("/")).await;
     let is_own = |list: &str| list.contains("/set/");
     let sets = daemon
         .until(
-            "every hub refused, every Change List read, what lies inside a set, too",
+            "every hub rejected, every Change List read, private sets discovered",
             |sets| {
                 let own = sets.iter().filter(|set| is_own(&set.capability_list));
                 let all = own.filter(|set| {
-                    let refused = set.channels.iter().all(|channel| channel.error.is_some());
-                    set.channels.len() == 1 && refused && set.last_poll_at.is_some()
+                    let rejected = set.channels.iter().all(|channel| channel.error.is_some());
+                    set.channels.len() == 1 && rejected && set.last_poll_at.is_some()
                 });
-                let inside = sets.iter().filter(|set| !is_own(&set.capability_list));
-                all.count() == SPELLINGS.len() && inside.count() > 10
+                let private = sets.iter().filter(|set| !is_own(&set.capability_list));
+                all.count() == SPELLINGS.len() && private.count() > 10
             },
         )
         .await;
     canaries.assert_silent();
-    let refused = sets.iter().flat_map(|set| &set.channels);
-    let refused = refused.filter(|channel| {
+    let rejected = sets.iter().flat_map(|set| &set.channels);
+    let rejected = rejected.filter(|channel| {
         let code = channel.error.as_ref().map(|error| error.code.as_str());
         code == Some("forbidden-address")
     });
-    assert!(refused.count() > 40, "{sets:#?}");
+    assert!(rejected.count() > 40, "{sets:#?}");
 }
 
-/// A client that may ask nobody but [`PUBLIC`].
+/// A client that may connect to [`PUBLIC`] only.
 fn client() -> Client {
     let http = resyncd::config::HttpConfig {
         timeout: std::time::Duration::from_secs(5),
@@ -324,7 +324,7 @@ fn client() -> Client {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn links_on_the_way_to_a_source_do_not_lead_inside() {
+async fn discovery_does_not_follow_links_to_private_addresses() {
     let canaries = Canaries::start().await;
     let spellings = canaries.spellings.clone();
     let site = Site::start(PUBLIC, |_| {
@@ -361,7 +361,7 @@ async fn links_on_the_way_to_a_source_do_not_lead_inside() {
         for kind in ["up", "page"] {
             let entry = site.url(&format!("/{kind}/{n}"));
             let found = soon("discovery", client.discover(&entry, 1 << 20)).await;
-            // A Change List is a document of ResourceSync; the page is none, and has led nowhere.
+            // The Change List alone is a result; the page is no ResourceSync document, and its links fail.
             assert!(kind == "up" || found.is_err() || !found.unwrap().failed.is_empty());
         }
     }
@@ -372,7 +372,7 @@ async fn links_on_the_way_to_a_source_do_not_lead_inside() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn requests_to_hubs_are_not_led_inside() {
+async fn hub_requests_do_not_reach_private_addresses() {
     let canaries = Canaries::start().await;
     let targets = canaries.spellings.clone();
     let site = Site::start(PUBLIC, |_| {

@@ -1,5 +1,5 @@
-//! Whatever happens, in whatever order: the sums are the sums of what there is, the feed tells all of it, and nothing that is
-//! under way when the last word comes outlasts it.
+//! Random steps in random order: the totals are those of the stored resources, the feed lists all of them, and no task that is
+//! in progress when the last change is announced replaces its result.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -8,23 +8,23 @@ use proptest::prelude::*;
 use super::*;
 use crate::store::Adoption;
 
-/// Names and contents are few, so that what happens meets.
+/// Names and contents are few, so that steps interact.
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 const CONTENTS: [&str; 3] = ["x", "yy", "zzz"];
 
 #[derive(Clone, Debug)]
 enum Step {
     /// A notification of a set.
-    Tell(usize, Vec<(usize, ChangeKind, usize)>),
+    Announce(usize, Vec<(usize, ChangeKind, usize)>),
     /// A Resource List of a set names these.
     List(usize, BTreeMap<usize, usize>),
-    /// The applier takes what is due.
-    Take,
-    /// What was taken comes to its end.
+    /// The executor reads the due tasks.
+    Start,
+    /// The tasks in progress end.
     End(How),
     Approve,
     Retry,
-    Mend(usize, ChangeKind, usize),
+    Repair(usize, ChangeKind, usize),
     Adopt(usize, usize),
     Restart,
 }
@@ -37,14 +37,14 @@ enum How {
     GivenUp,
 }
 
-/// What the Source, the mirror and the applier have.
+/// The state of the Source, the mirror and the executor.
 struct Mix {
     world: World,
     /// One or two.
     sets: Vec<SetId>,
-    /// By the URI, what the Source told last.
+    /// The content that the Source announced last, by URI.
     source: HashMap<ResourceUri, &'static str>,
-    taken: HashMap<ResourceId, Task>,
+    in_progress: HashMap<ResourceId, Task>,
     clock: i64,
 }
 
@@ -59,7 +59,7 @@ impl Mix {
             world,
             sets,
             source: HashMap::new(),
-            taken: HashMap::new(),
+            in_progress: HashMap::new(),
             clock: 10,
         }
     }
@@ -69,15 +69,15 @@ impl Mix {
     }
 
     fn note(&mut self, step: &Step) {
-        let told: Vec<(usize, usize)> = match step {
-            Step::Tell(_, changes) => changes.iter().map(|it| (it.0, it.2)).collect(),
+        let announced: Vec<(usize, usize)> = match step {
+            Step::Announce(_, changes) => changes.iter().map(|it| (it.0, it.2)).collect(),
             Step::List(_, named) => named.iter().map(|(&name, &it)| (name, it)).collect(),
-            Step::Mend(name, _, content) | Step::Adopt(name, content) => vec![(*name, *content)],
+            Step::Repair(name, _, content) | Step::Adopt(name, content) => vec![(*name, *content)],
             _ => return,
         };
-        let told = told.into_iter();
+        let announced = announced.into_iter();
         self.source
-            .extend(told.map(|(name, content)| (uri(NAMES[name]), CONTENTS[content])));
+            .extend(announced.map(|(name, content)| (uri(NAMES[name]), CONTENTS[content])));
     }
 
     async fn take(mut self, step: Step) -> Self {
@@ -85,15 +85,17 @@ impl Mix {
         let now = self.clock;
         self.note(&step);
         match step {
-            Step::Tell(set, changes) => {
+            Step::Announce(set, changes) => {
                 let changes = changes.into_iter().map(|(name, kind, content)| {
-                    let told = change(NAMES[name], kind, now);
+                    let announced = change(NAMES[name], kind, now);
                     match kind {
-                        ChangeKind::Deleted => told,
-                        _ => with_content(told, CONTENTS[content]),
+                        ChangeKind::Deleted => announced,
+                        _ => with_content(announced, CONTENTS[content]),
                     }
                 });
-                self.world.tell_set(self.set(set), changes.collect()).await;
+                self.world
+                    .announce_in(self.set(set), changes.collect())
+                    .await;
             }
             Step::List(set, named) => {
                 let entry = |(name, content): (usize, usize)| {
@@ -102,17 +104,17 @@ impl Mix {
                 let entries = named.into_iter().map(entry).collect();
                 self.world.list(self.set(set), now, entries).await;
             }
-            Step::Take => {
-                let under_way = self.taken.keys().copied().collect();
-                let due = self.world.due_without(under_way).await;
-                self.taken
+            Step::Start => {
+                let in_progress = self.in_progress.keys().copied().collect();
+                let due = self.world.due_without(in_progress).await;
+                self.in_progress
                     .extend(due.into_iter().map(|task| (task.resource, task)));
             }
             Step::End(how) => {
-                let taken = std::mem::take(&mut self.taken).into_values();
+                let tasks = std::mem::take(&mut self.in_progress).into_values();
                 let source = &self.source;
-                let conclusions = taken.map(|task| conclusion(task, how, source)).collect();
-                self.world.complete(conclusions).await;
+                let results = tasks.map(|task| result(task, how, source)).collect();
+                self.world.complete(results).await;
             }
             Step::Approve => {
                 self.world.store.approve_deletions(SOURCE).await.unwrap();
@@ -123,9 +125,9 @@ impl Mix {
                     store.retry_failed(set, SOURCE, now).await.unwrap();
                 }
             }
-            Step::Mend(name, kind, content) => {
-                let told = with_content(change(NAMES[name], kind, now), CONTENTS[content]);
-                let changes = vec![(Some(self.world.set), told)];
+            Step::Repair(name, kind, content) => {
+                let announced = with_content(change(NAMES[name], kind, now), CONTENTS[content]);
+                let changes = vec![(Some(self.world.set), announced)];
                 let (store, now) = (&self.world.store, self.world.now);
                 store.repair(SOURCE, now, changes).await.unwrap();
             }
@@ -141,26 +143,26 @@ impl Mix {
                 let (store, now) = (&self.world.store, self.world.now);
                 store.adopt(SOURCE, now, vec![adoption]).await.unwrap();
             }
-            Step::Restart => self.taken.clear(),
+            Step::Restart => self.in_progress.clear(),
         }
         self
     }
 
-    /// Carries out what there is to be done.
+    /// Executes all tasks.
     async fn work_off(mut self) -> Self {
         for _ in 0..9 {
-            for step in [Step::End(How::Done), Step::Retry, Step::Take] {
+            for step in [Step::End(How::Done), Step::Retry, Step::Start] {
                 self = self.take(step).await;
             }
-            if self.taken.is_empty() {
+            if self.in_progress.is_empty() {
                 return self;
             }
         }
-        panic!("{:?} come to no end", self.taken);
+        panic!("{:?} do not end", self.in_progress);
     }
 
-    /// The sums, as they are kept and as they should be.
-    async fn check_sums(&self) {
+    /// Compares the stored totals with the resources.
+    async fn check_totals(&self) {
         for &set in &self.sets {
             let counted = self.world.store.read(move |sql| {
                 Ok(sql.query_row(
@@ -170,15 +172,15 @@ impl Mix {
                     |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)),
                 )?)
             });
-            let kept = self.world.store.read(move |sql| {
-                let sums = "SELECT resources, bytes FROM source_set WHERE id = ?1";
-                Ok(sql.query_row(sums, [set.0], |row| Ok((row.get(0)?, row.get(1)?)))?)
+            let stored = self.world.store.read(move |sql| {
+                let totals = "SELECT resources, bytes FROM source_set WHERE id = ?1";
+                Ok(sql.query_row(totals, [set.0], |row| Ok((row.get(0)?, row.get(1)?)))?)
             });
-            assert_eq!(kept.await.unwrap(), counted.await.unwrap(), "{set:?}");
+            assert_eq!(stored.await.unwrap(), counted.await.unwrap(), "{set:?}");
         }
     }
 
-    /// What the mirror has, as the database says: names and contents.
+    /// The live resources of the database: URIs and lengths.
     async fn has(&self) -> BTreeMap<String, u64> {
         let mut has = BTreeMap::new();
         for name in NAMES {
@@ -191,20 +193,20 @@ impl Mix {
         has
     }
 
-    /// The same, as the feed tells.
-    async fn told(&self) -> BTreeMap<String, u64> {
-        let mut told = BTreeMap::new();
+    /// The same according to the feed.
+    async fn fed(&self) -> BTreeMap<String, u64> {
+        let mut live = BTreeMap::new();
         for line in self.world.store.feed(0, 1000).await.unwrap() {
             match line.change.as_str() {
-                "deleted" => assert!(told.remove(&line.uri).is_some(), "{line:?}"),
-                _ => drop(told.insert(line.uri, line.length.unwrap())),
+                "deleted" => assert!(live.remove(&line.uri).is_some(), "{line:?}"),
+                _ => drop(live.insert(line.uri, line.length.unwrap())),
             }
         }
-        told
+        live
     }
 }
 
-fn conclusion(task: Task, how: How, source: &HashMap<ResourceUri, &'static str>) -> TaskResult {
+fn result(task: Task, how: How, source: &HashMap<ResourceUri, &'static str>) -> TaskResult {
     match (how, task.kind) {
         (How::Again, _) => failed(task, Some(DateTime::UNIX_EPOCH)),
         (How::GivenUp, _) => failed(task, None),
@@ -212,11 +214,11 @@ fn conclusion(task: Task, how: How, source: &HashMap<ResourceUri, &'static str>)
             kept: matches!(how, How::Kept),
             task,
         },
-        // What was told is what came: the digests were checked.
+        // The content has the announced digest: it was verified.
         _ => {
-            let is_told = |content: &&str| sha256(content) == task.hashes;
-            let told = CONTENTS.into_iter().find(is_told);
-            let content = told.unwrap_or_else(|| source[&task.uri]);
+            let is_announced = |content: &&str| sha256(content) == task.hashes;
+            let announced = CONTENTS.into_iter().find(is_announced);
+            let content = announced.unwrap_or_else(|| source[&task.uri]);
             published(task, content)
         }
     }
@@ -241,13 +243,13 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(How::GivenUp)
     ];
     prop_oneof![
-        4 => (0..2_usize, prop::collection::vec(change, 1..4)).prop_map(|(set, changes)| Step::Tell(set, changes)),
+        4 => (0..2_usize, prop::collection::vec(change, 1..4)).prop_map(|(set, changes)| Step::Announce(set, changes)),
         3 => (0..2_usize, named).prop_map(|(set, named)| Step::List(set, named)),
-        5 => Just(Step::Take),
+        5 => Just(Step::Start),
         5 => how.prop_map(Step::End),
         1 => Just(Step::Approve),
         1 => Just(Step::Retry),
-        1 => (name.clone(), kind(), content.clone()).prop_map(|(name, kind, content)| Step::Mend(name, kind, content)),
+        1 => (name.clone(), kind(), content.clone()).prop_map(|(name, kind, content)| Step::Repair(name, kind, content)),
         1 => (name, content).prop_map(|(name, content)| Step::Adopt(name, content)),
         1 => Just(Step::Restart),
     ]
@@ -257,7 +259,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_happens_sums_and_feed_tell_what_there_is(
+    fn totals_and_feed_agree_with_the_mirror_after_any_steps(
         sets in 1..=2_usize,
         steps in prop::collection::vec(step(), 1..40),
         last in prop::collection::btree_map(0..NAMES.len(), 0..CONTENTS.len(), 0..=NAMES.len())
@@ -267,11 +269,11 @@ proptest! {
             let mut mix = Mix::new(sets).await;
             for step in steps {
                 mix = mix.take(step).await;
-                mix.check_sums().await;
-                assert_eq!(mix.told().await, mix.has().await);
+                mix.check_totals().await;
+                assert_eq!(mix.fed().await, mix.has().await);
             }
-            // The last word, while what was taken is still under way. What is pending and nothing dates outlasts a list: it takes
-            // another word, and where two sets tell of one resource, another of each.
+            // The last statement, while tasks are still in progress. A pending task without a time remains after a list: a
+            // second list is needed and, where two sets announce one resource, one of each.
             for _ in 0..=sets {
                 for set in 0..sets {
                     mix = mix.take(Step::List(set, last.clone())).await;
@@ -282,12 +284,12 @@ proptest! {
                 (uri(NAMES[name]).to_string(), CONTENTS[content].len() as u64)
             });
             assert_eq!(mix.has().await, last.collect::<BTreeMap<_, _>>());
-            assert_eq!(mix.told().await, mix.has().await);
-            mix.check_sums().await;
+            assert_eq!(mix.fed().await, mix.has().await);
+            mix.check_totals().await;
             for &set in &mix.sets {
-                let numbers = mix.world.store.set_statistics(set).await.unwrap();
-                assert_eq!((numbers.pending, numbers.failed, numbers.held_deletions), (0, 0, 0));
-                assert!(numbers.baseline_done);
+                let statistics = mix.world.store.set_statistics(set).await.unwrap();
+                assert_eq!((statistics.pending, statistics.failed, statistics.held_deletions), (0, 0, 0));
+                assert!(statistics.baseline_done);
             }
         });
     }

@@ -1,4 +1,4 @@
-//! The doors that documents come in by, and what happens behind them when a document is not what it should be.
+//! The points at which documents enter the daemon, and a set that must stay unchanged when an invalid document enters there.
 
 use std::io::{Cursor, Write};
 
@@ -15,12 +15,12 @@ use crate::support::{
 const DUMP: &str = "/set1/resourcedump.xml";
 const PACKAGE: &str = "/set1/own.zip";
 
-/// A door.
+/// Where a document enters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Door {
+pub(crate) enum EntryPoint {
     CapabilityList,
     ResourceList,
-    /// A list that an index of Resource Lists names.
+    /// A part of a Resource List index.
     ChildOfIndex,
     ChangeList,
     /// The manifest within a package of a Resource Dump.
@@ -28,7 +28,7 @@ pub(crate) enum Door {
     Notification,
 }
 
-impl Door {
+impl EntryPoint {
     pub(crate) const ALL: [Self; 6] = [
         Self::CapabilityList,
         Self::ResourceList,
@@ -38,7 +38,7 @@ impl Door {
         Self::Notification,
     ];
 
-    /// Whether it is the Source's own document that tells of the deletion.
+    /// Whether the original document of the Source contains the deletion.
     fn deletes(self) -> bool {
         !matches!(self, Self::CapabilityList | Self::Notification)
     }
@@ -72,7 +72,7 @@ impl Door {
         }
     }
 
-    /// Where the document is.
+    /// The path of the document.
     fn path(self) -> &'static str {
         match self {
             Self::CapabilityList => "/set1/capabilitylist.xml",
@@ -85,57 +85,57 @@ impl Door {
     }
 }
 
-/// A daemon that is in step, and a document that would, if it were taken, delete a resource.
-pub(crate) struct Guarded {
+/// A set that is in sync, and a document that would delete a resource if it were accepted.
+pub(crate) struct GuardedSet {
     pub(crate) rig: Rig,
-    pub(crate) door: Door,
-    /// The document as it should be.
-    pub(crate) whole: String,
+    pub(crate) entry_point: EntryPoint,
+    /// The valid document.
+    pub(crate) document: String,
     before: Files,
 }
 
-impl Guarded {
-    pub(crate) async fn start(door: Door) -> Self {
-        let rig = Rig::start(door.options()).await;
+impl GuardedSet {
+    pub(crate) async fn start(entry_point: EntryPoint) -> Self {
+        let rig = Rig::start(entry_point.options()).await;
         rig.settled().await;
         let before = files(&rig.config.sources[0].mirror);
-        // Nobody may see the true documents before they are spoilt.
+        // The daemon must not read the valid documents before they are replaced.
         rig.source.fail("/set1/*", Fault::Status(500), usize::MAX);
-        if door.deletes() {
+        if entry_point.deletes() {
             rig.source.delete(SET, "r0000.txt");
-            // Where a Change List is of no use, the Resource List is: it must not tell of it.
-            if door != Door::ChangeList {
+            // The daemon falls back from an invalid Change List to the Resource List, which must not show the deletion.
+            if entry_point != EntryPoint::ChangeList {
                 rig.source.refresh_resource_list(SET);
             }
         }
-        let whole = match door {
-            Door::Manifest => manifest(&rig),
-            Door::Notification => notification(&rig),
+        let document = match entry_point {
+            EntryPoint::Manifest => manifest(&rig),
+            EntryPoint::Notification => notification(&rig),
             _ => {
                 rig.source.heal("/set1/*");
-                let url = rig.source.base().join(door.path()).unwrap();
+                let url = rig.source.base().join(entry_point.path()).unwrap();
                 let answer = client().get(url).send().await.unwrap();
                 let text = answer.text().await.unwrap();
                 rig.source.fail("/set1/*", Fault::Status(500), usize::MAX);
                 text
             }
         };
-        let guarded = Self {
+        let guarded_set = Self {
             rig,
-            door,
-            whole,
+            entry_point,
+            document,
             before,
         };
-        guarded.put(b"<nothing/>".to_vec());
-        guarded.rig.source.heal("/set1/*");
-        guarded
+        guarded_set.put(b"<nothing/>".to_vec());
+        guarded_set.rig.source.heal("/set1/*");
+        guarded_set
     }
 
     fn put(&self, bytes: Vec<u8>) {
         let source = &self.rig.source;
-        match self.door {
-            Door::Notification => {}
-            Door::Manifest => {
+        match self.entry_point {
+            EntryPoint::Notification => {}
+            EntryPoint::Manifest => {
                 let (at, loc) = (source.boundary(), PACKAGE);
                 let dump = format!(
                     r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcedump" at="{at}"/><url><loc>{loc}</loc><lastmod>{at}</lastmod></url></urlset>"#
@@ -143,15 +143,15 @@ impl Guarded {
                 source.put_document(PACKAGE, "application/zip", package_of(&bytes));
                 source.put_document(DUMP, "application/xml", dump);
             }
-            door => source.put_document(door.path(), "application/xml", bytes),
+            entry_point => source.put_document(entry_point.path(), "application/xml", bytes),
         }
     }
 
-    /// What comes in is refused with one of these codes, is told, and nothing is lost over it.
-    pub(crate) async fn refuses(&self, what: &str, bytes: Vec<u8>, codes: &[&str]) {
-        let what = format!("{what} by {:?}", self.door);
-        if self.door == Door::Notification {
-            self.refuses_notification(&what, bytes).await;
+    /// Checks that these bytes are rejected with one of the codes, which the status reports, and that nothing changes.
+    pub(crate) async fn rejects(&self, what: &str, bytes: Vec<u8>, codes: &[&str]) {
+        let what = format!("{what} by {:?}", self.entry_point);
+        if self.entry_point == EntryPoint::Notification {
+            self.rejects_notification(&what, bytes).await;
         } else {
             let before = self.rig.set().await.error.map(|error| error.at);
             self.put(bytes);
@@ -160,7 +160,8 @@ impl Guarded {
                 .until(&what, |set| {
                     let error = set.error.as_ref();
                     error.is_some_and(|error| {
-                        Some(&error.at) != before.as_ref() && self.is_told_as(&error.code, codes)
+                        Some(&error.at) != before.as_ref()
+                            && self.is_expected_code(&error.code, codes)
                     })
                 })
                 .await;
@@ -168,20 +169,22 @@ impl Guarded {
         self.assert_unchanged(&what).await;
     }
 
-    /// What comes in tells nothing, refused or not: that is all that comes of it.
-    pub(crate) async fn learns_nothing(&self, what: &str, bytes: Vec<u8>) {
-        let what = format!("{what} by {:?}", self.door);
-        if self.door == Door::Notification {
-            let taken = async || {
+    /// Checks that these bytes change nothing, whether they are rejected or accepted.
+    pub(crate) async fn ignores(&self, what: &str, bytes: Vec<u8>) {
+        let what = format!("{what} by {:?}", self.entry_point);
+        if self.entry_point == EntryPoint::Notification {
+            let processed = async || {
                 let channel = self.rig.channel().await;
                 channel.applied + channel.duplicate + channel.rejected
             };
-            let before = taken().await;
+            let before = processed().await;
             let topic = self.rig.changes().to_string();
             self.rig.hub().deliver(&topic, Bytes::from(bytes)).await;
             eventually(&what, Some(self.rig.wakes()), async || {
-                let taken = taken().await;
-                (taken > before).then_some(()).ok_or(format!("{taken}"))
+                let processed = processed().await;
+                (processed > before)
+                    .then_some(())
+                    .ok_or(format!("{processed}"))
             })
             .await;
         } else {
@@ -195,13 +198,13 @@ impl Guarded {
         self.assert_unchanged(&what).await;
     }
 
-    /// Whatever stands in the place of a Capability List: what matters is that it is none.
-    fn is_told_as(&self, code: &str, codes: &[&str]) -> bool {
+    /// Any unusable document in the place of a Capability List may also have the code of that.
+    fn is_expected_code(&self, code: &str, codes: &[&str]) -> bool {
         codes.contains(&code)
-            || (self.door == Door::CapabilityList && code == "not-a-capability-list")
+            || (self.entry_point == EntryPoint::CapabilityList && code == "not-a-capability-list")
     }
 
-    async fn refuses_notification(&self, what: &str, bytes: Vec<u8>) {
+    async fn rejects_notification(&self, what: &str, bytes: Vec<u8>) {
         let before = self.rig.channel().await.rejected;
         let topic = self.rig.changes().to_string();
         self.rig.hub().deliver(&topic, Bytes::from(bytes)).await;
@@ -216,7 +219,7 @@ impl Guarded {
         .await;
     }
 
-    /// No file has gone, none has come, and nothing waits to go.
+    /// Asserts that no file was added, altered or removed, and that no deletion is held back.
     pub(crate) async fn assert_unchanged(&self, what: &str) {
         let found = files(&self.rig.config.sources[0].mirror);
         assert_eq!(difference(&self.before, &found), "", "{what}");
@@ -224,36 +227,36 @@ impl Guarded {
         assert_eq!((set.resources, set.held_deletions), (5, 0), "{what}");
     }
 
-    /// The true document is back: the set goes on, and does what it tells.
+    /// Serves the valid document again, and checks that the set applies the deletion.
     pub(crate) async fn recovers(self) {
         let rig = &self.rig;
-        match self.door {
-            Door::Notification => {
+        match self.entry_point {
+            EntryPoint::Notification => {
                 rig.source.delete(SET, "r0000.txt");
                 rig.source.notify_and_publish(SET).await.unwrap();
             }
-            Door::Manifest => {
+            EntryPoint::Manifest => {
                 rig.source.remove_document(PACKAGE);
                 rig.source.remove_document(DUMP);
                 rig.source.refresh_resource_dump(SET);
                 rig.operator.poll(NAME).await;
             }
-            door => {
-                rig.source.remove_document(door.path());
-                if door == Door::CapabilityList {
+            entry_point => {
+                rig.source.remove_document(entry_point.path());
+                if entry_point == EntryPoint::CapabilityList {
                     rig.source.delete(SET, "r0000.txt");
                 }
                 rig.operator.poll(NAME).await;
             }
         }
         rig.until_mirrored().await;
-        let set = rig.until("in step", |set| set.state == "in-sync").await;
+        let set = rig.until("in sync", |set| set.state == "in-sync").await;
         assert!(set.error.is_none(), "{set:#?}");
         assert_eq!(set.resources, 4);
     }
 }
 
-/// A manifest that lacks a resource.
+/// A manifest without one of the resources.
 fn manifest(rig: &Rig) -> String {
     let mut head = Head::new(Root::Urlset, Capability::ResourceDumpManifest);
     head.md.at = Some(rig.source.boundary());
@@ -266,7 +269,7 @@ fn manifest(rig: &Rig) -> String {
     String::from_utf8(write_document(&head, &entries)).unwrap()
 }
 
-/// A notification that tells of a deletion which the Source knows nothing of.
+/// A notification of a deletion that has not happened at the Source.
 fn notification(rig: &Rig) -> String {
     let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
     head.md.from = Some(rig.source.boundary());
@@ -277,7 +280,7 @@ fn notification(rig: &Rig) -> String {
     String::from_utf8(write_document(&head, &[entry])).unwrap()
 }
 
-/// A package of a manifest and nothing else.
+/// A package that contains only a manifest.
 pub(crate) fn package_of(manifest: &[u8]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let options = SimpleFileOptions::default();

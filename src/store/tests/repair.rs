@@ -1,9 +1,9 @@
-//! What an audit that mends writes.
+//! What an audit that repairs writes.
 
 use super::*;
 use crate::store::Adoption;
 
-async fn mend(world: &World, changes: Vec<Change>) {
+async fn repair(world: &World, changes: Vec<Change>) {
     let changes = changes
         .into_iter()
         .map(|change| (Some(world.set), change))
@@ -26,14 +26,14 @@ fn adoption(world: &World, change: Change, content: &str) -> Adoption {
 }
 
 #[tokio::test]
-async fn what_is_known_to_be_right_is_fetched_all_the_same() {
+async fn repair_fetches_a_resource_that_the_database_has_as_current() {
     let world = World::new().await;
-    let told = || vec![with_content(updated("a", 10), "x")];
-    world.tell(told()).await;
+    let announced = || vec![with_content(updated("a", 10), "x")];
+    world.announce(announced()).await;
     world.work("x").await;
-    // The list told of it before the change that the mirror has.
+    // The list states an older change than the one that the mirror has.
     let listed = with_content(updated("a", 5), "x");
-    mend(&world, vec![listed, with_content(created("b", 5), "y")]).await;
+    repair(&world, vec![listed, with_content(created("b", 5), "y")]).await;
     let due = world.due().await;
     let facts: Vec<_> = due
         .iter()
@@ -57,19 +57,19 @@ async fn what_is_known_to_be_right_is_fetched_all_the_same() {
 }
 
 #[tokio::test]
-async fn what_is_pending_and_newer_is_not_lost() {
+async fn newer_pending_change_is_not_replaced_by_a_repair() {
     let world = World::new().await;
-    let told = ["a", "b"].map(|name| with_content(updated(name, 10), "x"));
-    world.tell(told.into()).await;
+    let announced = ["a", "b"].map(|name| with_content(updated(name, 10), "x"));
+    world.announce(announced.into()).await;
     world.work("x").await;
     world
-        .tell(vec![
+        .announce(vec![
             with_content(updated("a", 12), "newer"),
             deleted("b", 12),
         ])
         .await;
     let listed = ["a", "b"].map(|name| with_content(updated(name, 10), "x"));
-    mend(&world, listed.into()).await;
+    repair(&world, listed.into()).await;
     let due = world.due().await;
     let facts: Vec<_> = due
         .iter()
@@ -86,34 +86,34 @@ async fn what_is_pending_and_newer_is_not_lost() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_was_asked_for_is_not_held_back() {
+async fn deletion_of_a_repair_is_not_held_back() {
     let world = World::new().await;
     let names: Vec<String> = (0..150).map(|number| format!("r{number}")).collect();
-    let told = names.iter().map(|name| created(name, 10)).collect();
-    world.tell(told).await;
+    let announced = names.iter().map(|name| created(name, 10)).collect();
+    world.announce(announced).await;
     while !world.due().await.is_empty() {
         world.work("x").await;
     }
     let deletions = names[..120].iter().map(|name| deleted(name, -1)).collect();
-    mend(&world, deletions).await;
+    repair(&world, deletions).await;
     while !world.due().await.is_empty() {
         world.work("x").await;
     }
-    let numbers = world.store.set_statistics(world.set).await.unwrap();
-    assert_eq!((numbers.resources, numbers.held_deletions), (30, 0));
+    let statistics = world.store.set_statistics(world.set).await.unwrap();
+    assert_eq!((statistics.resources, statistics.held_deletions), (30, 0));
 }
 
 #[tokio::test]
-async fn a_file_that_is_right_is_adopted() {
+async fn correct_file_is_adopted() {
     let world = World::new().await;
     world
-        .tell(vec![with_content(updated("old", 3), "old")])
+        .announce(vec![with_content(updated("old", 3), "old")])
         .await;
     world.work("old").await;
     let adoptions = vec![
         adoption(&world, updated("new", 5), "new one"),
         adoption(&world, updated("old", 5), "longer"),
-        // Its path is another resource's.
+        // Its path belongs to another resource.
         Adoption {
             path: "example.org/old".to_owned(),
             ..adoption(&world, updated("other", 5), "x")
@@ -124,15 +124,15 @@ async fn a_file_that_is_right_is_adopted() {
         adopted.unwrap(),
         [uri("new").to_string(), uri("old").to_string()]
     );
-    let numbers = world.store.set_statistics(world.set).await.unwrap();
-    assert_eq!((numbers.resources, numbers.bytes), (2, 13));
+    let statistics = world.store.set_statistics(world.set).await.unwrap();
+    assert_eq!((statistics.resources, statistics.bytes), (2, 13));
     assert!(world.due().await.is_empty());
     let view = world.store.resource(&uri("new")).await.unwrap().unwrap();
     assert_eq!(view.path.as_deref(), Some("example.org/new"));
     assert_eq!(view.changed_at, Some(at(5)));
-    // It is known now: who lists it again has nothing to be fetched.
+    // It is known now: a list that names it again requires no download.
     world
-        .tell(vec![with_content(updated("new", 5), "new one")])
+        .announce(vec![with_content(updated("new", 5), "new one")])
         .await;
     assert!(world.due().await.is_empty());
 }

@@ -1,4 +1,4 @@
-//! What is odd is logged once a document, and shown as long as it is so.
+//! Oddities are logged once per document, and shown as long as they exist.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, OnceLock};
@@ -8,7 +8,7 @@ use tracing_subscriber::fmt::MakeWriter;
 use crate::site::{Follower, Site, change_list, changed, listed, resource_list};
 use crate::support::{Rig, resources};
 
-/// What this process has logged.
+/// The log of this process.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<u8>>>);
 
@@ -41,8 +41,8 @@ impl Log {
         })
     }
 
-    /// The lines that tell of an odd document of that site.
-    fn odd(&self, site: &Site) -> Vec<String> {
+    /// The lines with `odd-document` for documents of a site.
+    fn odd_documents(&self, site: &Site) -> Vec<String> {
         let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
         let document = format!("document={}", site.url("/"));
         let lines = text
@@ -53,19 +53,21 @@ impl Log {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn odd_document_is_logged_once_and_shown_until_it_is_mended() {
+async fn oddity_is_logged_once_and_shown_until_it_is_corrected() {
     let log = Log::of_this_process();
     let site = Site::with_lists(&resource_list(&listed("/a"))).await;
     site.put("/a", "0");
-    let odd = |changes: &[String]| {
-        let (sound, odd) = ("openarchives.org/rs/terms/", "openarchives.org/rs/terms");
-        change_list(&changes.concat()).replace(sound, odd)
+    let misspelt = |changes: &[String]| {
+        let (namespace, spelling) = ("openarchives.org/rs/terms/", "openarchives.org/rs/terms");
+        change_list(&changes.concat()).replace(namespace, spelling)
     };
-    site.put("/changes.xml", &odd(&[]));
+    site.put("/changes.xml", &misspelt(&[]));
     let follower = Follower::start(site).await;
-    follower.holds(&[("/a", "0")]).await;
-    follower.shows(&["/changes.xml namespace-spelling=1"]).await;
-    let lines = log.odd(&follower.site);
+    follower.until_mirrored(&[("/a", "0")]).await;
+    follower
+        .until_oddities(&["/changes.xml namespace-spelling=1"])
+        .await;
+    let lines = log.odd_documents(&follower.site);
     assert_eq!(lines.len(), 1, "{lines:#?}");
     assert!(
         lines[0].contains("oddities=namespace-spelling=1"),
@@ -78,44 +80,51 @@ async fn odd_document_is_logged_once_and_shown_until_it_is_mended() {
         let time = format!("02T0{n}:00:00");
         changes.push(changed("/a", "updated", &time));
         follower.site.put("/a", &n.to_string());
-        follower.site.put("/changes.xml", &odd(&changes));
+        follower.site.put("/changes.xml", &misspelt(&changes));
         follower.poll().await;
-        follower.holds(&[("/a", &n.to_string())]).await;
+        follower.until_mirrored(&[("/a", &n.to_string())]).await;
     }
-    follower.shows(&["/changes.xml namespace-spelling=1"]).await;
-    assert_eq!(log.odd(&follower.site).len(), 1, "odd in the same way");
+    follower
+        .until_oddities(&["/changes.xml namespace-spelling=1"])
+        .await;
+    assert_eq!(
+        log.odd_documents(&follower.site).len(),
+        1,
+        "the same oddity"
+    );
 
-    // Odd in one more way.
+    // A second oddity.
     changes.reverse();
-    follower.site.put("/changes.xml", &odd(&changes));
+    follower.site.put("/changes.xml", &misspelt(&changes));
     follower.poll().await;
     let both = [
         "/changes.xml namespace-spelling=1",
         "/changes.xml newest-first=1",
     ];
-    follower.shows(&both).await;
-    assert_eq!(log.odd(&follower.site).len(), 2);
+    follower.until_oddities(&both).await;
+    assert_eq!(log.odd_documents(&follower.site).len(), 2);
 
     changes.reverse();
     follower
         .site
         .put("/changes.xml", &change_list(&changes.concat()));
     follower.poll().await;
-    follower.shows(&[]).await;
-    assert_eq!(log.odd(&follower.site).len(), 2);
+    follower.until_oddities(&[]).await;
+    assert_eq!(log.odd_documents(&follower.site).len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn source_that_conforms_shows_no_oddities() {
+async fn conforming_source_has_no_oddities() {
     let rig = Rig::start(resources(5)).await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
-    rig.source.update(crate::support::SET, "r0001.txt", "told");
+    rig.source
+        .update(crate::support::SET, "r0001.txt", "updated");
     rig.source
         .notify_and_publish(crate::support::SET)
         .await
         .unwrap();
-    rig.until_told(since, "r0001.txt").await;
+    rig.until_in_feed(since, "r0001.txt").await;
     rig.operator.poll(crate::support::NAME).await;
     let set = rig.settled().await;
     assert!(set.oddities.is_empty(), "{:#?}", set.oddities);

@@ -1,4 +1,4 @@
-//! How a Source is entered, and how its documents hang together.
+//! Entry points of a Source, and links between its documents.
 
 use crate::site::{
     Follower, Site, capability_list, change_list, changed, description, document, entry, listed,
@@ -15,26 +15,26 @@ async fn two_resources() -> Site {
 const BOTH: [(&str, &str); 2] = [("/a", "a"), ("/b", "b")];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn namespace_without_its_last_slash_is_the_namespace() {
+async fn namespace_without_its_last_slash_is_accepted() {
     let site = two_resources().await;
-    let odd =
+    let misspell =
         |page: String| page.replace("openarchives.org/rs/terms/", "openarchives.org/rs/terms");
     site.put(
         "/.well-known/resourcesync",
-        &odd(description("/capabilities.xml")),
+        &misspell(description("/capabilities.xml")),
     );
     let lists = [
         ("resourcelist", "/list.xml"),
         ("changelist", "/changes.xml"),
     ];
-    site.put("/capabilities.xml", &odd(capability_list(&lists)));
-    site.put("/list.xml", &odd(resource_list(&listed("/a"))));
+    site.put("/capabilities.xml", &misspell(capability_list(&lists)));
+    site.put("/list.xml", &misspell(resource_list(&listed("/a"))));
     let created = changed("/b", "created", "02T00:00:00");
-    site.put("/changes.xml", &odd(change_list(&created)));
+    site.put("/changes.xml", &misspell(change_list(&created)));
     let follower = Follower::start(site).await;
-    follower.holds(&BOTH).await;
+    follower.until_mirrored(&BOTH).await;
     follower
-        .shows(&[
+        .until_oddities(&[
             "/.well-known/resourcesync namespace-spelling=1",
             "/capabilities.xml namespace-spelling=1",
             "/changes.xml namespace-spelling=1",
@@ -50,9 +50,9 @@ async fn plain_sitemap_at_the_well_known_uri_leads_to_the_sets() {
     let plain = plain.replace("<rs:md capability=\"capabilitylist\"/>", "");
     site.put("/.well-known/resourcesync", &plain);
     let follower = Follower::start(site).await;
-    follower.holds(&BOTH).await;
+    follower.until_mirrored(&BOTH).await;
     follower
-        .shows(&["/.well-known/resourcesync no-capability=1"])
+        .until_oddities(&["/.well-known/resourcesync no-capability=1"])
         .await;
 }
 
@@ -65,9 +65,9 @@ async fn misspelt_well_known_uri_is_tried() {
         &description("/capabilities.xml"),
     );
     let follower = Follower::start(site).await;
-    follower.holds(&BOTH).await;
+    follower.until_mirrored(&BOTH).await;
     follower
-        .shows(&["/.wellknown/resourcesync well-known-spelling=1"])
+        .until_oddities(&["/.wellknown/resourcesync well-known-spelling=1"])
         .await;
 }
 
@@ -78,25 +78,27 @@ async fn page_that_links_to_the_source_description_leads_to_all_sets() {
     site.put("/source.xml", &description("/capabilities.xml"));
     let page = r#"<!DOCTYPE html><html><head><link rel="resourcesync" href="{site}/source.xml"></head><body><br></html>"#;
     site.put("/page.html", page);
-    let follower = Follower::enter(site, "/page.html").await;
-    follower.holds(&BOTH).await;
-    follower.shows(&["/source.xml link-to-description=1"]).await;
+    let follower = Follower::start_at(site, "/page.html").await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/source.xml link-to-description=1"])
+        .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn up_that_skips_a_level_leads_on_from_any_list() {
+async fn up_that_skips_a_level_is_followed() {
     let site = two_resources().await;
     let md = r#"capability="resourcelist" at="2026-03-01T00:00:00Z""#;
     let entries = listed("/a") + &listed("/b");
-    let skips = with_up("urlset", "/.well-known/resourcesync", md, &entries);
-    site.put("/list.xml", &skips);
-    let follower = Follower::enter(site, "/list.xml").await;
-    follower.holds(&BOTH).await;
-    follower.shows(&["/list.xml wrong-up=1"]).await;
+    let list = with_up("urlset", "/.well-known/resourcesync", md, &entries);
+    site.put("/list.xml", &list);
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
+    follower.until_oddities(&["/list.xml wrong-up=1"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn up_that_is_missing_is_made_up_for_by_the_well_known_uri() {
+async fn missing_up_is_replaced_by_the_well_known_uri() {
     let site = two_resources().await;
     let md = r#"capability="resourcelist" at="2026-03-01T00:00:00Z""#;
     site.put(
@@ -115,15 +117,15 @@ async fn up_that_is_missing_is_made_up_for_by_the_well_known_uri() {
         "/capabilities.xml",
         &lists.replace(&format!("<rs:ln{up}/>"), ""),
     );
-    let follower = Follower::enter(site, "/list.xml").await;
-    follower.holds(&BOTH).await;
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
     follower
-        .shows(&["/capabilities.xml no-up=1", "/list.xml no-up=1"])
+        .until_oddities(&["/capabilities.xml no-up=1", "/list.xml no-up=1"])
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn up_that_points_down_leads_into_no_ring() {
+async fn up_that_points_down_causes_no_cycle() {
     let site = two_resources().await;
     let down = description("/capabilities.xml").replace(
         "<rs:md capability=\"description\"/>",
@@ -136,20 +138,22 @@ async fn up_that_points_down_leads_into_no_ring() {
         "/capabilities.xml",
         &with_up("urlset", "/list.xml", md, &offers),
     );
-    let follower = Follower::enter(site, "/list.xml").await;
-    follower.holds(&BOTH).await;
-    follower.shows(&["/capabilities.xml wrong-up=1"]).await;
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/capabilities.xml wrong-up=1"])
+        .await;
     let site = two_resources().await;
     site.put("/.well-known/resourcesync", &down);
     let follower = Follower::start(site).await;
-    follower.holds(&BOTH).await;
+    follower.until_mirrored(&BOTH).await;
     follower
-        .shows(&["/.well-known/resourcesync wrong-up=1"])
+        .until_oddities(&["/.well-known/resourcesync wrong-up=1"])
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn capability_twice_is_the_one_that_can_be_read() {
+async fn capability_listed_twice_is_read_from_the_valid_document() {
     let oai = r#"<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><error code="badVerb"/></OAI-PMH>"#;
     for first in ["/list.xml", "/oai"] {
         let site = two_resources().await;
@@ -181,15 +185,15 @@ async fn capability_twice_is_the_one_that_can_be_read() {
             &change_list(&changed("/a", "updated", "02T00:00:00")),
         );
         let follower = Follower::start(site).await;
-        follower.holds(&BOTH).await;
+        follower.until_mirrored(&BOTH).await;
         follower
-            .shows(&["/capabilities.xml capability-twice=2"])
+            .until_oddities(&["/capabilities.xml capability-twice=2"])
             .await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn misspelt_capabilities_are_understood() {
+async fn misspelt_capabilities_are_accepted() {
     let site = two_resources().await;
     let lists = [
         ("resourceList", "/index.xml"),
@@ -206,9 +210,9 @@ async fn misspelt_capabilities_are_understood() {
         &change_list("").replace("changelist", "ChangeList"),
     );
     let follower = Follower::start(site).await;
-    follower.holds(&BOTH).await;
+    follower.until_mirrored(&BOTH).await;
     follower
-        .shows(&[
+        .until_oddities(&[
             "/capabilities.xml capability-spelling=2",
             "/changes.xml capability-spelling=1",
             "/index.xml capability-spelling=1",
@@ -218,7 +222,7 @@ async fn misspelt_capabilities_are_understood() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_that_moves_at_each_publication_is_followed() {
+async fn list_with_a_new_uri_at_each_publication_is_followed() {
     let site = two_resources().await;
     let lists = [
         ("resourcelist", "/list-1.xml"),
@@ -226,12 +230,12 @@ async fn list_that_moves_at_each_publication_is_followed() {
     ];
     site.put("/capabilities.xml", &capability_list(&lists));
     site.put("/list-1.xml", &resource_list(&listed("/a")));
-    // Of what is odd about a list that has gone, nothing is shown any more.
+    // The oddities of a list that is no longer listed disappear from the status.
     let undated = |entries: &str| change_list(entries).replace(" from=", " x=");
     site.put("/changes-1.xml", &undated(""));
     let follower = Follower::start(site).await;
-    follower.holds(&BOTH[..1]).await;
-    follower.shows(&["/changes-1.xml no-from=1"]).await;
+    follower.until_mirrored(&BOTH[..1]).await;
+    follower.until_oddities(&["/changes-1.xml no-from=1"]).await;
 
     let site = &follower.site;
     site.remove("/list-1.xml");
@@ -250,10 +254,10 @@ async fn list_that_moves_at_each_publication_is_followed() {
     );
     site.put("/capabilities.xml", &capability_list(&lists));
     follower.poll().await;
-    follower.holds(&BOTH).await;
-    follower.shows(&["/changes-2.xml no-from=1"]).await;
+    follower.until_mirrored(&BOTH).await;
+    follower.until_oddities(&["/changes-2.xml no-from=1"]).await;
 
-    // Without a Change List it is the Resource List alone that tells.
+    // Without a Change List, the Resource List alone states the changes.
     let site = &follower.site;
     site.remove("/changes-2.xml");
     site.remove("/list-2.xml");
@@ -264,6 +268,6 @@ async fn list_that_moves_at_each_publication_is_followed() {
         &capability_list(&[("resourcelist", "/list-3.xml")]),
     );
     follower.poll().await;
-    follower.holds(&BOTH[1..]).await;
-    follower.shows(&[]).await;
+    follower.until_mirrored(&BOTH[1..]).await;
+    follower.until_oddities(&[]).await;
 }

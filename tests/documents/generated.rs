@@ -1,4 +1,4 @@
-//! Documents of every kind, made at random.
+//! Generators of random documents of every kind.
 
 use proptest::option;
 use proptest::prelude::*;
@@ -7,7 +7,7 @@ use resyncd::protocol::{
 };
 use url::Url;
 
-/// Every capability that is known.
+/// Every capability of the specifications.
 pub(crate) const CAPABILITIES: [Capability; 10] = [
     Capability::Description,
     Capability::CapabilityList,
@@ -21,9 +21,9 @@ pub(crate) const CAPABILITIES: [Capability; 10] = [
     Capability::FrameworkNotification,
 ];
 
-/// What stands before the entries, and the entries.
+/// A generated document.
 #[derive(Clone, Debug)]
-pub(crate) struct Made {
+pub(crate) struct Generated {
     pub(crate) head: Head,
     pub(crate) entries: Vec<Entry>,
 }
@@ -52,7 +52,7 @@ fn urls() -> impl Strategy<Value = Url> {
     .prop_map(|text| url(&text))
 }
 
-/// Whatever XML can hold, with something else than white space at both ends.
+/// Any text that XML can hold, without white space at its ends.
 fn texts() -> impl Strategy<Value = String> {
     prop_oneof![
         "[!-~é][ -~é\\t\\n\\r]{0,12}[!-~é]",
@@ -72,7 +72,7 @@ fn texts() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Paths, which may begin and end with a space.
+/// Paths, which may end with a space.
 fn paths() -> impl Strategy<Value = String> {
     prop_oneof![texts(), "/ ?[a-z]{1,5} ?/[a-z]{1,3} "]
 }
@@ -180,8 +180,8 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
     prop::collection::vec(entry, 0..5)
 }
 
-/// Whatever the writer can write, sense or nonsense.
-pub(crate) fn documents() -> impl Strategy<Value = Made> {
+/// Any document that the writer can write, valid or not.
+pub(crate) fn documents() -> impl Strategy<Value = Generated> {
     let head = (any::<bool>(), metadata(), links());
     (head, entries()).prop_map(|((is_index, md, links), entries)| {
         let root = if is_index {
@@ -190,33 +190,38 @@ pub(crate) fn documents() -> impl Strategy<Value = Made> {
             Root::Urlset
         };
         let head = Head { root, md, links };
-        Made { head, entries }
+        Generated { head, entries }
     })
 }
 
-/// Documents of a capability as the specification wants them, with everything that they may have.
-pub(crate) fn conforming(capability: Capability) -> impl Strategy<Value = Made> {
+/// Documents of a capability that conform to the specification, with all permitted attributes.
+pub(crate) fn conforming(capability: Capability) -> impl Strategy<Value = Generated> {
     (documents(), times(), times())
-        .prop_map(move |(made, one, other)| conform(made, &capability, one, other))
+        .prop_map(move |(generated, one, other)| conform(generated, &capability, one, other))
 }
 
-fn conform(made: Made, capability: &Capability, one: SourceTime, other: SourceTime) -> Made {
-    let Made {
+fn conform(
+    generated: Generated,
+    capability: &Capability,
+    one: SourceTime,
+    other: SourceTime,
+) -> Generated {
+    let Generated {
         mut head,
         mut entries,
-    } = made;
-    let has = |these: &[Capability]| these.contains(capability);
-    let is_listing = has(&[
+    } = generated;
+    let is_one_of = |these: &[Capability]| these.contains(capability);
+    let can_be_index = is_one_of(&[
         Capability::ResourceList,
         Capability::ResourceDump,
         Capability::ChangeList,
         Capability::ChangeDump,
     ]);
-    if !is_listing && *capability != Capability::Description {
+    if !can_be_index && *capability != Capability::Description {
         head.root = Root::Urlset;
     }
-    let of_lists =
-        head.root == Root::Sitemapindex || has(&[Capability::ResourceDump, Capability::ChangeDump]);
+    let has_document_entries = head.root == Root::Sitemapindex
+        || is_one_of(&[Capability::ResourceDump, Capability::ChangeDump]);
     head.md.capability = Some(capability.clone());
     head.links
         .retain(|link| !link.rel.eq_ignore_ascii_case("up"));
@@ -224,13 +229,13 @@ fn conform(made: Made, capability: &Capability, one: SourceTime, other: SourceTi
         let up = Link::new("up", url("http://example.com/above.xml"));
         head.links.push(up);
     }
-    let of_changes = has(&[
+    let states_changes = is_one_of(&[
         Capability::ChangeList,
         Capability::ChangeDump,
         Capability::ChangeDumpManifest,
         Capability::ChangeNotification,
     ]);
-    if of_changes {
+    if states_changes {
         (head.md.at, head.md.completed) = (None, None);
         head.md.from = Some(one);
         if *capability == Capability::ChangeNotification {
@@ -240,7 +245,7 @@ fn conform(made: Made, capability: &Capability, one: SourceTime, other: SourceTi
         (head.md.from, head.md.until) = (None, None);
         head.md.at = Some(one);
     }
-    let mut named = Vec::new();
+    let mut seen = Vec::new();
     for entry in &mut entries {
         let md = &mut entry.md;
         md.capability = match capability {
@@ -248,16 +253,16 @@ fn conform(made: Made, capability: &Capability, one: SourceTime, other: SourceTi
             Capability::CapabilityList | Capability::FrameworkNotification => md
                 .capability
                 .take()
-                .filter(|capability| !named.contains(capability)),
+                .filter(|capability| !seen.contains(capability)),
             _ => None,
         };
-        named.extend(md.capability.clone());
-        if of_changes {
+        seen.extend(md.capability.clone());
+        if states_changes {
             (md.at, md.completed) = (None, None);
         } else {
             (md.from, md.until) = (None, None);
         }
-        if has(&[
+        if is_one_of(&[
             Capability::ChangeList,
             Capability::ChangeDumpManifest,
             Capability::ChangeNotification,
@@ -268,11 +273,11 @@ fn conform(made: Made, capability: &Capability, one: SourceTime, other: SourceTi
         }
     }
     entries.sort_by_key(|entry| {
-        if of_lists {
+        if has_document_entries {
             entry.md.from
         } else {
             entry.changed_at()
         }
     });
-    Made { head, entries }
+    Generated { head, entries }
 }

@@ -10,7 +10,7 @@ impl World {
         receiving.await.unwrap()
     }
 
-    /// Works off the delivery that waits first.
+    /// Processes the first delivery of the inbox.
     async fn work_off(&self, outcome: DeliveryOutcome) {
         let deliveries = self.store.deliveries(self.set, 0, 1).await.unwrap();
         let delivery = &deliveries[0];
@@ -18,8 +18,8 @@ impl World {
             delivery: Some((delivery.id, delivery.channel, outcome)),
             ..end()
         };
-        let application = self.application(self.set, Vec::new(), Some(end));
-        self.store.apply(application).await.unwrap();
+        let batch = self.batch(self.set, Vec::new(), Some(end));
+        self.store.apply(batch).await.unwrap();
     }
 
     async fn other_channel(&self) -> ChannelId {
@@ -44,7 +44,7 @@ impl World {
 const NO_TIME: TimeDelta = TimeDelta::zero();
 
 #[tokio::test]
-async fn same_bytes_are_taken_once_by_a_channel() {
+async fn same_bytes_are_received_once_by_a_channel() {
     let world = World::new().await;
     let channel = world.channel().await;
     assert_eq!(world.deliver(channel, "a", NO_TIME).await, Receipt::Stored);
@@ -89,7 +89,7 @@ async fn same_bytes_are_taken_once_by_a_channel() {
 }
 
 #[tokio::test]
-async fn delivery_that_had_no_effect_may_have_one_later() {
+async fn rejected_delivery_may_be_repeated() {
     let world = World::new().await;
     let channel = world.channel().await;
     for _ in 0..2 {
@@ -105,7 +105,7 @@ async fn delivery_that_had_no_effect_may_have_one_later() {
 }
 
 #[tokio::test]
-async fn delivery_that_tells_no_time_is_news_again_after_a_while() {
+async fn undated_delivery_may_be_repeated_after_a_minute() {
     let world = World::new().await;
     let channel = world.channel().await;
     for (after, receipt) in [
@@ -124,7 +124,7 @@ async fn delivery_that_tells_no_time_is_news_again_after_a_while() {
 }
 
 #[tokio::test]
-async fn what_is_remembered_of_deliveries_is_bounded_by_number_and_age() {
+async fn remembered_deliveries_are_bounded_by_number_and_age() {
     let world = World::new().await;
     let channel = world.channel().await;
     assert_eq!(world.deliver(channel, "a", NO_TIME).await, Receipt::Stored);
@@ -137,7 +137,7 @@ async fn what_is_remembered_of_deliveries_is_bounded_by_number_and_age() {
     assert_eq!(again, Receipt::Stored, "nobody has forgotten it yet");
     world.work_off(DeliveryOutcome::Applied).await;
     assert_eq!(world.deliver(channel, "a", days(29)).await, Receipt::Known);
-    // The clock may be set back as far as it likes.
+    // The clock may be set back by any time.
     assert_eq!(world.deliver(channel, "a", days(-99)).await, Receipt::Known);
     assert_eq!(world.deliver(channel, "b", days(31)).await, Receipt::Stored);
     assert_eq!(world.remembered().await, 2, "the first is forgotten");

@@ -1,5 +1,5 @@
-//! Lists that name nothing, as a Source publishes that could not make its list: well made, of now, and not to be believed
-//! before a person has looked.
+//! Empty lists, as published by a Source that failed to make its list. They are valid and recent; the deletions that follow from
+//! them are held back until a person approves them.
 
 use resyncd::clock;
 use resyncd::config::Config;
@@ -7,18 +7,18 @@ use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
 use resyncd::protocol::{Capability, Entry, Head, Root, SourceTime, write_document};
 
 use crate::PROCESSOR;
-use crate::doors::package_of;
+use crate::entry_points::package_of;
 use crate::support::{NAME, Rig, SET, files, resources};
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
 const RESOURCE_DUMP: &str = "/set1/resourcedump.xml";
 const PART: &str = "/set1/part.xml";
-const PACKAGE: &str = "/set1/nothing.zip";
+const PACKAGE: &str = "/set1/empty.zip";
 const RESOURCES: u64 = 7;
 
-/// Where there is nothing.
+/// Which document is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Nothing {
+enum EmptyDocument {
     List,
     ListOfNoTime,
     Index,
@@ -27,7 +27,7 @@ enum Nothing {
     Package,
 }
 
-impl Nothing {
+impl EmptyDocument {
     fn is_dump(self) -> bool {
         matches!(self, Self::Dump | Self::Package)
     }
@@ -53,8 +53,8 @@ impl Nothing {
         }
     }
 
-    /// Has the Source serve it.
-    async fn begin(self, rig: &Rig) {
+    /// Has the Source serve the empty document.
+    async fn serve(self, rig: &Rig) {
         let source = &rig.source;
         let at = SourceTime::from(clock::now().wall);
         let head = |root, capability| {
@@ -88,8 +88,8 @@ impl Nothing {
         rig.operator.poll(NAME).await;
     }
 
-    /// Has the Source serve all that it has again.
-    async fn end(self, rig: &Rig) {
+    /// Has the Source serve its complete documents again.
+    async fn restore(self, rig: &Rig) {
         rig.source.remove_document(self.document());
         if self.is_dump() {
             rig.source.refresh_resource_dump(SET);
@@ -101,31 +101,31 @@ impl Nothing {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_that_names_nothing_takes_nothing_away_however_few_there_are() {
-    let _turn = PROCESSOR.read().await;
-    for nothing in [
-        Nothing::List,
-        Nothing::ListOfNoTime,
-        Nothing::Index,
-        Nothing::PartOfIndex,
-        Nothing::Dump,
-        Nothing::Package,
+async fn empty_list_has_all_deletions_held_back() {
+    let _permit = PROCESSOR.read().await;
+    for empty in [
+        EmptyDocument::List,
+        EmptyDocument::ListOfNoTime,
+        EmptyDocument::Index,
+        EmptyDocument::PartOfIndex,
+        EmptyDocument::Dump,
+        EmptyDocument::Package,
     ] {
-        // Not even where nothing else is ever held back.
-        let all_may_go = |config: &mut Config| config.sources[0].max_delete = 1.0;
-        let rig = Rig::start_with(nothing.options(), all_may_go).await;
+        // Held back even if `max_delete` allows all deletions.
+        let without_limit = |config: &mut Config| config.sources[0].max_delete = 1.0;
+        let rig = Rig::start_with(empty.options(), without_limit).await;
         rig.settled().await;
         let before = files(&rig.config.sources[0].mirror);
-        nothing.begin(&rig).await;
-        let what = format!("held back: {nothing:?}");
+        empty.serve(&rig).await;
+        let what = format!("held back: {empty:?}");
         let set = rig
             .until(&what, |set| set.held_deletions == RESOURCES)
             .await;
-        assert_eq!(set.resources, RESOURCES, "{nothing:?}");
+        assert_eq!(set.resources, RESOURCES, "{empty:?}");
         assert!(files(&rig.config.sources[0].mirror) == before);
-        // The Source is mended: nobody needs to approve anything.
-        nothing.end(&rig).await;
-        let what = format!("mended: {nothing:?}");
+        // When the Source is repaired, no approval is needed.
+        empty.restore(&rig).await;
+        let what = format!("repaired: {empty:?}");
         rig.until(&what, |set| set.held_deletions == 0).await;
         rig.settled().await;
         assert!(files(&rig.config.sources[0].mirror) == before);
@@ -133,8 +133,8 @@ async fn list_that_names_nothing_takes_nothing_away_however_few_there_are() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn source_that_has_nothing_left_is_followed_once_a_person_has_looked() {
-    let rig = Rig::start(Nothing::List.options()).await;
+async fn deletions_of_an_emptied_source_are_applied_after_approval() {
+    let rig = Rig::start(EmptyDocument::List.options()).await;
     rig.settled().await;
     for number in 0..RESOURCES {
         rig.source.delete(SET, &format!("r{number:04}.txt"));

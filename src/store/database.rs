@@ -1,0 +1,222 @@
+//! The open database: its lock, its writer, its readers, and the check for damage.
+
+use std::fs::{File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::broadcast;
+
+use super::corruption::{self, Check, Damage};
+use super::schema;
+use super::tables::feed;
+use super::write_health::WriteHealth;
+use super::writer::{Tx, Writer, Writing};
+use super::{StoreError, Wake};
+use crate::clock;
+
+/// The database. Share it in an [`Arc`]; dropping the last one closes it.
+pub struct Store {
+    // Fields are dropped in this order. The check only reads.
+    _check: Option<Check>,
+    // The readers close before the writer: only a connection that can write removes the log when it is the last to close.
+    readers: Readers,
+    writer: Writer,
+    wakes: broadcast::Sender<Wake>,
+    damage: Arc<Damage>,
+    write_health: Arc<WriteHealth>,
+    _lock: File,
+}
+
+impl Store {
+    /// Opens, or creates, the database in a folder, and locks the folder against other processes.
+    ///
+    /// A file that is not a database, and a database that an earlier process found [damaged](Self::damaged), is renamed and
+    /// replaced by a new one. A small database is checked for damage first; a large one while it is used.
+    ///
+    /// # Errors
+    /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or an error of the system.
+    pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
+        let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
+        std::fs::create_dir_all(folder).map_err(folder_error)?;
+        let lock = File::create(folder.join("resyncd.lock")).map_err(folder_error)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
+            Err(TryLockError::Error(error)) => return Err(folder_error(error)),
+        }
+        let path = folder.join(schema::DATABASE);
+        let damage = Arc::new(Damage::of(&path));
+        let opened = schema::open(&path).and_then(|connection| match damage.was_found() {
+            true => Err(StoreError::Damaged(
+                "an earlier process found damage".into(),
+            )),
+            false => Ok(connection),
+        });
+        let connection = match opened {
+            Err(error) if error.code() == "database-damaged" => {
+                let aside = corruption::set_aside(&path).map_err(folder_error)?;
+                damage.clear().map_err(folder_error)?;
+                tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
+                    "database damaged; set aside and rebuilt from the mirror and a baseline");
+                let connection = schema::open(&path)?;
+                feed::start_numbers(&connection, clock::now().wall)?;
+                connection
+            }
+            other => other?,
+        };
+        let (wakes, _) = broadcast::channel(4096);
+        let write_health = Arc::new(WriteHealth::default());
+        let writer = Writer::start(
+            connection,
+            wakes.clone(),
+            Arc::clone(&damage),
+            Arc::clone(&write_health),
+        );
+        let writer = writer.map_err(folder_error)?;
+        let check = match corruption::is_checked_first(&path) {
+            true => None,
+            false => Some(Check::begin(&path, Arc::clone(&damage))?),
+        };
+        Ok(Arc::new(Self {
+            _check: check,
+            writer,
+            readers: Readers {
+                path,
+                idle: Mutex::default(),
+            },
+            wakes,
+            damage,
+            write_health,
+            _lock: lock,
+        }))
+    }
+
+    /// The wakes of commits from now on. A receiver that lags behind must check everything.
+    pub fn wakes(&self) -> broadcast::Receiver<Wake> {
+        self.wakes.subscribe()
+    }
+
+    /// Waits until the database is found to be damaged. Then the process must end: the next [`open`](Self::open) sets the
+    /// database aside.
+    pub async fn damaged(&self) {
+        self.damage.found().await;
+    }
+
+    /// Runs a query on a reader's connection, off the asynchronous threads.
+    pub(super) async fn read<T, F>(self: &Arc<Self>, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
+        let store = Arc::clone(self);
+        let reading = tokio::task::spawn_blocking(move || store.read_blocking(query));
+        reading.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// As [`read`](Self::read), for a caller on a blocking thread.
+    pub(super) fn read_blocking<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let answer = self.readers.run(query);
+        if let Err(error) = &answer {
+            self.damage.note(error);
+        }
+        answer
+    }
+
+    /// Runs a job on the writer's thread and returns when it is on disk.
+    pub(super) async fn write<T, F>(self: &Arc<Self>, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.writer
+            .submit(job)
+            .await
+            .map_err(|_| StoreError::Closed)?
+    }
+
+    /// As [`write`](Self::write), for a caller that is on a blocking thread.
+    pub(super) fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.begin_write(job).wait()
+    }
+
+    /// Queues a job. Jobs run in the order in which they were queued.
+    pub(super) fn begin_write<T, F>(&self, job: F) -> Writing<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        Writing(self.writer.submit(job))
+    }
+
+    /// Whether the database can be written. After a write has failed, this tries one that changes nothing: no other job may
+    /// have anything to write by now.
+    ///
+    /// # Errors
+    /// The error of that write.
+    pub async fn writable(self: &Arc<Self>) -> Result<(), StoreError> {
+        if !self.write_health.has_failed() {
+            return Ok(());
+        }
+        self.write(|tx| {
+            let version: i64 = tx
+                .sql
+                .pragma_query_value(None, "user_version", |row| row.get(0))?;
+            Ok(tx.sql.pragma_update(None, "user_version", version)?)
+        })
+        .await?;
+        self.write_health.note(false);
+        Ok(())
+    }
+}
+
+/// Runs a query of several statements in one read transaction: all of them see the same state.
+pub(super) fn in_snapshot<T>(
+    connection: &Connection,
+    query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<T, StoreError> {
+    let snapshot = connection.unchecked_transaction()?;
+    let answer = query(&snapshot)?;
+    snapshot.commit()?;
+    Ok(answer)
+}
+
+/// Connections that only read.
+struct Readers {
+    path: PathBuf,
+    idle: Mutex<Vec<Connection>>,
+}
+
+impl Readers {
+    const MOST_IDLE: usize = 8;
+
+    fn run<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let idle = self.idle.lock().pop();
+        let connection = match idle {
+            Some(connection) => connection,
+            None => {
+                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+                let connection = Connection::open_with_flags(&self.path, flags)?;
+                connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+                connection
+            }
+        };
+        let answer = in_snapshot(&connection, query);
+        let mut idle = self.idle.lock();
+        if idle.len() < Self::MOST_IDLE {
+            idle.push(connection);
+        }
+        answer
+    }
+}
