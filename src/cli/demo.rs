@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::daemon::{Daemon, StartError};
-use super::exit_status::{FAILED, OK};
+use super::exit_status::{FAILED, FAULTS, OK};
 use super::stop_signals::StopSignals;
 use crate::config::{Config, Source};
 use crate::demo::{
@@ -54,7 +54,7 @@ enum DemoFailure {
 pub(super) async fn demo(arguments: &DemoArguments) -> u8 {
     if !(arguments.changes_per_second > 0.0 && arguments.changes_per_second <= 1000.0) {
         eprintln!("resyncd: --changes-per-second must be above 0 and at most 1000 [out-of-range]");
-        return super::FAULTS;
+        return FAULTS;
     }
     match run(arguments).await {
         Ok(()) => OK,

@@ -9,6 +9,7 @@
 //! temporary failure of a Source must not make it a Source without ResourceSync.
 
 mod error;
+mod result;
 mod search;
 
 use std::collections::{HashMap, HashSet};
@@ -17,55 +18,19 @@ use url::Url;
 
 use super::capability_list::{DocumentRole, examine};
 use super::{CapabilityList, Client};
-use crate::protocol::{Oddities, Offer, Validators};
+use crate::protocol::Validators;
 pub use error::DiscoveryError;
-use search::{Search, StartPoint};
-
-/// The maximum number of sets of a Source.
-const MAX_SETS: usize = 10_000;
-
-/// The well-known URI of a Source Description, and a misspelling that occurs.
-const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];
-
-/// The file in which sites list their sitemaps.
-const ROBOTS: &str = "/robots.txt";
+pub use result::Discovery;
+use search::{ROBOTS, Search, StartPoint, WELL_KNOWN};
 
 /// The usual path of a sitemap, often not listed anywhere.
 const SITEMAP: &str = "/sitemap.xml";
-
-/// What a Source offers.
-#[derive(Clone, Debug, Default)]
-pub struct Discovery {
-    /// The Source Description, if one is known.
-    pub description: Option<Url>,
-    /// The channels for framework notifications that the Source Descriptions offer.
-    pub channels: Vec<Offer>,
-    /// Its sets of resources, in the order of the Source Descriptions.
-    pub sets: Vec<CapabilityList>,
-    /// The oddities of each document above the sets that was read; they may be empty.
-    pub oddities: Vec<(Url, Oddities)>,
-    /// The Capability Lists that are listed but can't be fetched or read.
-    pub failed: Vec<(Url, DiscoveryError)>,
-    /// The Capability Lists that are listed and were not fetched because they are followed already.
-    pub followed: Vec<Url>,
-}
 
 /// The documents that led to the sets of a Source, stored from one discovery to the next so that unchanged ones are not
 /// fetched again. They are few.
 #[derive(Debug, Default)]
 pub struct DiscoveryCache {
     documents: HashMap<Url, (DocumentRole, Validators)>,
-}
-
-impl Discovery {
-    fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.failed.is_empty() && self.followed.is_empty()
-    }
-
-    /// Whether the site has no ResourceSync documents: its sets are standalone sitemaps.
-    pub fn is_implied(&self) -> bool {
-        !self.sets.is_empty() && self.sets.iter().all(CapabilityList::is_implied)
-    }
 }
 
 impl Client {

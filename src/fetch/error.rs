@@ -6,8 +6,6 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::guard::ResolveError;
-
 /// Why something could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
@@ -239,4 +237,15 @@ pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
         error = source;
     }
     error.to_string()
+}
+
+/// Why a name has no allowed address; it is the cause of an error of reqwest.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResolveError {
+    /// All its addresses are forbidden.
+    #[error("{0} has no public address")]
+    Forbidden(String),
+    /// It can't be resolved.
+    #[error("{0}: {1}")]
+    Lookup(String, io::Error),
 }

@@ -12,7 +12,7 @@ use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use super::FetchError;
+use super::error::{FetchError, ResolveError};
 
 /// Decides whether an address may be contacted.
 #[derive(Clone, Debug)]
@@ -109,17 +109,6 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         _ => false,
     };
     !is_special
-}
-
-/// Why a name has no allowed address; it is the cause of an error of reqwest.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ResolveError {
-    /// All its addresses are forbidden.
-    #[error("{0} has no public address")]
-    Forbidden(String),
-    /// It can't be resolved.
-    #[error("{0}: {1}")]
-    Lookup(String, io::Error),
 }
 
 /// Resolves a name to addresses; the ports are ignored.

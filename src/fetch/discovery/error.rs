@@ -2,9 +2,11 @@
 
 use url::Url;
 
-use super::MAX_SETS;
 use crate::fetch::{Disposition, FetchError};
 use crate::protocol::{Capability, ReadError};
+
+/// The maximum number of sets of a Source.
+pub(super) const MAX_SETS: usize = 10_000;
 
 /// Why a discovery failed, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

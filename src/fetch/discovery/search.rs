@@ -5,10 +5,17 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use futures_util::{StreamExt, stream};
 use url::Url;
 
-use super::{Discovery, DiscoveryError, MAX_SETS, ROBOTS, WELL_KNOWN};
+use super::error::{DiscoveryError, MAX_SETS};
+use super::result::Discovery;
 use crate::fetch::capability_list::{DocumentRole, examine};
 use crate::fetch::{CapabilityList, Client};
 use crate::protocol::{Capability, Oddities, Oddity, Validators};
+
+/// The well-known URI of a Source Description, and a misspelling that occurs.
+pub(super) const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];
+
+/// The file in which sites list their sitemaps.
+pub(super) const ROBOTS: &str = "/robots.txt";
 
 /// The maximum number of links from the entry point.
 pub(super) const MAX_HOPS: usize = 4;
