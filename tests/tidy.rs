@@ -3,6 +3,8 @@
 //!
 //! Test items (`#[cfg(test)]`) are exempt. Paths within macro calls are read token by token.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
@@ -170,14 +172,14 @@ impl Source {
     }
 
     fn add(&mut self, path: Vec<String>, line: usize) {
-        match self.from_root(&path) {
+        match self.rooted(&path) {
             Some(ours) => self.ours.push((ours, line)),
             None => self.others.push((path, line)),
         }
     }
 
     /// A path that begins with `crate`, `self`, `super` or a module that this file declares, from the root of the crate.
-    fn from_root(&self, path: &[String]) -> Option<Vec<String>> {
+    fn rooted(&self, path: &[String]) -> Option<Vec<String>> {
         let mut base = self.module.clone();
         let mut rest = path;
         match path.first()?.as_str() {
@@ -224,7 +226,7 @@ impl Source {
         if !is_export {
             return self.add(path, name.span().start().line);
         }
-        let path = match self.from_root(&path) {
+        let path = match self.rooted(&path) {
             Some(path) => path,
             None => [self.module.clone(), path].concat(),
         };
