@@ -92,7 +92,12 @@ async fn deletion_of_all_resources_is_held_back_however_it_is_announced() {
 async fn many_deletions_announced_one_by_one_are_held_back() {
     let rig = Rig::start(resources(RESOURCES)).await;
     rig.settled().await;
-    for number in 0..105 {
+    // All of them within ten seconds, also on a busy machine: most of those that need no approval come at once.
+    for number in 0..95 {
+        rig.source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    rig.source.notify_and_publish(SET).await.unwrap();
+    for number in 95..105 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
         rig.source.notify_and_publish(SET).await.unwrap();
     }
