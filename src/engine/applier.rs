@@ -4,7 +4,7 @@
 mod adoption;
 mod candidates;
 pub(super) mod download;
-mod publisher;
+pub(super) mod publisher;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;

@@ -30,6 +30,8 @@ mod reading;
 mod runtime_status;
 mod set;
 mod set_discovery;
+#[cfg(test)]
+mod simulation;
 mod source;
 mod view;
 

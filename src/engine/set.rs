@@ -107,19 +107,33 @@ impl SetWorker {
         }
         self.wait_for_hubs(wakes).await;
         loop {
-            let pause = match self.work_once().await {
-                Ok(()) => {
-                    self.tell_database(None);
-                    None
-                }
-                Err(error) => {
-                    self.tell_database(Some(&error));
-                    Some(STORE_PAUSE)
-                }
-            };
-            self.note();
+            let pause = self.work_now().await;
             self.rest(wakes, pause).await;
         }
+    }
+
+    /// Does what is due now, without waiting for what is due later, and reports it. Returns the pause before the next try if
+    /// the database failed.
+    pub(super) async fn work_now(&mut self) -> Option<Duration> {
+        let pause = match self.work_once().await {
+            Ok(()) => {
+                self.tell_database(None);
+                None
+            }
+            Err(error) => {
+                self.tell_database(Some(&error));
+                Some(STORE_PAUSE)
+            }
+        };
+        self.note();
+        pause
+    }
+
+    /// When there is something to do, unless something happens before.
+    pub(super) fn next_deadline(&self) -> std::time::Instant {
+        let due = self.schedule.next_deadline();
+        let waits = self.sequencer.next_deadline().filter(|_| self.can_follow());
+        waits.map_or(due, |deadline| deadline.min(due))
     }
 
     /// Does what is due now. Fails only if the database does.
@@ -205,9 +219,7 @@ impl SetWorker {
             tokio::time::sleep(pause).await;
             return;
         }
-        let due = self.schedule.next_deadline();
-        let waits = self.sequencer.next_deadline().filter(|_| self.can_follow());
-        let next = Instant::from_std(waits.map_or(due, |deadline| deadline.min(due)));
+        let next = Instant::from_std(self.next_deadline());
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
@@ -234,7 +246,7 @@ impl SetWorker {
     }
 
     /// After every verified subscription or renewal, and after a denial, one poll: hubs coalesce, drop and forget.
-    async fn look_at_leases(&mut self) {
+    pub(super) async fn look_at_leases(&mut self) {
         let leases = self.channels.leases().await;
         let told = leases.iter().any(|(channel, lease)| {
             matches!(lease.0, ChannelState::Active | ChannelState::Denied)

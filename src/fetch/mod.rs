@@ -38,6 +38,8 @@ mod web_page;
 
 #[cfg(test)]
 mod test_site;
+#[cfg(test)]
+pub(crate) mod transport;
 
 pub use capability_list::{Advertised, CapabilityList};
 pub use client::Client;

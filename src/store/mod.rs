@@ -14,6 +14,8 @@
 mod audit_db;
 mod change_batch;
 mod channels;
+#[cfg(test)]
+pub(crate) mod commit_hook;
 mod corruption;
 mod deletion_guard;
 mod delivered;
@@ -186,6 +188,8 @@ pub struct Store {
     damage: Arc<Damage>,
     refusal: Arc<Refusal>,
     _lock: File,
+    #[cfg(test)]
+    commit_hook: Arc<commit_hook::CommitHook>,
 }
 
 impl Store {
@@ -226,7 +230,16 @@ impl Store {
         let (wakes, _) = broadcast::channel(4096);
         let refusal = Arc::new(Refusal::default());
         let (to_damage, to_refusal) = (Arc::clone(&damage), Arc::clone(&refusal));
-        let writer = Writer::start(connection, wakes.clone(), to_damage, to_refusal);
+        #[cfg(test)]
+        let commit_hook = Arc::default();
+        let writer = Writer::start(
+            connection,
+            wakes.clone(),
+            to_damage,
+            to_refusal,
+            #[cfg(test)]
+            Arc::clone(&commit_hook),
+        );
         let writer = writer.map_err(told)?;
         let check = match corruption::is_checked_first(&path) {
             true => None,
@@ -243,6 +256,8 @@ impl Store {
             damage,
             refusal,
             _lock: lock,
+            #[cfg(test)]
+            commit_hook,
         }))
     }
 
@@ -264,6 +279,10 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let store = Arc::clone(self);
+        #[cfg(test)]
+        if self.commit_hook.is_stopped() {
+            return Err(StoreError::Closed);
+        }
         let reading = tokio::task::spawn_blocking(move || {
             let answer = store.readers.run(query);
             if let Err(error) = &answer {

@@ -315,7 +315,7 @@ pub(super) fn unbroken_until(
     Ok(found.map(SourceTime::from_micros))
 }
 
-fn coverage(sql: &Connection, set: SetId) -> Result<Coverage, StoreError> {
+pub(super) fn coverage(sql: &Connection, set: SetId) -> Result<Coverage, StoreError> {
     let mut query =
         sql.prepare_cached("SELECT from_time, until_time FROM coverage WHERE set_id = ?1")?;
     let rows = query.query_map([set.0], |row| Ok((row.get(0)?, row.get(1)?)))?;

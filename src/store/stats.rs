@@ -58,7 +58,7 @@ impl Store {
     }
 }
 
-fn numbers(sql: &Connection, set: SetId) -> Result<SetNumbers, StoreError> {
+pub(super) fn numbers(sql: &Connection, set: SetId) -> Result<SetNumbers, StoreError> {
     let mut numbers = SetNumbers {
         gaps: gaps(sql, set)?,
         ..SetNumbers::default()

@@ -157,7 +157,11 @@ fn tell_taken(context: &SourceContext, task: &Task) {
 }
 
 /// Changes the mirror. For a blocking thread.
-fn publish(mirror: &Mirror, deletes: bool, finished: Vec<Finished>) -> Vec<TaskResult> {
+pub(in crate::engine) fn publish(
+    mirror: &Mirror,
+    deletes: bool,
+    finished: Vec<Finished>,
+) -> Vec<TaskResult> {
     let mut conclusions = Vec::with_capacity(finished.len());
     let mut removals = Vec::new();
     let mut fetched = Vec::new();
