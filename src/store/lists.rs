@@ -175,9 +175,9 @@ fn list_entries(
                 // Also a deletion that was held back, when the resource is listed again.
                 found.drop_task(tx.sql)?;
                 save_links(tx.sql, found.resource, &entry.links)?;
-            } else if let Some(unbroken) = context.unbroken {
-                // What the list covers may have happened before what is pending.
-                found.stand_for(tx.sql, Some(unbroken))?;
+            } else {
+                // What the list covers may have happened before what is pending; at an unknown time, if nothing was covered.
+                found.stand_for(tx.sql, context.unbroken)?;
             }
             applied.known += 1;
         }

@@ -158,10 +158,14 @@ pub(super) fn put_task(
     } else {
         "ready"
     };
-    // From when on the mirror is behind: this change, and those before it that it replaces.
-    let since = match (change.changed_at, context.unbroken) {
-        (Some(changed_at), Some(unbroken)) => Some(changed_at.min(unbroken)),
-        (changed_at, unbroken) => changed_at.or(unbroken),
+    // From when on the mirror is behind: this change, and those before it that it replaces. A list does not state those; where
+    // nothing was known before it, they may be of any time.
+    let since = if context.origin.is_listing() {
+        context
+            .unbroken
+            .map(|unbroken| change.changed_at.map_or(unbroken, |at| at.min(unbroken)))
+    } else {
+        change.changed_at
     };
     let links = match change.kind {
         ChangeKind::Deleted => None,

@@ -167,6 +167,10 @@ impl Scene {
         claim: SourceTime,
     ) -> Result<(), String> {
         let habits = &self.source.habits;
+        // Not promised: a change without a time is found out only by a Resource List, which may be an older one.
+        if habits.undated {
+            return Ok(());
+        }
         for resource in (0..RESOURCES).filter(|&resource| self.source.is_in(resource, set)) {
             let Some(change) = self.source.last_before(resource, claim) else {
                 continue;
@@ -253,10 +257,10 @@ impl Scene {
             if had.deleted || !had.is_applied {
                 continue;
             }
-            // Its digest may be that of a later version than the announced one: it was fetched ahead.
-            let version = self
-                .source
-                .version_stated(resource, false, had.changed_at, &[]);
+            // Not its digest: that may be of a later version than the announced one, fetched ahead.
+            let version = had.changed_at.map_or(0, |at| {
+                self.source.version_stated(resource, false, Some(at), &[])
+            });
             if !self.source.was_deleted_since(resource, version) {
                 return Err(format!("{} is deleted without proof", row.uri));
             }
@@ -289,6 +293,7 @@ impl Scene {
         let Content::Changes { interval, entries } = &notification.content else {
             return Ok(());
         };
+        let is_undated = self.source.habits.undated;
         let set = notification.set;
         let row = view
             .database
@@ -307,6 +312,7 @@ impl Scene {
             let is_outside = interval
                 .is_some_and(|(_, until)| until <= entry.at && row.coverage.contains(entry.at));
             if !is_outside
+                && !is_undated
                 && !view.is_left_to_others(set, entry.resource)
                 && !self.is_unwanted(entry.resource)
                 && !self.is_stored(view, entry)

@@ -19,7 +19,9 @@ fn config() -> ProptestConfig {
     let seed = asked("RESYNCD_SIMULATION_SEED").map_or(0, |seed| seed.parse().unwrap());
     ProptestConfig {
         cases,
-        max_shrink_iters: 2000,
+        // In milliseconds: a history takes some.
+        max_shrink_time: std::env::var("SHRINK").map_or(60_000, |v| v.parse().unwrap()),
+        max_shrink_iters: u32::MAX,
         rng_seed: RngSeed::Fixed(seed),
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource(
             "proptest-regressions",
