@@ -187,6 +187,12 @@ impl Filter {
         })
     }
 
+    /// Whether every resource passes.
+    #[must_use]
+    pub fn wants_everything(&self) -> bool {
+        self.include.is_none() && self.exclude.is_empty()
+    }
+
     /// A short text that tells this filter from every other one.
     #[must_use]
     pub fn fingerprint(&self) -> &str {

@@ -283,10 +283,7 @@ impl SetWorker {
             .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
         let begins = self.record.baseline == BaselineState::Missing;
         // Before the poll: what fails in this run has had its tries.
-        self.context
-            .store
-            .retry_failed(set, self.context.name(), now.wall)
-            .await?;
+        self.retry_failed(now.wall).await?;
         let looked = self.look().await;
         self.context
             .runtime_status

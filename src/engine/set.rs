@@ -194,10 +194,19 @@ impl SetWorker {
                 self.tell(&error);
             }
         }
-        self.context
-            .store
-            .retry_failed(set, self.context.name(), now.wall)
-            .await?;
+        self.retry_failed(now.wall).await
+    }
+
+    /// Makes the tasks due again that were given up, as far as they are still wanted.
+    pub(super) async fn retry_failed(&self, now: DateTime<Utc>) -> Result<(), EngineError> {
+        let (store, set) = (&self.context.store, self.record.id);
+        if !self.context.source.filter.wants_everything() {
+            let filter = self.context.source.filter.clone();
+            store
+                .drop_unwanted(set, move |uri| filter.wants(uri))
+                .await?;
+        }
+        store.retry_failed(set, self.context.name(), now).await?;
         Ok(())
     }
 

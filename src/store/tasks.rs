@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use rusqlite::{Connection, Row, params};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 
 use super::feed::Origin;
 use super::links::links;
@@ -142,6 +142,54 @@ impl Store {
                 first = [first, due].into_iter().flatten().min();
             }
             Ok(first.map(row::datetime))
+        })
+        .await
+    }
+
+    /// Drops the tasks of a set that were given up and are not wanted any more: nothing announces what becomes of them.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub async fn drop_unwanted(
+        self: &Arc<Self>,
+        set: SetId,
+        wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let unwanted: Vec<i64> = self
+            .read(move |sql| {
+                let mut query = sql.prepare_cached(
+                    "SELECT task.resource_id, resource.uri FROM task JOIN resource ON resource.id = task.resource_id
+                     WHERE task.set_id = ?1 AND task.state = 'failed'",
+                )?;
+                let mut rows = query.query([set.0])?;
+                let mut unwanted = Vec::new();
+                while let Some(found) = rows.next()? {
+                    if !wants(&row::resource_uri(&found.get::<_, String>(1)?)?) {
+                        unwanted.push(found.get(0)?);
+                    }
+                }
+                Ok(unwanted)
+            })
+            .await?;
+        if unwanted.is_empty() {
+            return Ok(());
+        }
+        self.write(move |tx| {
+            for &resource in &unwanted {
+                let dropped = tx
+                    .sql
+                    .prepare_cached(
+                        "DELETE FROM task WHERE resource_id = ?1 AND set_id = ?2 AND state = 'failed' RETURNING version",
+                    )?
+                    .query_row([resource, set.0], |row| row.get::<_, i64>(0))
+                    .optional()?;
+                if let Some(version) = dropped {
+                    tx.sql
+                        .prepare_cached("UPDATE resource SET next_version = ?2 + 1 WHERE id = ?1")?
+                        .execute([resource, version])?;
+                }
+            }
+            Ok(())
         })
         .await
     }

@@ -248,7 +248,7 @@ fn order() -> impl Strategy<Value = Order> {
     prop_oneof![
         2 => (0..2_usize).prop_map(Order::Poll),
         1 => Just(Order::Approve),
-        1 => prop::bool::weighted(0.0).prop_map(|excludes| Order::Restart { excludes }),
+        1 => any::<bool>().prop_map(|excludes| Order::Restart { excludes }),
     ]
 }
 

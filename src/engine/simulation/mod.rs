@@ -14,6 +14,7 @@
 mod daemon;
 mod documents;
 mod downloads;
+mod exhaustive;
 mod history;
 mod network;
 mod promises;

@@ -15,6 +15,7 @@ use super::source::{Boundary, EPOCH_SECONDS, Habits, RESOURCES, Source};
 use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock::simulated::SimulatedClock;
 use crate::clock::{self, Now};
+use crate::status::SetStatus;
 use crate::store::Store;
 use crate::store::commit_hook::Snapshot;
 use crate::sync::Limits;
@@ -218,6 +219,11 @@ impl World {
         self.stage.moment()
     }
 
+    /// How many steps the store has taken.
+    pub(super) fn steps(&self) -> u64 {
+        self.store.commit_hook().steps()
+    }
+
     pub(super) fn requests(&self) -> Requests {
         self.stage.scene().requests
     }
@@ -316,6 +322,11 @@ impl World {
         self.store.snapshot().await.unwrap()
     }
 
+    pub(super) async fn status(&self) -> Vec<SetStatus> {
+        let daemon = self.daemon.as_ref().unwrap();
+        daemon.inside.status().await.unwrap()
+    }
+
     /// The Source writes its documents a last time, and falls silent; whatever failed works again. Then the mirror becomes
     /// what the Source is.
     pub(super) async fn settle(&mut self, with_resource_list: bool, rest: u64) {
@@ -330,9 +341,8 @@ impl World {
             {
                 let mut scene = self.stage.scene();
                 let moment = scene.moment;
-                let last = if is_undated { 0..RESOURCES } else { 0..3 };
-                for resource in last {
-                    scene.source.change(moment, resource, false);
+                for resource in 0..RESOURCES {
+                    scene.source.change(moment, resource, resource == 4);
                 }
             }
             self.pass(2000).await;
