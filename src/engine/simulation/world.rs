@@ -342,7 +342,8 @@ impl World {
                 let mut scene = self.stage.scene();
                 let moment = scene.moment;
                 for resource in 0..RESOURCES {
-                    scene.source.change(moment, resource, resource == 4);
+                    let delete = resource == 4 && !is_undated;
+                    scene.source.change(moment, resource, delete);
                 }
             }
             self.pass(2000).await;
