@@ -1,15 +1,15 @@
-//! How fast a daemon follows a Source that is next to it: both run in this process and talk over loopback, so that what is
-//! measured is this program and the disk, not a network.
+//! Measures how fast a daemon follows a Source. Both run in this process and communicate over loopback, so that this program and the
+//! disk are measured, not a network.
 //!
-//! - **baseline**: from the start of the daemon until the change feed tells of the last of 1,000 resources of 1 KiB;
-//! - **push**: from the moment a notification of one change is handed to the hub until that change is in the feed, which is
-//!   after the file was published and both were committed;
+//! - **baseline**: from the start of the daemon until the feed has the last of 1,000 resources of 1 KiB;
+//! - **push**: from the delivery of a notification of one change to the hub until that change is in the feed, after the file was
+//!   published and both were committed;
 //! - **batch**: the same for one notification of 1,000 changes.
 //!
 //! The mirror and the database are on the disk that `target` is on. At the end the mirror is compared with the Source.
 //! Run it with `cargo bench`.
 
-#![allow(clippy::print_stdout, reason = "this is where the figures are told")]
+#![allow(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
 use std::error::Error;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -30,13 +30,13 @@ const RESOURCES: usize = 1000;
 const RESOURCE_SIZE: usize = 1024;
 const BASELINES: usize = 5;
 const PUSHES: usize = 500;
-/// Nothing here takes this long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a measurement may take at most.
+const TIMEOUT: Duration = Duration::from_secs(60);
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type BenchResult<T> = Result<T, Box<dyn Error>>;
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
+async fn main() -> BenchResult<()> {
     let cores = std::thread::available_parallelism()?;
     println!(
         "baseline_and_push: {cores} cores, {RESOURCES} resources of {RESOURCE_SIZE} bytes, loopback"
@@ -49,19 +49,19 @@ async fn main() -> Outcome<()> {
     }
     let mut run = Run::start().await?;
     baselines.push(run.baseline);
-    tell("baseline", &mut baselines);
+    report("baseline", &mut baselines);
 
     run.wait_for_subscription().await?;
     let mut pushes = Vec::new();
     for number in 0..PUSHES {
         pushes.push(run.push(number, 1).await?);
     }
-    tell("push, one change each", &mut pushes);
+    report("push, one change each", &mut pushes);
     let mut batches = Vec::new();
     for number in 0..5 {
         batches.push(run.push(PUSHES + number, RESOURCES).await?);
     }
-    tell("batch of 1,000 changes", &mut batches);
+    report("batch of 1,000 changes", &mut batches);
     run.compare()?;
     run.stop().await
 }
@@ -71,14 +71,14 @@ struct Run {
     source: SampleSource,
     daemon: Daemon,
     folder: tempfile::TempDir,
-    /// The last number of the feed that was read.
-    seen: i64,
+    /// The number of the last feed entry that was read.
+    last_seq: i64,
     baseline: Duration,
 }
 
 impl Run {
     /// Starts both, and waits for the baseline.
-    async fn start() -> Outcome<Self> {
+    async fn start() -> BenchResult<Self> {
         let source = SampleSource::start(SampleOptions {
             sets: vec![SET.to_owned()],
             resources_per_set: RESOURCES,
@@ -88,64 +88,64 @@ impl Run {
         .await?;
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         let config = configuration(folder.path(), source.base());
-        let begun = clock::now().mono;
+        let started = clock::now().mono;
         let daemon = Daemon::start(config).await?;
         let mut run = Self {
             source,
             daemon,
             folder,
-            seen: 0,
+            last_seq: 0,
             baseline: Duration::ZERO,
         };
         run.wait_for_changes(RESOURCES).await?;
-        run.baseline = clock::now().mono - begun;
+        run.baseline = clock::now().mono - started;
         Ok(run)
     }
 
-    async fn wait_for_subscription(&self) -> Outcome<()> {
+    async fn wait_for_subscription(&self) -> BenchResult<()> {
         let topic = self.source.topic(SET, &Capability::ChangeNotification);
         let hub = self.source.hub().ok_or("the Source has no hub")?;
-        tokio::time::timeout(PATIENCE, hub.wait_for_subscription(topic.as_str())).await?;
+        tokio::time::timeout(TIMEOUT, hub.wait_for_subscription(topic.as_str())).await?;
         Ok(())
     }
 
-    /// Changes so many resources, tells of it in one notification, and waits until all are in the feed.
-    async fn push(&mut self, number: usize, changes: usize) -> Outcome<Duration> {
+    /// Changes so many resources, publishes one notification of them, and waits until all are in the feed.
+    async fn push(&mut self, number: usize, changes: usize) -> BenchResult<Duration> {
         for change in 0..changes {
             let name = format!("r{:04}.txt", (number + change) % RESOURCES);
-            let line = format!("{name} as push {number} has it\n");
+            let line = format!("{name} of push {number}\n");
             let bytes: Vec<u8> = line.bytes().cycle().take(RESOURCE_SIZE).collect();
             self.source.update(SET, &name, bytes);
         }
         let notification = self.source.notify(SET);
-        let begun = clock::now().mono;
+        let started = clock::now().mono;
         let published = self.source.publish(&notification);
-        let (deliveries, entries) = tokio::join!(published, self.daemon_applies(changes));
-        let taken = clock::now().mono - begun;
+        let (deliveries, entries) = tokio::join!(published, self.next_entries(changes));
+        let elapsed = clock::now().mono - started;
         deliveries?;
         let entries = entries?;
         if entries.iter().any(|entry| entry.origin != "notification") {
-            return Err("a change was not learnt from its notification".into());
+            return Err("a change has another origin than its notification".into());
         }
-        self.seen += i64::try_from(entries.len())?;
-        Ok(taken)
+        self.last_seq += i64::try_from(entries.len())?;
+        Ok(elapsed)
     }
 
-    async fn wait_for_changes(&mut self, changes: usize) -> Outcome<()> {
-        let entries = self.daemon_applies(changes).await?;
-        self.seen = entries.last().map_or(self.seen, |entry| entry.seq);
+    async fn wait_for_changes(&mut self, changes: usize) -> BenchResult<()> {
+        let entries = self.next_entries(changes).await?;
+        self.last_seq = entries.last().map_or(self.last_seq, |entry| entry.seq);
         Ok(())
     }
 
-    /// Waits until the feed has so many more entries; it is read when it is told to have grown.
-    async fn daemon_applies(&self, changes: usize) -> Outcome<Vec<FeedEntry>> {
+    /// Waits until the feed has so many more entries.
+    async fn next_entries(&self, changes: usize) -> BenchResult<Vec<FeedEntry>> {
         let mut wakes = self.daemon.store.wakes();
         let mut entries = Vec::new();
         let reading = async {
             loop {
                 let since = entries
                     .last()
-                    .map_or(self.seen, |entry: &FeedEntry| entry.seq);
+                    .map_or(self.last_seq, |entry: &FeedEntry| entry.seq);
                 entries.extend(self.daemon.store.feed(since, RESOURCES).await?);
                 if entries.len() >= changes {
                     return Ok(entries);
@@ -159,25 +159,25 @@ impl Run {
                 }
             }
         };
-        tokio::time::timeout(PATIENCE, reading).await?
+        tokio::time::timeout(TIMEOUT, reading).await?
     }
 
-    /// Every resource is in the mirror as the Source has it.
-    fn compare(&self) -> Outcome<()> {
+    /// Checks that the mirror equals the Source.
+    fn compare(&self) -> BenchResult<()> {
         let host = self.source.base();
         let host = host.authority().to_owned();
         for (uri, bytes) in self.source.state(SET) {
             let path = Url::parse(&uri)?.path().trim_start_matches('/').to_owned();
             let file = self.folder.path().join("mirror").join(&host).join(path);
             if std::fs::read(&file)? != bytes {
-                return Err(format!("{} is not what the Source has", file.display()).into());
+                return Err(format!("{} differs from the Source", file.display()).into());
             }
         }
-        println!("the mirror is the same as the Source");
+        println!("the mirror equals the Source");
         Ok(())
     }
 
-    async fn stop(self) -> Outcome<()> {
+    async fn stop(self) -> BenchResult<()> {
         self.daemon.stop().await;
         self.folder.close()?;
         Ok(())
@@ -195,16 +195,16 @@ fn configuration(folder: &Path, source: Url) -> Config {
     config
 }
 
-fn tell(what: &str, taken: &mut [Duration]) {
-    taken.sort_unstable();
+fn report(what: &str, durations: &mut [Duration]) {
+    durations.sort_unstable();
     let at = |percent: usize| {
-        // The nearest rank: the smallest that so many percent are not above.
-        let rank = (taken.len() * percent).div_ceil(100).max(1);
-        taken[rank - 1].as_secs_f64() * 1000.0
+        // The nearest-rank method.
+        let rank = (durations.len() * percent).div_ceil(100).max(1);
+        durations[rank - 1].as_secs_f64() * 1000.0
     };
     println!(
         "{what:24} n={:<4} median {:8.1} ms   95th percentile {:8.1} ms   slowest {:8.1} ms",
-        taken.len(),
+        durations.len(),
         at(50),
         at(95),
         at(100)

@@ -1,18 +1,17 @@
-//! How long, and in how much memory, a daemon reads Resource Lists of which it knows everything: nothing is to be fetched,
-//! and what is measured is the reading.
+//! Measures the time and memory of reading Resource Lists whose entries are all known, so that nothing is fetched.
 //!
 //! - **two million**: an index of 40 lists of 50,000 entries each, every one with a digest;
-//! - **50,000 lists**: an index of as many lists of one entry each, without a word about when they have changed: all of them
-//!   are read once, and then asked for once more.
+//! - **50,000 lists**: an index of as many lists of one entry each, without modification times: all of them are read once and
+//!   then requested conditionally.
 //!
-//! The daemon is a process of its own, the release build; the Source is this process, which writes the lists while it serves
-//! them. To make everything known, the resources are written straight into the daemon's database before it starts, as a
-//! baseline would have left them: no file was ever fetched, and the mirror is empty.
+//! The daemon is a separate process, the release build; the Source is this process, which generates the lists while it serves
+//! them. The resources are written into the daemon's database before it starts, as a baseline would have left them; no file was
+//! fetched, and the mirror is empty.
 //!
-//! It fails where a reading takes more memory than it may, or finds something to do. Run it with
-//! `cargo bench --bench two_million`; a number of entries can be given.
+//! It fails if reading exceeds the memory limit or finds changes. Run it with `cargo bench --bench two_million`; the number of
+//! entries is an optional argument.
 
-#![allow(clippy::print_stdout, reason = "this is where the figures are told")]
+#![allow(clippy::print_stdout, reason = "the benchmark prints its results")]
 
 use std::error::Error;
 use std::fmt::Write as _;
@@ -39,55 +38,55 @@ use tempfile::TempDir;
 const ENTRIES: u64 = 2_000_000;
 const ENTRIES_A_LIST: u64 = 50_000;
 const LISTS: u64 = 50_000;
-const MOST_MEMORY: u64 = 100 << 20;
-/// Nothing here takes this long unless it is broken.
-const PATIENCE: Duration = Duration::from_secs(600);
+const MEMORY_LIMIT: u64 = 100 << 20;
+/// How long a measurement may take at most.
+const TIMEOUT: Duration = Duration::from_secs(600);
 
 const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
 
-type Outcome<T> = Result<T, Box<dyn Error>>;
+type BenchResult<T> = Result<T, Box<dyn Error>>;
 
 #[tokio::main]
-async fn main() -> Outcome<()> {
-    let asked = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
-    let entries: u64 = asked.unwrap_or(ENTRIES).next_multiple_of(ENTRIES_A_LIST);
+async fn main() -> BenchResult<()> {
+    let argument = std::env::args().skip(1).find_map(|arg| arg.parse().ok());
+    let entries: u64 = argument.unwrap_or(ENTRIES).next_multiple_of(ENTRIES_A_LIST);
     let cores = std::thread::available_parallelism()?;
-    println!("two_million: {cores} cores, loopback, everything known");
+    println!("two_million: {cores} cores, loopback, all entries known");
 
     let many = Source::start(entries / ENTRIES_A_LIST, ENTRIES_A_LIST, true).await?;
     let home = Home::of(&many)?;
     let daemon = home.run()?;
-    daemon.tell("two million", &many, daemon.wait_for_list()?)?;
-    home.expect_nothing_to_do()?;
+    daemon.report("two million", &many, daemon.wait_for_list()?)?;
+    home.expect_no_tasks()?;
     drop(daemon);
 
     let lists = Source::start(LISTS * entries / ENTRIES, 1, false).await?;
     let home = Home::of(&lists)?;
     let daemon = home.run()?;
-    daemon.tell("50,000 lists, read", &lists, daemon.wait_for_list()?)?;
+    daemon.report("50,000 lists, read", &lists, daemon.wait_for_list()?)?;
     home.poll().await?;
-    daemon.tell("50,000 lists, asked for", &lists, daemon.wait_for_list()?)?;
-    home.expect_nothing_to_do()
+    daemon.report("50,000 lists, unchanged", &lists, daemon.wait_for_list()?)?;
+    home.expect_no_tasks()
 }
 
-/// A Source that has nothing but lists.
+/// A Source that has only lists.
 struct Source {
     base: String,
     lists: u64,
     entries_a_list: u64,
-    /// Whether the index and its lists tell a time.
-    tells_times: bool,
+    /// Whether the index and its lists state times.
+    states_times: bool,
     requests: AtomicU64,
 }
 
 impl Source {
-    async fn start(lists: u64, entries_a_list: u64, tells_times: bool) -> Outcome<Arc<Self>> {
+    async fn start(lists: u64, entries_a_list: u64, states_times: bool) -> BenchResult<Arc<Self>> {
         let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let source = Arc::new(Self {
             base: format!("http://{}", listener.local_addr()?),
             lists,
             entries_a_list,
-            tells_times,
+            states_times,
             requests: AtomicU64::new(0),
         });
         let router = Router::new()
@@ -101,9 +100,9 @@ impl Source {
         format!("{}/resources/{number:07}", self.base)
     }
 
-    /// The beginning of a list's or an index's text.
+    /// The root and head of a list or an index.
     fn head(&self, root: &str) -> String {
-        let at = if self.tells_times {
+        let at = if self.states_times {
             " at=\"2026-01-05T10:07:31Z\""
         } else {
             ""
@@ -112,7 +111,7 @@ impl Source {
     }
 
     fn list_in_index(&self, number: u64) -> String {
-        let lastmod = if self.tells_times {
+        let lastmod = if self.states_times {
             "<lastmod>2026-01-05T10:07:31Z</lastmod>"
         } else {
             ""
@@ -132,7 +131,7 @@ impl Source {
     }
 }
 
-/// Something that looks like a resource's digest.
+/// A made-up digest.
 fn hash(number: u64) -> String {
     format!(
         "sha-256:{:064x}",
@@ -154,7 +153,7 @@ async fn answer(State(source): State<Arc<Source>>, uri: Uri, headers: HeaderMap)
             "<urlset {XMLNS}><rs:md capability=\"capabilitylist\"/><url><loc>{}/index.xml</loc><rs:md capability=\"resourcelist\"/></url></urlset>",
             source.base
         )),
-        "/index.xml" => written(
+        "/index.xml" => streamed(
             &source,
             "sitemapindex",
             0..source.lists,
@@ -168,7 +167,7 @@ async fn answer(State(source): State<Arc<Source>>, uri: Uri, headers: HeaderMap)
                 return reply(StatusCode::NOT_FOUND, &etag, Body::empty());
             };
             let begin = number * source.entries_a_list;
-            written(
+            streamed(
                 &source,
                 "urlset",
                 begin..begin + source.entries_a_list,
@@ -188,8 +187,8 @@ fn reply(status: StatusCode, etag: &str, body: Body) -> Response<Body> {
     response
 }
 
-/// A document that is written while it is sent.
-fn written(
+/// A document that is generated while it is sent.
+fn streamed(
     source: &Arc<Source>,
     root: &'static str,
     numbers: std::ops::Range<u64>,
@@ -208,7 +207,7 @@ fn written(
     Body::from_stream(all.map(|text| Ok::<_, std::convert::Infallible>(Bytes::from(text))))
 }
 
-/// Where a daemon lives that knows all resources of a Source.
+/// The folders of a daemon that knows all resources of a Source.
 struct Home {
     folder: TempDir,
     config: PathBuf,
@@ -216,7 +215,7 @@ struct Home {
 }
 
 impl Home {
-    fn of(source: &Source) -> Outcome<Self> {
+    fn of(source: &Source) -> BenchResult<Self> {
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
         let status = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?;
         let config = folder.path().join("config.toml");
@@ -229,13 +228,13 @@ impl Home {
                 source.base
             ),
         )?;
-        let begun = clock::now().mono;
-        fill(&folder.path().join("state"), source)?;
+        let started = clock::now().mono;
+        insert_resources(&folder.path().join("state"), source)?;
         println!(
-            "{:24} {:8} entries {:6.1} s, straight into the database",
-            "made known",
+            "{:24} {:8} entries {:6.1} s",
+            "inserted",
             source.lists * source.entries_a_list,
-            (clock::now().mono - begun).as_secs_f64()
+            (clock::now().mono - started).as_secs_f64()
         );
         Ok(Self {
             folder,
@@ -244,7 +243,7 @@ impl Home {
         })
     }
 
-    fn run(&self) -> Outcome<Daemon> {
+    fn run(&self) -> BenchResult<Daemon> {
         let mut child = Command::new(env!("CARGO_BIN_EXE_resyncd"))
             .arg("--config")
             .arg(&self.config)
@@ -258,26 +257,28 @@ impl Home {
             .stderr
             .take()
             .ok_or("the daemon has no standard error")?;
-        let (told, lines) = channel();
+        let (sender, lines) = channel();
         std::thread::spawn(move || {
             let lines = BufReader::new(log).lines().map_while(Result::ok);
-            lines.map_while(|line| told.send(line).ok()).for_each(drop);
+            lines
+                .map_while(|line| sender.send(line).ok())
+                .for_each(drop);
         });
         Ok(Daemon { child, lines })
     }
 
-    /// Everything was known, and still is.
-    fn expect_nothing_to_do(&self) -> Outcome<()> {
+    /// Checks that nothing changed.
+    fn expect_no_tasks(&self) -> BenchResult<()> {
         let database = Connection::open(self.folder.path().join("state/resyncd.db"))?;
         let tasks: i64 = database.query_row("SELECT COUNT(*) FROM task", [], |row| row.get(0))?;
         if tasks == 0 {
             Ok(())
         } else {
-            Err(format!("{tasks} resources were thought to have changed").into())
+            Err(format!("{tasks} tasks were created for unchanged resources").into())
         }
     }
 
-    async fn poll(&self) -> Outcome<()> {
+    async fn poll(&self) -> BenchResult<()> {
         use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
         let mut connection = tokio::net::TcpStream::connect(self.status).await?;
         let request = "POST /sources/scale/poll HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
@@ -292,8 +293,8 @@ impl Home {
     }
 }
 
-/// Makes all resources of a Source known, as a baseline would have left them.
-fn fill(state: &Path, source: &Source) -> Outcome<()> {
+/// Writes all resources of a Source into the database, as a baseline would have left them.
+fn insert_resources(state: &Path, source: &Source) -> BenchResult<()> {
     drop(Store::open(state)?);
     let mut database = Connection::open(state.join("resyncd.db"))?;
     database.pragma_update(None, "cache_size", -262_144)?;
@@ -331,22 +332,22 @@ fn fill(state: &Path, source: &Source) -> Outcome<()> {
     Ok(())
 }
 
-/// The daemon, and what it logs.
+/// The daemon's process and its log lines.
 struct Daemon {
     child: Child,
     lines: Receiver<String>,
 }
 
 impl Daemon {
-    /// Waits until a Resource List was read; answers how long that took since the Source was asked first.
-    fn wait_for_list(&self) -> Outcome<Duration> {
-        let begun = clock::now().mono;
+    /// Waits until a Resource List has been read; returns the time since the first request.
+    fn wait_for_list(&self) -> BenchResult<Duration> {
+        let started = clock::now().mono;
         loop {
             let line = self
                 .lines
-                .recv_timeout(PATIENCE.saturating_sub(clock::now().mono - begun))?;
-            if line.contains("a Resource List was read") {
-                return Ok(clock::now().mono - begun);
+                .recv_timeout(TIMEOUT.saturating_sub(clock::now().mono - started))?;
+            if line.contains("Resource List read") {
+                return Ok(clock::now().mono - started);
             }
             if line.contains("WARN") || line.contains("ERROR") {
                 return Err(line.into());
@@ -354,33 +355,33 @@ impl Daemon {
         }
     }
 
-    fn tell(&self, what: &str, source: &Source, taken: Duration) -> Outcome<()> {
+    fn report(&self, what: &str, source: &Source, elapsed: Duration) -> BenchResult<()> {
         let peak = self.peak_memory()?;
         let entries = source.lists * source.entries_a_list;
         let mut line = format!(
             "{what:24} {entries:8} entries {:6.1} s",
-            taken.as_secs_f64()
+            elapsed.as_secs_f64()
         );
-        #[allow(clippy::cast_precision_loss, reason = "it is told, not reckoned with")]
-        let rate = entries as f64 / taken.as_secs_f64();
+        #[allow(clippy::cast_precision_loss, reason = "it is only printed")]
+        let rate = entries as f64 / elapsed.as_secs_f64();
         write!(
             line,
             ", {rate:8.0} a second, {:6} requests",
             source.requests.swap(0, Ordering::Relaxed)
         )?;
         println!("{line}, at most {:5.1} MiB of memory", mebibytes(peak));
-        if peak > MOST_MEMORY {
+        if peak > MEMORY_LIMIT {
             return Err(format!(
                 "{what}: more than {:.0} MiB of memory",
-                mebibytes(MOST_MEMORY)
+                mebibytes(MEMORY_LIMIT)
             )
             .into());
         }
         Ok(())
     }
 
-    /// The most memory that the process has had.
-    fn peak_memory(&self) -> Outcome<u64> {
+    /// The peak memory of the process.
+    fn peak_memory(&self) -> BenchResult<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
         let kibibytes: u64 = line
@@ -394,13 +395,13 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // It is a measurement's end: nothing of it is needed any more.
+        // The measurement is over: nothing is needed any more.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-#[allow(clippy::cast_precision_loss, reason = "it is told, not reckoned with")]
+#[allow(clippy::cast_precision_loss, reason = "it is only printed")]
 fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

@@ -1,13 +1,13 @@
-//! The sample Source, stand-alone, with somebody else's hub; a script tells it what to change.
+//! The sample Source as a program, with an external hub. Scripts change it by control requests.
 //!
 //! | request | what it does |
 //! |---|---|
-//! | `POST /control/create?name=N` | a resource comes into being, with the request's body as its content |
-//! | `POST /control/update?name=N` | its content changes to the request's body |
-//! | `POST /control/delete?name=N` | it goes |
-//! | `POST /control/publish` | makes the notification of these and tells the hub to fetch the topic |
+//! | `POST /control/create?name=N` | creates a resource; the request's body is its content |
+//! | `POST /control/update?name=N` | replaces its content by the request's body |
+//! | `POST /control/delete?name=N` | deletes it |
+//! | `POST /control/publish` | makes the notification of these changes and pings the hub |
 //!
-//! It prints two lines, `source URL` and `control URL`, once it answers.
+//! It prints two lines, `source URL` and `control URL`, when it is ready.
 
 use std::net::SocketAddr;
 
@@ -24,22 +24,22 @@ use tokio::net::TcpListener;
 
 const SET: &str = "set1";
 
-/// A sample ResourceSync Source that is changed over HTTP and tells an external hub of it.
+/// A sample ResourceSync Source that is changed over HTTP and pings an external hub.
 #[derive(Parser)]
 struct Arguments {
-    /// Where the Source listens; port 0 takes a free one.
+    /// Address of the Source; port 0 chooses a free one.
     #[arg(long, default_value = "127.0.0.1:0")]
     listen: SocketAddr,
-    /// Where the control requests are taken.
+    /// Address for the control requests.
     #[arg(long, default_value = "127.0.0.1:0")]
     control: SocketAddr,
-    /// The hub that its channels name; it is told by a form with hub.mode=publish to fetch the topic.
+    /// The hub of its channels; it is pinged with hub.mode=publish to fetch the topic.
     #[arg(long)]
     hub: Option<String>,
-    /// How many resources there are at first.
+    /// Number of resources at the start.
     #[arg(long, default_value_t = 10)]
     set_size: usize,
-    /// The length of each of them, in bytes.
+    /// Length of each resource, in bytes.
     #[arg(long, default_value_t = 1000)]
     resource_size: usize,
 }
@@ -69,7 +69,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-#[allow(clippy::print_stdout, reason = "scripts read where it listens")]
+#[allow(clippy::print_stdout, reason = "scripts read the addresses")]
 fn announce(source: &SampleSource, control: SocketAddr) {
     println!("source {}", source.url());
     println!("control http://{control}/control");
@@ -84,22 +84,30 @@ fn control(source: SampleSource) -> Router {
         .with_state(source)
 }
 
-/// Which resource a request is about.
+/// The resource of a request.
 #[derive(Deserialize)]
-struct Named {
+struct ResourceName {
     name: String,
 }
 
-async fn create(State(source): State<SampleSource>, Query(named): Query<Named>, body: Bytes) {
-    source.create(SET, &named.name, body);
+async fn create(
+    State(source): State<SampleSource>,
+    Query(query): Query<ResourceName>,
+    body: Bytes,
+) {
+    source.create(SET, &query.name, body);
 }
 
-async fn update(State(source): State<SampleSource>, Query(named): Query<Named>, body: Bytes) {
-    source.update(SET, &named.name, body);
+async fn update(
+    State(source): State<SampleSource>,
+    Query(query): Query<ResourceName>,
+    body: Bytes,
+) {
+    source.update(SET, &query.name, body);
 }
 
-async fn delete(State(source): State<SampleSource>, Query(named): Query<Named>) {
-    source.delete(SET, &named.name);
+async fn delete(State(source): State<SampleSource>, Query(query): Query<ResourceName>) {
+    source.delete(SET, &query.name);
 }
 
 async fn publish(State(source): State<SampleSource>) -> (StatusCode, String) {

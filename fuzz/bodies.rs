@@ -1,6 +1,6 @@
-//! What must hold of anything that strangers send. Each body takes any bytes, and panics when a promise is broken.
+//! Invariants of everything that parses untrusted input. Each body takes any bytes and panics when an invariant is broken.
 //!
-//! cargo-fuzz runs them without end, and the tests of the crate run them on the corpus and on variations of it.
+//! cargo-fuzz runs them without a limit; `tests/fuzzing.rs` runs them on the corpus and on variations of it.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -19,21 +19,23 @@ fn base() -> Url {
     Url::parse("http://example.com/set/list.xml").expect("a constant URL can be parsed")
 }
 
-/// A document is refused, or read whole: what was read is written and read back the same, but for characters that no XML can
-/// hold.
+/// A document is rejected, or read completely: writing and reading it again changes nothing, except for characters that XML
+/// can't represent.
 pub(crate) fn document(data: &[u8]) {
     let Ok(read) = read_document(data, &base()) else {
         return;
     };
     let written = write_document(&read.head, &read.entries);
-    let read = read_document(&written, &base()).expect("what the writer writes, the reader reads");
+    let read =
+        read_document(&written, &base()).expect("the reader reads what the writer has written");
     let written = write_document(&read.head, &read.entries);
-    let again = read_document(&written, &base()).expect("what the writer writes, the reader reads");
+    let again =
+        read_document(&written, &base()).expect("the reader reads what the writer has written");
     assert_eq!(read.head, again.head);
     assert_eq!(read.entries, again.entries);
 }
 
-/// A datetime is refused, or one that is written in a form that means the same.
+/// A datetime is rejected, or written in a form that parses to the same time.
 pub(crate) fn datetime(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -43,7 +45,7 @@ pub(crate) fn datetime(data: &[u8]) {
         let mut oddities = Oddities::default();
         let again = SourceTime::parse_w3c(&written, &mut oddities);
         assert_eq!(again, Some(time), "{written}");
-        // A year of more than four digits, as a zone can make of 9999, is beyond W3C Datetime.
+        // W3C Datetime has no year of more than four digits; a time zone can make one of 9999.
         assert!(
             oddities.is_empty() || written.starts_with(['+', '-']),
             "{written}"
@@ -55,7 +57,7 @@ pub(crate) fn datetime(data: &[u8]) {
     assert_eq!(again, hashes);
 }
 
-/// A Link header gives links that are URLs, as many as it has room for.
+/// Each link of a Link header is a valid URL with one relation.
 pub(crate) fn link_header(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -67,7 +69,7 @@ pub(crate) fn link_header(data: &[u8]) {
     }
 }
 
-/// No path leaves the mirror or touches what is ours, and no two URIs (a line each) share one.
+/// No path leaves the mirror or leads into `.resyncd/`, and no two URIs (one per line) share a path.
 pub(crate) fn path(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
@@ -80,7 +82,7 @@ pub(crate) fn path(data: &[u8]) {
     let paths = |uri: &ResourceUri| [plain_path(uri), Some(made_path(uri))];
     for path in uris.iter().flat_map(paths).flatten() {
         let text = path.as_str();
-        let again = MirrorPath::parse(text).expect("a path that was made can be parsed");
+        let again = MirrorPath::parse(text).expect("a path of a URI can be parsed");
         assert_eq!(again.as_str(), text);
         for name in text.split('/') {
             assert!((1..=255).contains(&name.len()), "{text}");
@@ -95,7 +97,7 @@ pub(crate) fn path(data: &[u8]) {
         for other in uris.iter().skip(number + 1).filter(|other| *other != one) {
             assert_ne!(made_path(one), made_path(other), "{one} {other}");
             assert_ne!(plain_path(one), Some(made_path(other)), "{one} {other}");
-            // Of two that differ in their scheme alone, the second one gets a path that is made.
+            // Two URIs that differ only in their scheme share a plain path; the store gives the second one a made path.
             let without_scheme = |uri: &ResourceUri| uri.as_str().replacen("https:", "http:", 1);
             if without_scheme(one) != without_scheme(other) && plain_path(one).is_some() {
                 assert_ne!(plain_path(one), plain_path(other), "{one} {other}");
@@ -104,7 +106,8 @@ pub(crate) fn path(data: &[u8]) {
     }
 }
 
-/// A callback's query, and a delivery's signature and body (a line each), are refused or understood.
+/// A callback's query, and a delivery's signature and body (one per line), are rejected, or parse to values that survive a round
+/// trip.
 pub(crate) fn callback(data: &[u8]) {
     let mut lines = data.splitn(3, |&byte| byte == b'\n');
     let query = String::from_utf8_lossy(lines.next().unwrap_or_default());
@@ -128,26 +131,26 @@ pub(crate) fn callback(data: &[u8]) {
     document(body);
 }
 
-/// A configuration is valid, or has faults that tell where they are.
+/// A configuration is valid, or has faults that name the file.
 pub(crate) fn configuration(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else {
         return;
     };
     if let Err(faults) = Config::parse(text, Path::new("/nowhere/config.toml")) {
-        let told = faults.to_string();
-        assert!(told.contains("/nowhere/config.toml"), "{told}");
+        let message = faults.to_string();
+        assert!(message.contains("/nowhere/config.toml"), "{message}");
     }
 }
 
-/// A package is refused, or its members give as many bytes as its directory says, and never more, or an error.
+/// A package is rejected, or each member has exactly the length that the directory states, or ends in an error.
 pub(crate) fn package(data: &[u8]) {
-    let mut file = tempfile::tempfile().expect("there is room for a small file");
+    let mut file = tempfile::tempfile().expect("a small temporary file can be written");
     file.write_all(data)
-        .expect("there is room for a small file");
+        .expect("a small temporary file can be written");
     let Ok(package) = Package::open(file) else {
         return;
     };
-    // A member takes 46 bytes in the directory at least, whatever the directory says.
+    // A member takes at least 46 bytes in the directory.
     assert!(package.members() <= data.len() / 46, "{package:?}");
     let mut paths = vec![
         "a".to_owned(),
@@ -164,7 +167,7 @@ pub(crate) fn package(data: &[u8]) {
             continue;
         };
         let length = member.length();
-        // Bytes can't grow further than by a factor of about a thousand, so this ends soon.
+        // Deflate expands by a factor of about a thousand at most, so this is fast.
         match io::copy(&mut member.take(length.saturating_add(1)), &mut io::sink()) {
             Ok(read) => assert_eq!(read, length, "{path}"),
             Err(error) => assert!(!error.to_string().is_empty(), "{path}"),

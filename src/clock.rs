@@ -1,6 +1,9 @@
-//! The only place that asks what time it is.
+//! The only module that reads the system clocks.
 //!
-//! The core takes a [`Now`] as a value and never asks by itself, so that a test can move time as it likes.
+//! The core gets a [`Now`] as a value and never reads a clock, so that tests control the time. `clippy.toml` bans the clocks
+//! everywhere else.
+//!
+//! Must not know any other module.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
@@ -9,8 +12,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 
 /// One moment on both clocks of this machine.
 ///
-/// The wall clock may jump: it dates leases and what people read. The monotonic clock never goes back:
-/// it times every wait.
+/// The wall clock may jump: it dates leases and what people read. The monotonic clock never goes back: it measures every wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Now {
     /// The time of day, UTC.
@@ -20,7 +22,7 @@ pub struct Now {
 }
 
 impl Now {
-    /// The moment that lies `by` later on both clocks.
+    /// The moment `by` later on both clocks.
     #[must_use]
     pub fn plus(self, by: Duration) -> Self {
         let wall = chrono::Duration::from_std(by)
@@ -33,23 +35,23 @@ impl Now {
     }
 }
 
-/// Notices that the wall clock was set back, by the monotonic clock.
+/// Detects by the monotonic clock that the wall clock was set back.
 #[derive(Clone, Copy, Debug)]
 pub struct ClockStepDetector {
     last: Now,
 }
 
-/// What is less than this is drift, and not told.
+/// Smaller steps are drift and are ignored.
 const SMALLEST_SETBACK: TimeDelta = TimeDelta::seconds(1);
 
 impl ClockStepDetector {
-    /// Begins to watch.
+    /// Starts the detection.
     #[must_use]
     pub fn since(now: Now) -> Self {
         Self { last: now }
     }
 
-    /// By how much the wall clock was set back since this was asked last; `None`: it was not.
+    /// By how much the wall clock was set back since the last call; `None`: it was not.
     pub fn noticed(&mut self, now: Now) -> Option<TimeDelta> {
         let passed = now.mono.saturating_duration_since(self.last.mono);
         let expected = self.last.plus(passed).wall;
@@ -58,19 +60,22 @@ impl ClockStepDetector {
     }
 }
 
-/// How far tests have set the wall clock, in microseconds.
+/// By how much tests have moved the wall clock, in microseconds.
 static SET_BY: AtomicI64 = AtomicI64::new(0);
 
-/// Sets the wall clock of this process so far from the right time, as an operator or a time server may do under a running
-/// daemon. Only for tests, in a process of their own.
+/// Moves the wall clock of this process by `from_right` from the correct time, as an operator or a time server may do. Only for
+/// tests that run in a process of their own.
 #[doc(hidden)]
 pub fn set_wall(from_right: TimeDelta) {
     let micros = from_right.num_microseconds().unwrap_or_default();
     SET_BY.store(micros, Ordering::Relaxed);
 }
 
-/// What time it is.
-#[allow(clippy::disallowed_methods, reason = "this is the one place that asks")]
+/// The current moment.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "the only place that reads the clocks"
+)]
 #[must_use]
 pub fn now() -> Now {
     #[cfg(test)]
@@ -150,20 +155,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wall_clock_that_is_set_back_is_noticed_once() {
+    fn wall_clock_that_is_set_back_is_detected_once() {
         let start = now();
-        let mut setback = ClockStepDetector::since(start);
+        let mut detector = ClockStepDetector::since(start);
         let mut at = |mono: u64, wall: i64| {
-            setback.noticed(Now {
+            detector.noticed(Now {
                 wall: start.wall + TimeDelta::seconds(wall),
                 mono: start.mono + Duration::from_secs(mono),
             })
         };
-        assert_eq!(at(10, 10), None, "both go on");
+        assert_eq!(at(10, 10), None, "both clocks advance");
         assert_eq!(at(20, 86_420), None, "set forward");
-        assert_eq!(at(30, 30), Some(TimeDelta::days(1)), "and back");
+        assert_eq!(at(30, 30), Some(TimeDelta::days(1)), "set back");
         assert_eq!(at(40, 40), None);
-        assert_eq!(at(3640, 40), Some(TimeDelta::hours(1)), "it stood still");
+        assert_eq!(
+            at(3640, 40),
+            Some(TimeDelta::hours(1)),
+            "the wall clock stood still"
+        );
         assert_eq!(at(3640, 40), None);
     }
 }

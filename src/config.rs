@@ -1,22 +1,22 @@
-//! The configuration, complete and valid: what the rest of the program may rely on.
+//! The configuration, complete and valid.
 //!
-//! [`Config::load`] reads the TOML file, fills in the defaults and collects every fault, each with its line; nothing
-//! that is invalid becomes a [`Config`].
+//! [`Config::load`] reads the TOML file, fills in the defaults and collects every fault with its line. Nothing invalid becomes a
+//! [`Config`].
 //!
-//! - `file` reads the whole file, `section` one table of it, `source` a `[[source]]`, `value` one value;
-//! - `credentials` keeps the user names and passwords of its URLs apart from them;
-//! - `syntax` keeps a slip in the TOML from hiding what else is wrong;
-//! - `overlap` keeps mirrors, state and listeners apart;
-//! - `defaults` is the one place where the defaults stand.
+//! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
+//! - `credentials` separates user names and passwords from URLs;
+//! - `syntax` parses TOML, or reports its first error with line and key;
+//! - `overlap` rejects mirrors, state directories and listeners that overlap;
+//! - `defaults` has the default of every key.
 
 mod credentials;
 mod defaults;
 mod fault;
 mod file;
 mod overlap;
-mod section;
 mod source;
 mod syntax;
+mod table_reader;
 mod value;
 
 use std::net::SocketAddr;
@@ -29,47 +29,47 @@ use url::Url;
 use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
 
 pub use credentials::Credentials;
-pub use fault::{Fault, Faults};
+pub use fault::{ConfigFault, ConfigFaults};
 
-/// What one daemon does.
+/// The configuration of one daemon.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where the database lives.
+    /// The directory of the database.
     pub state_dir: PathBuf,
-    /// Where hubs call.
-    pub callback: Callback,
-    /// Where operators look.
-    pub status: Status,
-    /// How the daemon behaves as a client.
-    pub http: Http,
-    /// What is too much.
-    pub limits: Limits,
-    /// Whom it follows; names and mirrors are distinct.
+    /// The listener for hubs.
+    pub callback: CallbackConfig,
+    /// The listener for operators.
+    pub status: StatusConfig,
+    /// Outbound HTTP.
+    pub http: HttpConfig,
+    /// Limits of sizes and numbers.
+    pub limits: LimitsConfig,
+    /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }
 
-/// Where hubs call.
+/// `[callback]`: the listener for hubs.
 #[derive(Clone, Debug)]
-pub struct Callback {
+pub struct CallbackConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// What the listener is called from outside, ending in `/`; `None`: no channel can be subscribed to.
+    /// The listener's URL as hubs see it, ending in `/`; `None`: no channel can be subscribed to.
     pub public_url: Option<Url>,
 }
 
-/// Where operators look.
+/// `[status]`: the listener for operators.
 #[derive(Clone, Debug)]
-pub struct Status {
+pub struct StatusConfig {
     /// The address to listen on.
     pub listen: SocketAddr,
-    /// The names that it may be called by, besides addresses and `localhost`: lower case.
+    /// The host names that requests may use besides IP addresses and `localhost`: lower case.
     pub hosts: Vec<String>,
 }
 
-/// How the daemon behaves as a client.
+/// `[http]`: outbound HTTP.
 #[derive(Clone, Debug)]
-pub struct Http {
-    /// Requests at once to one host, at least 1.
+pub struct HttpConfig {
+    /// Concurrent requests to one host, at least 1.
     pub connections_per_host: usize,
     /// From connect to response head, and between two body chunks.
     pub timeout: Duration,
@@ -79,45 +79,45 @@ pub struct Http {
     pub allow_private_addresses: bool,
 }
 
-/// What is too much, in bytes unless it says otherwise.
+/// `[limits]`: in bytes unless stated otherwise.
 #[derive(Clone, Debug)]
-pub struct Limits {
+pub struct LimitsConfig {
     /// One sitemap document, after decompression.
     pub document: u64,
     /// One delivery to the callback.
     pub notification: u64,
     /// One resource; `None`: no limit.
     pub resource: Option<u64>,
-    /// One package of a dump; `None`: no limit but the length that its dump tells.
+    /// One package of a dump; `None`: no limit but the length that the dump states.
     pub package: Option<u64>,
-    /// All deliveries of one channel that wait to be read.
+    /// All unread deliveries of one channel.
     pub inbox: u64,
-    /// Early notifications kept per channel, a number.
+    /// How many early notifications of one channel are stored.
     pub held_notifications: usize,
 }
 
-/// A Source that is followed.
+/// `[[source]]`: a Source to follow.
 #[derive(Clone, Debug)]
 pub struct Source {
     /// Its label: `[a-z0-9-]`.
     pub name: String,
     /// Where discovery starts.
     pub url: Url,
-    /// What its URLs had of user names and passwords; they have none themselves.
+    /// The user names and passwords of its URLs; the URLs here have none.
     pub credentials: Credentials,
-    /// Where its resources are kept.
+    /// The directory of its resources.
     pub mirror: PathBuf,
     /// The Capability Lists to follow; empty: all.
     pub sets: Vec<Url>,
     /// Whether to subscribe to the channels.
     pub notifications: bool,
-    /// Safety net, and the pace where there is no channel.
+    /// The time between two polls.
     pub poll_interval: Duration,
     /// How long an early notification waits for the one before it.
     pub reorder_window: Duration,
-    /// The lease to ask for; whole seconds.
+    /// The lease to request; whole seconds.
     pub lease: Duration,
-    /// What the baseline is made from.
+    /// The document that the baseline reads.
     pub baseline: Baseline,
     /// Whether files of deleted resources are removed.
     pub delete: bool,
@@ -127,16 +127,16 @@ pub struct Source {
     pub signatures: Signatures,
     /// The hub to use instead of the advertised one.
     pub hub: Option<HubUri>,
-    /// The hosts that resources may be fetched from, lower case, with or without a port; empty: any.
+    /// Hosts that resources may be fetched from: lower case, with or without a port; empty: any public host.
     pub hosts: Vec<String>,
-    /// Which resources are wanted.
+    /// Which resources are mirrored.
     pub filter: Filter,
 }
 
-/// What the baseline is made from.
+/// The document that a baseline reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Baseline {
-    /// Whatever is cheaper.
+    /// The dump if there is one and the mirror is nearly empty, else the list.
     Auto,
     /// The Resource List.
     List,
@@ -147,13 +147,13 @@ pub enum Baseline {
 /// Whether deliveries must be signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signatures {
-    /// A secret is sent, and what it does not sign is refused.
+    /// A secret is sent to the hub; deliveries that are not signed with it are rejected.
     Required,
     /// No secret is sent.
     Off,
 }
 
-/// Which resources are wanted, by patterns on their URIs.
+/// Selects resources by glob patterns on their URIs.
 #[derive(Clone, Debug)]
 pub struct Filter {
     include: Option<GlobSet>,
@@ -162,7 +162,7 @@ pub struct Filter {
 }
 
 impl Filter {
-    /// A filter that every resource passes.
+    /// A filter that accepts every resource.
     #[must_use]
     pub fn everything() -> Self {
         Self {
@@ -172,10 +172,10 @@ impl Filter {
         }
     }
 
-    /// A filter of glob patterns on the whole URI, in which `*` crosses `/`; no `include` at all lets everything in.
+    /// A filter of glob patterns on the complete URI. `*` also matches `/`; an empty `include` accepts every resource.
     ///
     /// # Errors
-    /// [`globset::Error`], when a text is not a glob pattern.
+    /// [`globset::Error`] if a text is not a glob pattern.
     pub fn matching<S: AsRef<str>>(include: &[S], exclude: &[S]) -> Result<Self, globset::Error> {
         Ok(Self {
             include: match include {
@@ -193,13 +193,13 @@ impl Filter {
         self.include.is_none() && self.exclude.is_empty()
     }
 
-    /// A short text that tells this filter from every other one.
+    /// A digest of the patterns: different for different filters.
     #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
-    /// Whether the resource is wanted: included (everything is, if nothing is named) and not excluded.
+    /// Whether the resource is included and not excluded.
     #[must_use]
     pub fn wants(&self, uri: &ResourceUri) -> bool {
         self.include
@@ -220,11 +220,11 @@ fn fingerprint<S: AsRef<str>>(include: &[S], exclude: &[S]) -> String {
     Digest::of(Algorithm::Sha256, text.as_bytes()).to_string()
 }
 
-/// What matches any of the patterns.
+/// Matches any of the patterns.
 fn glob_set<S: AsRef<str>>(patterns: &[S]) -> Result<GlobSet, globset::Error> {
     let mut set = GlobSetBuilder::new();
     for pattern in patterns {
-        // A URI is not a path: `*` has to reach over `/`, or `*.pdf` would match nothing.
+        // `*` must match `/`, or `*.pdf` would match no URI.
         let glob = GlobBuilder::new(pattern.as_ref())
             .literal_separator(false)
             .build()?;
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_are_told_apart_by_their_patterns() {
+    fn fingerprints_of_different_filters_differ() {
         let of = |include: &[&str], exclude: &[&str]| {
             Filter::matching(include, exclude)
                 .unwrap()
@@ -270,14 +270,14 @@ mod tests {
     }
 
     #[test]
-    fn no_pattern_wants_everything() {
+    fn filter_without_patterns_accepts_everything() {
         let uri = ResourceUri::parse("http://example.com/a").unwrap();
         assert!(Filter::everything().wants(&uri));
         check(&[], &[], "http://example.com/a", true);
     }
 
     #[test]
-    fn patterns_look_at_the_whole_uri() {
+    fn patterns_match_the_complete_uri() {
         check(&["*.pdf"], &[], "http://example.com/a/b.pdf", true);
         check(&["*.pdf"], &[], "http://example.com/a/b.xml", false);
         check(&["*.pdf"], &[], "http://example.com/a?f=b.pdf", true);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excluded_is_not_wanted_even_if_included() {
+    fn exclude_takes_precedence_over_include() {
         check(
             &["*.pdf"],
             &["*/draft/*"],

@@ -1,93 +1,89 @@
 //! resyncd keeps local copies in step with [ResourceSync](https://www.openarchives.org/rs/) Sources.
 //!
-//! It is a Destination that runs as a service. It learns of changes by notification, over WebSub. It proves from the `from`
-//! and `until` of the notifications that it has missed none. What it did miss it fills from Change Lists, or else from the
-//! Resource List. Where a Source has no channel it polls. Where a Source packages its resources, they come in packages. A site
-//! without ResourceSync it follows by its sitemaps.
+//! It is a Destination that runs as a service. It receives notifications over WebSub, and proves from their `from` and `until` that
+//! none is missing. What is missing it reads from Change Lists, or else from the Resource List. Where a Source has no channel it
+//! polls; where a Source packages its resources it reads the packages; a site without ResourceSync it follows by its sitemaps.
 //!
-//! This page is where a newcomer begins: the rooms, the way of a change through them, what always holds, and what is left out
-//! on purpose. The library exists for the program, its tests and its benchmark; its interface may change with any version.
+//! This page is the map: the modules, the data flow, the invariants, and what is absent on purpose. The words are those of
+//! `docs/glossary.md`. The library exists for the program, its tests and its benchmarks; its interface may change with any version.
 //!
-//! # The rooms
+//! # The modules
 //!
-//! There are two halves. The **core** decides, and cannot fail on I/O: no async, no sockets, no SQL, no clock. The **shell**
-//! does.
+//! There are two halves. The **core** decides and performs no I/O: no async, no sockets, no SQL, no clock. The **shell** performs
+//! I/O.
 //!
-//! | room | what it does | what it must not know |
+//! | module | what it does | what it must not know |
 //! |---|---|---|
-//! | [`protocol`] | core: what the wire says: URIs, datetimes, intervals, digests, documents, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
-//! | [`sync`] | core: what to do: coverage, sequencer, plan, lease, schedule | XML, HTTP, paths, SQL, serde |
-//! | [`fetch`] | shell, outbound HTTP: guarded client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
-//! | [`mirror`] | shell, files: which path a URI has; stage, publish, remove, open | SQL, intervals, HTTP |
-//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the ledger of an audit | the network, the file tree |
-//! | [`http`] | shell, inbound: the listener for hubs and the one for operators | the sequencer, the engine, SQL text |
-//! | [`engine`] | the only joiner: a worker for each Source and each set, the applier, stopping in order; once through, and audits | XML syntax, SQL text, path rules |
-//! | [`demo`] | a sample Source with its hub, for the demo, tests and the benchmark | everything but the protocol and the clock: it is somebody else's Source |
-//! | [`cli`] | one file a command; [`Daemon`](cli::Daemon) starts and stops the whole in order | XML syntax, SQL text |
+//! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
+//! | [`sync`] | core: coverage, sequencer, plan, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
+//! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
+//! | [`mirror`] | shell, files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
+//! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
+//! | [`http`] | shell, inbound: callback listener and status listener | the sequencer, the engine, SQL |
+//! | [`engine`] | joins them: `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `audit` | XML syntax, SQL, path rules |
+//! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
+//! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
-//! | [`status`] | the view that the status endpoint serialises | everything: it is plain data |
-//! | [`clock`] | the only place that asks what time it is | everything |
+//! | [`status`] | the data that the status endpoint serializes | everything else |
+//! | [`clock`] | the only place that reads the clocks | everything else |
 //!
-//! `tests/tidy.rs` holds this against the `use` lines, and `clippy.toml` bans the clock elsewhere. `main.rs` only calls
-//! [`cli::main`].
+//! `tests/tidy.rs` checks this table against the imports, that no two files import each other, and that SQL is in `store::tables`
+//! only; `clippy.toml` bans the clocks elsewhere.
 //!
-//! # The flow
+//! # The data flow
 //!
 //! The way of a notification into the mirror:
 //!
 //! ```text
-//! hub POST → http::Callback          size limit; token → channel; signature over the raw bytes
-//!          → Store::receive          the inbox: one group-committed transaction, on disk
+//! hub POST → http::callback            size limit; token → channel; signature over the raw bytes
+//!          → store (tx::receive)       the inbox: one group-committed transaction, on disk
 //!          → 2xx
-//!          → engine, SetWorker       woken, reads the inbox in order
-//!          → protocol::read_document one document
-//!          → sync::Sequencer         handle(now, …) → Verdict: apply, hold, drop; a wait that ends opens a gap
-//!          → sync::plan_change       one task a resource: the latest change wins
-//!          → Store::apply            tasks + coverage + inbox row done: ONE transaction
-//!          → engine, Applier         takes tasks, several hosts at once
-//!          → sync::plan_candidates   from duplicates that can be checked, from the resource's own URI
-//!          → fetch::Content          streams to a working file, counting and hashing
-//!          → Mirror::publish         fsync, rename, fsync the folder
-//!          → Store::conclude         resource + task done + change-feed row, many in ONE transaction
+//!          → engine::set::worker       woken; engine::set::inbox parses the delivery
+//!          → sync::Sequencer           handle(now, …) → Verdict: apply, hold, drop; a wait that ends opens a gap
+//!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
+//!                                      tasks + coverage + inbox row concluded: ONE transaction
+//!          → engine::apply::executor   executes due tasks, several hosts at once
+//!          → engine::apply::candidates from duplicates that can be verified, package members, the resource's own URI
+//!          → fetch::Content            streams to a staged file, counting and hashing
+//!          → mirror::publish           fsync, rename, fsync of the folder
+//!          → store (tx::complete)      resource + task concluded + feed entry, many in ONE transaction
 //! ```
 //!
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does. A Resource List or Resource Dump enters
-//! at the plan. Push and poll are two doors to one room, never two programs. [`Engine::once`](engine::Engine::once) is the same
-//! room without the first door.
+//! at the plan. [`Engine::once`](engine::Engine::once) is the same without notifications.
 //!
-//! A package of a dump is fetched as a whole, and its manifest is the document. While the tasks of a batch of its entries are
-//! carried out, its members are on offer: the applier takes the bytes from there, and not over HTTP, and then goes on as
-//! ever. So nothing that comes in a package is verified less, or published otherwise.
+//! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. A package of a dump is
+//! downloaded completely, and its manifest is ingested as a document; while the tasks of its entries are executed, its members are
+//! on offer to the executor, which verifies and publishes them like downloads.
 //!
-//! For each set [`sync::Coverage`] keeps the stretches of the Source's own time in which every change is known. A hole between
-//! two of them is a gap. A gap is closed by proof, never by hope: by documents that cover it whole.
+//! For each set [`sync::Coverage`] holds the stretches of the Source's time in which every change is known. A hole between two of
+//! them is a gap. A gap is closed only by documents that cover it completely.
 //!
-//! # What always holds
+//! # Invariants
 //!
-//! 1. **A notification is acknowledged when it is on disk**, not before. The inbox is full: 503, and the hub tries again.
-//! 2. **A file in the mirror is whole and verified**: a working file in the same file system, bytes counted and hashed while
-//!    they are written, length and every understood digest checked, fsync, rename, fsync of the folder.
-//! 3. **The database never says more than the files.** Publish first, then commit. What a crash leaves between is done again,
-//!    and doing it again changes nothing.
+//! 1. **A notification is acknowledged when it is on disk**, not before. Inbox full: 503, and the hub retries.
+//! 2. **A file in the mirror is complete and verified**: staged on the same file system, counted and hashed while it is written,
+//!    length and every known digest checked, fsync, rename, fsync of the folder.
+//! 3. **The database never states more than the files.** Publish, then commit. What a crash leaves in between is executed again,
+//!    and that changes nothing.
 //! 4. **Coverage moves with its tasks**, in one transaction.
-//! 5. **Deletion needs proof**: a `deleted` change, or absence from a Resource List or Resource Dump that was read whole and is
-//!    not older than what is known. Too many at once are held back and told, until a person lets them go on.
-//! 6. **One Source's trouble is its own**: limits, time-outs, concurrency and failures are per Source.
-//! 7. **Never from outside to inside**: only http and https, and no address that is not public unless the configuration
-//!    allows it; checked on every URL, every redirect and every resolved address.
+//! 5. **Deletion requires proof**: a `deleted` change, or absence from a Resource List or Resource Dump that was read completely and
+//!    is not older than what is known. Too many at once are held back and reported until they are approved.
+//! 6. **An error of one Source does not affect another**: limits, time-outs, concurrency and failures are per Source.
+//! 7. **Never from outside to inside**: only http and https, and no private address unless the configuration allows it; checked for
+//!    every URL, every redirect and every resolved address.
 //!
-//! The Source's time and ours are never mixed: only the Source's clock counts for coverage and for the order of changes; ours
-//! times leases, waits and polls.
+//! The Source's time and ours are never mixed: coverage and the order of changes use the Source's clock only; leases, waits and polls
+//! use ours.
 //!
-//! # What is absent on purpose
+//! # Absent on purpose
 //!
-//! - No loop that looks for work: whoever waits is woken by a [`store::Wake`].
-//! - No list in memory as a whole: Resource Lists and Change Lists are read an entry at a time, whatever their length.
-//! - No second opinion on time: nothing but [`clock`] asks, so that a test can move it.
-//! - No guess that closes a gap: not the next notification, not a quiet hour.
-//! - No table in memory of what the mirror has: that is the database's, and a baseline makes the database anew,
-//!   without fetching what is whole.
-//! - No password on the status listener and no TLS on either listener: both are a reverse proxy's.
+//! - No polling of the database: workers are woken by a [`store::Wake`].
+//! - No list in memory as a whole: documents are read an entry at a time, whatever their length.
+//! - No clock but [`clock`], so that a test can replace it.
+//! - No assumption that closes a gap: neither the next notification nor a quiet hour.
+//! - No index of the mirror in memory: it is in the database, which a baseline rebuilds without fetching complete files again.
+//! - No password on the status listener and no TLS on either listener: a reverse proxy has both.
 
 pub mod cli;
 pub mod clock;

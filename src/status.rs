@@ -1,4 +1,8 @@
-//! The view that the status endpoint serialises, and what the endpoint may ask of whoever runs the daemon.
+//! The status of the daemon as plain data, and the operations that the status endpoint calls.
+//!
+//! Invariants: field names and codes are stable; text from outside stays on one line.
+//!
+//! Must not know any other module.
 
 use std::collections::BTreeMap;
 
@@ -6,43 +10,43 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use futures_util::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
-/// How long a message for people may be, in bytes.
-const LONGEST_MESSAGE: usize = 1024;
+/// The longest error message, in bytes.
+const MAX_MESSAGE: usize = 1024;
 
-/// The whole daemon.
+/// The status of the daemon.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Status {
     /// The version of the program.
     pub version: String,
     /// When the daemon started.
     pub started_at: String,
-    /// When this was asked.
+    /// When the status was requested.
     pub now: String,
     /// The Sources, in the order of the configuration.
     pub sources: Vec<SourceStatus>,
-    /// How often the listeners refused what belongs to no channel, since the start, by code.
+    /// How many requests that belong to no channel the listeners have rejected since the start, by code.
     #[serde(default)]
     pub refused: BTreeMap<String, u64>,
 }
 
-/// A Source.
+/// The status of a Source.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SourceStatus {
     /// Its label.
     pub name: String,
-    /// Where discovery starts.
+    /// The entry point of discovery.
     pub url: String,
-    /// Where its resources are kept.
+    /// The folder of its resources.
     pub mirror: String,
     /// `discovering`, `ok` or `failing`.
     pub state: String,
-    /// What is wrong.
+    /// The current error.
     pub error: Option<StatusError>,
     /// The sets that are followed.
     pub sets: Vec<SetStatus>,
 }
 
-/// A set of resources.
+/// The status of a set of resources.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SetStatus {
     /// Its Capability List.
@@ -51,153 +55,152 @@ pub struct SetStatus {
     pub state: String,
     /// The Source's own time up to which every change is known to have been applied.
     pub synced_until: Option<String>,
-    /// Stretches of time that are known to be missing.
+    /// Intervals in which changes are missing.
     pub gaps: Vec<GapStatus>,
-    /// How many resources the mirror has of it.
+    /// How many of its resources the mirror has.
     pub resources: u64,
     /// Their bytes.
     pub bytes: u64,
     /// Changes that are known and not applied yet.
     pub pending: u64,
-    /// Changes that were given up for now.
+    /// Changes that were given up until the next poll.
     pub failed: u64,
-    /// Deletions that wait for a person.
+    /// Deletions that wait for approval.
     pub held_deletions: u64,
     /// Its channels.
     pub channels: Vec<ChannelStatus>,
-    /// When its documents were looked at last.
+    /// When it was last polled.
     pub last_poll_at: Option<String>,
-    /// When they will be looked at next.
+    /// When it will be polled next.
     pub next_poll_at: Option<String>,
-    /// What is wrong.
+    /// The current error.
     pub error: Option<StatusError>,
-    /// What its documents do otherwise than the specification says, and was understood nevertheless: of the documents that
-    /// were read last.
+    /// Deviations from the specification, of the documents that were read last.
     #[serde(default)]
     pub oddities: Vec<OddityStatus>,
 }
 
-/// How often a document is odd in some way.
+/// How often a document has an oddity.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OddityStatus {
     /// The document, or the topic of notifications.
     pub document: String,
-    /// What is odd: a stable name.
+    /// The stable code of the oddity.
     pub code: String,
     /// How often.
     pub count: u64,
 }
 
-/// A stretch of the Source's time that is missing.
+/// An interval of the Source's time in which changes are missing.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct GapStatus {
-    /// Where it begins, on the Source's clock.
+    /// Its beginning, in the Source's time.
     pub from: String,
-    /// Where it ends, on the Source's clock.
+    /// Its end, in the Source's time.
     pub until: String,
     /// Why it opened.
     pub reason: String,
-    /// When it was noticed, on ours.
+    /// When it was detected, in our time.
     pub since: String,
 }
 
-/// A channel.
+/// The status of a channel.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct ChannelStatus {
     /// `change-notification` or `framework-notification`.
     pub kind: String,
     /// Its topic.
     pub topic: String,
-    /// Its hub: the one that was asked last; empty while none is known.
+    /// Its hub: the one that was used last; empty while none is known.
     pub hub: String,
     /// `pending`, `active`, `denied`, `expired` or `unsubscribed`.
     pub state: String,
-    /// When the lease runs out.
+    /// When the lease ends.
     pub lease_expires_at: Option<String>,
     /// When the lease will be renewed.
     pub renew_at: Option<String>,
-    /// When the last delivery came.
+    /// When the last delivery was received.
     pub last_notification_at: Option<String>,
-    /// Deliveries that were taken.
+    /// Deliveries that were accepted.
     pub received: u64,
     /// Notifications that were applied.
     pub applied: u64,
-    /// Notifications that told nothing new.
+    /// Notifications without news.
     pub duplicate: u64,
-    /// Deliveries that were refused, or could not be read.
+    /// Deliveries that were rejected or could not be read.
     pub rejected: u64,
     /// Early notifications that wait for the one before them.
     pub held: u64,
     /// Gaps that opened.
     pub gaps: u64,
-    /// What is wrong.
+    /// The current error.
     pub error: Option<StatusError>,
 }
 
-/// Something that is wrong.
+/// An error as the status reports it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StatusError {
-    /// Its stable name.
+    /// Its stable code, in kebab-case.
     pub code: String,
-    /// For a person.
+    /// The explanation for the operator.
     pub message: String,
-    /// When it was met.
+    /// When it occurred.
     pub at: String,
 }
 
 impl StatusError {
-    /// Something that is wrong since `at`.
+    /// An error that occurred at `at`; a long message is cut, and control characters are escaped.
     #[must_use]
     pub fn new(code: &str, message: impl Into<String>, at: DateTime<Utc>) -> Self {
         Self {
             code: code.to_owned(),
-            message: one_line(&message.into(), LONGEST_MESSAGE),
+            message: one_line(&message.into(), MAX_MESSAGE),
             at: rfc3339(at),
         }
     }
 }
 
-/// What became of ending a subscription.
+/// The result of ending a subscription.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Ending {
+pub struct UnsubscribeResult {
     /// The label of the Source.
     pub source: String,
     /// The topic.
     pub topic: String,
     /// The hub.
     pub hub: String,
-    /// Whether the hub has confirmed it.
+    /// Whether the hub has confirmed the end.
     pub confirmed: bool,
-    /// What the hub answered, or did not.
+    /// The hub's answer, or why there is none.
     pub message: String,
 }
 
-/// What the status endpoint may ask of the daemon.
+/// The operations of the daemon that the status endpoint calls.
 pub trait Operations: Send + Sync {
-    /// How everything stands now.
+    /// The current status.
     fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>>;
 
-    /// A mirror whose disk refuses what it is given: the label of its Source, and why.
-    fn refusing_mirror(&self) -> Option<(String, StatusError)>;
+    /// A mirror that cannot be written: the name of its Source and the error.
+    fn unwritable_mirror(&self) -> Option<(String, StatusError)>;
 
-    /// Polls a Source now; `false` if there is none of that name.
+    /// Polls a Source now; `false` if there is no such Source.
     fn poll(&self, source: &str) -> bool;
 
-    /// Lets deletions of a Source go on that were held back; answers how many, `None` if there is no such Source.
+    /// Approves held-back deletions of a Source; returns how many, `None` if there is no such Source.
     fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
 
-    /// Ends a Source's subscriptions and waits for the hubs' word; `None` if there is no such Source.
-    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<Ending>>>;
+    /// Ends a Source's subscriptions and waits for the hubs' confirmations; `None` if there is no such Source.
+    fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>>;
 }
 
-/// A moment as the endpoint writes it: RFC 3339 in UTC.
+/// Formats a moment as RFC 3339 in UTC.
 #[must_use]
 pub fn rfc3339(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::AutoSi, true)
 }
 
-/// What strangers have written, for people to read: what would end the line or steer a terminal is escaped, and what is
-/// longer than so many bytes is cut.
+/// Makes remote text safe to display on one line: control characters and changes of direction are escaped, and the text is cut
+/// after `longest` bytes.
 #[must_use]
 pub fn one_line(text: &str, longest: usize) -> String {
     let mut line = String::with_capacity(text.len().min(longest));
@@ -215,7 +218,7 @@ pub fn one_line(text: &str, longest: usize) -> String {
     line
 }
 
-/// Whether a character makes a terminal show others in another order than they have.
+/// Whether a character changes the writing direction, and so the order in which others are displayed.
 fn is_direction(character: char) -> bool {
     matches!(character, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_strangers_write_stays_on_its_line() {
+    fn remote_text_stays_on_one_line() {
         for (text, expected) in [
             ("uri=http://a.example/ä", "uri=http://a.example/ä"),
             ("a\nERROR forged", "a\\u{a}ERROR forged"),
@@ -237,7 +240,7 @@ mod tests {
             assert_eq!(one_line(text, 64), expected);
         }
         let status_error = StatusError::new("any", "x\n".repeat(10_000), DateTime::UNIX_EPOCH);
-        assert!(status_error.message.len() < 2 * LONGEST_MESSAGE);
+        assert!(status_error.message.len() < 2 * MAX_MESSAGE);
         assert!(!status_error.message.contains('\n'));
     }
 }

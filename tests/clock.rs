@@ -1,11 +1,11 @@
-//! Our own clock is set, forward and back, while the daemon works, and while it does not. Nothing waits for it: every wait is
-//! timed by the monotonic clock, and what is kept as a date moves with the clock that it was dated by.
+//! The system clock is set forward and back, while the daemon runs and while it is stopped. No wait depends on it: waits use
+//! the monotonic clock, and stored deadlines are shifted when the system clock is set.
 //!
-//! The tests share one clock, so that they are a program of their own and take turns.
+//! The tests set a clock of the whole process, so that they are a program of their own and run one after the other.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test relies on and does not get, it should panic of"
+    reason = "a failed precondition of a test is a panic"
 )]
 
 #[path = "support/mod.rs"]
@@ -24,18 +24,18 @@ use support::{NAME, Rig, SET, resources, soon, time};
 const PATH: &str = "/set1/res/r0001.txt";
 const LIST: &str = "/set1/changelist.xml";
 
-static TURN: Mutex<()> = Mutex::const_new(());
+static CLOCK: Mutex<()> = Mutex::const_new(());
 
-/// The only one that sets the clock, until it is dropped.
-struct Setting(#[allow(dead_code, reason = "it is held")] MutexGuard<'static, ()>);
+/// Exclusive access to the clock; dropping it sets the clock right.
+struct ClockGuard(#[allow(dead_code, reason = "held until it is dropped")] MutexGuard<'static, ()>);
 
-impl Setting {
+impl ClockGuard {
     async fn take() -> Self {
-        Self(TURN.lock().await)
+        Self(CLOCK.lock().await)
     }
 }
 
-impl Drop for Setting {
+impl Drop for ClockGuard {
     fn drop(&mut self) {
         clock::set_wall(TimeDelta::zero());
     }
@@ -45,10 +45,10 @@ fn days(days: i64) -> TimeDelta {
     TimeDelta::days(days)
 }
 
-/// By how much the clock is set: a day and ten years, forward and back.
+/// By how many days the clock is set: a day and ten years, forward and back.
 const JUMPS: [i64; 4] = [1, -1, 3650, -3650];
 
-/// A Source with the right time, whatever ours is, and a hub whose leases have to be renewed all the time.
+/// A Source whose time is independent of the system clock, and a hub with leases of a few seconds.
 async fn rig() -> Rig {
     let hub = HubOptions {
         max_lease: Duration::from_secs(4),
@@ -67,7 +67,7 @@ async fn rig() -> Rig {
     rig
 }
 
-/// Waits for the next renewal of the change notifications.
+/// Waits for the next renewal of the subscription to the change notifications.
 async fn renewed(rig: &Rig) {
     let (mark, topic) = (rig.hub().mark(), rig.changes().to_string());
     let asked = rig.hub().wait_after(
@@ -81,14 +81,14 @@ async fn renewed(rig: &Rig) {
     .await;
 }
 
-/// What can be told of a rig that goes on: it is told of a change, polls, renews, and the mirror is what the Source is. While
-/// our clock is so far behind that all that the Source tells is of the future, nothing is proven, and a gap stays one.
-async fn check_goes_on(rig: &Rig, what: &str) {
+/// Checks that the daemon works: it applies a notified change, polls, renews, and the mirror equals the Source. It does not check
+/// gaps: while the clock is so far behind that all times of the Source are in the future, no gap can be closed.
+async fn check_keeps_working(rig: &Rig, what: &str) {
     let since = rig.operator.last_change().await;
     rig.source.advance(Duration::from_secs(1));
     rig.source.update(SET, "r0002.txt", what.to_owned());
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "r0002.txt").await;
+    rig.until_in_feed(since, "r0002.txt").await;
     let polled = rig.source.hits(LIST);
     soon("polled", rig.source.wait_for_hits(LIST, polled + 2)).await;
     renewed(rig).await;
@@ -96,19 +96,19 @@ async fn check_goes_on(rig: &Rig, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn daemon_goes_on_whatever_its_clock_is_set_to() {
-    let _setting = Setting::take().await;
+async fn daemon_keeps_working_when_its_clock_is_set() {
+    let _guard = ClockGuard::take().await;
     for by in JUMPS {
         let rig = rig().await;
         let first = rig.operator.changes(0).await;
-        // A download that has to wait, and a notification that waits for the one before it.
+        // A pending download, and a notification that is held back because the one before it is missing.
         let hits = rig.source.hits(PATH);
         rig.source
             .fail(PATH, Fault::Unavailable { retry_after: 3 }, 1);
-        rig.source.update(SET, "r0001.txt", "put off");
+        rig.source.update(SET, "r0001.txt", "delayed");
         rig.source.notify_and_publish(SET).await.unwrap();
         soon("tried", rig.source.wait_for_hits(PATH, hits + 1)).await;
-        rig.until("put off", |set| set.pending == 1).await;
+        rig.until("delayed", |set| set.pending == 1).await;
         rig.source.advance(Duration::from_secs(1));
         rig.source.update(SET, "r0000.txt", "lost");
         rig.source.notify(SET);
@@ -117,17 +117,17 @@ async fn daemon_goes_on_whatever_its_clock_is_set_to() {
         rig.source.notify_and_publish(SET).await.unwrap();
 
         clock::set_wall(days(by));
-        rig.until_holds("r0001.txt", "put off").await;
+        rig.until_holds("r0001.txt", "delayed").await;
         rig.until_holds("r0002.txt", "early").await;
-        check_goes_on(&rig, &format!("set by {by} days")).await;
+        check_keeps_working(&rig, &format!("set by {by} days")).await;
         clock::set_wall(TimeDelta::zero());
-        check_goes_on(&rig, &format!("set right after {by} days")).await;
+        check_keeps_working(&rig, &format!("set right after {by} days")).await;
         rig.settled().await;
 
-        // All is proven again, and the feed tells it in order, whatever its dates.
+        // Coverage is complete again, and the feed is in order, whatever its dates.
         let now = time("2000-01-01").max(rig.source.boundary());
         rig.source.refresh_resource_list(SET);
-        rig.until("proven", |set| {
+        rig.until("covered", |set| {
             let until = set.synced_until.as_ref().map(time);
             set.gaps.is_empty()
                 && until.is_some_and(|until| until.micros() + 2_000_000 >= now.micros())
@@ -139,26 +139,26 @@ async fn daemon_goes_on_whatever_its_clock_is_set_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn daemon_goes_on_after_its_clock_was_set_while_it_did_not_run() {
-    let _setting = Setting::take().await;
+async fn daemon_keeps_working_when_its_clock_was_set_while_stopped() {
+    let _guard = ClockGuard::take().await;
     for by in JUMPS {
         let mut rig = rig().await;
         let hits = rig.source.hits(PATH);
         rig.source
             .fail(PATH, Fault::Unavailable { retry_after: 3 }, 1);
-        rig.source.update(SET, "r0001.txt", "put off");
+        rig.source.update(SET, "r0001.txt", "delayed");
         rig.source.notify_and_publish(SET).await.unwrap();
         soon("tried", rig.source.wait_for_hits(PATH, hits + 1)).await;
-        rig.until("put off", |set| set.pending == 1).await;
+        rig.until("delayed", |set| set.pending == 1).await;
         rig.stop_daemon().await;
         clock::set_wall(days(by));
         rig.start_daemon().await;
-        rig.until_holds("r0001.txt", "put off").await;
-        check_goes_on(&rig, &format!("set by {by} days")).await;
+        rig.until_holds("r0001.txt", "delayed").await;
+        check_keeps_working(&rig, &format!("set by {by} days")).await;
         rig.stop_daemon().await;
         clock::set_wall(TimeDelta::zero());
         rig.start_daemon().await;
-        check_goes_on(&rig, &format!("set right after {by} days")).await;
+        check_keeps_working(&rig, &format!("set right after {by} days")).await;
         rig.operator.poll(NAME).await;
         rig.settled().await;
     }

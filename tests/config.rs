@@ -1,4 +1,4 @@
-//! The configuration file as an operator meets it: the example, the defaults, and what is said of a file with faults.
+//! The configuration file: example, defaults and faults.
 
 #[path = "config/faults.rs"]
 mod faults;
@@ -6,21 +6,22 @@ mod faults;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use resyncd::config::{Baseline, Config, Faults, Filter, Signatures, Source};
+use resyncd::config::{Baseline, Config, ConfigFaults, Filter, Signatures, Source};
 use resyncd::protocol::ResourceUri;
 use url::Url;
 
 const EXAMPLE: &str = include_str!("../config.example.toml");
 
-/// The least that a file must say.
-const LEAST: &str = "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"/srv/a\"\n";
+/// The minimal configuration file.
+const MINIMAL: &str =
+    "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"/srv/a\"\n";
 
-fn parse(text: &str) -> Result<Config, Faults> {
+fn parse(text: &str) -> Result<Config, ConfigFaults> {
     Config::parse(text, Path::new("/etc/resyncd/config.toml"))
 }
 
-/// What a configuration says, but for its Filters, which say nothing of themselves.
-fn written(config: &Config) -> String {
+/// A configuration as text for comparison, without its filters: their `Debug` does not show the patterns.
+fn as_text(config: &Config) -> String {
     let mut config = config.clone();
     for source in &mut config.sources {
         source.filter = Filter::everything();
@@ -35,27 +36,27 @@ fn example_url() -> Url {
 #[test]
 fn example_shows_the_defaults() {
     let example = parse(EXAMPLE).unwrap();
-    // These have no default; all else must be as if it were left out.
+    // These keys have no default; all other values must be the defaults.
     let source = Source::new("example", example_url(), "/srv/mirror/example");
     let mut expected = Config::new("/var/lib/resyncd", vec![source]);
     let public_url = "https://destination.example.net/resyncd/";
     expected.callback.public_url = Some(Url::parse(public_url).unwrap());
-    assert_eq!(written(&example), written(&expected));
+    assert_eq!(as_text(&example), as_text(&expected));
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(example.http.user_agent, format!("resyncd/{version}"));
-    let any = ResourceUri::parse("http://other.example/a").unwrap();
-    assert!(example.sources[0].filter.wants(&any));
+    let uri = ResourceUri::parse("http://other.example/a").unwrap();
+    assert!(example.sources[0].filter.wants(&uri));
 }
 
 #[test]
-fn what_is_left_out_is_the_default() {
+fn omitted_keys_have_their_defaults() {
     let text = "[[source]]\nname = \"example\"\nurl = \"https://example.com/\"\nmirror = \"/srv/mirror/example\"\n";
     let source = Source::new("example", example_url(), "/srv/mirror/example");
     let expected = Config::new("/var/lib/resyncd", vec![source]);
-    assert_eq!(written(&parse(text).unwrap()), written(&expected));
+    assert_eq!(as_text(&parse(text).unwrap()), as_text(&expected));
 }
 
-/// Every key, with the value that stands for its default in the example.
+/// Every key, with its value in the example.
 const KEYS: [(&str, &str); 31] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
@@ -198,17 +199,20 @@ exclude = ["*/draft/*"]
 }
 
 #[test]
-fn relative_paths_begin_at_the_folder_of_the_file() {
+fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
-    let text = format!("state_dir = \"state\"\n{}", LEAST.replace("/srv/a", "./m"));
+    let text = format!(
+        "state_dir = \"state\"\n{}",
+        MINIMAL.replace("/srv/a", "./m")
+    );
     std::fs::write(&path, text).unwrap();
     let config = Config::load(&path).unwrap();
     assert_eq!(config.state_dir, folder.path().join("state"));
     assert_eq!(config.sources[0].mirror, folder.path().join("m"));
 
     let here = std::env::current_dir().unwrap();
-    let text = LEAST.replace("/srv/a", "m");
+    let text = MINIMAL.replace("/srv/a", "m");
     let config = Config::parse(&text, Path::new("config.toml")).unwrap();
     assert_eq!(config.sources[0].mirror, here.join("m"));
 }

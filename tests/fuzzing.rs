@@ -1,9 +1,9 @@
-//! The bodies of the fuzz targets, on their corpus and on variations of it, so that they never rot and each `cargo test` tries
-//! some that nobody has tried yet. `fuzz/README.md` tells how to go on for longer.
+//! Runs the bodies of the fuzz targets on their corpus and on random variations of it, other ones in each run.
+//! `fuzz/README.md` describes how to fuzz for longer.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test relies on and does not get, it should panic of"
+    reason = "a failed precondition of a test is a panic"
 )]
 
 #[path = "../fuzz/bodies.rs"]
@@ -16,7 +16,7 @@ use proptest::prelude::*;
 use proptest::sample::Index;
 use proptest::test_runner::TestRunner;
 
-/// What was found, or is known to be difficult.
+/// The files of a target's corpus.
 fn corpus(target: &str) -> Vec<Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus");
     let mut files: Vec<_> = fs::read_dir(folder.join(target))
@@ -28,14 +28,14 @@ fn corpus(target: &str) -> Vec<Vec<u8>> {
     files.iter().map(|file| fs::read(file).unwrap()).collect()
 }
 
-/// What may be done to an example.
+/// A random edit of an example.
 #[derive(Clone, Debug)]
 enum Edit {
     Put(Index, u8),
     Insert(Index, Vec<u8>),
     Remove(Index, Index),
     Repeat(Index, Index),
-    /// Goes on with another example.
+    /// Continues with the bytes of another example.
     Splice(Index, Index, Index),
 }
 

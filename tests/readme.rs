@@ -1,8 +1,8 @@
-//! What the README tells a newcomer is so.
+//! The commands, examples and test names in README.md and SECURITY.md.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test relies on and does not get, it should panic of"
+    reason = "a test panics when a precondition fails"
 )]
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use resyncd::config::Config;
 
 const README: &str = include_str!("../README.md");
 
-/// The blocks of a language, without their fences.
+/// The code blocks of a language, without their fences.
 fn blocks(language: &str) -> Vec<&'static str> {
     README
         .split("\n```")
@@ -35,13 +35,13 @@ fn configuration_of_the_readme_is_valid() {
 fn commands_of_the_readme_exist() {
     let mut commands = 0;
     for line in blocks("sh").into_iter().flat_map(str::lines) {
-        let called = [
+        let prefixes = [
             "cargo run --release -- ",
             "target/release/resyncd --config resyncd.toml ",
             "sudo -u resyncd resyncd ",
             "resyncd ",
         ];
-        let Some(rest) = called.iter().find_map(|call| line.strip_prefix(call)) else {
+        let Some(rest) = prefixes.iter().find_map(|prefix| line.strip_prefix(prefix)) else {
             continue;
         };
         let command = rest.split_whitespace().next().unwrap_or_default();
@@ -69,12 +69,12 @@ fn example_of_the_feed_is_json() {
     }
 }
 
-/// All sources and tests, as text.
-fn all_code(folder: &Path, code: &mut String) {
+/// Appends every Rust file below a folder.
+fn append_code(folder: &Path, code: &mut String) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {
-            all_code(&path, code);
+            append_code(&path, code);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             code.push_str(&std::fs::read_to_string(&path).unwrap());
         }
@@ -82,22 +82,22 @@ fn all_code(folder: &Path, code: &mut String) {
 }
 
 #[test]
-fn tests_that_hold_the_promises_of_security_exist() {
-    let promises = include_str!("../SECURITY.md");
+fn tests_named_in_security_exist() {
+    let security = include_str!("../SECURITY.md");
     let (root, mut code) = (Path::new(env!("CARGO_MANIFEST_DIR")), String::new());
-    all_code(&root.join("src"), &mut code);
-    all_code(&root.join("tests"), &mut code);
-    let rows = promises.lines().filter(|line| line.starts_with("| "));
-    let (mut named, fuzzed) = (0, "targets!(");
+    append_code(&root.join("src"), &mut code);
+    append_code(&root.join("tests"), &mut code);
+    let rows = security.lines().filter(|line| line.starts_with("| "));
+    let (mut count, targets) = (0, "targets!(");
     for row in rows.filter(|row| row.contains('`')) {
         let tests = row.rsplit("| ").next().unwrap();
         for test in tests.split('`').skip(1).step_by(2) {
-            let begin = test.trim_end_matches('…');
-            let is_target = code.contains(fuzzed) && row.contains("tests/fuzzing.rs");
-            let exists = code.contains(&format!("fn {begin}"));
+            let prefix = test.trim_end_matches('…');
+            let is_target = code.contains(targets) && row.contains("tests/fuzzing.rs");
+            let exists = code.contains(&format!("fn {prefix}"));
             assert!(exists || is_target, "there is no test {test}");
-            named += 1;
+            count += 1;
         }
     }
-    assert!(named > 40, "{named}");
+    assert!(count > 40, "{count}");
 }

@@ -1,37 +1,38 @@
-//! `audit`: compares the mirrors, file by file, with what their Sources say now, and mends them if it is told to.
+//! `audit`: compares the mirrors with their Sources, file by file, and repairs them with `--repair`.
 //!
-//! With `--json` each line of standard output is an object: `"type": "finding"` for each thing that was found, `"source"`
-//! for each Source, and `"summary"` at the end.
+//! With `--json` each line of standard output is an object: `"type": "finding"` for each finding, `"source"` for each Source, and
+//! `"summary"` at the end.
 
 use serde::Serialize;
 use tokio::sync::mpsc;
 
 use super::daemon::StartError;
+use super::exit_status::{FAILED, OK};
+use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
+use super::selection::select_sources;
 use super::stop_signals::StopSignals;
-use super::watch::{PACE, Watch, Work};
-use super::{FAILED, OK, chosen};
 use crate::config::Config;
 use crate::engine::{Audit, Engine, ReportedFinding, Summary, Sums};
 use crate::fetch::Client;
 use crate::status::StatusError;
 use crate::store::{FindingKind, FindingOutcome, Store};
 
-/// How many findings a person is shown of each Source; `--json` has them all.
+/// How many findings of each Source are printed as text; `--json` prints all.
 const SHOWN: u64 = 20;
 
-/// What `audit` may be told.
+/// Arguments of `audit`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
-    /// The Sources, by their names in the configuration; all, if none is named
+pub(super) struct AuditArguments {
+    /// Names of Sources in the configuration; all if none is given
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
-    /// Print every finding, and the sums, as JSON: one object a line
+    /// Print every finding and the totals as JSON, one object per line
     #[arg(long)]
     json: bool,
-    /// Fetch what is missing or altered, and date what is only dated wrongly; not beside a running daemon
+    /// Fetch missing and altered files and correct wrong file times; not while a daemon is running
     #[arg(long)]
     repair: bool,
-    /// Remove files that the Source does not have, too
+    /// Also remove files that the Source does not have
     #[arg(long, requires = "repair")]
     delete_extra: bool,
 }
@@ -39,7 +40,7 @@ pub(super) struct Arguments {
 /// A line of `--json`.
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case")]
-enum Line<'a> {
+enum AuditLine<'a> {
     Finding {
         source: &'a str,
         set: Option<String>,
@@ -64,7 +65,7 @@ enum Line<'a> {
     },
 }
 
-/// What came of an audit, or of several.
+/// The result of one audit, or the total of several.
 #[derive(Clone, Copy, Serialize)]
 struct AuditOutcome {
     in_sync: bool,
@@ -73,16 +74,17 @@ struct AuditOutcome {
     sums: Sums,
 }
 
-pub(super) async fn audit(mut config: Config, arguments: &Arguments) -> u8 {
-    config.sources = match chosen(&config, &arguments.sources) {
+pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 {
+    config.sources = match select_sources(&config, &arguments.sources) {
         Ok(sources) => sources,
         Err(status) => return status,
     };
-    let mut watch = Watch::start(config.sources.iter().map(|source| source.name.as_str()));
+    let mut display =
+        ProgressDisplay::start(config.sources.iter().map(|source| source.name.as_str()));
     let mut signals = match StopSignals::listen() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("resyncd: signals can't be listened to: {error} [signals]");
+            eprintln!("resyncd: cannot listen for signals: {error} [signals]");
             return FAILED;
         }
     };
@@ -95,10 +97,10 @@ pub(super) async fn audit(mut config: Config, arguments: &Arguments) -> u8 {
     };
     let mut all = AuditOutcome::none();
     for index in 0..audits.len() {
-        let (done, interrupted) = run(&audits, index, arguments, &mut watch, &mut signals).await;
+        let (done, interrupted) = run(&audits, index, arguments, &mut display, &mut signals).await;
         let outcome = AuditOutcome::of(&done);
-        tell(
-            &watch,
+        print_result(
+            &display,
             audits[index].source(),
             &done,
             outcome,
@@ -112,24 +114,24 @@ pub(super) async fn audit(mut config: Config, arguments: &Arguments) -> u8 {
     }
     if arguments.json {
         let sources = audits.len();
-        let line = Line::Summary {
+        let line = AuditLine::Summary {
             sources,
             outcome: all,
         };
-        print(&watch, &line);
+        print(&display, &line);
     }
-    watch.end();
+    display.end();
     if all.in_sync { OK } else { FAILED }
 }
 
-fn prepare(config: &Config, arguments: &Arguments) -> Result<Vec<Audit>, StartError> {
+fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
     let client = Client::new(&config.http)?;
     if !arguments.repair {
-        return Ok(Audit::looking(config, &client));
+        return Ok(Audit::comparing(config, &client));
     }
     let store = Store::open(&config.state_dir)?;
     let engine = Engine::once(config, store, &client);
-    Ok(Audit::mending(
+    Ok(Audit::repairing(
         config,
         &client,
         &engine,
@@ -137,39 +139,39 @@ fn prepare(config: &Config, arguments: &Arguments) -> Result<Vec<Audit>, StartEr
     ))
 }
 
-/// Runs one audit and shows how far it has come; also answers whether it was interrupted.
+/// Runs one audit and shows its progress; also returns whether it was interrupted.
 async fn run(
     audits: &[Audit],
     index: usize,
-    arguments: &Arguments,
-    watch: &mut Watch,
+    arguments: &AuditArguments,
+    display: &mut ProgressDisplay,
     signals: &mut StopSignals,
 ) -> (Result<Summary, StatusError>, bool) {
     let audit = &audits[index];
-    let (teller, mut told) = mpsc::channel(64);
+    let (sender, mut findings) = mpsc::channel(64);
     let running = async {
-        let done = audit.run(&teller).await;
-        drop(teller);
+        let done = audit.run(&sender).await;
+        drop(sender);
         done
     };
     tokio::pin!(running);
     let (mut interrupted, mut shown) = (false, 0);
-    let mut pace = tokio::time::interval(PACE);
+    let mut pace = tokio::time::interval(REDRAW_INTERVAL);
     loop {
         tokio::select! {
             biased;
-            Some(told) = told.recv() => {
+            Some(finding) = findings.recv() => {
                 shown += 1;
-                tell_finding(watch, audit.source(), &told, shown, arguments.json);
+                print_finding(display, audit.source(), &finding, shown, arguments.json);
             }
             done = &mut running => {
-                // What was told last may not have been heard yet.
-                while let Ok(told) = told.try_recv() {
+                // The last findings may still be in the channel.
+                while let Ok(finding) = findings.try_recv() {
                     shown += 1;
-                    tell_finding(watch, audit.source(), &told, shown, arguments.json);
+                    print_finding(display, audit.source(), &finding, shown, arguments.json);
                 }
                 if shown > SHOWN && !arguments.json {
-                    watch.print(&format!("  … and {} more (--json tells all)", shown - SHOWN));
+                    display.print(&format!("  … and {} more (--json prints all)", shown - SHOWN));
                 }
                 return (done, interrupted);
             }
@@ -177,9 +179,9 @@ async fn run(
                 interrupted = true;
                 audit.interrupt();
             }
-            _ = pace.tick() => watch.show(audits.iter().map(|audit| {
+            _ = pace.tick() => display.show(audits.iter().map(|audit| {
                 let (counts, expected) = audit.counts();
-                Work {
+                SourceProgress {
                     documents: counts.documents,
                     done: counts.applied,
                     known: expected.max(counts.applied),
@@ -190,13 +192,19 @@ async fn run(
     }
 }
 
-fn tell_finding(watch: &Watch, source: &str, told: &ReportedFinding, number: u64, json: bool) {
-    let finding = &told.finding;
-    let mended = finding.outcome == FindingOutcome::Mended;
+fn print_finding(
+    display: &ProgressDisplay,
+    source: &str,
+    reported: &ReportedFinding,
+    number: u64,
+    json: bool,
+) {
+    let finding = &reported.finding;
+    let mended = finding.outcome == FindingOutcome::Repaired;
     if json {
-        let line = Line::Finding {
+        let line = AuditLine::Finding {
             source,
-            set: told.set.as_ref().map(ToString::to_string),
+            set: reported.set.as_ref().map(ToString::to_string),
             kind: finding.kind.code(),
             uri: finding.uri.as_deref(),
             path: finding.path.as_deref(),
@@ -205,7 +213,7 @@ fn tell_finding(watch: &Watch, source: &str, told: &ReportedFinding, number: u64
             message: finding.message.as_deref(),
             mended,
         };
-        return print(watch, &line);
+        return print(display, &line);
     }
     if number > SHOWN {
         return;
@@ -223,16 +231,16 @@ fn tell_finding(watch: &Watch, source: &str, told: &ReportedFinding, number: u64
         line.push_str(&format!(" ({})", finding.differs.join(", ")));
     }
     if mended {
-        line.push_str(", mended");
+        line.push_str(", repaired");
     }
     if let (Some(code), Some(message)) = (&finding.code, &finding.message) {
         line.push_str(&format!(": {message} [{code}]"));
     }
-    watch.print(&line);
+    display.print(&line);
 }
 
-fn tell(
-    watch: &Watch,
+fn print_result(
+    display: &ProgressDisplay,
     source: &str,
     done: &Result<Summary, StatusError>,
     outcome: AuditOutcome,
@@ -240,22 +248,22 @@ fn tell(
 ) {
     match done {
         _ if json => print(
-            watch,
-            &Line::Source {
+            display,
+            &AuditLine::Source {
                 source,
                 error: done.as_ref().err(),
                 outcome,
             },
         ),
-        Ok(summary) => watch.print(&format!("{source}: {}", said(summary))),
+        Ok(summary) => display.print(&format!("{source}: {}", summary_text(summary))),
         Err(StatusError { code, message, .. }) => {
-            watch.print(&format!("{source}: not audited: {message} [{code}]"));
+            display.print(&format!("{source}: not audited: {message} [{code}]"));
         }
     }
 }
 
-/// What came of an audit, for a person.
-fn said(summary: &Summary) -> String {
+/// The result of an audit as text.
+fn summary_text(summary: &Summary) -> String {
     let Sums {
         compared,
         right,
@@ -271,31 +279,31 @@ fn said(summary: &Summary) -> String {
         true => "in sync",
         false => "not in sync",
     };
-    let mut said = format!(
+    let mut text = format!(
         "{verdict}: {compared} compared, {right} right, {missing} missing, {altered} altered, {extra} extra, {unreachable} unreachable"
     );
-    for (count, what) in [(kept, "kept"), (mended, "mended"), (adopted, "adopted")] {
+    for (count, what) in [(kept, "kept"), (mended, "repaired"), (adopted, "adopted")] {
         if count > 0 {
-            said.push_str(&format!(", {count} {what}"));
+            text.push_str(&format!(", {count} {what}"));
         }
     }
     if !summary.whole {
-        said.push_str("; not all lists could be read: nothing was called extra");
+        text.push_str("; not all lists could be read: nothing is reported as extra");
     } else if !summary.proves_absence {
-        said.push_str("; a list does not say that it is one: nothing was called extra");
+        text.push_str("; a list has no capability: nothing is reported as extra");
     }
-    said
+    text
 }
 
-fn print(watch: &Watch, line: &Line<'_>) {
+fn print(display: &ProgressDisplay, line: &AuditLine<'_>) {
     match serde_json::to_string(line) {
-        Ok(json) => watch.print(&json),
-        Err(error) => eprintln!("resyncd: a line can't be written: {error}"),
+        Ok(json) => display.print(&json),
+        Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
     }
 }
 
 impl AuditOutcome {
-    /// Nothing is wrong yet.
+    /// The total of no audits.
     fn none() -> Self {
         Self {
             in_sync: true,
@@ -304,7 +312,7 @@ impl AuditOutcome {
         }
     }
 
-    /// What came of one audit; nothing came of one that was not brought to its end.
+    /// The result of one audit; an audit that failed is not in sync.
     fn of(done: &Result<Summary, StatusError>) -> Self {
         match done {
             Ok(summary) => Self {

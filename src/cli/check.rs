@@ -1,8 +1,8 @@
-//! `check`: reads the configuration and prints every fault, or `ok`.
+//! `check`: checks the configuration and prints every fault, or `ok`.
 
 use std::path::Path;
 
-use super::{FAULTS, OK};
+use super::exit_status::{FAULTS, OK};
 use crate::config::Config;
 
 pub(super) fn check(path: &Path) -> u8 {
@@ -11,7 +11,7 @@ pub(super) fn check(path: &Path) -> u8 {
             println!("ok");
             OK
         }
-        // They are what was asked for, so that they go to standard output.
+        // The faults are the result of this command: they go to standard output.
         Err(faults) => {
             println!("{faults}");
             FAULTS

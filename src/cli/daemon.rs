@@ -1,4 +1,4 @@
-//! The daemon as a whole: the database, the listeners and the engine, started in order and stopped in order.
+//! The daemon: starts the database, the listeners and the engine in order, and stops them in order.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::engine::Engine;
 use crate::fetch::{Client, FetchError};
 use crate::http::{
-    Bound, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
+    BoundListener, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
 };
 use crate::status::Operations;
 use crate::store::{Store, StoreError};
@@ -18,26 +18,26 @@ use crate::store::{Store, StoreError};
 /// Why the daemon can't start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The database can't be had.
+    /// The database cannot be opened.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// An address can't be listened on.
-    #[error("{which} can't listen on {address}: {error}")]
+    /// A listener cannot be bound.
+    #[error("{which} cannot listen on {address}: {error}")]
     Listen {
         /// The section of the configuration.
         which: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The system's error.
         error: std::io::Error,
     },
-    /// The HTTP client can't be set up.
-    #[error("the HTTP client can't be set up: {0}")]
+    /// The HTTP client cannot be created.
+    #[error("cannot create the HTTP client: {0}")]
     Client(#[from] FetchError),
 }
 
 impl StartError {
-    /// The stable name of the error.
+    /// The stable code of the error, in kebab-case.
     #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
@@ -48,29 +48,29 @@ impl StartError {
     }
 }
 
-/// A daemon at work.
+/// A running daemon.
 pub struct Daemon {
     /// The database.
     pub store: Arc<Store>,
-    /// Where hubs call; `None` where no Source wants notifications.
+    /// The address of the callback listener; `None` if no Source has `notifications`.
     pub callback: Option<SocketAddr>,
-    /// Where operators look.
+    /// The address of the status listener.
     pub status: SocketAddr,
     engine: Arc<Engine>,
-    listening_to_hubs: Listening,
-    listening_to_operators: Listening,
+    callback_listener: RunningListener,
+    status_listener: RunningListener,
 }
 
-/// A listener at work.
-pub(super) struct Listening {
+/// A listener that is being served.
+pub(super) struct RunningListener {
     stop: CancellationToken,
     task: Option<JoinHandle<()>>,
 }
 
 impl Daemon {
-    /// Opens the database, binds the listeners and begins to follow the Sources.
+    /// Opens the database, binds the listeners and starts to follow the Sources.
     ///
-    /// A public URL whose port is 0 gets the port that the callback listener was given, for tests and demonstrations.
+    /// If the port of the public URL is 0, it becomes the port of the callback listener: for tests and the demo.
     ///
     /// # Errors
     /// [`StartError`]; then nothing runs.
@@ -79,7 +79,7 @@ impl Daemon {
         Self::start_with(config, client).await
     }
 
-    /// As [`start`](Self::start), with a client that is there already, in place of the one that the configuration describes.
+    /// As [`start`](Self::start), with this client instead of one that the configuration describes.
     ///
     /// # Errors
     /// [`StartError`]; then nothing runs.
@@ -87,14 +87,15 @@ impl Daemon {
         let store = Store::open(&config.state_dir)?;
         let status = listen("[status]", config.status.listen).await?;
         let callback = if config.sources.iter().any(|source| source.notifications) {
-            Some(listen_for_hubs(&mut config).await?)
+            Some(bind_callback(&mut config).await?)
         } else {
             None
         };
         let (status_address, callback_address) =
             (status.address, callback.as_ref().map(|bound| bound.address));
-        let tally = RejectionCounters::default();
-        let listening_to_hubs = Listening::to_hubs(callback, &config, &store, tally.clone());
+        let rejections = RejectionCounters::default();
+        let callback_listener =
+            RunningListener::start_callback(callback, &config, &store, rejections.clone());
         let engine = Engine::start(&config, Arc::clone(&store), &client);
         let stop = CancellationToken::new();
         let operations = Arc::clone(&engine) as Arc<dyn Operations>;
@@ -104,10 +105,15 @@ impl Daemon {
             Arc::clone(&store),
             hosts,
             stop.clone(),
-            tally.clone(),
+            rejections.clone(),
         );
-        let listening_to_operators = Listening {
-            task: Some(tokio::spawn(serve(status, router, stop.clone(), tally))),
+        let status_listener = RunningListener {
+            task: Some(tokio::spawn(serve(
+                status,
+                router,
+                stop.clone(),
+                rejections,
+            ))),
             stop,
         };
         Ok(Self {
@@ -115,26 +121,26 @@ impl Daemon {
             callback: callback_address,
             status: status_address,
             engine,
-            listening_to_hubs,
-            listening_to_operators,
+            callback_listener,
+            status_listener,
         })
     }
 
-    /// Stops in order: first nothing more comes in, then what is under way is finished, then the status goes.
+    /// Stops in order: the callback listener, the engine with its work in progress, the status listener.
     pub async fn stop(self) {
-        self.listening_to_hubs.stop().await;
+        self.callback_listener.stop().await;
         self.engine.stop().await;
-        self.listening_to_operators.stop().await;
+        self.status_listener.stop().await;
     }
 }
 
-impl Listening {
-    /// Answers hubs.
-    pub(super) fn to_hubs(
-        bound: Option<Bound>,
+impl RunningListener {
+    /// Serves the callback listener, if it is bound.
+    pub(super) fn start_callback(
+        bound: Option<BoundListener>,
         config: &Config,
         store: &Arc<Store>,
-        tally: RejectionCounters,
+        rejections: RejectionCounters,
     ) -> Self {
         let stop = CancellationToken::new();
         let task = bound.map(|bound| {
@@ -144,10 +150,15 @@ impl Listening {
                 .as_ref()
                 .map_or("/", |url| url.path());
             let limits = &config.limits;
-            let (store, counting) = (Arc::clone(store), tally.clone());
+            let (store, counters) = (Arc::clone(store), rejections.clone());
             let callback =
-                Callback::new(store, prefix, limits.notification, limits.inbox, counting);
-            tokio::spawn(serve(bound, callback_router(callback), stop.clone(), tally))
+                Callback::new(store, prefix, limits.notification, limits.inbox, counters);
+            tokio::spawn(serve(
+                bound,
+                callback_router(callback),
+                stop.clone(),
+                rejections,
+            ))
         });
         Self { stop, task }
     }
@@ -161,7 +172,7 @@ impl Listening {
     }
 }
 
-async fn listen(which: &'static str, address: SocketAddr) -> Result<Bound, StartError> {
+async fn listen(which: &'static str, address: SocketAddr) -> Result<BoundListener, StartError> {
     bind(address).await.map_err(|error| StartError::Listen {
         which,
         address,
@@ -170,7 +181,7 @@ async fn listen(which: &'static str, address: SocketAddr) -> Result<Bound, Start
 }
 
 /// Binds the callback listener.
-pub(super) async fn listen_for_hubs(config: &mut Config) -> Result<Bound, StartError> {
+pub(super) async fn bind_callback(config: &mut Config) -> Result<BoundListener, StartError> {
     let bound = listen("[callback]", config.callback.listen).await?;
     if let Some(url) = config
         .callback
@@ -178,7 +189,7 @@ pub(super) async fn listen_for_hubs(config: &mut Config) -> Result<Bound, StartE
         .as_mut()
         .filter(|url| url.port() == Some(0))
     {
-        // It fails only for URLs that can't have a port, and this one has.
+        // Fails only for URLs that cannot have a port; this one has one.
         let _ = url.set_port(Some(bound.address.port()));
     }
     Ok(bound)

@@ -1,4 +1,4 @@
-//! `demo`: a sample Source that keeps changing, its hub, and this daemon following it, all on loopback.
+//! `demo`: a changing sample Source, its hub and a daemon that follows it, all on loopback.
 
 use std::fs::File;
 use std::io;
@@ -12,38 +12,38 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::daemon::{Daemon, StartError};
+use super::exit_status::{FAILED, FAULTS, OK};
 use super::stop_signals::StopSignals;
-use super::{FAILED, OK};
 use crate::config::{Config, Source};
 use crate::demo::{
-    DemoError, Fate, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions,
+    DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
 };
 use crate::protocol::Capability;
 use crate::store::{FeedEntry, Store, Wake};
 
-/// Where the demo keeps everything.
+/// The folder of the demo's state and mirror.
 const FOLDER: &str = "resyncd-demo";
 /// The Source's one set.
 const SET: &str = "set1";
-/// How many resources it begins with.
+/// How many resources the Source has at first.
 const RESOURCES: usize = 300;
 
-/// What `demo` may be told.
+/// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
-    /// How many resources change in a second, on average
+pub(super) struct DemoArguments {
+    /// Changes of resources per second, on average
     #[arg(long, value_name = "N", default_value_t = 2.0)]
     changes_per_second: f64,
 }
 
-/// Why the demo can't go on.
+/// Why the demo failed.
 #[derive(Debug, thiserror::Error)]
 enum DemoFailure {
     #[error("./{FOLDER}: {0}")]
     Folder(#[from] io::Error),
     #[error("another demo is running in ./{FOLDER}")]
     Running,
-    #[error("signals can't be listened to: {0}")]
+    #[error("cannot listen for signals: {0}")]
     Signals(io::Error),
     #[error("the sample Source: {0}")]
     Source(#[from] DemoError),
@@ -51,10 +51,10 @@ enum DemoFailure {
     Daemon(#[from] StartError),
 }
 
-pub(super) async fn demo(arguments: &Arguments) -> u8 {
+pub(super) async fn demo(arguments: &DemoArguments) -> u8 {
     if !(arguments.changes_per_second > 0.0 && arguments.changes_per_second <= 1000.0) {
         eprintln!("resyncd: --changes-per-second must be above 0 and at most 1000 [out-of-range]");
-        return super::FAULTS;
+        return FAULTS;
     }
     match run(arguments).await {
         Ok(()) => OK,
@@ -65,9 +65,9 @@ pub(super) async fn demo(arguments: &Arguments) -> u8 {
     }
 }
 
-async fn run(arguments: &Arguments) -> Result<(), DemoFailure> {
+async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
     let folder = std::path::absolute(FOLDER)?;
-    let _lock = begin_afresh(&folder)?;
+    let _lock = prepare_folder(&folder)?;
     let mut signals = StopSignals::listen().map_err(DemoFailure::Signals)?;
     let options = SampleOptions {
         sets: vec![SET.to_owned()],
@@ -77,16 +77,16 @@ async fn run(arguments: &Arguments) -> Result<(), DemoFailure> {
     let source = SampleSource::start(options).await?;
     let daemon = Daemon::start(configuration(&folder, source.base())).await?;
     println!(
-        "A sample Source with {RESOURCES} resources:  {}",
+        "Sample Source with {RESOURCES} resources:  {}",
         source.url()
     );
-    println!("its mirror:    {}", folder.join("mirror").display());
+    println!("mirror:  {}", folder.join("mirror").display());
     println!(
-        "the status:    http://{}/  (and /status, /changes)",
+        "status:  http://{}/  (and /status, /changes)",
         daemon.status
     );
     println!(
-        "Changes come {} times a second; Ctrl-C ends it.\n",
+        "{} changes per second; Ctrl-C stops the demo.\n",
         arguments.changes_per_second
     );
 
@@ -102,27 +102,27 @@ async fn run(arguments: &Arguments) -> Result<(), DemoFailure> {
     loop {
         tokio::select! {
             () = signals.wait() => break,
-            Some(event) = events.recv() => print_mishap(&event),
+            Some(event) = events.recv() => print_event(&event),
         }
     }
     println!("\nstopping");
     stop.cancel();
-    // It prints, and may have been cut off in the middle of a line; nothing depends on it.
+    // A printer that panicked changes nothing else.
     let _ = printing.await;
     daemon.stop().await;
     println!("stopped; the mirror stays in ./{FOLDER}/mirror until the next demo");
     Ok(())
 }
 
-/// Takes away what an earlier demo left: its Source is gone. Nothing else is ever removed.
-fn begin_afresh(folder: &Path) -> Result<File, DemoFailure> {
+/// Removes the state and the mirror of an earlier demo, whose Source is gone, and nothing else.
+fn prepare_folder(folder: &Path) -> Result<File, DemoFailure> {
     std::fs::create_dir_all(folder)?;
     let lock = File::create(folder.join("lock"))?;
     if lock.try_lock().is_err() {
         return Err(DemoFailure::Running);
     }
-    for left in ["state", "mirror"] {
-        match std::fs::remove_dir_all(folder.join(left)) {
+    for folder_name in ["state", "mirror"] {
+        match std::fs::remove_dir_all(folder.join(folder_name)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
         }
@@ -130,12 +130,12 @@ fn begin_afresh(folder: &Path) -> Result<File, DemoFailure> {
     Ok(lock)
 }
 
-fn configuration(folder: &Path, source: Url) -> Config {
-    let mut followed = Source::new("demo", source, folder.join("mirror"));
-    // A lost notification is meant to be noticed while somebody is looking.
-    followed.reorder_window = Duration::from_secs(2);
-    followed.poll_interval = Duration::from_secs(60);
-    let mut config = Config::new(folder.join("state"), vec![followed]);
+fn configuration(folder: &Path, url: Url) -> Config {
+    let mut source = Source::new("demo", url, folder.join("mirror"));
+    // A lost notification is to be noticed while the demo is watched.
+    source.reorder_window = Duration::from_secs(2);
+    source.poll_interval = Duration::from_secs(60);
+    let mut config = Config::new(folder.join("state"), vec![source]);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     config.callback.listen = any_port;
     config.callback.public_url = Url::parse("http://127.0.0.1:0/").ok();
@@ -144,11 +144,11 @@ fn configuration(folder: &Path, source: Url) -> Config {
     config
 }
 
-/// Changes begin once somebody listens; a hub that keeps silent is waited for no longer than this.
+/// Waits, at most 5 s, until the daemon has subscribed: changes start then.
 async fn wait_for_subscription(source: &SampleSource) {
     if let Some(hub) = source.hub() {
         let topic = source.topic(SET, &Capability::ChangeNotification);
-        // Without a subscription the changes come by polling: that works, too.
+        // Without a subscription the daemon polls.
         let _ = tokio::time::timeout(
             Duration::from_secs(5),
             hub.wait_for_subscription(topic.as_str()),
@@ -157,7 +157,7 @@ async fn wait_for_subscription(source: &SampleSource) {
     }
 }
 
-/// Prints a line for each change that was applied.
+/// Prints one line per applied change.
 async fn print_changes(store: Arc<Store>, stop: CancellationToken) {
     let mut wakes = store.wakes();
     let mut printed = 0;
@@ -185,15 +185,15 @@ fn print_change(entry: &FeedEntry) {
     );
 }
 
-/// Prints what the Source did; that it published a notification is no news.
-fn print_mishap(event: &TrafficEvent) {
+/// Prints what the traffic did, except that a notification was published.
+fn print_event(event: &TrafficEvent) {
     if !matches!(
         event,
         TrafficEvent::Notified {
-            fate: Fate::Published,
+            transmission: Transmission::Published,
             ..
         }
     ) {
-        println!("        the Source: {event}");
+        println!("        Source: {event}");
     }
 }

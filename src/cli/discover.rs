@@ -1,25 +1,25 @@
-//! `discover`: what a Source offers, as a tree for people or as JSON.
+//! `discover`: prints what a Source offers, as a tree or as JSON.
 //!
-//! With `--json` it is one object, whether something was found or not:
+//! `--json` prints one object, whether discovery succeeded or not:
 //!
-//! | key | what it is |
+//! | key | meaning |
 //! |---|---|
-//! | `url` | where discovery started |
+//! | `url` | the entry point of discovery |
 //! | `description` | the Source Description, or `null` |
 //! | `implied` | whether there is no ResourceSync: the sets are sitemaps, followed by polling |
 //! | `channels` | the channels that Source Descriptions advertise: `kind`, `topic`, `hubs` |
 //! | `sets` | `capability_list`, `implied`, `oddities`, `capabilities`, `channels` |
-//! | `failed` | the sets that can't be had: `capability_list`, `error` |
-//! | `oddities` | what is odd about Source Descriptions: `document`, `oddities` |
-//! | `left_out` | how many documents were not looked into, because there are too many |
-//! | `error` | why nothing was found, or `null` |
+//! | `failed` | the sets whose Capability List cannot be read: `capability_list`, `error` |
+//! | `oddities` | deviations of Source Descriptions from the specification: `document`, `oddities` |
+//! | `left_out` | how many documents were not read, because there are too many |
+//! | `error` | why discovery failed, or `null` |
 //!
-//! Of `capabilities`, each has `capability`, `uri`, `looked_into` and `error`, and once it was read: `index`, `at`,
+//! Each of `capabilities` has `capability`, `uri`, `looked_into` and `error`, and if it was read: `index`, `at`,
 //! `completed`, `from`, `until`, `entries` (of an index, its lists; of a dump, its packages), `earliest`, `latest`, `created`,
 //! `updated`, `deleted`, `bytes`, `oddities`. Times are the Source's. `oddities` count by code; an `error` is as in the status:
 //! `code`, `message`, `at`.
 
-mod entry;
+mod entry_point;
 mod report;
 mod tree;
 
@@ -27,26 +27,28 @@ use std::io::Write;
 
 use url::Url;
 
-use self::entry::Entry;
-use self::report::Report;
-use super::{FAILED, OK};
+use self::entry_point::EntryPoint;
+use self::report::DiscoveryReport;
+use super::exit_status::{FAILED, OK};
+use crate::clock;
 use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryError};
+use crate::sync::latest_source_time;
 
-/// More documents than this are not looked into: a Source may have ten thousand sets.
-const MOST_LOOKED_INTO: usize = 100;
+/// How many documents are read: a Source may have ten thousand sets.
+const MAX_DOCUMENTS: usize = 100;
 
-/// What `discover` may be told.
+/// Arguments of `discover`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
+pub(super) struct DiscoverArguments {
     /// A site, its Source Description, a Capability List, any capability document, a web page, robots.txt or a sitemap
-    url: Entry,
+    url: EntryPoint,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn discover(config: &Config, arguments: &Arguments) -> u8 {
+pub(super) async fn discover(config: &Config, arguments: &DiscoverArguments) -> u8 {
     let report = report(config, &arguments.url).await;
     if let Some(error) = &report.error {
         eprintln!("resyncd: {} [{}]", error.message, error.code);
@@ -55,7 +57,7 @@ pub(super) async fn discover(config: &Config, arguments: &Arguments) -> u8 {
         match serde_json::to_string_pretty(&report) {
             Ok(json) => json + "\n",
             Err(error) => {
-                eprintln!("resyncd: the JSON can't be written: {error}");
+                eprintln!("resyncd: cannot write the JSON: {error}");
                 return FAILED;
             }
         }
@@ -64,40 +66,43 @@ pub(super) async fn discover(config: &Config, arguments: &Arguments) -> u8 {
     } else {
         tree::of(&report)
     };
-    // Whoever reads may have seen enough.
+    // The reader of a pipe may have closed it.
     let _ = std::io::stdout().write_all(text.as_bytes());
     if report.error.is_some() { FAILED } else { OK }
 }
 
-async fn report(config: &Config, entry: &Entry) -> Report {
+async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
     let mut credentials = Credentials::default();
-    let entry = &Entry {
-        url: credentials.take(entry.url.clone()),
-        otherwise: entry.otherwise.clone(),
+    let entry = &EntryPoint {
+        url: credentials.extract(entry.url.clone()),
+        fallback: entry.fallback.clone(),
     };
     let client = match Client::new(&config.http) {
         Ok(client) => client.with_credentials(&credentials),
-        Err(error) => return Report::nothing(&entry.url, error.code(), &error),
+        Err(error) => return DiscoveryReport::failed(&entry.url, error.code(), &error),
     };
     let limit = config.limits.document;
     let (url, found) = find(&client, entry, limit).await;
     match found {
         Ok(found) => {
-            let insights = client.look_into(&found, MOST_LOOKED_INTO, limit).await;
-            Report::of(&url, &found, &insights)
+            let latest = latest_source_time(clock::now().wall);
+            let summaries = client
+                .summarize_documents(&found, MAX_DOCUMENTS, limit, latest)
+                .await;
+            DiscoveryReport::new(&url, &found, &summaries)
         }
-        Err(error) => Report::nothing(&url, error.code(), &error),
+        Err(error) => DiscoveryReport::failed(&url, error.code(), &error),
     }
 }
 
-/// Discovers; where a person has left the scheme out and nobody answers with the first one, with the other.
+/// Discovers; if the scheme was omitted and the first one does not answer, with the other scheme.
 async fn find(
     client: &Client,
-    entry: &Entry,
+    entry: &EntryPoint,
     limit: u64,
 ) -> (Url, Result<Discovery, DiscoveryError>) {
     let found = client.discover(&entry.url, limit).await;
-    match (&entry.otherwise, found) {
+    match (&entry.fallback, found) {
         (Some(other), Err(error)) if error.is_unanswered() => {
             (other.clone(), client.discover(other, limit).await)
         }

@@ -1,4 +1,4 @@
-//! Logs: to standard error, one line an event; as the journal likes them when standard error leads there.
+//! Logs go to standard error, one line per event, in the journal's format if standard error is connected to the journal.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -12,53 +12,57 @@ use tracing_subscriber::registry::LookupSpan;
 
 use crate::status::one_line;
 
-/// How long a line may be, in bytes.
-const LONGEST_LINE: usize = 4096;
+/// The longest line, in bytes.
+const MAX_LINE: usize = 4096;
 
-/// Whether only warnings are logged unless `RUST_LOG` says otherwise.
+/// The level that is logged unless `RUST_LOG` sets another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Quiet {
-    Yes,
-    No,
+pub(super) enum DefaultLevel {
+    Warn,
+    Info,
 }
 
-/// Starts logging. Once; what comes later changes nothing.
-pub(super) fn start(quiet: Quiet) {
-    start_on(quiet, std::io::stderr);
+/// Starts logging to standard error.
+pub(super) fn start(level: DefaultLevel) {
+    start_on(level, std::io::stderr);
 }
 
-/// The same beside bars that are drawn on a terminal: they make room for each line.
-pub(super) fn start_beside(quiet: Quiet, bars: MultiProgress) {
-    start_on(quiet, move || Beside { bars: bars.clone() });
+/// Starts logging to standard error, above progress bars.
+pub(super) fn start_with_bars(level: DefaultLevel, bars: MultiProgress) {
+    start_on(level, move || BarWriter { bars: bars.clone() });
 }
 
-fn start_on<W>(quiet: Quiet, writer: W)
+fn start_on<W>(level: DefaultLevel, writer: W)
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
-    let default = if quiet == Quiet::Yes { "warn" } else { "info" };
+    let default = match level {
+        DefaultLevel::Warn => "warn",
+        DefaultLevel::Info => "info",
+    };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
     let logs = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_ansi(false)
         .with_writer(writer);
-    let started = if leads_to_journal() {
-        logs.event_format(OneLine(JournalLine)).try_init()
+    let started = if is_journal() {
+        logs.event_format(EscapedFormat(JournalFormat)).try_init()
     } else {
         let line = tracing_subscriber::fmt::format().with_target(false);
-        logs.event_format(OneLine(line.with_ansi(false))).try_init()
+        logs.event_format(EscapedFormat(line.with_ansi(false)))
+            .try_init()
     };
     if let Err(error) = started {
-        eprintln!("resyncd: logging can't be set up: {error}");
+        eprintln!("resyncd: logging cannot be set up: {error}");
     }
 }
 
-/// Standard error, with bars on it.
-struct Beside {
+/// Standard error with progress bars.
+struct BarWriter {
     bars: MultiProgress,
 }
 
-impl Write for Beside {
+impl Write for BarWriter {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         self.bars
             .suspend(|| io::stderr().write_all(line))
@@ -70,21 +74,21 @@ impl Write for Beside {
     }
 }
 
-/// Whether `JOURNAL_STREAM` names the file that standard error is (systemd.exec(5)).
-fn leads_to_journal() -> bool {
+/// Whether `JOURNAL_STREAM` identifies standard error (systemd.exec(5)).
+fn is_journal() -> bool {
     let Ok(stream) = std::env::var("JOURNAL_STREAM") else {
         return false;
     };
-    let Ok(found) = rustix::fs::fstat(std::io::stderr()) else {
+    let Ok(file) = rustix::fs::fstat(std::io::stderr()) else {
         return false;
     };
-    stream == format!("{}:{}", found.st_dev, found.st_ino)
+    stream == format!("{}:{}", file.st_dev, file.st_ino)
 }
 
-/// One line an event, whatever strangers have put into it: control characters are escaped, and what is too long is cut.
-struct OneLine<F>(F);
+/// One line per event: control characters are escaped and long lines are cut, because events contain remote text.
+struct EscapedFormat<F>(F);
 
-impl<S, N, F> FormatEvent<S, N> for OneLine<F>
+impl<S, N, F> FormatEvent<S, N> for EscapedFormat<F>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,
@@ -96,21 +100,17 @@ where
         mut line: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let mut whole = String::new();
+        let mut text = String::new();
         self.0
-            .format_event(context, Writer::new(&mut whole), event)?;
-        writeln!(
-            line,
-            "{}",
-            one_line(whole.trim_end_matches('\n'), LONGEST_LINE)
-        )
+            .format_event(context, Writer::new(&mut text), event)?;
+        writeln!(line, "{}", one_line(text.trim_end_matches('\n'), MAX_LINE))
     }
 }
 
-/// A line with the priority in front that the journal reads (sd-daemon(3)), and without the time, which it knows.
-struct JournalLine;
+/// The journal's format: with a priority prefix (sd-daemon(3)) and without the time, which the journal adds.
+struct JournalFormat;
 
-impl<S, N> FormatEvent<S, N> for JournalLine
+impl<S, N> FormatEvent<S, N> for JournalFormat
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'a> FormatFields<'a> + 'static,

@@ -1,30 +1,30 @@
-//! `status`: how everything stands, asked of the running daemon.
+//! `status`: prints the status of the running daemon.
 
 use std::time::Duration;
 
-use super::ask::{AskError, Asking};
-use super::{FAILED, OK, UNREACHABLE};
+use super::daemon_client::{DaemonClient, DaemonError};
+use super::exit_status::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
 use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, StatusError};
 
-/// What `status` may be told.
+/// Arguments of `status`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
-    /// Print the daemon's own JSON
+pub(super) struct StatusArguments {
+    /// Print the status as JSON
     #[arg(long)]
     json: bool,
 }
 
-pub(super) async fn status(config: &Config, arguments: &Arguments) -> u8 {
-    let asked = match Asking::of(config, Duration::from_secs(30)) {
-        Ok(asking) => asking.get("/status").await,
+pub(super) async fn status(config: &Config, arguments: &StatusArguments) -> u8 {
+    let response = match DaemonClient::new(config, Duration::from_secs(30)) {
+        Ok(client) => client.get("/status").await,
         Err(error) => Err(error),
     };
-    let body = match asked {
+    let body = match response {
         Ok(body) => body,
         Err(error) => {
             eprintln!("resyncd: {error}");
-            return if matches!(error, AskError::Unreachable { .. }) {
+            return if matches!(error, DaemonError::Unreachable { .. }) {
                 UNREACHABLE
             } else {
                 FAILED
@@ -34,7 +34,7 @@ pub(super) async fn status(config: &Config, arguments: &Arguments) -> u8 {
     let status: Status = match serde_json::from_str(&body) {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("resyncd: the daemon's answer can't be read: {error}");
+            eprintln!("resyncd: invalid answer of the daemon: {error}");
             return FAILED;
         }
     };
@@ -43,15 +43,15 @@ pub(super) async fn status(config: &Config, arguments: &Arguments) -> u8 {
     } else {
         status.sources.iter().for_each(print_source);
     }
-    if is_well(&status) { OK } else { FAILED }
+    if is_healthy(&status) { OK } else { FAILED }
 }
 
-fn is_well(status: &Status) -> bool {
-    let well = |set: &SetStatus| matches!(set.state.as_str(), "in-sync" | "catching-up");
+fn is_healthy(status: &Status) -> bool {
+    let is_healthy = |set: &SetStatus| matches!(set.state.as_str(), "in-sync" | "catching-up");
     status
         .sources
         .iter()
-        .all(|source| !source.sets.is_empty() && source.sets.iter().all(well))
+        .all(|source| !source.sets.is_empty() && source.sets.iter().all(is_healthy))
 }
 
 fn print_source(source: &SourceStatus) {
@@ -59,17 +59,17 @@ fn print_source(source: &SourceStatus) {
         "{}: {} ({} → {})",
         source.name, source.state, source.url, source.mirror
     );
-    print_trouble(source.error.as_ref(), "  ");
+    print_error(source.error.as_ref(), "  ");
     for set in &source.sets {
         println!("  {}", set.capability_list);
         let until = set.synced_until.as_deref().unwrap_or("not yet");
-        println!("    {}, in step until {until}", set.state);
+        println!("    {}, synced until {until}", set.state);
         println!(
             "    {} resources, {} bytes; {} pending, {} failed, {} deletions held back",
             set.resources, set.bytes, set.pending, set.failed, set.held_deletions
         );
-        print_trouble(set.error.as_ref(), "    ");
-        odd_lines(&set.oddities)
+        print_error(set.error.as_ref(), "    ");
+        oddity_lines(&set.oddities)
             .iter()
             .for_each(|line| println!("    {line}"));
         for gap in &set.gaps {
@@ -85,7 +85,7 @@ fn print_source(source: &SourceStatus) {
                 channel.kind, channel.state, channel.hub
             );
             println!(
-                "      {} received, {} applied, {} known already, {} rejected, {} held, {} gaps",
+                "      {} received, {} applied, {} duplicate, {} rejected, {} held, {} gaps",
                 channel.received,
                 channel.applied,
                 channel.duplicate,
@@ -93,24 +93,24 @@ fn print_source(source: &SourceStatus) {
                 channel.held,
                 channel.gaps
             );
-            print_trouble(channel.error.as_ref(), "      ");
+            print_error(channel.error.as_ref(), "      ");
         }
     }
 }
 
-/// One line a document.
-fn odd_lines(oddities: &[OddityStatus]) -> Vec<String> {
+/// One line per document.
+fn oddity_lines(oddities: &[OddityStatus]) -> Vec<String> {
     let of_documents = oddities.chunk_by(|one, next| one.document == next.document);
     of_documents
         .map(|rows| {
             let counted = rows.iter().map(|row| format!("{}={}", row.code, row.count));
             let counted: Vec<String> = counted.collect();
-            format!("odd: {} ({})", rows[0].document, counted.join(" "))
+            format!("oddities: {} ({})", rows[0].document, counted.join(" "))
         })
         .collect()
 }
 
-fn print_trouble(status_error: Option<&StatusError>, indent: &str) {
+fn print_error(status_error: Option<&StatusError>, indent: &str) {
     if let Some(StatusError { code, message, at }) = status_error {
         println!("{indent}! {message} [{code}, {at}]");
     }
@@ -121,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn odd_documents_have_a_line_each() {
+    fn each_document_with_oddities_has_one_line() {
         let row = |document: &str, code: &str, count| OddityStatus {
             document: document.to_owned(),
             code: code.to_owned(),
@@ -133,12 +133,12 @@ mod tests {
             row("http://example.com/2.xml", "no-up", 1),
         ];
         assert_eq!(
-            odd_lines(&rows),
+            oddity_lines(&rows),
             [
-                "odd: http://example.com/1.xml (no-up=1 bad-loc=12)",
-                "odd: http://example.com/2.xml (no-up=1)",
+                "oddities: http://example.com/1.xml (no-up=1 bad-loc=12)",
+                "oddities: http://example.com/2.xml (no-up=1)",
             ]
         );
-        assert!(odd_lines(&[]).is_empty());
+        assert!(oddity_lines(&[]).is_empty());
     }
 }

@@ -1,18 +1,17 @@
-//! What ends `run` and `demo`: SIGTERM and SIGINT.
+//! SIGTERM and SIGINT: what stops a command.
 
 use std::io;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals that ask the daemon to stop, once they are listened to. From then on they no longer end the process in the
-/// middle of something.
+/// Handlers of the stop signals. Once installed, the signals no longer kill the process.
 pub(super) struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl StopSignals {
-    /// Listens to them. Before anything is started: a signal may come early.
+    /// Installs the handlers. To be called before anything is started.
     pub(super) fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -20,7 +19,7 @@ impl StopSignals {
         })
     }
 
-    /// Waits for one of them. None is missed between two calls.
+    /// Waits for one of the signals; those between two calls are not lost.
     pub(super) async fn wait(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

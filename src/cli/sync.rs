@@ -1,11 +1,12 @@
-//! `sync`: brings the Sources in step once, without subscribing, and tells how they stand.
+//! `sync`: synchronizes the Sources once, without subscribing, and prints their state.
 
 use std::sync::Arc;
 
 use super::daemon::StartError;
+use super::exit_status::{FAILED, OK};
+use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
+use super::selection::select_sources;
 use super::stop_signals::StopSignals;
-use super::watch::{PACE, Watch, Work};
-use super::{FAILED, OK, chosen};
 use crate::clock;
 use crate::config::Config;
 use crate::engine::{Counts, Engine};
@@ -13,24 +14,24 @@ use crate::fetch::Client;
 use crate::status::{SetStatus, SourceStatus, Status, StatusError};
 use crate::store::Store;
 
-/// What `sync` may be told.
+/// Arguments of `sync`.
 #[derive(Debug, clap::Args)]
-pub(super) struct Arguments {
-    /// The Sources, by their names in the configuration; all, if none is named
+pub(super) struct SyncArguments {
+    /// Names of Sources in the configuration; all if none is given
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
 }
 
-pub(super) async fn sync(mut config: Config, arguments: &Arguments) -> u8 {
-    config.sources = match chosen(&config, &arguments.sources) {
+pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
+    config.sources = match select_sources(&config, &arguments.sources) {
         Ok(sources) => sources,
         Err(status) => return status,
     };
-    let watch = Watch::start(config.sources.iter().map(|source| source.name.as_str()));
+    let display = ProgressDisplay::start(config.sources.iter().map(|source| source.name.as_str()));
     let mut signals = match StopSignals::listen() {
         Ok(signals) => signals,
         Err(error) => {
-            eprintln!("resyncd: signals can't be listened to: {error} [signals]");
+            eprintln!("resyncd: cannot listen for signals: {error} [signals]");
             return FAILED;
         }
     };
@@ -41,7 +42,7 @@ pub(super) async fn sync(mut config: Config, arguments: &Arguments) -> u8 {
             return FAILED;
         }
     };
-    let (status, interrupted) = watched(&engine, watch, &mut signals).await;
+    let (status, interrupted) = run(&engine, display, &mut signals).await;
     let status = match status {
         Ok(status) => status,
         Err(StatusError { code, message, .. }) => {
@@ -53,9 +54,9 @@ pub(super) async fn sync(mut config: Config, arguments: &Arguments) -> u8 {
         print_source(source);
     }
     if interrupted {
-        println!("interrupted: what was finished is kept");
+        println!("interrupted; completed changes are stored");
     }
-    if !interrupted && is_in_step(&status) {
+    if !interrupted && is_in_sync(&status) {
         OK
     } else {
         FAILED
@@ -68,18 +69,18 @@ fn prepare(config: &Config) -> Result<Arc<Engine>, StartError> {
     Ok(Engine::once(config, store, &client))
 }
 
-/// Works, and shows how far it has come; also answers whether it was interrupted.
-async fn watched(
+/// Synchronizes and shows the progress; also returns whether it was interrupted.
+async fn run(
     engine: &Engine,
-    mut watch: Watch,
+    mut display: ProgressDisplay,
     signals: &mut StopSignals,
 ) -> (Result<Status, StatusError>, bool) {
     let working = engine.catch_up();
     tokio::pin!(working);
     let mut interrupted = false;
-    let mut pace = tokio::time::interval(PACE);
+    let mut pace = tokio::time::interval(REDRAW_INTERVAL);
     let mut known = vec![0; engine.counts().len()];
-    let mut asked = None;
+    let mut counted = None;
     let status = loop {
         tokio::select! {
             status = &mut working => break status,
@@ -96,14 +97,14 @@ async fn watched(
                 let now = clock::now().mono;
                 let counts: Vec<Counts> = engine.counts();
                 let done = |counts: &Counts| counts.applied + counts.failed;
-                // Counting them all is no more than a person needs once a second.
-                if asked.is_none_or(|asked| now.saturating_duration_since(asked) >= PACE * 4) {
-                    asked = Some(now);
+                // Pending tasks are counted once a second: the query is expensive.
+                if counted.is_none_or(|counted| now.saturating_duration_since(counted) >= REDRAW_INTERVAL * 4) {
+                    counted = Some(now);
                     for ((known, left), counts) in known.iter_mut().zip(engine.pending().await).zip(&counts) {
                         *known = (*known).max(done(counts) + left);
                     }
                 }
-                watch.show(counts.iter().zip(&known).map(|(counts, &known)| Work {
+                display.show(counts.iter().zip(&known).map(|(counts, &known)| SourceProgress {
                     documents: counts.documents,
                     done: done(counts),
                     known: known.max(done(counts)),
@@ -112,11 +113,11 @@ async fn watched(
             }
         }
     };
-    watch.end();
+    display.end();
     (status, interrupted)
 }
 
-fn is_in_step(status: &Status) -> bool {
+fn is_in_sync(status: &Status) -> bool {
     status.sources.iter().all(|source| {
         source.state == "ok"
             && !source.sets.is_empty()
@@ -124,7 +125,7 @@ fn is_in_step(status: &Status) -> bool {
     })
 }
 
-/// A line a set, and below it what keeps it from being in step.
+/// One line per set, and below it why the set is not in sync.
 fn print_source(source: &SourceStatus) {
     let name = &source.name;
     if let Some(StatusError { code, message, .. }) = &source.error {
@@ -140,14 +141,14 @@ fn print_source(source: &SourceStatus) {
         } = set;
         let until = set.synced_until.as_deref().unwrap_or("not yet");
         println!(
-            "{name}: {capability_list}: {state}, in step until {until}; {resources} resources, {bytes} bytes"
+            "{name}: {capability_list}: {state}, synced until {until}; {resources} resources, {bytes} bytes"
         );
         for gap in &set.gaps {
             println!("  missing: {} to {} [{}]", gap.from, gap.until, gap.reason);
         }
         for (count, what, code) in [
             (set.pending, "changes are not applied yet", "pending"),
-            (set.failed, "resources can't be had", "resources-failed"),
+            (set.failed, "resources can't be fetched", "resources-failed"),
             (
                 set.held_deletions,
                 "deletions are held back until `resyncd approve`",

@@ -1,4 +1,4 @@
-//! User names and passwords: as a URL of the configuration tells them, for the origin of that URL alone.
+//! User names and passwords from the URLs of the configuration, each for the origin of its URL only.
 
 use std::fmt;
 
@@ -6,25 +6,25 @@ use url::{Origin, Url};
 
 use crate::protocol::without_userinfo;
 
-/// User names and passwords (HTTP Basic), each for one origin: scheme, host and port. Never shown.
+/// User names and passwords (HTTP Basic), each for one origin: scheme, host and port. `Debug` does not show them.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credentials(Vec<SignIn>);
+pub struct Credentials(Vec<BasicCredential>);
 
 #[derive(Clone, PartialEq, Eq)]
-struct SignIn {
+struct BasicCredential {
     origin: Origin,
-    // Percent-encoded, as they stood in the URL.
+    // Percent-encoded, as in the URL.
     user: String,
     password: Option<String>,
 }
 
 impl Credentials {
-    /// Takes user name and password out of a URL, and keeps them for its origin. What an earlier URL told counts for more.
+    /// Moves user name and password from the URL into the credentials, unless its origin has some already.
     #[must_use]
-    pub fn take(&mut self, url: Url) -> Url {
+    pub fn extract(&mut self, url: Url) -> Url {
         let password = url.password().map(str::to_owned);
         if !(url.username().is_empty() && password.is_none()) && self.of(&url).is_none() {
-            self.0.push(SignIn {
+            self.0.push(BasicCredential {
                 origin: url.origin(),
                 user: url.username().to_owned(),
                 password,
@@ -33,19 +33,19 @@ impl Credentials {
         without_userinfo(url)
     }
 
-    /// The URL with the user name and password of its origin, if there are any.
+    /// The URL with the user name and password of its origin, if known.
     #[must_use]
     pub fn sign_in(&self, url: &Url) -> Url {
         let mut url = url.clone();
         if let Some(known) = self.of(&url) {
-            // It fails only for URLs without a host, and those have no origin to be known by.
+            // Fails only for URLs without a host, which have no credentials.
             let _ = url.set_username(&known.user);
             let _ = url.set_password(known.password.as_deref());
         }
         url
     }
 
-    fn of(&self, url: &Url) -> Option<&SignIn> {
+    fn of(&self, url: &Url) -> Option<&BasicCredential> {
         let origin = url.origin();
         self.0.iter().find(|known| known.origin == origin)
     }
@@ -62,13 +62,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn credentials_are_for_their_own_origin() {
+    fn credentials_apply_to_their_own_origin_only() {
         let mut credentials = Credentials::default();
-        let mut take = |text: &str| credentials.take(Url::parse(text).unwrap()).to_string();
-        assert_eq!(take("https://me:p%40ss@a.example/x"), "https://a.example/x");
-        assert_eq!(take("http://only@b.example:81/"), "http://b.example:81/");
-        assert_eq!(take("https://other:one@a.example/y"), "https://a.example/y");
-        assert_eq!(take("http://c.example/"), "http://c.example/");
+        let mut extract = |text: &str| credentials.extract(Url::parse(text).unwrap()).to_string();
+        assert_eq!(
+            extract("https://me:p%40ss@a.example/x"),
+            "https://a.example/x"
+        );
+        assert_eq!(extract("http://only@b.example:81/"), "http://b.example:81/");
+        assert_eq!(
+            extract("https://other:one@a.example/y"),
+            "https://a.example/y"
+        );
+        assert_eq!(extract("http://c.example/"), "http://c.example/");
         for (url, expected) in [
             ("https://a.example/z?q", "https://me:p%40ss@a.example/z?q"),
             ("https://a.example:443/", "https://me:p%40ss@a.example/"),

@@ -1,4 +1,4 @@
-//! What a key is when the file does not say. `config.example.toml` tells the same, and a test holds it to that.
+//! The default of every key. A test compares them with `config.example.toml`.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -7,30 +7,31 @@ use std::time::Duration;
 use url::Url;
 
 use super::{
-    Baseline, Callback, Config, Credentials, Filter, Http, Limits, Signatures, Source, Status,
+    Baseline, CallbackConfig, Config, Credentials, Filter, HttpConfig, LimitsConfig, Signatures,
+    Source, StatusConfig,
 };
 
-/// Where the database lives unless told otherwise.
+/// The default of `state_dir`.
 pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
 
 const MIB: u64 = 1 << 20;
 
 impl Config {
-    /// A configuration of defaults, with these Sources. Nothing is checked: names and mirrors must be distinct.
+    /// The default configuration with these Sources. Not validated: the caller ensures that names and mirrors are distinct.
     #[must_use]
     pub fn new(state_dir: impl Into<PathBuf>, sources: Vec<Source>) -> Self {
         Self {
             state_dir: state_dir.into(),
-            callback: Callback::default(),
-            status: Status::default(),
-            http: Http::default(),
-            limits: Limits::default(),
+            callback: CallbackConfig::default(),
+            status: StatusConfig::default(),
+            http: HttpConfig::default(),
+            limits: LimitsConfig::default(),
             sources,
         }
     }
 }
 
-impl Default for Callback {
+impl Default for CallbackConfig {
     fn default() -> Self {
         Self {
             listen: loopback(8461),
@@ -39,7 +40,7 @@ impl Default for Callback {
     }
 }
 
-impl Default for Status {
+impl Default for StatusConfig {
     fn default() -> Self {
         Self {
             listen: loopback(8462),
@@ -48,7 +49,7 @@ impl Default for Status {
     }
 }
 
-impl Default for Http {
+impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connections_per_host: 8,
@@ -59,7 +60,7 @@ impl Default for Http {
     }
 }
 
-impl Default for Limits {
+impl Default for LimitsConfig {
     fn default() -> Self {
         Self {
             document: 64 * MIB,
@@ -73,14 +74,14 @@ impl Default for Limits {
 }
 
 impl Source {
-    /// A Source of defaults. Nothing is checked: the name must be of `[a-z0-9-]`, the mirror absolute. A user name and a password in
-    /// the URL become its credentials.
+    /// A Source with default settings. Not validated: the name must match `[a-z0-9-]+`, the mirror must be absolute. A user name and a
+    /// password in the URL become its credentials.
     #[must_use]
     pub fn new(name: impl Into<String>, url: Url, mirror: impl Into<PathBuf>) -> Self {
         let mut credentials = Credentials::default();
         Self {
             name: name.into(),
-            url: credentials.take(url),
+            url: credentials.extract(url),
             credentials,
             mirror: mirror.into(),
             sets: Vec::new(),

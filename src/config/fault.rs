@@ -1,28 +1,27 @@
-//! What is wrong in a configuration file: where, which key, why.
+//! The faults of a configuration file: line, key and reason.
 
 use std::fmt;
-use std::path::PathBuf;
-
-use crate::config::value::MAX_DURATION_DAYS;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
 
 /// One fault of a configuration file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fault {
-    /// The file, as it was named to the program.
+pub struct ConfigFault {
+    /// The file, as given on the command line.
     pub file: PathBuf,
-    /// The line, counted from 1; `None`, when the fault is of the file as a whole.
+    /// The line, from 1; `None` if the fault concerns the file as a whole.
     pub line: Option<usize>,
-    /// The key with its table, such as `http.timeout` or `source[example].lease`; a Source that has no name yet goes by
-    /// its place, as `source[#2]`. Empty, when the fault is of no key.
+    /// The key with its table, such as `http.timeout` or `source[example].lease`. A Source without a readable name is identified by its
+    /// position, such as `source[#2]`. Empty if the fault concerns no key.
     pub key: String,
-    /// The kind of fault, stable, in kebab-case.
+    /// The stable code of the fault, in kebab-case.
     pub code: &'static str,
-    /// The fault, for a person.
+    /// The explanation for the operator.
     pub message: String,
 }
 
-impl fmt::Display for Fault {
-    /// `FILE:LINE: KEY: MESSAGE [CODE]`, always one line; what is not known is left out.
+impl fmt::Display for ConfigFault {
+    /// `FILE:LINE: KEY: MESSAGE [CODE]` on one line; line and key are omitted if there is none.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut text = self.file.display().to_string();
         if let Some(line) = self.line {
@@ -33,7 +32,7 @@ impl fmt::Display for Fault {
             text.push_str(&format!("{}: ", self.key));
         }
         text.push_str(&format!("{} [{}]", self.message, self.code));
-        // A key or a file name may hold anything, also line breaks and escape sequences for the terminal.
+        // Keys and file names may contain line breaks and terminal escape sequences.
         for c in text.chars() {
             if c.is_control() {
                 write!(f, "{}", c.escape_default())?;
@@ -45,40 +44,45 @@ impl fmt::Display for Fault {
     }
 }
 
-/// All faults of a configuration file, in the order of their lines; never empty when it is returned as an error.
+/// All faults of a configuration file, in the order of their lines; not empty if returned as an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Faults(pub Vec<Fault>);
+pub struct ConfigFaults(pub Vec<ConfigFault>);
 
-impl Faults {
-    /// How many there are.
+impl ConfigFaults {
+    /// A single fault, if the rest of the file cannot be checked.
+    pub(super) fn one(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> Self {
+        Self(vec![fault(file, line, key, kind)])
+    }
+
+    /// The number of faults.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no faults.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
     /// The faults, in the order of their lines.
-    pub fn iter(&self) -> std::slice::Iter<'_, Fault> {
+    pub fn iter(&self) -> std::slice::Iter<'_, ConfigFault> {
         self.0.iter()
     }
 }
 
-impl<'a> IntoIterator for &'a Faults {
-    type Item = &'a Fault;
-    type IntoIter = std::slice::Iter<'a, Fault>;
+impl<'a> IntoIterator for &'a ConfigFaults {
+    type Item = &'a ConfigFault;
+    type IntoIter = std::slice::Iter<'a, ConfigFault>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.iter()
     }
 }
 
-impl fmt::Display for Faults {
-    /// One fault a line.
+impl fmt::Display for ConfigFaults {
+    /// One fault per line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, fault) in self.iter().enumerate() {
             if index > 0 {
@@ -90,16 +94,71 @@ impl fmt::Display for Faults {
     }
 }
 
-impl std::error::Error for Faults {}
+impl std::error::Error for ConfigFaults {}
 
-/// Every kind of fault; where it is, is [`Fault`]'s business.
+/// Collects the faults of one file.
+pub(super) struct FaultCollector<'a> {
+    file: &'a Path,
+    text: &'a str,
+    faults: Vec<ConfigFault>,
+}
+
+impl<'a> FaultCollector<'a> {
+    pub(super) fn new(file: &'a Path, text: &'a str) -> Self {
+        Self {
+            file,
+            text,
+            faults: Vec::new(),
+        }
+    }
+
+    /// The line, from 1, that a part of the text begins on.
+    pub(super) fn line(&self, span: Range<usize>) -> usize {
+        line_at(self.text, span.start)
+    }
+
+    /// Adds a fault; `line`: from 1, `None` if it is of the file as a whole.
+    pub(super) fn add(&mut self, line: Option<usize>, key: &str, kind: &FaultKind) {
+        self.faults.push(fault(self.file, line, key, kind));
+    }
+
+    /// Adds a fault of a part of the text.
+    pub(super) fn add_at(&mut self, span: Range<usize>, key: &str, kind: &FaultKind) {
+        self.add(Some(self.line(span)), key, kind);
+    }
+
+    /// All faults, in the order of their lines.
+    pub(super) fn into_faults(mut self) -> ConfigFaults {
+        self.faults
+            .sort_by_key(|fault| (fault.line.unwrap_or(usize::MAX), fault.key.clone()));
+        ConfigFaults(self.faults)
+    }
+}
+
+fn fault(file: &Path, line: Option<usize>, key: &str, kind: &FaultKind) -> ConfigFault {
+    ConfigFault {
+        file: file.to_owned(),
+        line,
+        key: key.to_owned(),
+        code: kind.code(),
+        message: kind.to_string(),
+    }
+}
+
+/// The line of a byte of the text, counted from 1.
+pub(super) fn line_at(text: &str, offset: usize) -> usize {
+    let before = &text.as_bytes()[..offset.min(text.len())];
+    1 + before.iter().filter(|byte| **byte == b'\n').count()
+}
+
+/// The kind of a fault; [`ConfigFault`] adds its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Problem {
+pub(super) enum FaultKind {
     #[error("cannot be read: {0}")]
     Unreadable(String),
     #[error("{0}")]
     Syntax(String),
-    #[error("given twice")]
+    #[error("defined twice")]
     DuplicateKey,
     #[error("unknown key{0}")]
     UnknownKey(String),
@@ -110,14 +169,14 @@ pub(super) enum Problem {
         expected: &'static str,
         found: &'static str,
     },
-    #[error("required, and missing")]
+    #[error("required key is missing")]
     MissingKey,
-    #[error("no [[source]]: there is nothing to follow")]
+    #[error("no [[source]] is configured")]
     NoSource,
-    #[error("{0:?} is not a duration: a whole number and ms, s, m, h or d, such as \"15m\"")]
+    #[error("{0:?} is not a duration: an integer and ms, s, m, h or d, such as \"15m\"")]
     BadDuration(String),
     #[error(
-        "{0:?} is not a size: a whole number, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\""
+        "{0:?} is not a size: an integer, alone or with kB, KiB, MB, MiB, GB, GiB, TB or TiB, such as \"64MiB\""
     )]
     BadSize(String),
     #[error("{0:?} is not a percentage from \"0%\" to \"100%\"")]
@@ -130,15 +189,15 @@ pub(super) enum Problem {
     BadHost(String),
     #[error("{0}")]
     BadGlob(String),
-    #[error("{0:?} is not a name: only a to z, 0 to 9 and - are allowed, and at least one of them")]
+    #[error("{0:?} is not a name: one or more of a to z, 0 to 9 and -")]
     BadName(String),
     #[error("{0:?} is not a path")]
     BadPath(String),
     #[error(
-        "{0:?} cannot be sent as a header: only printable ASCII, with no space at either end, and not empty"
+        "{0:?} is not a valid header: it must be printable ASCII, not empty, without leading or trailing spaces"
     )]
     BadUserAgent(String),
-    #[error("{found:?} is none of {choices}")]
+    #[error("{found:?} is not one of {choices}")]
     BadChoice {
         found: String,
         choices: &'static str,
@@ -157,8 +216,8 @@ pub(super) enum Problem {
     SameListener(String),
 }
 
-impl Problem {
-    /// The kind of fault, stable, in kebab-case.
+impl FaultKind {
+    /// The stable code, in kebab-case.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Unreadable(_) => "unreadable",
@@ -187,10 +246,5 @@ impl Problem {
             Self::MirrorInState(_) => "mirror-in-state",
             Self::SameListener(_) => "same-listener",
         }
-    }
-
-    /// The duration is longer than anything that makes sense here.
-    pub(super) fn too_long(text: &str) -> Self {
-        Self::OutOfRange(format!("{text:?} is longer than {MAX_DURATION_DAYS}d"))
     }
 }

@@ -1,73 +1,76 @@
-//! What must not share a place: the names, the mirrors, the state, the listeners.
+//! Rejects Sources, folders and listeners that overlap.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-use crate::config::fault::Problem;
-use crate::config::section::{Findings, Placed};
+use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::table_reader::Located;
 
-/// A name stands for one Source.
-pub(super) fn tell_equal_names(findings: &mut Findings<'_>, names: &[Placed<String>]) {
+/// Names are unique.
+pub(super) fn check_names(faults: &mut FaultCollector<'_>, names: &[Located<String>]) {
     for (index, name) in names.iter().enumerate() {
         if let Some(first) = names[..index].iter().find(|it| it.value == name.value) {
-            let text = format!("{:?} is taken{}", name.value, seen(first));
-            findings.add(name.line, &name.key, &Problem::DuplicateName(text));
+            let text = format!("{:?} is used twice{}", name.value, reference(first));
+            faults.add(name.line, &name.key, &FaultKind::DuplicateName(text));
         }
     }
 }
 
-/// A mirror belongs to one Source, with all that is in it: what a Source does not list is removed as extra. The
-/// database is no resource either.
-pub(super) fn tell_shared_folders(
-    findings: &mut Findings<'_>,
-    state_dir: &Placed<PathBuf>,
-    mirrors: &[Placed<PathBuf>],
+/// Mirrors and `state_dir` do not contain each other: an audit removes files of a mirror that its Source does not have.
+pub(super) fn check_folders(
+    faults: &mut FaultCollector<'_>,
+    state_dir: &Located<PathBuf>,
+    mirrors: &[Located<PathBuf>],
 ) {
-    let state = real(&state_dir.value);
-    let folders: Vec<PathBuf> = mirrors.iter().map(|it| real(&it.value)).collect();
+    let state = resolve(&state_dir.value);
+    let folders: Vec<PathBuf> = mirrors.iter().map(|it| resolve(&it.value)).collect();
     for (index, mirror) in mirrors.iter().enumerate() {
         let folder = &folders[index];
         let line = mirror.line;
         if nested(folder, &state) {
             let text = format!(
-                "{} and state_dir, {}, must be apart",
+                "{} and state_dir, {}, contain each other",
                 mirror.value.display(),
                 state_dir.value.display()
             );
-            findings.add(line, &mirror.key, &Problem::MirrorInState(text));
+            faults.add(line, &mirror.key, &FaultKind::MirrorInState(text));
         }
         let Some(other) = (0..index).find(|other| nested(folder, &folders[*other])) else {
             continue;
         };
         let first = &mirrors[other];
-        let problem = if *folder == folders[other] {
-            let text = format!("{} is taken{}", mirror.value.display(), seen(first));
-            Problem::DuplicateMirror(text)
+        let kind = if *folder == folders[other] {
+            let text = format!(
+                "{} is used twice{}",
+                mirror.value.display(),
+                reference(first)
+            );
+            FaultKind::DuplicateMirror(text)
         } else {
             let (inner, outer) = if folder.starts_with(&folders[other]) {
                 (mirror, first)
             } else {
                 (first, mirror)
             };
-            Problem::NestedMirror(format!(
+            FaultKind::NestedMirror(format!(
                 "{} is inside {}{}",
                 inner.value.display(),
                 outer.value.display(),
-                seen(first)
+                reference(first)
             ))
         };
-        findings.add(line, &mirror.key, &problem);
+        faults.add(line, &mirror.key, &kind);
     }
 }
 
-/// Hubs and operators come in by different doors.
-pub(super) fn tell_equal_listeners(
-    findings: &mut Findings<'_>,
-    callback: &Placed<SocketAddr>,
-    status: &Placed<SocketAddr>,
+/// The two listeners have different addresses.
+pub(super) fn check_listeners(
+    faults: &mut FaultCollector<'_>,
+    callback: &Located<SocketAddr>,
+    status: &Located<SocketAddr>,
 ) {
     let (one, other) = (callback.value, status.value);
-    // Port 0 is a free one, another at each listener.
+    // Port 0: the system chooses a free port for each listener.
     let same = one.port() == other.port() && one.port() != 0;
     if same && (covers(one.ip(), other.ip()) || covers(other.ip(), one.ip())) {
         let at = if status.line.is_some() {
@@ -75,15 +78,14 @@ pub(super) fn tell_equal_listeners(
         } else {
             callback
         };
-        let text =
-            format!("callback.listen, {one}, and status.listen, {other}, are in each other's way");
-        findings.add(at.line, &at.key, &Problem::SameListener(text));
+        let text = format!("callback.listen, {one}, and status.listen, {other}, conflict");
+        faults.add(at.line, &at.key, &FaultKind::SameListener(text));
     }
 }
 
-/// Whether listening on `one` takes `other` too.
+/// Whether a listener on `one` also receives connections to `other`.
 fn covers(one: IpAddr, other: IpAddr) -> bool {
-    // The IPv6 wildcard takes IPv4 as well, as Linux is set up.
+    // On Linux the IPv6 wildcard accepts IPv4 connections by default.
     one == other || (one.is_unspecified() && (one.is_ipv6() || other.is_ipv4()))
 }
 
@@ -91,27 +93,27 @@ fn nested(one: &Path, other: &Path) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-fn seen<T>(first: &Placed<T>) -> String {
+fn reference<T>(first: &Located<T>) -> String {
     match first.line {
         Some(line) => format!(", see line {line}"),
         None => String::new(),
     }
 }
 
-/// Where a path leads, through `..` and those links that are there already.
-fn real(path: &Path) -> PathBuf {
-    let mut real = PathBuf::new();
+/// Resolves `..` and the symbolic links that exist.
+fn resolve(path: &Path) -> PathBuf {
+    let mut resolved = PathBuf::new();
     for part in path.components() {
         if part == std::path::Component::ParentDir {
-            real.pop();
+            resolved.pop();
             continue;
         }
-        real.push(part);
-        if let Ok(target) = real.canonicalize() {
-            real = target;
+        resolved.push(part);
+        if let Ok(target) = resolved.canonicalize() {
+            resolved = target;
         }
     }
-    real
+    resolved
 }
 
 #[cfg(test)]
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wildcards_cover_what_they_listen_on() {
+    fn wildcard_addresses_cover_specific_ones() {
         let check = |one: &str, other: &str, expected: bool| {
             let found = covers(one.parse().unwrap(), other.parse().unwrap());
             assert_eq!(found, expected, "{one} {other}");
@@ -134,12 +136,12 @@ mod tests {
     }
 
     #[test]
-    fn links_and_steps_back_are_followed() {
+    fn symlinks_and_parent_components_are_resolved() {
         let folder = tempfile::tempdir().unwrap();
         let base = folder.path().canonicalize().unwrap();
         std::fs::create_dir(base.join("a")).unwrap();
         std::os::unix::fs::symlink(base.join("a"), base.join("b")).unwrap();
-        assert_eq!(real(&base.join("b/new/x")), base.join("a/new/x"));
-        assert_eq!(real(&base.join("new/../a")), base.join("a"));
+        assert_eq!(resolve(&base.join("b/new/x")), base.join("a/new/x"));
+        assert_eq!(resolve(&base.join("new/../a")), base.join("a"));
     }
 }

@@ -1,4 +1,4 @@
-//! A `[[source]]` of the configuration file.
+//! Reads the `[[source]]` tables of the configuration file.
 
 use std::path::{Path, PathBuf};
 
@@ -7,25 +7,25 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::{Baseline, Filter, Signatures, Source};
-use crate::config::fault::Problem;
-use crate::config::section::{Findings, Placed, Section, table_of, wrong_type};
+use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
     parse_duration, parse_host, parse_lease, parse_name, parse_nonzero_duration, parse_share,
     parse_url,
 };
 use crate::protocol::HubUri;
 
-/// The Sources of a file, as far as they can be read.
+/// The Sources of a file, as far as they are valid.
 #[derive(Default)]
 pub(super) struct Sources {
-    /// Only good for anything when nothing was found wrong.
+    /// Valid only if no fault was found.
     pub(super) sources: Vec<Source>,
-    pub(super) names: Vec<Placed<String>>,
-    pub(super) mirrors: Vec<Placed<PathBuf>>,
+    pub(super) names: Vec<Located<String>>,
+    pub(super) mirrors: Vec<Located<PathBuf>>,
 }
 
-/// What a Source's keys go by in a fault: its name, or else its place, from 1.
-pub(super) fn source_label(index: usize, table: &DeTable<'_>) -> String {
+/// The prefix of a Source's keys in faults: by name, or else by position from 1.
+fn source_label(index: usize, table: &DeTable<'_>) -> String {
     let name = table.get("name").and_then(|name| name.get_ref().as_str());
     match name {
         Some(name) if !name.is_empty() => format!("source[{name}]"),
@@ -33,52 +33,59 @@ pub(super) fn source_label(index: usize, table: &DeTable<'_>) -> String {
     }
 }
 
-/// Reads all of them.
+/// Reads all Sources.
 pub(super) fn read_sources<'t>(
-    findings: &mut Findings<'_>,
+    faults: &mut FaultCollector<'_>,
     value: Option<&'t Spanned<DeValue<'t>>>,
     folder: &Path,
 ) -> Sources {
-    const EXPECTED: &str = "a table that begins with [[source]]";
+    const EXPECTED: &str = "[[source]]";
     let mut read = Sources::default();
     let Some(value) = value else {
-        findings.add(None, "source", &Problem::NoSource);
+        faults.add(None, "source", &FaultKind::NoSource);
         return read;
     };
-    let line = findings.line(value.span());
-    let Some(array) = value.get_ref().as_array() else {
-        let problem = wrong_type(EXPECTED, value.get_ref());
-        findings.add(Some(line), "source", &problem);
-        return read;
-    };
-    if array.is_empty() {
-        findings.add(Some(line), "source", &Problem::NoSource);
-    }
-    for (index, item) in array.iter().enumerate() {
-        let line = findings.line(item.span());
-        let label = format!("source[#{}]", index + 1);
-        let Some(table) = table_of(findings, &label, EXPECTED, item) else {
-            continue;
-        };
-        let label = source_label(index, table);
-        let mut section = Section::new(findings, "source", label, table, Some(line));
-        read_source(&mut section, folder, &mut read);
+    let line = faults.line(value.span());
+    match value.get_ref() {
+        DeValue::Array(array) if array.is_empty() => {
+            faults.add(Some(line), "source", &FaultKind::NoSource);
+        }
+        DeValue::Array(array) => {
+            for (index, item) in array.iter().enumerate() {
+                let line = faults.line(item.span());
+                let label = format!("source[#{}]", index + 1);
+                if let Some(table) = table_of(faults, &label, EXPECTED, item) {
+                    let label = source_label(index, table);
+                    let mut section = TableReader::new(faults, "source", label, table, Some(line));
+                    read_source(&mut section, folder, &mut read);
+                }
+            }
+        }
+        other => {
+            faults.add(Some(line), "source", &wrong_type(EXPECTED, other));
+            // `[source]` instead of `[[source]]`: its keys are still checked.
+            if let DeValue::Table(table) = other {
+                let label = source_label(0, table);
+                let mut section = TableReader::new(faults, "source", label, table, Some(line));
+                read_source(&mut section, folder, &mut read);
+            }
+        }
     }
     read
 }
 
-fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources) {
+fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sources) {
     let name = section.required("name", "a name", parse_name);
     let url = section.required("url", "a URL", parse_url);
     let mirror = section.required_path("mirror", folder);
     if let Some(name) = &name {
-        read.names.push(section.placed("name", name.clone()));
+        read.names.push(section.located("name", name.clone()));
     }
     if let Some(mirror) = &mirror {
-        read.mirrors.push(section.placed("mirror", mirror.clone()));
+        read.mirrors.push(section.located("mirror", mirror.clone()));
     }
-    // What is missing was told; the rest is read all the same, for its faults.
-    let url = url.unwrap_or_else(nowhere);
+    // Missing keys are faults already; the others are still checked.
+    let url = url.unwrap_or_else(placeholder_url);
     let mut source = Source::new(name.unwrap_or_default(), url, mirror.unwrap_or_default());
 
     let sets = section.list("sets", parse_url);
@@ -97,68 +104,68 @@ fn read_source(section: &mut Section<'_, '_>, folder: &Path, read: &mut Sources)
     let signatures = section.text("signatures", SIGNATURES, parse_signatures);
     assign(&mut source.signatures, signatures);
     let hub = section.text("hub", "a URL", parse_hub).flatten();
-    source.hub = hub.map(|url| hub_at(source.credentials.take(url)));
+    source.hub = hub.map(|url| hub_at(source.credentials.extract(url)));
     let sets = sets.unwrap_or_default().into_iter();
-    source.sets = sets.map(|set| source.credentials.take(set)).collect();
+    source.sets = sets.map(|set| source.credentials.extract(set)).collect();
     assign(&mut source.hosts, section.list("hosts", parse_host));
     assign(&mut source.filter, read_filter(section));
     read.sources.push(source);
 }
 
-fn read_filter(section: &mut Section<'_, '_>) -> Option<Filter> {
+fn read_filter(section: &mut TableReader<'_, '_>) -> Option<Filter> {
     let mut patterns = |key: &str| section.list(key, parse_glob).unwrap_or_default();
     let (include, exclude) = (patterns("include"), patterns("exclude"));
     match Filter::matching(&include, &exclude) {
         Ok(filter) => Some(filter),
-        // Each is well by itself: together they are too much.
+        // Each pattern is valid, but together they exceed a limit.
         Err(error) => {
             let key = if include.is_empty() {
                 "exclude"
             } else {
                 "include"
             };
-            section.reject(key, &Problem::BadGlob(error.to_string()));
+            section.reject(key, &FaultKind::BadGlob(error.to_string()));
             None
         }
     }
 }
 
-/// What durations should look like.
+/// Describes a duration in faults.
 pub(super) const DURATION: &str = "a duration such as \"15m\"";
 const BASELINES: &str = "\"auto\", \"list\" or \"dump\"";
 const SIGNATURES: &str = "\"required\" or \"off\"";
 
-/// Replaces a default by what the file says.
-pub(super) fn assign<T>(default: &mut T, said: Option<T>) {
-    if let Some(value) = said {
+/// Replaces a default by the configured value, if there is one.
+pub(super) fn assign<T>(default: &mut T, configured: Option<T>) {
+    if let Some(value) = configured {
         *default = value;
     }
 }
 
-fn parse_baseline(text: &str) -> Result<Baseline, Problem> {
+fn parse_baseline(text: &str) -> Result<Baseline, FaultKind> {
     match text {
         "auto" => Ok(Baseline::Auto),
         "list" => Ok(Baseline::List),
         "dump" => Ok(Baseline::Dump),
-        _ => Err(Problem::BadChoice {
+        _ => Err(FaultKind::BadChoice {
             found: text.to_owned(),
             choices: BASELINES,
         }),
     }
 }
 
-fn parse_signatures(text: &str) -> Result<Signatures, Problem> {
+fn parse_signatures(text: &str) -> Result<Signatures, FaultKind> {
     match text {
         "required" => Ok(Signatures::Required),
         "off" => Ok(Signatures::Off),
-        _ => Err(Problem::BadChoice {
+        _ => Err(FaultKind::BadChoice {
             found: text.to_owned(),
             choices: SIGNATURES,
         }),
     }
 }
 
-fn parse_hub(text: &str) -> Result<Option<Url>, Problem> {
+fn parse_hub(text: &str) -> Result<Option<Url>, FaultKind> {
     if text.is_empty() {
         return Ok(None);
     }
@@ -166,19 +173,19 @@ fn parse_hub(text: &str) -> Result<Option<Url>, Problem> {
 }
 
 fn hub_at(url: Url) -> HubUri {
-    HubUri::try_from(url).expect("parse_url takes http and https only")
+    HubUri::try_from(url).expect("parse_url accepts http and https only")
 }
 
-fn parse_glob(text: &str) -> Result<String, Problem> {
+fn parse_glob(text: &str) -> Result<String, FaultKind> {
     match Filter::matching(&[text], &[]) {
         Ok(_) if !text.is_empty() => Ok(text.to_owned()),
-        Ok(_) => Err(Problem::BadGlob(
+        Ok(_) => Err(FaultKind::BadGlob(
             "an empty pattern matches nothing".to_owned(),
         )),
-        Err(error) => Err(Problem::BadGlob(error.to_string())),
+        Err(error) => Err(FaultKind::BadGlob(error.to_string())),
     }
 }
 
-fn nowhere() -> Url {
+fn placeholder_url() -> Url {
     Url::parse("http://localhost/").expect("a constant URL can be parsed")
 }

@@ -1,4 +1,4 @@
-//! One value of the configuration file: text → what it means. Pure; every error says what would have been right.
+//! Parses the values of the configuration file. Pure; every error states what is expected.
 
 use std::net::SocketAddr;
 use std::ops::RangeInclusive;
@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use url::Url;
 
-use crate::config::fault::Problem;
+use crate::config::fault::FaultKind;
 use crate::protocol::{ResourceUri, UriError, hide_userinfo};
 
-/// Ten years: longer is a slip, and would overflow what it is added to.
-pub(super) const MAX_DURATION_DAYS: u64 = 3650;
+/// Ten years: longer ones are mistakes, and could overflow dates.
+const MAX_DURATION_DAYS: u64 = 3650;
 
 /// A duration such as `"90s"`, `"15m"`, `"2h"`, `"10d"` or `"500ms"`.
-pub(super) fn parse_duration(text: &str) -> Result<Duration, Problem> {
-    let bad = || Problem::BadDuration(text.to_owned());
+pub(super) fn parse_duration(text: &str) -> Result<Duration, FaultKind> {
+    let bad = || FaultKind::BadDuration(text.to_owned());
     let (digits, unit) = split_number(text).ok_or_else(bad)?;
     let millis: u64 = match unit {
         "ms" => 1,
@@ -31,33 +31,35 @@ pub(super) fn parse_duration(text: &str) -> Result<Duration, Problem> {
         .and_then(|number| number.checked_mul(millis))
         .map(Duration::from_millis)
         .filter(|duration| *duration <= longest)
-        .ok_or_else(|| Problem::too_long(text))
+        .ok_or_else(|| {
+            FaultKind::OutOfRange(format!("{text:?} is longer than {MAX_DURATION_DAYS}d"))
+        })
 }
 
-/// A duration that must not be zero.
-pub(super) fn parse_nonzero_duration(text: &str) -> Result<Duration, Problem> {
+/// A duration longer than zero.
+pub(super) fn parse_nonzero_duration(text: &str) -> Result<Duration, FaultKind> {
     match parse_duration(text)? {
-        Duration::ZERO => Err(Problem::OutOfRange(format!(
-            "{text:?} is too short: it must be longer than nothing"
+        Duration::ZERO => Err(FaultKind::OutOfRange(format!(
+            "{text:?} is too short: it must be longer than zero"
         ))),
         duration => Ok(duration),
     }
 }
 
-/// A lease: `hub.lease_seconds` knows whole seconds only, and none is no lease.
-pub(super) fn parse_lease(text: &str) -> Result<Duration, Problem> {
+/// A lease: at least 1 s, in whole seconds, as `hub.lease_seconds` requires.
+pub(super) fn parse_lease(text: &str) -> Result<Duration, FaultKind> {
     let lease = parse_duration(text)?;
     if lease.as_secs() == 0 || lease.subsec_nanos() != 0 {
-        return Err(Problem::OutOfRange(format!(
-            "{text:?} is not a lease: hubs count whole seconds, from 1"
+        return Err(FaultKind::OutOfRange(format!(
+            "{text:?} is not a lease: it must be whole seconds, at least 1"
         )));
     }
     Ok(lease)
 }
 
 /// A number of bytes such as `"64MiB"`, `"8MB"`, `"512KiB"` or `"1000"`.
-pub(super) fn parse_size(text: &str) -> Result<u64, Problem> {
-    let bad = || Problem::BadSize(text.to_owned());
+pub(super) fn parse_size(text: &str) -> Result<u64, FaultKind> {
+    let bad = || FaultKind::BadSize(text.to_owned());
     let (digits, unit) = split_number(text).ok_or_else(bad)?;
     let factor: u64 = match unit {
         "" | "B" => 1,
@@ -75,83 +77,82 @@ pub(super) fn parse_size(text: &str) -> Result<u64, Problem> {
         .parse::<u64>()
         .ok()
         .and_then(|number| number.checked_mul(factor))
-        // SQLite counts no further.
+        // The limit of SQLite's integers.
         .filter(|size| i64::try_from(*size).is_ok())
-        .ok_or_else(|| Problem::OutOfRange(format!("{text:?} is more than can be counted")))
+        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is too large")))
 }
 
-/// A size that must not be zero.
-pub(super) fn parse_nonzero_size(text: &str) -> Result<u64, Problem> {
+/// A size larger than zero.
+pub(super) fn parse_nonzero_size(text: &str) -> Result<u64, FaultKind> {
     match parse_size(text)? {
-        0 => Err(Problem::OutOfRange(format!(
-            "{text:?} would let nothing through; only `resource` may be without a limit"
+        0 => Err(FaultKind::OutOfRange(format!(
+            "{text:?} would reject everything; only `resource` and `package` may be unlimited"
         ))),
         size => Ok(size),
     }
 }
 
-/// A share, 0 to 1, of a text such as `"10%"` or `"2.5%"`.
-pub(super) fn parse_share(text: &str) -> Result<f64, Problem> {
+/// A fraction from 0 to 1, of a text such as `"10%"` or `"2.5%"`.
+pub(super) fn parse_share(text: &str) -> Result<f64, FaultKind> {
     text.strip_suffix('%')
-        // Rust's own syntax of numbers has signs, exponents and infinity too.
+        // Rust's syntax of numbers also has signs, exponents and infinity.
         .filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.'))
         .and_then(|number| number.parse::<f64>().ok())
         .filter(|percent| (0.0..=100.0).contains(percent))
         .map(|percent| percent / 100.0)
-        .ok_or_else(|| Problem::BadPercentage(text.to_owned()))
+        .ok_or_else(|| FaultKind::BadPercentage(text.to_owned()))
 }
 
-/// A whole number in a range.
+/// An integer in a range.
 pub(super) fn within(
     range: RangeInclusive<usize>,
     number: Option<usize>,
-) -> Result<usize, Problem> {
+) -> Result<usize, FaultKind> {
     number
         .filter(|number| range.contains(number))
         .ok_or_else(|| {
             let (least, most) = (range.start(), range.end());
-            Problem::OutOfRange(format!("out of range: it must be from {least} to {most}"))
+            FaultKind::OutOfRange(format!("out of range: it must be from {least} to {most}"))
         })
 }
 
-/// An IP address with a port. Host names are not resolved: which of their addresses would be meant?
-pub(super) fn parse_address(text: &str) -> Result<SocketAddr, Problem> {
+/// An IP address with a port. Host names are not resolved: they may have several addresses.
+pub(super) fn parse_address(text: &str) -> Result<SocketAddr, FaultKind> {
     text.parse()
-        .map_err(|_| Problem::BadAddress(text.to_owned()))
+        .map_err(|_| FaultKind::BadAddress(text.to_owned()))
 }
 
-/// An absolute http or https URL; a fragment is cut off.
-pub(super) fn parse_url(text: &str) -> Result<Url, Problem> {
+/// An absolute http or https URL, without its fragment.
+pub(super) fn parse_url(text: &str) -> Result<Url, FaultKind> {
     let shown = hide_userinfo(text);
     match ResourceUri::parse(text) {
         Ok(uri) => Ok(uri.url().clone()),
-        Err(UriError::Syntax(..)) if !text.contains("://") => Err(Problem::BadUrl(format!(
+        Err(UriError::Syntax(..)) if !text.contains("://") => Err(FaultKind::BadUrl(format!(
             "{shown:?} is not a URL: it must begin with http:// or https://"
         ))),
         Err(UriError::Syntax(_, why)) => {
-            Err(Problem::BadUrl(format!("{shown:?} is not a URL: {why}")))
+            Err(FaultKind::BadUrl(format!("{shown:?} is not a URL: {why}")))
         }
-        Err(UriError::Scheme(_)) => Err(Problem::BadUrl(format!(
+        Err(UriError::Scheme(_)) => Err(FaultKind::BadUrl(format!(
             "{shown:?} is neither http nor https"
         ))),
     }
 }
 
-/// What a listener is called from outside: tokens are appended to it, so it gets a final slash, and may have nothing
-/// behind its path.
-pub(super) fn parse_public_url(text: &str) -> Result<Url, Problem> {
-    let no_tail = |what: &str| {
-        Problem::BadUrl(format!(
-            "{:?} has a {what}: a token is appended to this URL, so it must end with its path",
+/// The public URL of the callback listener. Tokens are appended to it: it gets a final slash and has no query or fragment.
+pub(super) fn parse_public_url(text: &str) -> Result<Url, FaultKind> {
+    let must_end_with_path = |what: &str| {
+        FaultKind::BadUrl(format!(
+            "{:?} has a {what}: it must end with its path, because tokens are appended to it",
             hide_userinfo(text)
         ))
     };
     let mut url = parse_url(text)?;
     if text.contains('#') {
-        return Err(no_tail("fragment"));
+        return Err(must_end_with_path("fragment"));
     }
     if url.query().is_some() {
-        return Err(no_tail("query"));
+        return Err(must_end_with_path("query"));
     }
     if !url.path().ends_with('/') {
         let path = format!("{}/", url.path());
@@ -160,10 +161,10 @@ pub(super) fn parse_public_url(text: &str) -> Result<Url, Problem> {
     Ok(url)
 }
 
-/// A host with or without a port, as URIs write it: lower case, in punycode.
-pub(super) fn parse_host(text: &str) -> Result<String, Problem> {
-    let bad = || Problem::BadHost(text.to_owned());
-    // A pattern would be taken for a host that does not exist, and so let nothing through.
+/// A host with or without a port, normalised as in URIs: lower case, punycode.
+pub(super) fn parse_host(text: &str) -> Result<String, FaultKind> {
+    let bad = || FaultKind::BadHost(text.to_owned());
+    // A glob pattern would be a host name that never matches.
     let foreign = |c: char| "/?#@\\*%".contains(c) || c.is_whitespace() || c.is_control();
     if text.contains(foreign) {
         return Err(bad());
@@ -187,25 +188,25 @@ pub(super) fn parse_host(text: &str) -> Result<String, Problem> {
     }
 }
 
-/// The label of a Source: it is part of URLs, metrics and log lines.
-pub(super) fn parse_name(text: &str) -> Result<String, Problem> {
+/// The name of a Source: it occurs in URLs, metrics and log lines.
+pub(super) fn parse_name(text: &str) -> Result<String, FaultKind> {
     let allowed = |b: u8| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-');
     if text.is_empty() || !text.bytes().all(allowed) {
-        return Err(Problem::BadName(text.to_owned()));
+        return Err(FaultKind::BadName(text.to_owned()));
     }
     Ok(text.to_owned())
 }
 
-/// A `User-Agent`; `<version>` in it stands for the version of this program.
-pub(super) fn parse_user_agent(text: &str) -> Result<String, Problem> {
+/// A `User-Agent`; `<version>` is replaced by the program's version.
+pub(super) fn parse_user_agent(text: &str) -> Result<String, FaultKind> {
     let printable = text.bytes().all(|b| (0x20..=0x7e).contains(&b));
     if text.is_empty() || text.trim() != text || !printable {
-        return Err(Problem::BadUserAgent(text.to_owned()));
+        return Err(FaultKind::BadUserAgent(text.to_owned()));
     }
     Ok(text.replace("<version>", env!("CARGO_PKG_VERSION")))
 }
 
-/// The digits that a text begins with, at least one, and what follows them.
+/// Splits a text into its leading digits, at least one, and the rest.
 fn split_number(text: &str) -> Option<(&str, &str)> {
     let end = text
         .find(|c: char| !c.is_ascii_digit())
@@ -219,12 +220,12 @@ mod tests {
     use proptest::prelude::*;
 
     fn check<T: PartialEq + std::fmt::Debug>(
-        parse: impl Fn(&str) -> Result<T, Problem>,
+        parse: impl Fn(&str) -> Result<T, FaultKind>,
         table: &[(&str, Result<T, &str>)],
     ) {
         for (text, expected) in table {
             let found = parse(text);
-            let found = found.as_ref().map_err(Problem::code);
+            let found = found.as_ref().map_err(FaultKind::code);
             assert_eq!(found, expected.as_ref().map_err(|code| *code), "{text:?}");
         }
     }
@@ -417,7 +418,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_a_parser_panic(text in "\\PC*") {
+        fn parsers_do_not_panic_on_any_text(text in "\\PC*") {
             let _ = (parse_duration(&text), parse_size(&text), parse_share(&text));
             let _ = (parse_host(&text), parse_public_url(&text), parse_user_agent(&text));
         }

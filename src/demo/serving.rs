@@ -1,7 +1,7 @@
-//! What the Source and the hub share: a listener, the client, and the links that name a channel.
+//! What the Source and the hub share: the listener, the HTTP client, and the links of a channel.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,35 +17,35 @@ use crate::protocol::format_link_header;
 /// The longest request body that is read, in bytes: a notification that a Source submits.
 const MAX_REQUEST_BODY: usize = 256 << 20;
 
-/// A bound listener that does not answer yet, so that its address can be written into what it will serve.
-pub(super) struct Bound {
+/// A bound listener that is not served yet, so that documents can contain its address.
+pub(super) struct DemoListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// Listens on an address; port 0 takes a free one.
-pub(super) async fn bind(address: SocketAddr) -> Result<Bound, DemoError> {
+/// Binds an address; port 0 chooses a free one.
+pub(super) async fn bind(address: SocketAddr) -> Result<DemoListener, DemoError> {
     let listening = async {
         let listener = TcpListener::bind(address).await?;
         let address = listener.local_addr()?;
-        Ok(Bound { listener, address })
+        Ok(DemoListener { listener, address })
     };
     listening
         .await
         .map_err(|error| DemoError::Listen { address, error })
 }
 
-impl Bound {
-    /// The address that requests reach it at.
+impl DemoListener {
+    /// The bound address.
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests until the guard, and every copy of it, is dropped.
+    /// Serves until the last copy of the guard is dropped.
     pub(super) fn serve(self, router: Router) -> Arc<DropGuard> {
         let stop = CancellationToken::new();
         let listener = self.listener.tap_io(|stream| {
-            // Without it, a notification would wait for the acknowledgement of the packet before it.
+            // Otherwise a notification waits for the acknowledgement of the previous packet.
             let _ = stream.set_nodelay(true);
         });
         let router = router.layer(DefaultBodyLimit::max(MAX_REQUEST_BODY));
@@ -53,14 +53,14 @@ impl Bound {
         tokio::spawn(async move {
             let serving = axum::serve(listener, router).with_graceful_shutdown(stopped);
             if let Err(error) = serving.await {
-                tracing::warn!(%error, "the sample Source stopped serving");
+                tracing::warn!(%error, "sample server failed");
             }
         });
         Arc::new(stop.drop_guard())
     }
 }
 
-/// A plain HTTP client: no proxy, no redirects, no certificate authorities, for nothing here leaves this machine.
+/// A plain HTTP client without proxy, redirects and certificate authorities: all requests stay on this machine.
 pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, DemoError> {
     let ring = Arc::new(rustls::crypto::ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(ring)
@@ -80,9 +80,4 @@ pub(super) fn client(timeout: Duration) -> Result<reqwest::Client, DemoError> {
 /// The value of the Link header of a topic and of what is sent on it (Change Notification, section 4.1).
 pub(super) fn channel_links(topic: &str, hub: &str) -> String {
     format_link_header(&[("self", topic), ("hub", hub)])
-}
-
-/// Locks what the tests and the server share. A test that panicked while it held the lock has already failed.
-pub(super) fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! The sample Source: its state, and what can be done to it.
+//! The sample Source and the operations on it.
 
 mod clock;
 mod documents;
@@ -8,16 +8,19 @@ mod fault;
 mod options;
 mod package;
 mod range;
+mod resource;
 mod resource_set;
+mod served;
 mod server;
-mod world;
+mod state;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use reqwest::header::{CONTENT_TYPE, LINK};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
@@ -27,24 +30,25 @@ pub use self::fault::Fault;
 pub use self::options::{
     ChangeListForm, ChannelHub, DumpOptions, MemberFault, PathForm, SampleOptions, Submission,
 };
-use self::world::{Document, World};
-use super::serving::{self, lock};
-use super::{Delivery, DemoError, Hub};
+use self::served::ServedFile;
+use self::state::{SampleState, SharedSource};
+use super::serving;
+use super::{DemoError, Hub, HubDelivery};
 use crate::protocol::{Capability, ChangeKind, Entry, HubUri, Interval, SourceTime, TopicUri};
 
 /// How long an external hub may take to answer.
 const HUB_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A notification that was made; it is sent by [`SampleSource::publish`] only.
+/// A notification. Only [`SampleSource::publish`] sends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Notification {
-    /// The set it tells of.
+    /// Its set.
     pub set: String,
-    /// The channel it belongs to: change or framework notifications.
+    /// Its channel: change or framework notifications.
     pub kind: Capability,
     /// The channel's topic.
     pub topic: TopicUri,
-    /// The stretch of time whose changes it tells; a framework notification tells none.
+    /// The interval that it covers; a framework notification has none.
     pub interval: Option<Interval>,
     /// How many entries it has.
     pub entries: usize,
@@ -52,30 +56,22 @@ pub struct Notification {
     pub body: Bytes,
 }
 
-/// A sample Source that answers on loopback until its last copy is dropped.
+/// A sample Source that serves on loopback until its last clone is dropped. A clone is the same Source.
 ///
-/// A copy is the same Source. Where a method takes the name of a set, it panics when there is no such set: a test that
-/// misspells it should hear of it at once.
+/// Methods with the name of a set panic if there is no such set: that is a mistake in the test.
 #[derive(Clone)]
 pub struct SampleSource {
-    shared: Arc<Shared>,
+    shared: Arc<SharedSource>,
     hub: Option<Hub>,
     client: reqwest::Client,
     _serving: Arc<DropGuard>,
 }
 
-/// What the Source and its server share.
-struct Shared {
-    world: Mutex<World>,
-    /// Moves at each request.
-    requests: watch::Sender<u64>,
-}
-
 impl SampleSource {
-    /// Starts it, and its hub if it is to have one of its own.
+    /// Starts the Source, and its own hub if configured.
     ///
     /// # Errors
-    /// [`DemoError::Listen`], when an address can't be had; [`DemoError::Client`].
+    /// [`DemoError::Listen`] and [`DemoError::Client`].
     pub async fn start(options: SampleOptions) -> Result<Self, DemoError> {
         let bound = serving::bind(options.listen).await?;
         let hub = match &options.hub {
@@ -83,8 +79,8 @@ impl SampleSource {
             ChannelHub::None | ChannelHub::External { .. } => None,
         };
         let base = base_uri(bound.address());
-        let shared = Arc::new(Shared {
-            world: Mutex::new(World::new(base, options, hub.as_ref().map(Hub::uri))),
+        let shared = Arc::new(SharedSource {
+            state: Mutex::new(SampleState::new(base, options, hub.as_ref().map(Hub::uri))),
             requests: watch::Sender::new(0),
         });
         Ok(Self {
@@ -95,21 +91,21 @@ impl SampleSource {
         })
     }
 
-    // Where things are.
+    // URIs.
 
-    /// The entry point that a Destination is told of: `http://127.0.0.1:PORT/`.
+    /// The entry point for a Destination: `http://127.0.0.1:PORT/`.
     #[must_use]
     pub fn url(&self) -> String {
         self.base().to_string()
     }
 
-    /// The same, parsed: what paths are joined to.
+    /// The entry point, parsed: the base of all paths.
     #[must_use]
     pub fn base(&self) -> Url {
-        lock(&self.shared.world).base().clone()
+        self.shared.state.lock().base().clone()
     }
 
-    /// The hub that it started for itself.
+    /// Its own hub.
     #[must_use]
     pub fn hub(&self) -> Option<&Hub> {
         self.hub.as_ref()
@@ -118,7 +114,7 @@ impl SampleSource {
     /// The URI of a resource, whether it exists or not.
     #[must_use]
     pub fn resource_uri(&self, set: &str, name: &str) -> Url {
-        lock(&self.shared.world).set(set).resource_uri(name)
+        self.shared.state.lock().set(set).resource_uri(name)
     }
 
     /// The URI of a set's Capability List.
@@ -130,51 +126,53 @@ impl SampleSource {
     /// The URI of one of a set's documents, as `resourcelist.xml`.
     #[must_use]
     pub fn document_uri(&self, set: &str, file: &str) -> Url {
-        lock(&self.shared.world).set(set).places().file(file)
+        self.shared.state.lock().set(set).uris().file(file)
     }
 
     /// The topic of a set's channel of that kind.
     #[must_use]
     pub fn topic(&self, set: &str, kind: &Capability) -> TopicUri {
-        topic_uri(&lock(&self.shared.world), set, kind)
+        topic_uri(&self.shared.state.lock(), set, kind)
     }
 
-    // What happens at the Source. Each of these enters the Change List at once and waits for a notification.
+    // Changes. Each is in the Change List at once and in the next notification.
 
-    /// A resource comes into being. The moment of the change.
+    /// Creates a resource; returns the time of the change.
     pub fn create(&self, set: &str, name: &str, bytes: impl Into<Bytes>) -> SourceTime {
         self.change(set, name, ChangeKind::Created, Some(bytes.into()))
     }
 
-    /// The content of a resource changes. The moment of the change.
+    /// Replaces the content of a resource; returns the time of the change.
     pub fn update(&self, set: &str, name: &str, bytes: impl Into<Bytes>) -> SourceTime {
         self.change(set, name, ChangeKind::Updated, Some(bytes.into()))
     }
 
-    /// A resource goes. The moment of the change.
+    /// Deletes a resource; returns the time of the change.
     pub fn delete(&self, set: &str, name: &str) -> SourceTime {
         self.change(set, name, ChangeKind::Deleted, None)
     }
 
     fn change(&self, set: &str, name: &str, kind: ChangeKind, bytes: Option<Bytes>) -> SourceTime {
-        lock(&self.shared.world).change(set, name, kind, bytes)
+        self.shared.state.lock().change(set, name, kind, bytes)
     }
 
-    /// Moves the Source's clock on.
+    /// Moves the Source's clock forward.
     pub fn advance(&self, by: Duration) {
-        lock(&self.shared.world).advance(by);
+        self.shared.state.lock().advance(by);
     }
 
-    /// A moment that parts the changes so far from those to come.
+    /// A moment after all changes so far and not after later ones.
     #[must_use]
     pub fn boundary(&self) -> SourceTime {
-        lock(&self.shared.world).boundary()
+        self.shared.state.lock().boundary()
     }
 
-    /// What a mirror of the set should hold: each resource's URI and bytes.
+    /// The expected content of a mirror of the set: URI and bytes of each resource.
     #[must_use]
     pub fn state(&self, set: &str) -> BTreeMap<String, Bytes> {
-        lock(&self.shared.world)
+        self.shared
+            .state
+            .lock()
             .set(set)
             .resources()
             .map(|resource| (resource.uri.to_string(), resource.bytes.clone()))
@@ -183,53 +181,61 @@ impl SampleSource {
 
     // Notifications.
 
-    /// Makes the notification of every change since the one before it; its interval begins where that one's ended, and ends now.
+    /// Makes the notification of every change since the previous one. Its interval begins where the previous one ended, and ends
+    /// now.
     pub fn notify(&self, set: &str) -> Notification {
-        let mut world = lock(&self.shared.world);
-        let until = world.boundary();
-        let (interval, changes) = world.set_mut(set).take_buffered(until);
-        let places = world.set(set).places();
+        let mut state = self.shared.state.lock();
+        let until = state.boundary();
+        let (interval, changes) = state.set_mut(set).take_buffered(until);
+        let uris = state.set(set).uris();
         Notification {
             set: set.to_owned(),
             kind: Capability::ChangeNotification,
-            topic: topic_uri(&world, set, &Capability::ChangeNotification),
+            topic: topic_uri(&state, set, &Capability::ChangeNotification),
             interval: Some(interval),
             entries: changes.len(),
-            body: documents::change_notification(places, interval, &changes),
+            body: documents::change_notification(uris, interval, &changes),
         }
     }
 
-    /// Makes a framework notification of documents that were published anew.
+    /// Makes a framework notification of changed documents.
     #[must_use]
     pub fn framework(&self, set: &str, entries: &[Entry]) -> Notification {
-        let world = lock(&self.shared.world);
+        let state = self.shared.state.lock();
         Notification {
             set: set.to_owned(),
             kind: Capability::FrameworkNotification,
-            topic: topic_uri(&world, set, &Capability::FrameworkNotification),
+            topic: topic_uri(&state, set, &Capability::FrameworkNotification),
             interval: None,
             entries: entries.len(),
-            body: documents::framework_notification(world.set(set).places(), entries),
+            body: documents::framework_notification(state.set(set).uris(), entries),
         }
     }
 
-    /// An entry for [`SampleSource::framework`]: the document at that URI was created, updated or deleted just now.
+    /// An entry for [`SampleSource::framework`]: the document was created, updated or deleted now.
     #[must_use]
     pub fn framework_entry(&self, loc: Url, capability: Capability, change: ChangeKind) -> Entry {
         let at = self.boundary();
         documents::framework_entry(loc, capability, change, at)
     }
 
-    /// Makes a notification its topic's latest and hands it to the hub: the Source's own one, whose deliveries it awaits, or an
-    /// external one, whose answer it awaits. Without a hub it only stands at the topic.
+    /// Makes a notification the latest of its topic and sends it to the hub. Waits for the deliveries of its own hub, or for the
+    /// response of an external one. Without a hub it is only served at the topic.
     ///
     /// # Errors
-    /// [`DemoError::HubUnreachable`] and [`DemoError::HubRefused`], of an external hub.
-    pub async fn publish(&self, notification: &Notification) -> Result<Vec<Delivery>, DemoError> {
+    /// [`DemoError::HubUnreachable`] and [`DemoError::HubRefused`] for an external hub.
+    pub async fn publish(
+        &self,
+        notification: &Notification,
+    ) -> Result<Vec<HubDelivery>, DemoError> {
         let (body, external) = {
-            let mut world = lock(&self.shared.world);
-            world.set_latest(notification);
-            (notification.body.clone(), world.external_hub())
+            let mut state = self.shared.state.lock();
+            state.set_latest(
+                &notification.set,
+                &notification.kind,
+                notification.body.clone(),
+            );
+            (notification.body.clone(), state.external_hub())
         };
         if let Some(hub) = &self.hub {
             return Ok(hub.deliver(notification.topic.as_str(), body).await);
@@ -240,7 +246,7 @@ impl SampleSource {
         Ok(Vec::new())
     }
 
-    /// Makes the notification of what changed, and publishes it.
+    /// Makes the notification of the changes and publishes it.
     ///
     /// # Errors
     /// As [`SampleSource::publish`].
@@ -288,117 +294,121 @@ impl SampleSource {
         })
     }
 
-    // What is published.
+    // Documents.
 
-    /// Publishes a Resource List of this moment, which is what it returns.
+    /// Publishes a Resource List; returns its time.
     pub fn refresh_resource_list(&self, set: &str) -> SourceTime {
-        let mut world = lock(&self.shared.world);
-        let at = world.boundary();
-        world.set_mut(set).refresh_resource_list(at);
+        let mut state = self.shared.state.lock();
+        let at = state.boundary();
+        state.set_mut(set).refresh_resource_list(at);
         at
     }
 
-    /// Makes the Change List stay as it is now (it lags), or catch up.
+    /// Freezes the Change List, so that it lags, or lets it catch up.
     pub fn freeze_change_list(&self, set: &str, frozen: bool) {
-        lock(&self.shared.world)
+        self.shared
+            .state
+            .lock()
             .set_mut(set)
             .freeze_change_list(frozen);
     }
 
-    /// Closes the open Change List and begins the next; from then on there is an index of them. The moment that parts them.
+    /// Closes the open Change List and opens the next; from then on there is an index. Returns the time between the two.
     pub fn roll_change_list(&self, set: &str) -> SourceTime {
-        let mut world = lock(&self.shared.world);
-        let at = world.boundary();
-        world.set_mut(set).roll_change_list(at);
+        let mut state = self.shared.state.lock();
+        let at = state.boundary();
+        state.set_mut(set).roll_change_list(at);
         at
     }
 
-    /// Drops the oldest closed Change Lists, but for `keep` of them; how many were dropped.
+    /// Drops the oldest closed Change Lists and retains `keep`; returns how many were dropped.
     pub fn drop_old_change_lists(&self, set: &str, keep: usize) -> usize {
-        lock(&self.shared.world)
+        self.shared
+            .state
+            .lock()
             .set_mut(set)
             .drop_old_change_lists(keep)
     }
 
-    /// Takes the Change List away, or begins a new one now.
+    /// Removes the Change List, or opens a new one.
     pub fn set_change_list(&self, set: &str, present: bool) {
-        let mut world = lock(&self.shared.world);
-        let from = present.then(|| world.boundary());
-        world.set_mut(set).set_change_list(from);
+        let mut state = self.shared.state.lock();
+        let from = present.then(|| state.boundary());
+        state.set_mut(set).set_change_list(from);
     }
 
-    /// Changes how a set's Change Lists are written.
+    /// Changes the form of a set's Change Lists.
     pub fn set_change_list_form(&self, set: &str, form: ChangeListForm) {
-        lock(&self.shared.world).set_mut(set).set_form(form);
+        self.shared.state.lock().set_mut(set).set_form(form);
     }
 
-    /// Offers one more set of resources, made as the options have it.
+    /// Adds a set of resources, as the options describe it.
     pub fn add_set(&self, set: &str) {
-        lock(&self.shared.world).add_set(set);
+        self.shared.state.lock().add_set(set);
     }
 
-    /// Offers a set no longer: it leaves the Source Description, and all of its documents and resources are gone.
+    /// Removes a set with all its documents and resources.
     pub fn remove_set(&self, set: &str) {
-        lock(&self.shared.world).remove_set(set);
+        self.shared.state.lock().remove_set(set);
     }
 
-    /// Advertises a channel again.
+    /// Advertises a channel.
     pub fn add_channel(&self, set: &str, kind: Capability) {
-        lock(&self.shared.world).set_mut(set).add_channel(kind);
+        self.shared.state.lock().set_mut(set).add_channel(kind);
     }
 
-    /// Advertises a channel no longer; its topic is gone.
+    /// Removes a channel and its topic.
     pub fn remove_channel(&self, set: &str, kind: &Capability) {
-        lock(&self.shared.world).set_mut(set).remove_channel(kind);
+        self.shared.state.lock().set_mut(set).remove_channel(kind);
     }
 
-    /// Serves a document of the test's own at a path, before anything else that is there.
+    /// Serves this document at a path instead of what is there.
     pub fn put_document(&self, path: &str, media_type: &str, body: impl Into<Bytes>) {
-        let document = Document {
+        let document = ServedFile {
             media_type: media_type.to_owned(),
             body: body.into(),
         };
-        lock(&self.shared.world).put_document(path, Some(document));
+        self.shared.state.lock().put_document(path, Some(document));
     }
 
-    /// Takes such a document away.
+    /// Removes a document that `put_document` has added.
     pub fn remove_document(&self, path: &str) {
-        lock(&self.shared.world).put_document(path, None);
+        self.shared.state.lock().put_document(path, None);
     }
 
-    // Faults and what was asked for.
+    // Faults and requests.
 
-    /// Plans a fault for the next `times` requests of a path with its query, as `/set1/res/r0000.txt`; a path that ends in `*`
-    /// stands for all that begin so. Of several, the one that was planned first comes first.
+    /// Plans a fault for the next `times` requests of a path with query, such as `/set1/res/r0000.txt`. A path that ends in `*` is a
+    /// prefix. Several faults apply in the order they were planned.
     pub fn fail(&self, path: &str, fault: Fault, times: usize) {
-        lock(&self.shared.world).faults().plan(path, fault, times);
+        self.shared.state.lock().faults().plan(path, fault, times);
     }
 
-    /// Takes back the faults that were planned for exactly this path.
+    /// Removes the faults planned for exactly this path.
     pub fn heal(&self, path: &str) {
-        lock(&self.shared.world).faults().heal(path);
+        self.shared.state.lock().faults().heal(path);
     }
 
-    /// How often a path with its query was asked for.
+    /// How often a path with query was requested.
     #[must_use]
     pub fn hits(&self, path: &str) -> u64 {
-        lock(&self.shared.world).hits(path).0
+        self.shared.state.lock().hits(path).0
     }
 
-    /// How often the answer to that was 304.
+    /// How many of these requests were answered 304.
     #[must_use]
     pub fn hits_not_modified(&self, path: &str) -> u64 {
-        lock(&self.shared.world).hits(path).1
+        self.shared.state.lock().hits(path).1
     }
 
-    /// How many requests there were, and how many bytes of bodies were sent in answer.
+    /// The number of requests, and the bytes of all response bodies.
     #[must_use]
     pub fn traffic(&self) -> (u64, u64) {
-        let world = lock(&self.shared.world);
-        (world.requests(), world.sent())
+        let state = self.shared.state.lock();
+        (state.requests(), state.sent())
     }
 
-    /// Waits until a path was asked for that many times in all.
+    /// Waits until a path has been requested that many times in total.
     pub async fn wait_for_hits(&self, path: &str, times: u64) {
         let mut requests = self.shared.requests.subscribe();
         while self.hits(path) < times {
@@ -409,8 +419,8 @@ impl SampleSource {
     }
 }
 
-fn topic_uri(world: &World, set: &str, kind: &Capability) -> TopicUri {
-    TopicUri::try_from(world.set(set).places().topic(kind))
+fn topic_uri(state: &SampleState, set: &str, kind: &Capability) -> TopicUri {
+    TopicUri::try_from(state.set(set).uris().topic(kind))
         .expect("what an http listener serves has an http URI")
 }
 

@@ -1,7 +1,7 @@
-//! A Source that keeps changing, and a network that now and then loses, doubles or reorders a notification.
+//! Random changes of the sample Source, with some notifications lost, duplicated or reordered.
 //!
-//! What happens is decided by a seed alone, never by time, so that two runs do the same. Nothing grows without bound: names come
-//! from a pool, Change Lists are rolled and the oldest are dropped, and the Resource List is published anew when they are.
+//! Everything is determined by a seed, never by time, so that runs are reproducible. Nothing grows without bound: names come from a
+//! pool, Change Lists are closed, the oldest are dropped, and then a new Resource List is published.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,36 +13,36 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Notification, SampleSource};
 
-/// The most notifications a second: faster changes share one.
+/// The most notifications per second: more frequent changes share one.
 const MAX_NOTIFICATIONS_PER_SECOND: f64 = 20.0;
-/// The shortest text, in bytes: its first line is whole.
+/// The shortest text, in bytes: it has room for its first line.
 const SHORTEST_TEXT: usize = 32;
-/// How many events wait for a reader that is slow; what comes beyond is not told.
-const WAITING_EVENTS: usize = 256;
+/// How many events are buffered for a slow reader; later ones are dropped.
+const EVENT_BUFFER: usize = 256;
 
-/// What the traffic is like.
+/// The parameters of the traffic.
 #[derive(Clone, Debug)]
 pub struct TrafficOptions {
     /// The set that changes.
     pub set: String,
-    /// How many changes there are in a second, on average.
+    /// Changes per second, on average.
     pub changes_per_second: f64,
-    /// Decides all that happens.
+    /// Determines everything that happens.
     pub seed: u64,
-    /// How many resources there are at most.
+    /// The maximum number of resources.
     pub names: usize,
-    /// The length of a resource is below this, in bytes; but for the shortest, of 32.
+    /// The length of a resource is below this, in bytes, but at least 32.
     pub max_size: usize,
-    /// How many of a thousand notifications are lost.
+    /// Notifications lost, per thousand.
     pub lost: u32,
-    /// How many of a thousand are delivered twice.
+    /// Notifications published twice, per thousand.
     pub doubled: u32,
-    /// How many of a thousand come after the one behind them.
+    /// Notifications published after the next one, per thousand.
     pub reordered: u32,
-    /// How many changes close a Change List.
+    /// After how many changes a Change List is closed.
     pub changes_per_list: usize,
-    /// How many closed Change Lists are kept.
-    pub lists_kept: usize,
+    /// How many closed Change Lists are retained.
+    pub lists_retained: usize,
 }
 
 impl Default for TrafficOptions {
@@ -57,42 +57,42 @@ impl Default for TrafficOptions {
             doubled: 30,
             reordered: 30,
             changes_per_list: 500,
-            lists_kept: 4,
+            lists_retained: 4,
         }
     }
 }
 
-/// What becomes of a notification.
+/// How a notification is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
-    /// It is published.
+pub enum Transmission {
+    /// Published once, in order.
     Published,
-    /// It is not published at all.
+    /// Not published.
     Lost,
-    /// It is published twice.
+    /// Published twice.
     Doubled,
-    /// It is published after the next one.
+    /// Published after the next one.
     Reordered,
 }
 
-/// Something that the traffic did.
+/// An event of the traffic.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TrafficEvent {
     /// A notification was made.
     Notified {
         /// Its number, from 1.
         number: u64,
-        /// How many changes it tells.
+        /// How many changes it has.
         changes: usize,
-        /// What becomes of it.
-        fate: Fate,
+        /// How it is sent.
+        transmission: Transmission,
     },
-    /// A Change List was closed, and so many of the oldest were dropped.
+    /// A Change List was closed, and old ones were dropped.
     Rolled {
-        /// How many lists were dropped; if any, the Resource List was published anew.
+        /// How many lists were dropped; if any, a new Resource List was published.
         dropped: usize,
     },
-    /// A notification could not be handed to the hub.
+    /// A notification could not be sent to the hub.
     Failed {
         /// Its number.
         number: u64,
@@ -107,64 +107,64 @@ impl fmt::Display for TrafficEvent {
             Self::Notified {
                 number,
                 changes,
-                fate,
+                transmission,
             } => {
                 let plural = if *changes == 1 { "" } else { "s" };
                 write!(f, "notification {number}: {changes} change{plural}")?;
-                f.write_str(match fate {
-                    Fate::Published => "",
-                    Fate::Lost => ", lost on purpose",
-                    Fate::Doubled => ", sent twice on purpose",
-                    Fate::Reordered => ", sent after the next one on purpose",
+                f.write_str(match transmission {
+                    Transmission::Published => "",
+                    Transmission::Lost => ", lost on purpose",
+                    Transmission::Doubled => ", published twice on purpose",
+                    Transmission::Reordered => ", published after the next one on purpose",
                 })
             }
-            Self::Rolled { dropped: 0 } => f.write_str("Change List closed, the next one begun"),
+            Self::Rolled { dropped: 0 } => f.write_str("Change List closed, new one opened"),
             Self::Rolled { dropped } => write!(
                 f,
-                "Change List closed, the next one begun; {dropped} old dropped, Resource List published anew"
+                "Change List closed, new one opened; {dropped} old dropped, new Resource List published"
             ),
             Self::Failed { number, reason } => write!(f, "notification {number}: {reason}"),
         }
     }
 }
 
-/// A Source that keeps changing.
+/// Changes a Source.
 pub struct Traffic {
     source: SampleSource,
     options: TrafficOptions,
-    dice: Dice,
+    random: SplitMix64,
     present: BTreeSet<String>,
     number: u64,
     changes_in_list: usize,
-    /// Notifications that come after the next one.
+    /// Notifications to publish after the next one.
     late: Vec<(u64, Notification)>,
 }
 
 impl Traffic {
-    /// Changes the Source at that pace until it is cancelled. What it does comes out of the receiver; a reader that is slow
-    /// misses some of it and holds nothing up.
+    /// Changes the Source at the configured rate until it is cancelled, and sends its events to the receiver. A slow reader misses
+    /// some events and delays nothing.
     pub fn run(
         source: SampleSource,
         options: TrafficOptions,
         cancel: CancellationToken,
     ) -> mpsc::Receiver<TrafficEvent> {
-        let (events, receiver) = mpsc::channel(WAITING_EVENTS);
+        let (events, receiver) = mpsc::channel(EVENT_BUFFER);
         let rate = options.changes_per_second.clamp(0.001, 100_000.0);
         let notifications = rate.min(MAX_NOTIFICATIONS_PER_SECOND);
         let mut traffic = Self::new(source, options);
         tokio::spawn(async move {
             let mut pace = tokio::time::interval(Duration::from_secs_f64(1.0 / notifications));
             pace.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            let mut owed = 0.0;
+            let mut due = 0.0;
             loop {
                 tokio::select! {
                     () = cancel.cancelled() => return,
                     _ = pace.tick() => {}
                 }
-                owed += rate / notifications;
-                // Never negative, and never more than a batch and a bit.
-                let changes = owed as usize;
-                owed -= changes as f64;
+                due += rate / notifications;
+                // Not negative, and not much more than one batch.
+                let changes = due as usize;
+                due -= changes as f64;
                 for event in traffic.step(changes).await {
                     let _ = events.try_send(event);
                 }
@@ -173,7 +173,7 @@ impl Traffic {
         receiver
     }
 
-    /// Traffic that goes on only when it is stepped.
+    /// Traffic that runs only by [`step`](Self::step).
     #[must_use]
     pub fn new(source: SampleSource, options: TrafficOptions) -> Self {
         let beginning = source.resource_uri(&options.set, "");
@@ -184,7 +184,7 @@ impl Traffic {
             .collect();
         Self {
             source,
-            dice: Dice(options.seed),
+            random: SplitMix64(options.seed),
             options,
             present,
             number: 0,
@@ -193,7 +193,7 @@ impl Traffic {
         }
     }
 
-    /// Makes so many changes and one notification of them, and lets it have its fate. Without changes nothing happens.
+    /// Makes so many changes and one notification of them, and sends it. With 0 changes it does nothing.
     pub async fn step(&mut self, changes: usize) -> Vec<TrafficEvent> {
         if changes == 0 {
             return Vec::new();
@@ -204,19 +204,21 @@ impl Traffic {
         self.number += 1;
         let number = self.number;
         let notification = self.source.notify(&self.options.set);
-        let fate = self.draw_fate();
+        let transmission = self.draw_transmission();
         let mut events = vec![TrafficEvent::Notified {
             number,
             changes,
-            fate,
+            transmission,
         }];
         let late = std::mem::take(&mut self.late);
         let mut sent = Vec::new();
-        match fate {
-            Fate::Published => sent.push((number, notification)),
-            Fate::Lost => {}
-            Fate::Doubled => sent.extend([(number, notification.clone()), (number, notification)]),
-            Fate::Reordered => self.late.push((number, notification)),
+        match transmission {
+            Transmission::Published => sent.push((number, notification)),
+            Transmission::Lost => {}
+            Transmission::Doubled => {
+                sent.extend([(number, notification.clone()), (number, notification)])
+            }
+            Transmission::Reordered => self.late.push((number, notification)),
         }
         sent.extend(late);
         for (number, notification) in sent {
@@ -229,7 +231,7 @@ impl Traffic {
         events
     }
 
-    /// Closes the Change List when it is long enough.
+    /// Closes the Change List if it is long enough.
     fn roll(&mut self, changes: usize) -> Option<TrafficEvent> {
         self.changes_in_list += changes;
         if self.changes_in_list < self.options.changes_per_list {
@@ -238,8 +240,8 @@ impl Traffic {
         self.changes_in_list = 0;
         let set = &self.options.set;
         self.source.roll_change_list(set);
-        let kept = self.options.lists_kept;
-        let dropped = self.source.drop_old_change_lists(set, kept);
+        let retained = self.options.lists_retained;
+        let dropped = self.source.drop_old_change_lists(set, retained);
         if dropped > 0 {
             self.source.refresh_resource_list(set);
         }
@@ -249,12 +251,12 @@ impl Traffic {
     fn change_something(&mut self) {
         let set = &self.options.set;
         let pool = self.options.names.max(1) as u64;
-        let name = format!("r{:04}.txt", self.dice.below(pool));
-        let content = self.dice.text(self.options.max_size);
+        let name = format!("r{:04}.txt", self.random.below(pool));
+        let content = self.random.text(self.options.max_size);
         if !self.present.contains(&name) {
             self.source.create(set, &name, content);
             self.present.insert(name);
-        } else if self.dice.below(5) == 0 {
+        } else if self.random.below(5) == 0 {
             self.source.delete(set, &name);
             self.present.remove(&name);
         } else {
@@ -262,25 +264,25 @@ impl Traffic {
         }
     }
 
-    fn draw_fate(&mut self) -> Fate {
+    fn draw_transmission(&mut self) -> Transmission {
         let options = &self.options;
-        let drawn = self.dice.below(1000);
+        let drawn = self.random.below(1000);
         let lost = u64::from(options.lost);
         let doubled = lost + u64::from(options.doubled);
         let reordered = doubled + u64::from(options.reordered);
         match drawn {
-            drawn if drawn < lost => Fate::Lost,
-            drawn if drawn < doubled => Fate::Doubled,
-            drawn if drawn < reordered => Fate::Reordered,
-            _ => Fate::Published,
+            drawn if drawn < lost => Transmission::Lost,
+            drawn if drawn < doubled => Transmission::Doubled,
+            drawn if drawn < reordered => Transmission::Reordered,
+            _ => Transmission::Published,
         }
     }
 }
 
-/// A small generator of numbers that look random (SplitMix64): the same ones for the same seed.
-struct Dice(u64);
+/// A small pseudorandom number generator (SplitMix64).
+struct SplitMix64(u64);
 
-impl Dice {
+impl SplitMix64 {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -292,8 +294,8 @@ impl Dice {
         self.next() % bound.max(1)
     }
 
-    /// A text that hardly ever comes twice. Its first line, which tells its length, comes over and over: half of it is known for
-    /// what it is.
+    /// A text that is almost certainly unique. It repeats its first line, which states its length, so that a truncated text is
+    /// recognisable.
     fn text(&mut self, max_size: usize) -> Vec<u8> {
         let drawn = self.below(max_size as u64) as usize;
         let number = self.next();

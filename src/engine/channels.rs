@@ -1,53 +1,64 @@
-//! The channels of a set: which are wanted, and one task for each that keeps its lease.
+//! The channels of a set: which are wanted, and a driver for each.
 
-mod hubs;
-pub(super) mod subscription;
+mod context;
+mod driver;
+mod ending;
+mod requests;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
+use url::Url;
 
 use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
-use crate::config::Signatures;
-use crate::protocol::{Capability, HubUri, TopicUri};
-use crate::status::StatusError;
-use crate::store::{ChannelId, ChannelRecord, Offer, SetId};
-use crate::sync::{ChannelState, Lease};
-use subscription::keep;
+use crate::protocol::{Capability, HubUri, Offer, TopicUri};
+use crate::store::{ChannelId, ChannelRecord, SetId};
+use crate::sync::{ChannelKey, ChannelState, choose_channels};
+use context::ChannelContext;
+use driver::drive;
 
-/// A secret's length, in bytes before it is written in hexadecimal: well under the 200 bytes that WebSub allows.
+pub(super) use ending::end;
+
+/// The length of a secret, in bytes before it is written in hexadecimal: well under the 200 bytes that WebSub allows.
 const SECRET_BYTES: usize = 32;
-/// A token's length, in bytes before it is written in hexadecimal.
+/// The length of a token, in bytes before it is written in hexadecimal.
 const TOKEN_BYTES: usize = 24;
 
 /// The channels of one set.
 pub(super) struct Channels {
-    context: Arc<SourceContext>,
+    context: Arc<ChannelContext>,
     set: SetId,
-    kept: HashMap<ChannelId, (Capability, JoinHandle<()>)>,
-    /// Whether what is offered has not been followed to its end yet.
+    drivers: HashMap<ChannelId, (Capability, JoinHandle<()>)>,
+    /// Whether the last offers have not been followed completely.
     is_behind: bool,
 }
 
+/// A channel that a Capability List offers, with the hubs to use.
+struct OfferedChannel<'a> {
+    kind: &'a Capability,
+    topic: TopicUri,
+    hubs: &'a [HubUri],
+}
+
 impl Channels {
-    pub(super) fn new(context: Arc<SourceContext>, set: SetId) -> Self {
+    pub(super) fn new(context: &SourceContext, set: SetId) -> Self {
         Self {
-            context,
+            context: Arc::new(ChannelContext::of(context)),
             set,
-            kept: HashMap::new(),
+            drivers: HashMap::new(),
             is_behind: true,
         }
     }
 
-    /// Whether the offers have to be followed again: the last time it came to no end.
+    /// Whether the offers must be followed again, because the last attempt failed.
     pub(super) fn is_behind(&self) -> bool {
         self.is_behind
     }
 
-    /// Subscribes to what a Capability List offers, and ends what it offers no more.
+    /// Subscribes to the channels that a Capability List offers, and ends those that it no longer offers.
     pub(super) async fn follow(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
         self.is_behind = true;
         self.follow_each(offers).await?;
@@ -56,135 +67,121 @@ impl Channels {
     }
 
     async fn follow_each(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
-        if !self.context.subscribes {
+        let context = Arc::clone(&self.context);
+        let Some(public_url) = context.subscribes.then_some(context.public_url.as_ref()) else {
             return Ok(());
+        };
+        let offered: Vec<OfferedChannel<'_>> = offers
+            .iter()
+            .filter_map(|offer| offered_channel(&context, offer))
+            .collect();
+        let known = context.store.channels(self.set).await?;
+        let offered_keys: Vec<ChannelKey<'_>> = offered
+            .iter()
+            .map(|offered| ChannelKey {
+                kind: offered.kind,
+                topic: &offered.topic,
+                is_signed: context.is_signed,
+            })
+            .collect();
+        let known_keys: Vec<ChannelKey<'_>> = known.iter().map(key_of).collect();
+        let choice = choose_channels(&offered_keys, &known_keys);
+        for (offered, known) in choice
+            .known
+            .into_iter()
+            .map(|(index, place)| (&offered[index], &known[place]))
+        {
+            self.want(known, offered.hubs).await?;
+            self.start(public_url, known);
         }
-        let known = self.context.store.channels(self.set).await?;
-        let mut wanted = Vec::new();
-        for offer in offers {
-            if let Some((topic, hubs)) = self.subscribable(offer) {
-                let hubs = hubs.to_vec();
-                let record = self.want(&known, &offer.capability, &topic, &hubs).await?;
-                wanted.push(record.id);
-                self.keep(&record);
-            }
+        for offered in choice.new.into_iter().map(|index| &offered[index]) {
+            let record = self.add(offered).await?;
+            self.start(public_url, &record);
         }
-        for record in known.iter().filter(|record| !wanted.contains(&record.id)) {
-            if !record.left {
-                self.context.store.want_channel(record.id, false).await?;
-                // Its task ends the subscription; one that runs already hears of it so.
-                self.context
-                    .store
-                    .change_lease(record.id, true, |lease| lease.restart(clock::now().wall))
-                    .await?;
+        for known in choice.unwanted.into_iter().map(|place| &known[place]) {
+            if !known.left {
+                self.leave(known).await?;
             }
-            if record.lease.state != ChannelState::Unsubscribed {
-                self.keep(record);
+            if known.lease.state != ChannelState::Unsubscribed {
+                self.start(public_url, known);
             }
         }
         Ok(())
     }
 
-    /// The topic of a channel that is to be subscribed to, and the hubs that are advertised with it. There may be none: the
-    /// topic is asked for them then.
-    fn subscribable<'a>(&'a self, offer: &'a Offer) -> Option<(TopicUri, &'a [HubUri])> {
-        let is_channel = matches!(
-            offer.capability,
-            Capability::ChangeNotification | Capability::FrameworkNotification
-        );
-        let source = &self.context.source;
-        if !is_channel || !source.notifications || self.context.retired.is_cancelled() {
-            return None;
-        }
-        let topic = TopicUri::try_from(offer.uri.clone()).ok()?;
-        if self.context.public_url.is_none() {
-            tracing::warn!(code = "no-public-url", source = self.context.name(), %topic,
-                "a channel can't be subscribed to: [callback] public_url is not set");
-            return None;
-        }
-        Some((
-            topic,
-            source
-                .hub
-                .as_ref()
-                .map_or(offer.hubs.as_slice(), std::slice::from_ref),
-        ))
+    async fn add(&self, offered: &OfferedChannel<'_>) -> Result<ChannelRecord, EngineError> {
+        let secret = match self.context.is_signed {
+            true => Some(random_name(SECRET_BYTES)?),
+            false => None,
+        };
+        let token = random_name(TOKEN_BYTES)?;
+        let OfferedChannel { kind, topic, hubs } = offered;
+        let (store, now) = (&self.context.store, clock::now().wall);
+        Ok(store
+            .add_channel(now, self.set, kind, topic, hubs, token, secret)
+            .await?)
     }
 
-    /// The channel's row: the one that it had before, or a new one with a callback and a secret of its own.
-    async fn want(
-        &mut self,
-        known: &[ChannelRecord],
-        kind: &Capability,
-        topic: &TopicUri,
-        hubs: &[HubUri],
-    ) -> Result<ChannelRecord, EngineError> {
-        let store = Arc::clone(&self.context.store);
+    async fn want(&mut self, known: &ChannelRecord, hubs: &[HubUri]) -> Result<(), EngineError> {
         let now = clock::now().wall;
-        let secret = match self.context.source.signatures {
-            Signatures::Required => Some(random_name(SECRET_BYTES)?),
-            Signatures::Off => None,
-        };
-        let same = known
-            .iter()
-            .find(|record| record.kind == *kind && record.topic == *topic);
-        let Some(record) = same.filter(|record| record.secret.is_some() == secret.is_some()) else {
-            let token = random_name(TOKEN_BYTES)?;
-            return Ok(store
-                .add_channel(now, self.set, kind, topic, hubs, token, secret)
-                .await?);
-        };
-        if record.advertised_hubs != hubs {
-            store.advertise_hubs(record.id, hubs).await?;
-            let is_elsewhere = |hub: &HubUri| !hubs.is_empty() && !hubs.contains(hub);
-            if record.hub.as_ref().is_none_or(is_elsewhere) {
-                store
-                    .change_lease(record.id, true, move |lease| lease.restart(now))
-                    .await?;
-            }
+        let before = known.channel();
+        let mut after = before.clone();
+        after.want(now, hubs);
+        if after == before {
+            return Ok(());
         }
-        if record.left || record.lease.state == ChannelState::Unsubscribed {
-            // Whoever is about to end it, or has just ended it, must not have the last word.
-            if let Some((_, ending)) = self.kept.remove(&record.id) {
-                ending.abort();
-                let _ = ending.await;
-            }
-            store.want_channel(record.id, true).await?;
-            store
-                .change_lease(record.id, true, move |lease| *lease = Lease::new(now))
-                .await?;
-        }
-        Ok(record.clone())
-    }
-
-    /// Starts the task that keeps a channel's lease, if none does.
-    fn keep(&mut self, record: &ChannelRecord) {
-        if self
-            .kept
-            .get(&record.id)
-            .is_none_or(|(_, task)| task.is_finished())
+        // A driver that is about to finish would not see the change.
+        if before.is_ending()
+            && let Some((_, driver)) = self.drivers.remove(&known.id)
         {
-            let task = tokio::spawn(keep(Arc::clone(&self.context), record.id));
-            self.kept.insert(record.id, (record.kind.clone(), task));
+            driver.abort();
+            let _ = driver.await;
+        }
+        let hubs = hubs.to_vec();
+        let store = &self.context.store;
+        Ok(store
+            .change_channel(known.id, true, move |channel| channel.want(now, &hubs))
+            .await?)
+    }
+
+    /// Makes the channel's driver end the subscription.
+    async fn leave(&self, known: &ChannelRecord) -> Result<(), EngineError> {
+        let now = clock::now().wall;
+        let store = &self.context.store;
+        Ok(store
+            .change_channel(known.id, true, move |channel| channel.leave(now))
+            .await?)
+    }
+
+    /// Starts the channel's driver unless it is running.
+    fn start(&mut self, public_url: Option<&Url>, record: &ChannelRecord) {
+        let Some(public_url) = public_url.cloned() else {
+            return;
+        };
+        let running = self.drivers.get(&record.id);
+        if running.is_none_or(|(_, driver)| driver.is_finished()) {
+            let driver = drive(Arc::clone(&self.context), public_url, record.clone());
+            let driver = (record.kind.clone(), tokio::spawn(driver));
+            self.drivers.insert(record.id, driver);
         }
     }
 
-    /// The channels of a kind that are being kept.
+    /// The channels of a kind that have a driver.
     pub(super) fn of(&self, kind: &Capability) -> Vec<ChannelId> {
-        self.kept
+        self.drivers
             .iter()
-            .filter(|(_, (kept, _))| kept == kind)
+            .filter(|(_, (of, _))| of == kind)
             .map(|(&id, _)| id)
             .collect()
     }
 
-    /// All that the set has, or had; none where the database can't tell just now.
+    /// The stored channels of the set; none on a database error.
     async fn known(&self) -> Vec<ChannelRecord> {
         let known = self.context.store.channels(self.set).await;
         known.unwrap_or_default()
     }
 
-    /// Where the leases stand.
+    /// State and expiry of the leases.
     pub(super) async fn leases(
         &self,
     ) -> HashMap<ChannelId, (ChannelState, Option<chrono::DateTime<chrono::Utc>>)> {
@@ -195,7 +192,7 @@ impl Channels {
             .collect()
     }
 
-    /// The active channel that tells of changes, and how many deliveries it has received so far.
+    /// The active channel for change notifications, and the number of deliveries that it has received.
     pub(super) async fn listening(&self) -> Result<Option<(ChannelId, u64)>, EngineError> {
         let found = self.context.store.channels(self.set).await?;
         let active = found.into_iter().find(|record| {
@@ -206,63 +203,86 @@ impl Channels {
         Ok(active.map(|record| (record.id, record.received)))
     }
 
-    /// Subscribes anew to a channel whose hub keeps silent about what changes.
+    /// Has a channel subscribed to anew whose hub no longer delivers.
     pub(super) async fn fell_silent(&self, id: ChannelId) -> Result<(), EngineError> {
         let now = clock::now().wall;
         let store = &self.context.store;
-        if let Some(channel) = store.channel(id).await? {
-            let message = "polls find changes that the hub does not tell of".to_owned();
-            self.context.tell_channel(&channel, "push-silent", message);
-        }
-        store
-            .change_lease(id, true, move |lease| lease.fell_silent(now))
+        let failure = store
+            .change_channel(id, true, move |channel| channel.fall_silent(now))
             .await?;
+        if let Some(failure) = failure
+            && let Some(record) = store.channel(id).await?
+        {
+            self.context.report(&record, record.hub_name(), failure);
+        }
         Ok(())
     }
 
-    /// Whether a hub is still to be heard that has not failed yet.
+    /// Whether a first subscription is still open: neither verified nor failed.
     pub(super) async fn any_pending(&self) -> bool {
         let known = self.known().await;
         known.iter().any(|record| {
-            self.kept.contains_key(&record.id)
+            self.drivers.contains_key(&record.id)
                 && record.lease.state == ChannelState::Pending
                 && self.context.runtime_status.channel(record.id).is_none()
         })
     }
 
-    /// Lets the tasks go on by themselves until the subscriptions that they end have ended.
+    /// Lets the drivers run until the subscriptions that they end have ended.
     pub(super) fn detach(self) {
-        drop(self.kept);
+        drop(self.drivers);
     }
 
-    /// Ends the tasks. The subscriptions stay: they outlive the process.
+    /// Stops the drivers. The subscriptions stay: they outlive the process.
     pub(super) async fn stop(self) {
-        for (_, task) in self.kept.into_values() {
-            task.abort();
-            // Aborted: that is what was asked for.
-            let _ = task.await;
+        for (_, driver) in self.drivers.into_values() {
+            driver.abort();
+            // The result is the abort.
+            let _ = driver.await;
         }
     }
 }
 
-/// A name that nobody can guess.
+/// The channel that an offer is for, if it is to be subscribed to. It may have no hubs: the topic is read for them then.
+fn offered_channel<'a>(
+    context: &'a ChannelContext,
+    offer: &'a Offer,
+) -> Option<OfferedChannel<'a>> {
+    let is_channel = matches!(
+        offer.capability,
+        Capability::ChangeNotification | Capability::FrameworkNotification
+    );
+    if !is_channel || !context.notifications || context.retired.is_cancelled() {
+        return None;
+    }
+    let topic = TopicUri::try_from(offer.uri.clone()).ok()?;
+    if context.public_url.is_none() {
+        tracing::warn!(code = "no-public-url", source = context.source, %topic,
+            "channel ignored: [callback] public_url is not set");
+        return None;
+    }
+    let hubs = match &context.rules.hub {
+        Some(hub) => std::slice::from_ref(hub),
+        None => offer.hubs.as_slice(),
+    };
+    Some(OfferedChannel {
+        kind: &offer.capability,
+        topic,
+        hubs,
+    })
+}
+
+fn key_of(record: &ChannelRecord) -> ChannelKey<'_> {
+    ChannelKey {
+        kind: &record.kind,
+        topic: &record.topic,
+        is_signed: record.secret.is_some(),
+    }
+}
+
+/// A name that can't be guessed.
 fn random_name(bytes: usize) -> Result<String, EngineError> {
     let mut random = vec![0; bytes];
     getrandom::fill(&mut random).map_err(|error| EngineError::Random(error.to_string()))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-impl SourceContext {
-    /// Tells what is wrong with a channel, once.
-    pub(super) fn tell_channel(&self, channel: &ChannelRecord, code: &str, message: String) {
-        let known = self.runtime_status.channel(channel.id);
-        if !known.is_some_and(|known| known.code == code && known.message == message) {
-            tracing::warn!(code, source = self.name(), topic = %channel.topic, hub = channel.hub_name(), error = message,
-                "a subscription does not go through");
-        }
-        self.runtime_status.note_channel(
-            channel.id,
-            Some(StatusError::new(code, message, clock::now().wall)),
-        );
-    }
 }

@@ -1,15 +1,33 @@
-//! Why a worker could not do its work for now.
+//! The error of the engine: why a worker could not finish an operation.
+//!
+//! Every operation that fails is repeated later. The [class](ErrorClass) of the error decides what happens until then.
+//!
+//! Invariants: each error has a stable code, the same in status, feed, metrics and logs; codes of other modules are passed on
+//! unchanged.
+//!
+//! Must not know what a worker does about an error.
 
 use url::Url;
 
 use crate::clock;
 use crate::fetch::{DiscoveryError, Disposition, FetchError, PackageError};
 use crate::mirror::MirrorError;
-use crate::protocol::{Capability, Digest, ReadError};
+use crate::protocol::{Capability, Mismatch, ReadError};
 use crate::status::StatusError;
 use crate::store::StoreError;
 
-/// Why a worker could not do its work for now. All of these pass: the worker tells it and tries again.
+/// Whose an error is, and whether it may pass by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorClass {
+    /// Ours: the database, the disk, or a stop. The work waits until it passes.
+    Fatal,
+    /// It may pass by itself, and other requests to the same host may fail as well.
+    Retry,
+    /// The Source's: it stays until the Source changes something.
+    Unusable,
+}
+
+/// Why a worker could not finish an operation.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EngineError {
     #[error(transparent)]
@@ -22,51 +40,47 @@ pub(super) enum EngineError {
     Read(#[from] ReadError),
     #[error("{uri} is not a document: {error}")]
     BadDocument { uri: String, error: ReadError },
-    #[error("{document} is a {found} where a {wanted} was expected")]
+    #[error("{document} is a {found}; expected a {wanted}")]
     WrongCapability {
         document: String,
         wanted: Capability,
         found: Capability,
     },
     #[error(
-        "the Capability List offers neither a Resource List nor a Resource Dump to make the baseline from"
+        "the Capability List offers neither a Resource List nor a Resource Dump for the baseline"
     )]
     NoResourceList,
-    #[error("the Resource List or Resource Dump at {0} is older than one that was read before")]
+    #[error("the Resource List or Resource Dump {0} is older than one that was read before")]
     OlderResourceList(String),
-    #[error("{0} names nothing, and does not say what it is")]
+    #[error("{0} has no entries and states no capability")]
     EmptyDocument(String),
-    #[error("the package {uri} is {media_type}, and not a ZIP file")]
+    #[error("the package {uri} is {media_type}, not a ZIP file")]
     UnsupportedPackage { uri: String, media_type: String },
     #[error("{uri}: {error}")]
     Package { uri: String, error: PackageError },
-    #[error("the package {uri} has {got} bytes where {told} were told")]
-    PackageLength { uri: String, told: u64, got: u64 },
-    #[error("the package {uri} has {got} where {told} was told")]
-    PackageDigest {
-        uri: String,
-        told: Digest,
-        got: Digest,
-    },
+    #[error("{uri}: {mismatch}")]
+    PackageMismatch { uri: String, mismatch: Mismatch },
     #[error("{message}")]
-    RefusedPackage { code: &'static str, message: String },
+    RejectedPackage { code: &'static str, message: String },
     #[error(transparent)]
     Mirror(#[from] MirrorError),
-    #[error("{0} entries of it can't be read")]
+    #[error("{0} entries can't be read")]
     BadEntries(u64),
-    #[error("{count} entries of {document} can't be read: what they lead to is not known")]
+    #[error(
+        "{count} entries of {document} can't be read: the documents that they name are unknown"
+    )]
     UnreadEntries { document: String, count: u64 },
-    #[error("the Change Lists begin at {0}, after the Resource List")]
+    #[error("the Change Lists begin at {0}, after the time of the Resource List")]
     LateChangeList(String),
-    #[error("an index of indexes goes too deep")]
+    #[error("indexes are nested too deeply")]
     NestedIndex,
     #[error("an index names too many lists")]
     TooManyLists,
     #[error("a notification has more than {0} entries")]
     TooManyEntries(usize),
-    #[error("no random numbers can be had: {0}")]
+    #[error("random numbers are unavailable: {0}")]
     Random(String),
-    #[error("the work was interrupted")]
+    #[error("the operation was interrupted")]
     Interrupted,
 }
 
@@ -78,16 +92,16 @@ impl EngineError {
         }
     }
 
-    /// Whether it is a package of a kind that is not understood.
+    /// Whether a package is of an unsupported type.
     pub(super) fn is_unsupported(&self) -> bool {
         let is_package = matches!(
             self,
-            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RefusedPackage { .. }
+            Self::UnsupportedPackage { .. } | Self::Package { .. } | Self::RejectedPackage { .. }
         );
         is_package && self.code() == "unsupported-package"
     }
 
-    /// The stable name of the error.
+    /// The stable code.
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
@@ -101,9 +115,8 @@ impl EngineError {
             Self::EmptyDocument(_) => "empty-document",
             Self::UnsupportedPackage { .. } => "unsupported-package",
             Self::Package { error, .. } => error.code(),
-            Self::PackageLength { .. } => "length-mismatch",
-            Self::PackageDigest { .. } => "digest-mismatch",
-            Self::RefusedPackage { code, .. } => code,
+            Self::PackageMismatch { mismatch, .. } => mismatch.code(),
+            Self::RejectedPackage { code, .. } => code,
             Self::BadEntries(_) | Self::UnreadEntries { .. } => "bad-entries",
             Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
@@ -114,35 +127,49 @@ impl EngineError {
         }
     }
 
-    /// Whether a document can't be had, and not only for now.
-    pub(super) fn is_permanent(&self) -> bool {
-        match self {
-            Self::Fetch { error, .. } => error.disposition() == Disposition::GiveUp,
-            Self::Read(_) | Self::BadDocument { .. } => true,
-            _ => false,
-        }
-    }
-
-    /// Whether a Source may have it for ever: it is the Source's own, and does not come of the way to it, or of us.
-    pub(super) fn is_source_fault(&self) -> bool {
-        let is_ours = matches!(
-            self,
-            Self::Store(_) | Self::Mirror(_) | Self::Random(_) | Self::Interrupted
-        );
-        !is_ours && !self.is_transient()
-    }
-
-    /// Whether it may be gone the next time, and with it whatever else comes from there.
-    pub(super) fn is_transient(&self) -> bool {
-        match self {
-            Self::Fetch { error, .. } => {
-                matches!(error.disposition(), Disposition::RetryLater { .. })
+    /// The class. An error of a package counts as the Source's also if the disk failed, because the changes are followed
+    /// meanwhile.
+    pub(super) fn class(&self) -> ErrorClass {
+        let disposition = match self {
+            Self::Store(_) | Self::Mirror(_) | Self::Random(_) | Self::Interrupted => {
+                return ErrorClass::Fatal;
             }
-            _ => false,
+            Self::Fetch { error, .. } => error.disposition(),
+            Self::Discovery(error) => error.disposition(),
+            Self::Read(_)
+            | Self::BadDocument { .. }
+            | Self::WrongCapability { .. }
+            | Self::NoResourceList
+            | Self::OlderResourceList(_)
+            | Self::EmptyDocument(_)
+            | Self::UnsupportedPackage { .. }
+            | Self::Package { .. }
+            | Self::PackageMismatch { .. }
+            | Self::RejectedPackage { .. }
+            | Self::BadEntries(_)
+            | Self::UnreadEntries { .. }
+            | Self::LateChangeList(_)
+            | Self::NestedIndex
+            | Self::TooManyLists
+            | Self::TooManyEntries(_) => Disposition::GiveUp,
+        };
+        match disposition {
+            Disposition::RetryLater { .. } => ErrorClass::Retry,
+            Disposition::GiveUp => ErrorClass::Unusable,
         }
     }
 
-    /// As the status tells it.
+    /// Whether the Source must change something before the operation can succeed.
+    pub(super) fn is_unusable(&self) -> bool {
+        self.class() == ErrorClass::Unusable
+    }
+
+    /// Whether the error may pass by itself.
+    pub(super) fn is_transient(&self) -> bool {
+        self.class() == ErrorClass::Retry
+    }
+
+    /// The error as the status reports it.
     pub(super) fn status_error(&self) -> StatusError {
         StatusError::new(self.code(), self.to_string(), clock::now().wall)
     }

@@ -1,8 +1,10 @@
-//! How far the work on a Source has come, in numbers that only grow: for those who watch, and to see whether anything moves.
+//! Counts what was done for a Source. The counts show progress to the user, and whether anything is happening at all.
+//!
+//! Invariant: the counts only grow, from the start of the process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What has been done for one Source since this process began.
+/// The counters of one Source.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
     documents: AtomicU64,
@@ -11,16 +13,16 @@ pub(super) struct Progress {
     bytes: AtomicU64,
 }
 
-/// The numbers at one moment.
+/// The counts at one moment, since the start of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Documents that were read.
     pub documents: u64,
-    /// Resources that were fetched, removed, or found to be right.
+    /// Resources that were fetched, removed, or verified to be unchanged.
     pub applied: u64,
     /// Resources that were given up until the next poll.
     pub failed: u64,
-    /// Bytes of resources that came in.
+    /// Bytes of resources that were received.
     pub bytes: u64,
 }
 

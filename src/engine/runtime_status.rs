@@ -1,20 +1,26 @@
-//! What the workers know and the database does not: troubles, polls, waits. For the status only; nothing decides by it.
+//! The runtime status: what the workers know and the database does not (errors, polls, held notifications). Read by the status
+//! endpoint. Three decisions use it as well: a channel with an error is not waited for before the baseline, a single run does not
+//! wait for a mirror with a disk error, and `/readyz` reports such a mirror.
+//!
+//! Invariants: it is lost when the process ends; each change of it is one step under the lock.
+//!
+//! Must not know the database, nor how the status is served.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::reading::oddities::OddDocuments;
+use super::oddities::OddDocuments;
 use crate::status::{OddityStatus, StatusError};
 use crate::store::{ChannelId, ResourceId, SetId};
 
-/// How long a disk counts as refusing what it is given after it last did: what waits for it is tried again more often.
-const REFUSES: Duration = Duration::from_secs(30);
+/// How long a disk error is reported after it last occurred; a write is retried more often than that.
+const DISK_ERROR_AGE: Duration = Duration::from_secs(30);
 
-/// How a Source is doing.
+/// The state of a Source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum SourceState {
     #[default]
@@ -43,15 +49,15 @@ pub(super) struct SourceFacts {
 pub(super) struct SetFacts {
     pub(super) last_poll_at: Option<DateTime<Utc>>,
     pub(super) next_poll_at: Option<DateTime<Utc>>,
-    /// Whether its documents have been looked at since the start.
-    pub(super) looked: bool,
+    /// Whether its documents have been polled since the start.
+    pub(super) polled: bool,
     /// Early notifications that are held.
     pub(super) held: u64,
-    /// What the database said when it refused something.
-    pub(super) refused: Option<StatusError>,
-    /// What kept the documents from being read.
+    /// The error of the last database access.
+    pub(super) database_error: Option<StatusError>,
+    /// The error of the last poll.
     pub(super) failing: Option<StatusError>,
-    /// What is odd, but does not keep the set from being in step.
+    /// What is notable, but does not keep the set from being in sync.
     pub(super) notice: Option<StatusError>,
 }
 
@@ -66,16 +72,18 @@ struct Facts {
     sets: HashMap<SetId, SetFacts>,
     channels: HashMap<ChannelId, StatusError>,
     odd_documents: HashMap<SetId, OddDocuments>,
-    /// The Sources whose mirrors are on a disk that refuses what it is given.
-    refusals: HashMap<String, Refusal>,
+    /// The Sources whose mirrors can't be written.
+    disk_errors: HashMap<String, DiskError>,
+    /// The Sources of which a resource had more links than are stored.
+    cut_links: HashSet<String>,
 }
 
 #[derive(Debug)]
-struct Refusal {
+struct DiskError {
     status_error: StatusError,
-    /// When it was met last.
-    met: Instant,
-    /// What was refused last; `None`: the mirror itself.
+    /// When it last occurred.
+    at: Instant,
+    /// The resource that could not be written; `None`: the mirror itself.
     resource: Option<ResourceId>,
 }
 
@@ -108,14 +116,14 @@ impl RuntimeStatus {
         change(self.lock().sets.entry(set).or_default());
     }
 
-    /// Begins to note the documents of a set, unless they are noted already.
+    /// Begins to record the documents of a set, unless it did already.
     pub(super) fn begin_set(&self, set: SetId, capability_list: &Url) {
         let mut facts = self.lock();
         let documents = facts.odd_documents.entry(set);
         documents.or_insert_with(|| OddDocuments::of(capability_list.clone()));
     }
 
-    /// Answers what the change answers: whether there is something to tell.
+    /// Changes the recorded oddities of a set; returns what `change` returns: whether they are news.
     pub(super) fn note_oddities(
         &self,
         set: SetId,
@@ -132,47 +140,52 @@ impl RuntimeStatus {
         };
     }
 
-    /// Notes that the disk of a Source's mirror has refused a resource, or the mirror itself; answers whether that is news.
-    pub(super) fn note_refusal(
+    /// Records that a resource, or the mirror itself, can't be written; returns whether that is news.
+    pub(super) fn note_disk_error(
         &self,
         source: &str,
         resource: Option<ResourceId>,
         status_error: StatusError,
-        met: Instant,
+        at: Instant,
     ) -> bool {
-        let refusal = Refusal {
+        let error = DiskError {
             status_error,
-            met,
+            at,
             resource,
         };
-        let before = self.lock().refusals.insert(source.to_owned(), refusal);
+        let before = self.lock().disk_errors.insert(source.to_owned(), error);
         before.is_none()
     }
 
-    /// Notes that something is not refused, or wanted, any more; answers whether nothing is refused now. Only what was refused
-    /// last counts: a small file finds room where a large one does not.
-    pub(super) fn note_taken(&self, source: &str, resource: Option<ResourceId>) -> bool {
+    /// Records that a resource was written, or is not needed any more; returns whether that ends the disk error. Only the resource
+    /// that failed last does: a small file may fit where a large one does not.
+    pub(super) fn clear_disk_error(&self, source: &str, resource: Option<ResourceId>) -> bool {
         let mut facts = self.lock();
-        let refused = facts.refusals.get(source);
-        let is_over = refused.is_some_and(|refusal| refusal.resource == resource);
-        is_over && facts.refusals.remove(source).is_some()
+        let error = facts.disk_errors.get(source);
+        let is_over = error.is_some_and(|error| error.resource == resource);
+        is_over && facts.disk_errors.remove(source).is_some()
     }
 
-    /// Whether the disk of a Source's mirror refuses what it is given.
-    pub(super) fn is_refused(&self, source: &str) -> bool {
-        self.lock().refusals.contains_key(source)
+    /// Whether a Source's mirror can't be written.
+    pub(super) fn has_disk_error(&self, source: &str) -> bool {
+        self.lock().disk_errors.contains_key(source)
     }
 
-    /// A mirror whose disk refuses what it is given: the label of its Source, and why.
-    pub(super) fn refusing_disk(&self, now: Instant) -> Option<(String, StatusError)> {
+    /// A mirror that can't be written: the name of its Source, and the error.
+    pub(super) fn recent_disk_error(&self, now: Instant) -> Option<(String, StatusError)> {
         let facts = self.lock();
-        let mut refusals = facts.refusals.iter();
-        let refusal =
-            refusals.find(|(_, refusal)| now.saturating_duration_since(refusal.met) < REFUSES);
-        refusal.map(|(source, refusal)| (source.clone(), refusal.status_error.clone()))
+        let mut errors = facts.disk_errors.iter();
+        let recent =
+            errors.find(|(_, error)| now.saturating_duration_since(error.at) < DISK_ERROR_AGE);
+        recent.map(|(source, error)| (source.clone(), error.status_error.clone()))
     }
 
-    /// A worker that panicked has noted whole facts: each is put down in one step.
+    /// Records that links of a resource were cut; returns whether that is the first one of the Source.
+    pub(super) fn note_cut_links(&self, source: &str) -> bool {
+        self.lock().cut_links.insert(source.to_owned())
+    }
+
+    /// Every change of the facts is one step, so that a panicked worker leaves them consistent.
     fn lock(&self) -> MutexGuard<'_, Facts> {
         self.facts.lock().unwrap_or_else(PoisonError::into_inner)
     }

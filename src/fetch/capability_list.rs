@@ -1,167 +1,152 @@
-//! Looks at one document on the way of discovery: what it is, and where it leads (sections 8 and 9).
+//! Examines one document in a discovery: what it is, and which documents it leads to (sections 8 and 9).
 
 use url::Url;
 
 use super::web_page::links_of_page;
-use super::{Client, DiscoveryError, Fetched, FetchedDocument, Validators};
-use crate::protocol::{Capability, Entry, Head, HubUri, Link, Oddities, Oddity, ReadError, Root};
+use super::{Client, DiscoveryError, Fetched, FetchedDocument};
+use crate::protocol::{
+    Capability, Entry, Head, HubUri, Link, Oddities, Oddity, Offer, ReadError, Root, Validators,
+};
 
-/// More entries than this are not read of a Source Description or Capability List.
-const MOST_ENTRIES: usize = 20_000;
+/// The maximum number of entries that are read of a Source Description or Capability List.
+const MAX_ENTRIES: usize = 20_000;
 
-/// A sitemap that says nothing of itself may be a Source Description if it is no longer than this.
-const MOST_GUESSES: usize = 20;
+/// A plain sitemap with at most this many entries may be a Source Description.
+const MAX_GUESSES: usize = 20;
 
 /// How much of a page or robots.txt is searched for links, in bytes.
-const MOST_PAGE: u64 = 512 << 10;
+const MAX_PAGE: u64 = 512 << 10;
 
-/// A Capability List: a set of resources, and what the Source offers for it (section 9). Where there is none, one is
-/// implied by a Resource List or a plain sitemap that stands alone: see [`is_implied`](Self::is_implied).
+/// A Capability List: a set of resources, and what the Source offers for it (section 9). Without one, a standalone Resource
+/// List or plain sitemap implies it: see [`is_implied`](Self::is_implied).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CapabilityList {
-    /// Where it is, as it was asked for.
+    /// Its URI, as it was requested.
     pub uri: Url,
-    /// The Source Description that it points up to.
+    /// The Source Description that its `up` link refers to.
     pub description: Option<Url>,
-    /// What it advertises, in its order; the same capability may come several times.
-    pub capabilities: Vec<Advertised>,
-    /// What was odd about it.
+    /// What it offers, in its order; a capability may occur several times.
+    pub capabilities: Vec<Offer>,
+    /// Its deviations from the specification.
     pub oddities: Oddities,
-    /// To ask later whether it is still the same.
+    /// The validators for a later conditional request.
     pub validators: Validators,
     /// The SHA-256 of the document.
     pub digest: [u8; 32],
 }
 
 impl CapabilityList {
-    /// The set of a Resource List, or a plain sitemap, that no Capability List names: it is all that is known of it.
+    /// The set of a Resource List or plain sitemap without a Capability List.
     fn implied(uri: &Url, document: &FetchedDocument, oddities: Oddities) -> Self {
         Self {
             uri: uri.clone(),
             description: None,
-            capabilities: vec![Advertised {
-                capability: Capability::ResourceList,
-                uri: uri.clone(),
-                hubs: Vec::new(),
-            }],
+            capabilities: vec![Offer::implied(uri)],
             oddities,
             validators: document.validators().clone(),
             digest: *document.digest(),
         }
     }
 
-    /// Whether it is no Capability List, but the only list of a set that has none.
-    #[must_use]
+    /// Whether it is not a Capability List, but the only list of a set that has none.
     pub fn is_implied(&self) -> bool {
-        matches!(&self.capabilities[..], [only]
-            if only.capability == Capability::ResourceList && only.uri == self.uri)
+        Offer::is_implied(&self.capabilities, &self.uri)
     }
 }
 
-/// A document or a channel that is advertised.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Advertised {
-    /// What it is for.
-    pub capability: Capability,
-    /// Where it is: http or https.
-    pub uri: Url,
-    /// The hubs of a channel, by priority.
-    pub hubs: Vec<HubUri>,
-}
-
-/// What a document turned out to be.
+/// The role of a document in a discovery.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub(super) enum DocumentRole {
     /// It has not changed.
     NotModified,
     /// A Capability List.
     Set(Box<CapabilityList>),
     /// A Source Description, or something that may be one.
     Description {
-        /// What it points at.
+        /// The URIs of its entries.
         lists: Vec<Url>,
         /// The channels for framework notifications.
-        channels: Vec<Advertised>,
-        /// What was odd about it.
+        channels: Vec<Offer>,
+        /// Its deviations from the specification.
         oddities: Oddities,
     },
-    /// A capability document of some set, or a plain sitemap.
-    Member {
+    /// A document of a set, or a plain sitemap.
+    SetDocument {
         capability: Option<Capability>,
-        /// What it points up to.
+        /// The targets of its `up` links.
         up: Vec<Url>,
-        /// What else may lead on.
+        /// The targets of its `index` and `resourcesync` links.
         index: Vec<Url>,
         /// The entries of a short plain sitemap: they may be Capability Lists.
         guesses: Vec<Url>,
-        /// The set that it is, if nothing leads to a Capability List; only of a Resource List or a plain sitemap.
-        alone: Option<Box<CapabilityList>>,
-        /// What was odd about what was read of it.
+        /// The set that it implies if no link leads to a Capability List; only of a Resource List or a plain sitemap.
+        standalone: Option<Box<CapabilityList>>,
+        /// The deviations from the specification in what was read.
         oddities: Oddities,
     },
-    /// Not a document at all.
+    /// Not a document: a web page or robots.txt.
     Page {
-        /// What it points at.
+        /// The targets of its links.
         links: Vec<Url>,
     },
 }
 
-impl Found {
-    /// The capability that it names.
+impl DocumentRole {
+    /// The capability that it states.
     pub(super) fn capability(self) -> Option<Capability> {
         match self {
             Self::Set(_) => Some(Capability::CapabilityList),
             Self::Description { .. } => Some(Capability::Description),
-            Self::Member { capability, .. } => capability,
+            Self::SetDocument { capability, .. } => capability,
             Self::NotModified | Self::Page { .. } => None,
         }
     }
 }
 
-/// Fetches a document and tells what it is, and what to ask with whether it still is.
-pub(super) async fn look(
+/// Fetches a document, conditionally if `known` is given; returns its role and its validators.
+pub(super) async fn examine(
     client: &Client,
     uri: &Url,
     known: Option<&Validators>,
     limit: u64,
-) -> Result<(Found, Validators), DiscoveryError> {
+) -> Result<(DocumentRole, Validators), DiscoveryError> {
     let fetched = client.get_document(uri, known, limit).await;
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
-        Fetched::NotModified => Ok((Found::NotModified, Validators::default())),
+        Fetched::NotModified => Ok((DocumentRole::NotModified, Validators::default())),
         Fetched::Document(mut document) => {
             let validators = document.validators().clone();
-            let found = match read(uri, &mut document) {
-                Ok(found) => found,
+            let role = match read(uri, &mut document) {
+                Ok(role) => role,
                 Err(error) => page(uri, *document, &error)?,
             };
-            Ok((found, validators))
+            Ok((role, validators))
         }
     }
 }
 
-/// Something that can't be read as a document is a web page, unless it was clearly meant to be a document.
+/// What can't be read as a document is a web page, unless it is clearly a damaged document.
 fn page(
     uri: &Url,
     mut document: FetchedDocument,
     error: &ReadError,
-) -> Result<Found, DiscoveryError> {
+) -> Result<DocumentRole, DiscoveryError> {
     let text = document
-        .text(MOST_PAGE)
+        .text(MAX_PAGE)
         .map_err(|error| DiscoveryError::fetching(uri, error))?;
     let mut links = header_links(&document, "resourcesync");
     if links.is_empty() && (text.contains("<urlset") || text.contains("<sitemapindex")) {
         return Err(DiscoveryError::reading(uri, error));
     }
     links.extend(links_of_page(&text, document.url()));
-    Ok(Found::Page { links })
+    Ok(DocumentRole::Page { links })
 }
 
-fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
+fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadError> {
     let mut links_up = header_links(document, "up");
-    let mut links_on = header_links(document, "resourcesync");
+    let mut resourcesync_links = header_links(document, "resourcesync");
     let mut reader = document.reader()?;
     let mut entries = Vec::new();
-    // Other documents may be very long, and only what stands at their head matters here.
+    // Other documents may be very long, and only their head is needed.
     let is_short = |head: &Head| {
         matches!(
             head.md.capability,
@@ -169,7 +154,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
         )
     };
     if is_short(reader.head()) {
-        while entries.len() < MOST_ENTRIES {
+        while entries.len() < MAX_ENTRIES {
             match reader.next_entry()? {
                 Some(entry) => entries.push(entry),
                 None => break,
@@ -187,10 +172,10 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
         .or_else(|| capability_of_entries(&head, &entries));
     match capability {
         Some(Capability::Description) => Ok(description(&head, &entries, oddities)),
-        Some(Capability::CapabilityList) => Ok(Found::Set(Box::new(CapabilityList {
+        Some(Capability::CapabilityList) => Ok(DocumentRole::Set(Box::new(CapabilityList {
             uri: uri.clone(),
             description: web_links(&head, "up").into_iter().next(),
-            capabilities: advertised(&head, &entries, &mut oddities),
+            capabilities: offers(&head, &entries, &mut oddities),
             oddities,
             validators: document.validators().clone(),
             digest: *document.digest(),
@@ -199,28 +184,28 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<Found, ReadError> {
             let mut up = web_links(&head, "up");
             up.append(&mut links_up);
             let mut index = web_links(&head, "index");
-            index.append(&mut links_on);
+            index.append(&mut resourcesync_links);
             let mut guesses = Vec::new();
-            if capability.is_none() && up.is_empty() && entries.len() <= MOST_GUESSES {
-                // A plain sitemap, as some sites have it for a Source Description: its entries may be Capability Lists.
+            if capability.is_none() && up.is_empty() && entries.len() <= MAX_GUESSES {
+                // Some sites have a plain sitemap as Source Description: its entries may be Capability Lists.
                 guesses.extend(entries.into_iter().map(|entry| entry.loc).filter(is_web));
             }
             let is_list = matches!(capability, None | Some(Capability::ResourceList));
-            let alone =
+            let standalone =
                 is_list.then(|| Box::new(CapabilityList::implied(uri, document, oddities.clone())));
-            Ok(Found::Member {
+            Ok(DocumentRole::SetDocument {
                 capability,
                 up,
                 index,
                 guesses,
-                alone,
+                standalone,
                 oddities,
             })
         }
     }
 }
 
-/// What a document that does not say it must be, by what its entries say of themselves.
+/// The capability of a document that states none, derived from those of its entries.
 fn capability_of_entries(head: &Head, entries: &[Entry]) -> Option<Capability> {
     let mut named = entries
         .iter()
@@ -235,7 +220,7 @@ fn capability_of_entries(head: &Head, entries: &[Entry]) -> Option<Capability> {
     }
 }
 
-fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> Found {
+fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> DocumentRole {
     let mut lists = Vec::new();
     let mut channels = Vec::new();
     for entry in entries.iter().filter(|entry| is_web(&entry.loc)) {
@@ -244,31 +229,31 @@ fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> Found {
                 lists.push(entry.loc.clone());
             }
             Some(capability) if is_channel(capability) => {
-                channels.push(advertise(head, entry, capability));
+                channels.push(offer_of(head, entry, capability));
             }
             Some(_) => {}
         }
     }
-    Found::Description {
+    DocumentRole::Description {
         lists,
         channels,
         oddities,
     }
 }
 
-fn advertised(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Advertised> {
-    let mut found = Vec::new();
+fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Offer> {
+    let mut offers = Vec::new();
     for entry in entries {
         match &entry.md.capability {
             _ if !is_web(&entry.loc) => oddities.add(Oddity::BadLoc),
             None => oddities.add(Oddity::NoCapability),
-            Some(capability) => found.push(advertise(head, entry, capability)),
+            Some(capability) => offers.push(offer_of(head, entry, capability)),
         }
     }
-    found
+    offers
 }
 
-fn advertise(head: &Head, entry: &Entry, capability: &Capability) -> Advertised {
+fn offer_of(head: &Head, entry: &Entry, capability: &Capability) -> Offer {
     let mut hubs: Vec<HubUri> = Vec::new();
     let mut add = |link: &Link| {
         if let Ok(hub) = HubUri::try_from(link.href.clone())
@@ -280,14 +265,14 @@ fn advertise(head: &Head, entry: &Entry, capability: &Capability) -> Advertised 
     if is_channel(capability) {
         entry.links("hub").for_each(&mut add);
         if entry.links("hub").next().is_none() {
-            // Some name the hub once, for all channels.
-            let of_all = head.links.iter();
-            of_all
+            // Some state the hub once, for all channels.
+            let links = head.links.iter();
+            links
                 .filter(|link| link.rel.eq_ignore_ascii_case("hub"))
                 .for_each(add);
         }
     }
-    Advertised {
+    Offer {
         capability: capability.clone(),
         uri: entry.loc.clone(),
         hubs,

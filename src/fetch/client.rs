@@ -1,7 +1,7 @@
 //! The client that every request goes through.
 //!
-//! It follows redirects by itself, because each hop has to pass the guard, and it never decompresses by itself, because
-//! that would have no limit.
+//! It follows redirects itself, because each hop must pass the guard, and does not decompress, because reqwest does so without
+//! a limit.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -23,16 +23,16 @@ use crate::config;
 use crate::config::Credentials;
 use crate::protocol::without_userinfo;
 
-/// How many redirects are followed in a row.
+/// The maximum number of redirects in a row.
 const MOST_REDIRECTS: usize = 5;
 
-/// What is read of a body that nobody wants, so that its connection can be used again.
+/// How much of an unneeded body is read, in bytes, so that its connection can be reused.
 const MOST_DRAINED: usize = 16 << 10;
 
-/// How long to spend on that.
+/// The maximum time for that.
 pub(super) const DRAIN_TIME: Duration = Duration::from_secs(5);
 
-/// Fetches documents and content, and talks to hubs. Cheap to clone; all clones share connections and limits.
+/// Fetches documents and content, and sends requests to hubs. Cheap to clone; all clones share connections and limits.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -46,23 +46,22 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sets up the client. Contacts nobody.
+    /// Creates the client, without any request.
     ///
-    /// A machine without CA certificates can still use http: only https fails then, with [`FetchError::Tls`].
+    /// Without CA certificates on the machine only https fails, with [`FetchError::Tls`].
     ///
     /// # Errors
-    /// [`FetchError::Setup`], when the user agent can't be sent as a header or TLS can't be set up at all.
-    pub fn new(http: &config::Http) -> Result<Self, FetchError> {
+    /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
+    pub fn new(http: &config::HttpConfig) -> Result<Self, FetchError> {
         Self::with_public(http, &[])
     }
 
-    /// For tests, where nothing is public: a client for which these addresses are, and no others that would not be so for
-    /// everybody. No configuration can ask for this.
-    ///
-    /// # Errors
-    /// As [`new`](Self::new).
+    /// For tests: a client for which these addresses count as public. It can't be configured.
     #[doc(hidden)]
-    pub fn with_public(http: &config::Http, as_public: &[IpAddr]) -> Result<Self, FetchError> {
+    pub fn with_public(
+        http: &config::HttpConfig,
+        as_public: &[IpAddr],
+    ) -> Result<Self, FetchError> {
         let guard = Guard {
             allow_private: http.allow_private_addresses,
             as_public: as_public.into(),
@@ -71,11 +70,11 @@ impl Client {
     }
 
     pub(super) fn guarded(
-        http: &config::Http,
+        http: &config::HttpConfig,
         guard: Guard,
         lookup: Lookup,
     ) -> Result<Self, FetchError> {
-        // Whoever was first is as good: it may fail only because a provider is installed already.
+        // Fails only if a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let resolver = Arc::new(GuardedResolver {
             guard: guard.clone(),
@@ -105,7 +104,7 @@ impl Client {
                 Ok(client) => {
                     tracing::warn!(
                         error = %innermost(&first),
-                        "no CA certificates on this machine: https will fail"
+                        "no CA certificates found; https will fail"
                     );
                     client
                 }
@@ -143,7 +142,7 @@ impl Client {
         self
     }
 
-    /// The same client for somebody who has these credentials: each is sent to its own origin, and nowhere else.
+    /// The same client with these credentials: each is sent only to its own origin.
     #[must_use]
     pub fn with_credentials(&self, credentials: &Credentials) -> Self {
         Self {
@@ -157,16 +156,15 @@ impl Client {
         &self.retries
     }
 
-    /// From connect to response head, and between two body chunks.
-    #[must_use]
+    /// The time-out from connect to response head, and between two chunks of a body.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Asks, and follows redirects, until there is an answer that is not a redirect. It may be an error status.
+    /// Sends a request and follows redirects until the answer is not a redirect. It may be an error status.
     ///
-    /// `allowed` has to agree to every hop; `request` makes the request for each. A user name or a password in a URI from
-    /// outside is not sent; what is, is what the configuration has for the origin of that hop.
+    /// `allowed` must accept every hop; `request` builds the request for each. Credentials in remote URIs are not sent; only
+    /// those configured for the origin of a hop are.
     pub(super) async fn ask(
         &self,
         pool: Pool,
@@ -181,7 +179,7 @@ impl Client {
             self.guard.check(&url)?;
             allowed(&url)?;
             let permit = self.permits.acquire(pool, &url).await;
-            // reqwest makes a header of it, and takes it out of the URL.
+            // reqwest converts the credentials in the URL to a header.
             let request = request(&self.http, self.credentials.sign_in(&url));
             let response = self.send(request).await?;
             if !follow.follows(response.status()) {
@@ -224,7 +222,7 @@ impl fmt::Debug for Client {
 pub(super) enum Follow {
     /// All of them: a GET stays a GET.
     All,
-    /// Only those that keep the method and the body (307, 308).
+    /// Only those that preserve the method and the body (307, 308).
     SameMethod,
 }
 
@@ -237,26 +235,26 @@ impl Follow {
     }
 }
 
-/// The head of an answer, its body still to come.
+/// The head of an answer, before its body is read.
 pub(super) struct Answer {
     pub(super) response: Response,
-    /// Where it came from, after redirects.
+    /// Its URL after redirects.
     pub(super) url: Url,
     _permit: OwnedSemaphorePermit,
 }
 
 impl Answer {
-    /// A header's text.
+    /// The text of a header.
     pub(super) fn header(&self, name: reqwest::header::HeaderName) -> Option<&str> {
         self.response.headers().get(name)?.to_str().ok()
     }
 
-    /// How long the server asks to be left alone.
+    /// The pause that the server asks for.
     pub(super) fn retry_after(&self) -> Option<Duration> {
         retry_after(self.response.headers(), clock::now().wall)
     }
 
-    /// The answer as an error. Reads what is left of a short body.
+    /// The answer as an error. Drains a short body.
     pub(super) async fn into_error(self) -> FetchError {
         let error = FetchError::Status {
             status: self.response.status().as_u16(),
@@ -274,13 +272,13 @@ impl Answer {
             .map_err(|error| FetchError::from_transport(&error))
     }
 
-    /// Reads what is left of a short body, and throws it away.
+    /// Drains a short body.
     pub(super) async fn drain(self) {
         drain(self.response).await;
     }
 }
 
-/// Reads a body that nobody wants, if it is short: closing its connection would cost more.
+/// Reads an unneeded body, if it is short: closing the connection would cost more.
 async fn drain(mut response: Response) {
     if response
         .content_length()
@@ -375,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bad_redirects_are_told_apart() {
+    async fn invalid_redirects_have_different_codes() {
         let site = Site::start(|request| match request.path() {
             "/nowhere" => test_site::status(302),
             "/ftp" => test_site::redirect(302, "ftp://example.com/"),
@@ -421,7 +419,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn inner_addresses_are_refused_before_anything_is_sent() {
+    async fn private_addresses_are_rejected_before_anything_is_sent() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
         let site = Site::start(move |_| {
@@ -429,7 +427,7 @@ mod tests {
             test_site::ok("secret")
         })
         .await;
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             allow_private_addresses: false,
             ..test_site::http()
         })
@@ -443,7 +441,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn failures_to_connect_are_told_apart() {
+    async fn connection_errors_have_different_codes() {
         let client = test_site::client();
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();
@@ -460,7 +458,7 @@ mod tests {
     async fn a_server_that_never_answers_times_out() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}/", listener.local_addr().unwrap());
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             timeout: Duration::from_millis(50),
             ..test_site::http()
         })
@@ -470,8 +468,8 @@ mod tests {
     }
 
     #[test]
-    fn a_user_agent_that_is_no_header_is_told() {
-        let error = Client::new(&config::Http {
+    fn an_invalid_user_agent_is_an_error() {
+        let error = Client::new(&config::HttpConfig {
             user_agent: "two\nlines".into(),
             ..test_site::http()
         });
@@ -479,7 +477,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_can_be_made_without_any_certificates() {
+    fn a_client_can_be_built_without_certificates() {
         let _ = rustls::crypto::ring::default_provider().install_default();
         assert!(
             reqwest::Client::builder()
@@ -492,7 +490,7 @@ mod tests {
     #[tokio::test]
     async fn requests_to_one_host_are_limited_and_downloads_do_not_starve_documents() {
         let site = Site::start(|_| test_site::ok("bytes")).await;
-        let client = Client::new(&config::Http {
+        let client = Client::new(&config::HttpConfig {
             connections_per_host: 1,
             ..test_site::http()
         })
@@ -507,7 +505,7 @@ mod tests {
         let mut second = std::pin::pin!(client.get_content(&uri, &any, None, None));
         assert!(
             futures_util::poll!(second.as_mut()).is_pending(),
-            "the permit is taken"
+            "the permit is in use"
         );
         assert_eq!(client.permits.available(Pool::Content), 0);
         get(&client, &site.url("/list")).await.unwrap();

@@ -1,4 +1,4 @@
-//! Content: the bytes of a resource, exactly as they are served, a chunk at a time.
+//! Content: the bytes of a resource exactly as they are served, a chunk at a time.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use reqwest::StatusCode;
 use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE};
 use url::Url;
 
+use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
-use super::validators::last_modified;
-use super::{FetchError, KnownVersion, Validators};
+use super::validators::{last_modified, make_conditional, validators_of};
 use crate::clock;
-use crate::protocol::{ResourceUri, SourceTime};
+use crate::protocol::{ResourceUri, ServedVersion, SourceTime, Validators};
 
-/// What has to come within so many time-outs, in bytes, or else be the end of it: a server that sends a byte now and then
-/// must not hold a connection for ever.
+/// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
+/// hold a connection forever.
 const LEAST: u64 = 64 << 10;
 const TIMEOUTS: u32 = 30;
 
@@ -24,7 +24,7 @@ const TIMEOUTS: u32 = 30;
 pub struct AllowedHosts<'a>(&'a [String]);
 
 impl<'a> AllowedHosts<'a> {
-    /// The hosts as the configuration names them: lower case, with a port or for all ports. None at all means any host.
+    /// The configured hosts: lower case, with a port or for all ports. An empty list allows any host.
     #[must_use]
     pub fn new(hosts: &'a [String]) -> Self {
         Self(hosts)
@@ -36,7 +36,7 @@ impl<'a> AllowedHosts<'a> {
         Self(&[])
     }
 
-    /// Whether that URL is on one of them.
+    /// Whether a URL is on one of them.
     #[must_use]
     pub fn allows(&self, url: &Url) -> bool {
         if self.0.is_empty() {
@@ -69,7 +69,7 @@ impl<'a> AllowedHosts<'a> {
     }
 }
 
-/// A resource that is being served. Counts as one of its host's requests until it is dropped.
+/// A resource that is being received. It counts as a request to its host until it is dropped.
 pub struct Content {
     answer: Answer,
     length: Option<u64>,
@@ -81,14 +81,14 @@ pub struct Content {
     pace: ThroughputGuard,
 }
 
-/// How fast a body has to come.
+/// Enforces a minimum rate of a body.
 struct ThroughputGuard {
-    /// How long it has for [`LEAST`].
+    /// The time for [`LEAST`] bytes.
     within: Duration,
-    /// How much of that was spent waiting for the server. What the caller does between two chunks does not count.
+    /// The time spent waiting for the server. The caller's time between two chunks does not count.
     waited: Duration,
-    /// What came in it, in bytes.
-    came: u64,
+    /// The bytes received in that time.
+    received: u64,
 }
 
 impl ThroughputGuard {
@@ -96,13 +96,13 @@ impl ThroughputGuard {
         Self {
             within,
             waited: Duration::ZERO,
-            came: 0,
+            received: 0,
         }
     }
 
-    /// The next bytes, if they come in time.
+    /// The next bytes, if they are received in time.
     async fn chunk(&mut self, answer: &mut Answer) -> Result<Option<Bytes>, FetchError> {
-        let begun = clock::now().mono;
+        let started = clock::now().mono;
         let left = self.within.saturating_sub(self.waited);
         let chunk = match tokio::time::timeout(left, answer.chunk()).await {
             Ok(chunk) => chunk?,
@@ -113,9 +113,9 @@ impl ThroughputGuard {
                 });
             }
         };
-        self.waited += clock::now().mono.saturating_duration_since(begun);
-        self.came += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
-        if self.came >= LEAST {
+        self.waited += clock::now().mono.saturating_duration_since(started);
+        self.received += chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
+        if self.received >= LEAST {
             *self = Self::new(self.within);
         }
         Ok(chunk)
@@ -124,45 +124,36 @@ impl ThroughputGuard {
 
 impl Content {
     /// The length that the server announces, in bytes.
-    #[must_use]
     pub fn length(&self) -> Option<u64> {
         self.length
     }
 
     /// The `Last-Modified` header.
-    #[must_use]
     pub fn last_modified(&self) -> Option<SourceTime> {
         self.last_modified
     }
 
-    /// The media type, lower case and without parameters.
-    #[must_use]
+    /// The media type in lower case, without parameters.
     pub fn media_type(&self) -> Option<&str> {
         self.media_type.as_deref()
     }
 
-    /// To ask later whether it is still the same; `None` if the server tells nothing to ask with.
-    #[must_use]
-    pub fn version(&self) -> Option<KnownVersion> {
-        (!self.validators.is_empty()).then(|| KnownVersion {
+    /// The version for a later conditional request; `None` if the server sent no validators.
+    pub fn version(&self) -> Option<ServedVersion> {
+        (!self.validators.is_empty()).then(|| ServedVersion {
             url: self.answer.url.clone(),
             validators: self.validators.clone(),
         })
     }
 
-    /// Where it comes from, after redirects.
-    #[must_use]
+    /// Its URL after redirects.
     pub fn url(&self) -> &Url {
         &self.answer.url
     }
 
-    /// The next bytes; `None` when all have come, and as many as were announced.
-    ///
-    /// # Errors
-    /// [`FetchError::TooLarge`], [`FetchError::CutShort`], [`FetchError::Timeout`],
-    /// [`FetchError::TooSlow`], [`FetchError::Io`]; what came before is of no use then.
+    /// The next bytes; `None` at the end of a body of the announced length. After an error the received bytes are unusable.
     pub async fn chunk(&mut self) -> Result<Option<Bytes>, FetchError> {
-        // One that ends before the length that was announced is an error of the transport.
+        // A body shorter than announced is an error of the transport.
         let Some(chunk) = self.pace.chunk(&mut self.answer).await? else {
             return Ok(None);
         };
@@ -185,21 +176,17 @@ impl std::fmt::Debug for Content {
 }
 
 impl Client {
-    /// Asks for a resource; `None`: it still is the version that `if_changed` tells of. That is asked only where that version
-    /// was served, which may be behind a redirect.
+    /// Requests a resource; `None` if it is still the version `if_changed`. The request is conditional only at the URL of that
+    /// version, which may be the target of a redirect.
     ///
-    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. It may take as long as it
-    /// likes, but be no slower than 64 KiB in thirty time-outs. One try only: what is to
-    /// be tried again is the caller's to remember.
-    ///
-    /// # Errors
-    /// [`FetchError`].
+    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. The total time is not
+    /// limited, but the rate is at least 64 KiB in thirty time-outs. One try only: retries are up to the caller.
     pub async fn get_content(
         &self,
         uri: &ResourceUri,
         hosts: &AllowedHosts<'_>,
         limit: Option<u64>,
-        if_changed: Option<&KnownVersion>,
+        if_changed: Option<&ServedVersion>,
     ) -> Result<Option<Content>, FetchError> {
         let known_at = |url: &Url| {
             let known = if_changed.filter(|known| known.url == *url)?;
@@ -213,7 +200,7 @@ impl Client {
                 |url| hosts.check(url),
                 |http, url| {
                     let known = known_at(&url);
-                    Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "identity"))
+                    make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "identity"))
                 },
             )
             .await?;
@@ -233,7 +220,7 @@ impl Client {
             length,
             last_modified: last_modified(headers),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
-            validators: Validators::of(headers),
+            validators: validators_of(headers),
             received: 0,
             limit,
             pace: ThroughputGuard::new(self.timeout().saturating_mul(TIMEOUTS)),
@@ -290,7 +277,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn bytes_are_kept_exactly_as_served() {
+    async fn bytes_are_returned_exactly_as_served() {
         let site = Site::start(|request| {
             assert_eq!(request.header("accept-encoding"), "identity");
             assert_eq!(request.header("user-agent"), "resyncd/test");
@@ -305,7 +292,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_server_tells_is_handed_on() {
+    async fn headers_of_the_response_are_returned() {
         let site = Site::start(|request| {
             if request.header("if-none-match") == "\"1\"" {
                 return test_site::status(304);
@@ -340,7 +327,7 @@ mod tests {
             .await
             .unwrap();
         assert!(again.is_none(), "it has not changed");
-        let elsewhere = KnownVersion {
+        let elsewhere = ServedVersion {
             url: uri.url().join("/elsewhere").unwrap(),
             ..known
         };
@@ -355,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn whether_it_has_changed_is_asked_where_it_was_served() {
+    async fn conditional_requests_are_sent_only_to_the_url_of_the_version() {
         let site = Site::start(|request| match request.path() {
             "/r" => {
                 assert_eq!(request.header("if-none-match"), "", "that is another place");
@@ -376,7 +363,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn content_over_the_limit_is_refused_announced_or_not() {
+    async fn content_over_the_limit_is_rejected_announced_or_not() {
         let announced = Site::start(|_| test_site::ok("123456")).await;
         assert_eq!(get(&announced, "/", Some(6)).await.unwrap().len(), 6);
         assert_eq!(
@@ -395,7 +382,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn content_that_is_cut_short_is_not_taken_for_whole() {
+    async fn content_that_is_cut_short_is_an_error() {
         for raw in [
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n12345",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\na\r\n12345",
@@ -411,7 +398,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redirects_to_hosts_that_are_not_allowed_are_refused() {
+    async fn redirects_to_hosts_that_are_not_allowed_are_rejected() {
         let elsewhere = Site::start(|_| test_site::ok("theirs")).await;
         let target = elsewhere.url("/theirs");
         let site = Site::start(move |_| test_site::redirect(302, &target)).await;
@@ -426,7 +413,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn absence_has_codes_of_its_own_and_errors_carry_retry_after() {
+    async fn absence_has_its_own_codes_and_errors_carry_retry_after() {
         let site = Site::start(|request| match request.path() {
             "/404" => test_site::status(404),
             "/410" => test_site::status(410),

@@ -1,102 +1,64 @@
 //! Discovery: from any entry point to the sets of resources of a Source (section 6.3).
 //!
-//! The Source Description leads to Capability Lists, a Capability List is one set. What else an entry point may be leads
-//! to one of the two: a capability document by its `up` link, a web page by its `resourcesync` link, a site by the
-//! well-known URI. Real Sources have gaps in these chains, so there is always a next thing to try; and real Sources have
-//! rings in them, so nothing is looked at twice and everything is counted.
+//! A Source Description leads to Capability Lists; a Capability List is one set. Any other entry point leads to one of the two:
+//! a capability document by its `up` link, a web page by its `resourcesync` link, a site by the well-known URI. The chains of
+//! real Sources have gaps, so that there is always a next thing to try, and cycles, so that no document is fetched twice and
+//! everything is counted.
 //!
-//! Where nothing of ResourceSync is found, a sitemap is a set all the same: a Resource List is one by definition (section
-//! 6.3.4). But a Source that has trouble for a moment must not be taken for one without ResourceSync.
+//! If no ResourceSync document is found, a sitemap is a set: a Resource List is one by definition (section 6.3.4). But a
+//! temporary failure of a Source must not make it a Source without ResourceSync.
 
 mod error;
-mod walk;
+mod result;
+mod search;
 
 use std::collections::{HashMap, HashSet};
 
 use url::Url;
 
-use super::capability_list::{Found, look};
-use super::{Advertised, CapabilityList, Client, Validators};
-use crate::protocol::Oddities;
+use super::capability_list::{DocumentRole, examine};
+use super::{CapabilityList, Client};
+use crate::protocol::Validators;
 pub use error::DiscoveryError;
-use walk::{Start, Walk};
+pub use result::Discovery;
+use search::{ROBOTS, Search, StartPoint, WELL_KNOWN};
 
-/// More sets than this are not followed.
-const MOST_SETS: usize = 10_000;
-
-/// The well-known URI of a Source Description, and how some sites spell it.
-const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];
-
-/// Where sites tell of their sitemaps.
-const ROBOTS: &str = "/robots.txt";
-
-/// Where sites have their sitemap, as often as not without telling.
+/// The usual path of a sitemap, often not listed anywhere.
 const SITEMAP: &str = "/sitemap.xml";
 
-/// What a Source offers.
-#[derive(Clone, Debug, Default)]
-pub struct Discovery {
-    /// The Source Description, if one is known.
-    pub description: Option<Url>,
-    /// The channels for framework notifications that the Source Descriptions advertise.
-    pub channels: Vec<Advertised>,
-    /// Its sets of resources, in the order in which they are advertised.
-    pub sets: Vec<CapabilityList>,
-    /// What was odd about the documents above the sets, for each of them that was read; none where nothing was.
-    pub oddities: Vec<(Url, Oddities)>,
-    /// The Capability Lists that are advertised but could not be had.
-    pub failed: Vec<(Url, DiscoveryError)>,
-    /// The Capability Lists that are advertised, and were not asked for because they are followed already.
-    pub followed: Vec<Url>,
-}
-
-/// What is remembered from one search of a Source to the next, so that the next one is cheap: the documents that led to its
-/// sets. They are few.
+/// The documents that led to the sets of a Source, stored from one discovery to the next so that unchanged ones are not
+/// fetched again. They are few.
 #[derive(Debug, Default)]
-pub struct KnownWay {
-    documents: HashMap<Url, (Found, Validators)>,
-}
-
-impl Discovery {
-    fn is_empty(&self) -> bool {
-        self.sets.is_empty() && self.failed.is_empty() && self.followed.is_empty()
-    }
-
-    /// Whether there is no ResourceSync: its sets are sitemaps that stand alone.
-    #[must_use]
-    pub fn is_implied(&self) -> bool {
-        !self.sets.is_empty() && self.sets.iter().all(CapabilityList::is_implied)
-    }
+pub struct DiscoveryCache {
+    documents: HashMap<Url, (DocumentRole, Validators)>,
 }
 
 impl Client {
-    /// Finds out what a Source offers, from any entry point: a site, its Source Description, a Capability List, any
-    /// capability document, a web page, robots.txt. Documents may have `limit` bytes.
+    /// Discovers what a Source offers, from any entry point: a site, its Source Description, a Capability List, any
+    /// capability document, a web page, robots.txt. A document has at most `limit` bytes.
     ///
-    /// A Capability List as entry point is one set; its siblings are not looked for. Sets that can't be had are in
-    /// [`Discovery::failed`], and it may be that there are no others.
+    /// A Capability List as entry point is one set; its siblings are not searched. Sets that fail are in
+    /// [`Discovery::failed`], possibly all of them.
     ///
-    /// Where there is nothing of ResourceSync, a sitemap is a set by itself: the entry point, those that robots.txt names,
-    /// or the one at `/sitemap.xml`.
+    /// Without any ResourceSync document, a sitemap is a set: the entry point, those that robots.txt lists, or the one at
+    /// `/sitemap.xml`.
     ///
     /// # Errors
-    /// [`DiscoveryError`], when there is not even the name of a set.
+    /// [`DiscoveryError`] if not even the URI of a set is found.
     pub async fn discover(&self, entry: &Url, limit: u64) -> Result<Discovery, DiscoveryError> {
-        let mut way = KnownWay::default();
-        self.rediscover(entry, limit, &mut way, &HashSet::new())
+        let mut cache = DiscoveryCache::default();
+        self.rediscover(entry, limit, &mut cache, &HashSet::new())
             .await
     }
 
-    /// The same for somebody who asks again and again: documents on the way are fetched only if they have changed, and the
-    /// Capability Lists that are followed not at all, unless one is the entry point. They are in [`Discovery::followed`].
-    ///
-    /// # Errors
-    /// [`DiscoveryError`], when there is not even the name of a set.
+    /// As [`discover`](Self::discover), for repeated use: documents that led to the sets are fetched only if they have
+    /// changed, and Capability Lists that are followed not at all, unless one is the entry point. They are in
+    /// [`Discovery::followed`].
     pub async fn rediscover(
         &self,
         entry: &Url,
         limit: u64,
-        way: &mut KnownWay,
+        cache: &mut DiscoveryCache,
         followed: &HashSet<Url>,
     ) -> Result<Discovery, DiscoveryError> {
         let mut entry = entry.clone();
@@ -108,72 +70,68 @@ impl Client {
             url
         };
         let is_site = entry.path() == "/" && entry.query().is_none();
-        let mut starts: Vec<(Start, Url)> =
-            WELL_KNOWN.map(|path| (Start::WellKnown, at(path))).into();
+        let mut starts: Vec<(StartPoint, Url)> = WELL_KNOWN
+            .map(|path| (StartPoint::WellKnown, at(path)))
+            .into();
         let first = if is_site { starts.len() } else { 0 };
-        starts.insert(first, (Start::Entry, entry.clone()));
-        starts.push((Start::Robots, at(ROBOTS)));
+        starts.insert(first, (StartPoint::Entry, entry.clone()));
+        starts.push((StartPoint::Robots, at(ROBOTS)));
 
-        let known = std::mem::take(&mut way.documents);
-        let mut walk = Walk::new(self, limit, known, followed);
-        let mut status_error = None;
+        let known = std::mem::take(&mut cache.documents);
+        let mut search = Search::new(self, limit, known, followed);
+        let mut first_error = None;
         for (start, uri) in starts {
-            match walk.from(start, &uri).await {
-                Ok(found) => {
-                    way.documents = walk.into_way();
-                    return Ok(found);
+            match search.from(start, &uri).await {
+                Ok(discovery) => {
+                    cache.documents = search.into_documents();
+                    return Ok(discovery);
                 }
-                Err(error) if walk.is_unreachable() => return Err(error),
+                Err(error) if search.is_unreachable() => return Err(error),
                 Err(error) if error.is_absence() => {}
-                // robots.txt was only a last hope: that it can't be had explains nothing.
-                Err(_) if start == Start::Robots => {}
+                // robots.txt is optional: its error is not the reason.
+                Err(_) if start == StartPoint::Robots => {}
                 Err(error) => {
-                    status_error.get_or_insert(error);
+                    first_error.get_or_insert(error);
                 }
             }
         }
-        // A guess: that it leads nowhere explains nothing either.
-        if walk.may_try_sitemap()
-            && let Ok(found) = walk.from(Start::Sitemap, &at(SITEMAP)).await
+        // A guess: its error is not the reason either.
+        if search.may_try_sitemap()
+            && let Ok(discovery) = search.from(StartPoint::Sitemap, &at(SITEMAP)).await
         {
-            way.documents = walk.into_way();
-            return Ok(found);
+            cache.documents = search.into_documents();
+            return Ok(discovery);
         }
-        let nothing = status_error.unwrap_or(DiscoveryError::NoSourceDescription(entry));
-        let implied = walk.implied();
+        let error = first_error.unwrap_or(DiscoveryError::NoSourceDescription(entry));
+        let implied = search.implied();
         if implied.is_some() {
-            way.documents = walk.into_way();
+            cache.documents = search.into_documents();
         }
-        implied.ok_or(nothing)
+        implied.ok_or(error)
     }
 
-    /// Fetches a Capability List; `None`: it still is the version that is `known`. It may have `limit` bytes.
-    ///
-    /// # Errors
-    /// [`DiscoveryError`].
+    /// Fetches a Capability List of at most `limit` bytes; `None` if it is still the `known` version.
     pub async fn capability_list(
         &self,
         uri: &Url,
         known: Option<&Validators>,
         limit: u64,
     ) -> Result<Option<CapabilityList>, DiscoveryError> {
-        match look(self, uri, known, limit).await?.0 {
-            Found::NotModified => Ok(None),
-            Found::Set(list) => Ok(Some(*list)),
+        match examine(self, uri, known, limit).await?.0 {
+            DocumentRole::NotModified => Ok(None),
+            DocumentRole::Set(list) => Ok(Some(*list)),
             other => Err(DiscoveryError::NotACapabilityList(other.capability())),
         }
     }
 
-    /// Fetches a Capability List, or a Resource List or plain sitemap that is to be a set by itself. It may have `limit`
-    /// bytes.
-    ///
-    /// # Errors
-    /// [`DiscoveryError`].
+    /// Fetches a configured set: a Capability List, or a Resource List or plain sitemap that is a set itself, of at most
+    /// `limit` bytes.
     pub async fn named_set(&self, uri: &Url, limit: u64) -> Result<CapabilityList, DiscoveryError> {
-        match look(self, uri, None, limit).await?.0 {
-            Found::Set(list)
-            | Found::Member {
-                alone: Some(list), ..
+        match examine(self, uri, None, limit).await?.0 {
+            DocumentRole::Set(list)
+            | DocumentRole::SetDocument {
+                standalone: Some(list),
+                ..
             } => Ok(*list),
             other => Err(DiscoveryError::NotACapabilityList(other.capability())),
         }

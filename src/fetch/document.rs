@@ -1,4 +1,4 @@
-//! Documents: fetched whole, decompressed, and kept so that they can be read several times.
+//! Documents: fetched completely, decompressed, and spooled so that they can be read several times.
 
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
 
@@ -11,29 +11,31 @@ use url::Url;
 use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::spool::{Spool, Spooled};
-use super::validators::last_modified;
-use super::{FetchError, Validators, retry};
-use crate::protocol::{DocumentReader, HeaderLink, ReadError, SourceTime, parse_link_header};
+use super::validators::{last_modified, make_conditional, validators_of};
+use super::{FetchError, retry};
+use crate::protocol::{
+    DocumentReader, HeaderLink, ReadError, SourceTime, Validators, parse_link_header,
+};
 
-/// How much of a body is collected before it is decompressed and written, in bytes.
+/// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;
 
-/// A document may take so many time-outs in all: a server that sends a byte now and then must not hold us for ever.
-const TIMEOUTS_A_DOCUMENT: u32 = 30;
+/// The maximum time for a document in time-outs: a server that sends single bytes must not hold the connection forever.
+const TIMEOUTS_PER_DOCUMENT: u32 = 30;
 
-/// What came of asking for a document.
+/// The result of a request for a document.
 #[derive(Debug)]
 pub enum Fetched {
-    /// It is the version that is known.
+    /// It is still the known version.
     NotModified,
-    /// Here it is.
+    /// The document.
     Document(Box<FetchedDocument>),
 }
 
-/// The reader of a document that it has to itself.
+/// A reader that owns its document.
 pub type OwnedReader = DocumentReader<Box<dyn BufRead + Send>>;
 
-/// A document that was fetched whole.
+/// A document that was fetched completely.
 #[derive(Debug)]
 pub struct FetchedDocument {
     url: Url,
@@ -46,55 +48,43 @@ pub struct FetchedDocument {
 }
 
 impl FetchedDocument {
-    /// Where it came from, after redirects: what its relative URIs are relative to.
-    #[must_use]
+    /// Its URL after redirects: the base of its relative URIs.
     pub fn url(&self) -> &Url {
         &self.url
     }
 
-    /// To ask later whether it is still the same.
-    #[must_use]
+    /// The validators for a later conditional request.
     pub fn validators(&self) -> &Validators {
         &self.validators
     }
 
     /// The SHA-256 of the decompressed bytes.
-    #[must_use]
     pub fn digest(&self) -> &[u8; 32] {
         &self.digest
     }
 
     /// The `Last-Modified` header.
-    #[must_use]
     pub fn last_modified(&self) -> Option<SourceTime> {
         self.last_modified
     }
 
     /// The links of its `Link` headers, in their order.
-    #[must_use]
     pub fn links(&self) -> &[HeaderLink] {
         &self.links
     }
 
     /// The length after decompression, in bytes.
-    #[must_use]
     pub fn bytes_len(&self) -> u64 {
         self.len
     }
 
-    /// Reads it from the beginning; as often as one likes.
-    ///
-    /// # Errors
-    /// [`ReadError`], when it is not a ResourceSync document, or can't be read from disk.
+    /// Reads it from the beginning.
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
         let url = self.url.clone();
         DocumentReader::open(self.bytes()?, &url)
     }
 
-    /// As [`reader`](Self::reader), but the reader has the document to itself: it can be put away between two entries.
-    ///
-    /// # Errors
-    /// [`ReadError`], when it is not a ResourceSync document, or can't be read from disk.
+    /// As [`reader`](Self::reader), but the reader owns the document, so that it can be stored between two entries.
     pub fn into_reader(mut self) -> Result<OwnedReader, ReadError> {
         self.file.seek(SeekFrom::Start(0))?;
         let bytes: Box<dyn BufRead + Send> =
@@ -102,7 +92,7 @@ impl FetchedDocument {
         DocumentReader::open(bytes, &self.url)
     }
 
-    /// Its first bytes, as text, for what is not a document.
+    /// Its first bytes as text, if it is not a document.
     pub(super) fn text(&mut self, most: u64) -> Result<String, FetchError> {
         let mut bytes = Vec::new();
         self.bytes()?.take(most).read_to_end(&mut bytes)?;
@@ -116,19 +106,16 @@ impl FetchedDocument {
 }
 
 impl Client {
-    /// Fetches a document, unless it still is the version that is `known`. Tries again what may pass by itself.
+    /// Fetches a document, unless it is still the `known` version. Retries temporary errors; returns the error of the last try.
     ///
-    /// At most `limit` bytes after decompression. Up to a mebibyte stays in memory, more goes to an unnamed file.
-    ///
-    /// # Errors
-    /// [`FetchError`] of the last try.
+    /// At most `limit` bytes after decompression. Up to a mebibyte is stored in memory, more in an unnamed file.
     pub async fn get_document(
         &self,
         uri: &Url,
         known: Option<&Validators>,
         limit: u64,
     ) -> Result<Fetched, FetchError> {
-        let longest = self.timeout().saturating_mul(TIMEOUTS_A_DOCUMENT);
+        let longest = self.timeout().saturating_mul(TIMEOUTS_PER_DOCUMENT);
         retry(self.retries(), || async move {
             let whole = self.try_document(uri, known, limit);
             let done = tokio::time::timeout(longest, whole).await;
@@ -150,9 +137,7 @@ impl Client {
                 uri,
                 Follow::All,
                 |_| Ok(()),
-                |http, url| {
-                    Validators::condition(known, http.get(url).header(ACCEPT_ENCODING, "gzip"))
-                },
+                |http, url| make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "gzip")),
             )
             .await?;
         match answer.response.status() {
@@ -161,7 +146,7 @@ impl Client {
             _ => return Err(answer.into_error().await),
         }
         let headers = answer.response.headers();
-        let validators = Validators::of(headers);
+        let validators = validators_of(headers);
         let last_modified = last_modified(headers);
         let links = headers
             .get_all(LINK)
@@ -183,7 +168,8 @@ impl Client {
     }
 }
 
-/// Reads a body to its end; one that ends before the length that was announced is an error of the transport. Decompressing and writing happen where they may block.
+/// Reads a body to its end; a body shorter than announced is an error of the transport. Decompresses and writes on blocking
+/// threads.
 async fn spool_body(mut answer: Answer, limit: u64) -> Result<Spooled, FetchError> {
     let mut spool = Spool::new(limit);
     let mut batch: Vec<Bytes> = Vec::new();
@@ -194,13 +180,13 @@ async fn spool_body(mut answer: Answer, limit: u64) -> Result<Spooled, FetchErro
         if batched >= BATCH {
             let full = std::mem::take(&mut batch);
             batched = 0;
-            spool = off_the_runtime(move || spool.take(&full).map(|()| spool)).await?;
+            spool = run_blocking(move || spool.add(&full).map(|()| spool)).await?;
         }
     }
-    off_the_runtime(move || spool.take(&batch).and_then(|()| spool.finish())).await
+    run_blocking(move || spool.add(&batch).and_then(|()| spool.finish())).await
 }
 
-async fn off_the_runtime<T: Send + 'static>(
+async fn run_blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, FetchError> + Send + 'static,
 ) -> Result<T, FetchError> {
     tokio::task::spawn_blocking(work)
@@ -239,7 +225,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn gzip_is_recognised_by_its_bytes_whatever_the_headers_say() {
+    async fn gzip_is_recognized_by_its_bytes_not_by_headers() {
         let site = Site::start(|request| {
             assert_eq!(request.header("accept-encoding"), "gzip");
             let encoded = &[("content-encoding", "gzip")];
@@ -262,7 +248,7 @@ mod tests {
         ] {
             let mut document = get(&site, path).await.unwrap();
             assert_eq!(document.text(99).unwrap(), "text", "{path}");
-            assert_eq!(document.text(2).unwrap(), "te", "it can be read again");
+            assert_eq!(document.text(2).unwrap(), "te", "can be read again");
             assert_eq!(document.bytes_len(), 4);
             assert_eq!(document.digest()[..], Sha256::digest("text")[..]);
         }
@@ -270,7 +256,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn long_documents_come_out_whole_and_too_long_ones_not_at_all() {
+    async fn long_documents_are_complete_and_too_long_ones_are_rejected() {
         let body = |len: usize| -> Vec<u8> { (0..len).map(|n| (n * 31 % 251) as u8).collect() };
         let site = Site::start(move |request| match request.path() {
             "/long" => test_site::ok(body(3 << 20)),
@@ -321,7 +307,7 @@ mod tests {
     async fn a_document_published_twice_within_a_second_is_not_missed() {
         let second = Arc::new(AtomicUsize::new(0));
         let published = second.clone();
-        // A server that knows nothing but dates.
+        // A server without ETags.
         let site = Site::start(move |request| {
             let date = ["37", "37", "38"][published.load(Ordering::SeqCst)];
             let date = format!("Sun, 06 Nov 1994 08:49:{date} GMT");
@@ -346,19 +332,19 @@ mod tests {
                 other => panic!("{expected}: {other:?}"),
             }
         }
-        // The second is over: from now on the date says what it should.
+        // The second is over: the date is a validator.
         let again = client.get_document(&url, known.as_ref(), 99).await;
         assert!(matches!(again, Ok(Fetched::NotModified)));
     }
 
     #[tokio::test]
-    async fn an_uncalled_for_304_is_an_error() {
+    async fn an_unrequested_304_is_an_error() {
         let site = Site::start(|_| test_site::status(304)).await;
         assert_eq!(get(&site, "/").await.unwrap_err().code(), "http-status");
     }
 
     #[tokio::test]
-    async fn a_document_that_is_cut_short_is_not_taken_for_whole() {
+    async fn a_document_that_is_cut_short_is_an_error() {
         for raw in [
             "HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n<urlset/>",
             "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n9\r\n<urlset/>\r\n",
@@ -369,7 +355,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn passing_trouble_is_tried_again_and_absence_is_not() {
+    async fn temporary_errors_are_retried_and_absence_is_not() {
         let asked = Arc::new(AtomicUsize::new(0));
         let counter = asked.clone();
         let site = Site::start(move |request| {
@@ -447,7 +433,7 @@ mod tests {
     }
 
     #[test]
-    fn work_of_the_client_can_move_between_threads() {
+    fn futures_of_the_client_are_send() {
         fn check<T: Send>(_: T) {}
         let client = test_site::client();
         let url = Url::parse("http://127.0.0.1/").unwrap();

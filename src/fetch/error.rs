@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a Source or a hub, and what is to be done about it.
+//! Errors of requests to Sources and hubs, and what the caller is to do about them.
 
 use std::error::Error;
 use std::io;
@@ -6,49 +6,47 @@ use std::time::Duration;
 
 use url::Url;
 
-use super::guard::ResolveError;
-
 /// Why something could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FetchError {
-    /// The client itself could not be made.
+    /// The client can't be created.
     #[error("the HTTP client can't be set up: {0}")]
     Setup(String),
-    /// The address, or every address of the name, must not be contacted.
+    /// The address, or every address of the name, is not allowed.
     #[error("{0} is not a public address, and [http] allow_private_addresses is false")]
     ForbiddenAddress(String),
-    /// The configuration does not allow resources from that host.
+    /// The configuration does not allow resources from this host.
     #[error("resources may not be fetched from {0}: it is not among the hosts of the source")]
     ForbiddenHost(String),
     /// Neither http nor https.
     #[error("the scheme {0:?} is neither http nor https")]
     Scheme(String),
-    /// The name could not be resolved.
+    /// The name can't be resolved.
     #[error("the name can't be resolved: {0}")]
     Dns(String),
-    /// No connection could be made.
-    #[error("no connection: {0}")]
+    /// The connection failed.
+    #[error("connection failed: {0}")]
     Connect(String),
-    /// No secure connection could be made.
-    #[error("no secure connection: {0}")]
+    /// The TLS handshake failed.
+    #[error("TLS handshake failed: {0}")]
     Tls(String),
-    /// No answer, or nothing more of it, within the time that is allowed.
-    #[error("no answer in time")]
+    /// No answer, or no further bytes of it, within the time-out.
+    #[error("timed out")]
     Timeout,
-    /// The body comes, but too slowly to be waited for.
-    #[error("less than {} KiB came within {} seconds", least >> 10, within.as_secs())]
+    /// The body is received too slowly.
+    #[error("received less than {} KiB within {} seconds", least >> 10, within.as_secs())]
     TooSlow {
-        /// What would have been enough, in bytes.
+        /// The minimum number of bytes.
         least: u64,
-        /// How long it had for that.
+        /// The time for it.
         within: Duration,
     },
-    /// The server answers with an error, or with a status that makes no sense here.
-    #[error("the server answers with status {status}")]
+    /// The server answers with an error, or with an unexpected status.
+    #[error("the server answered with status {status}")]
     Status {
         /// The status code.
         status: u16,
-        /// How long the server asks to be left alone.
+        /// The `Retry-After` header.
         retry_after: Option<Duration>,
     },
     /// More than five redirects in a row.
@@ -57,52 +55,51 @@ pub enum FetchError {
     /// A redirect from https to http.
     #[error("redirected from https to {0}")]
     RedirectDowngrade(Url),
-    /// A redirect that does not tell where to.
-    #[error("redirected without a usable Location")]
+    /// A redirect without a valid target.
+    #[error("redirect without a valid Location")]
     RedirectWithoutLocation,
-    /// More bytes than are allowed.
+    /// More bytes than allowed.
     #[error("larger than {limit} bytes")]
     TooLarge {
-        /// What would have been allowed, in bytes.
+        /// The limit in bytes.
         limit: u64,
     },
-    /// A compressed document that grows out of all proportion.
-    #[error("it grows more than a hundredfold when it is decompressed")]
+    /// A compressed document that expands out of proportion.
+    #[error("expands more than a hundredfold when decompressed")]
     Expansion,
-    /// Compressed, but damaged.
-    #[error("the gzip data are damaged: {0}")]
+    /// Damaged compressed data.
+    #[error("damaged gzip data: {0}")]
     BadGzip(String),
     /// The connection ended before the body did.
     #[error("the body was cut short")]
     CutShort,
-    /// This machine's disk does not take a package.
-    #[error("it can't be written: {message}")]
+    /// A package can't be written to the local disk.
+    #[error("disk write error: {message}")]
     Disk {
-        /// Whether there is no room for it.
+        /// Whether the disk or a quota is full.
         is_full: bool,
-        /// What the system says.
+        /// The error of the system.
         message: String,
     },
-    /// Anything else in transport, or on this machine's disk.
-    #[error("input/output: {0}")]
+    /// Any other error of the transport, or of the local disk.
+    #[error("I/O error: {0}")]
     Io(String),
 }
 
 /// What the caller is to do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// It may pass by itself.
+    /// The error may be temporary.
     RetryLater {
-        /// How long the server asks to be left alone.
+        /// The `Retry-After` header.
         after: Option<Duration>,
     },
-    /// Trying again would end in the same way, until something else changes.
+    /// Retrying fails in the same way until something else changes.
     GiveUp,
 }
 
 impl FetchError {
-    /// Its stable name.
-    #[must_use]
+    /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Setup(_) => "http-client",
@@ -129,8 +126,7 @@ impl FetchError {
         }
     }
 
-    /// Whether it is worth trying again.
-    #[must_use]
+    /// What the caller is to do.
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Status {
@@ -161,8 +157,7 @@ impl FetchError {
         }
     }
 
-    /// Whether the server says that there is nothing (404, 410).
-    #[must_use]
+    /// Whether the server states that there is no such resource (404, 410).
     pub fn is_absent(&self) -> bool {
         matches!(
             self,
@@ -173,7 +168,7 @@ impl FetchError {
         )
     }
 
-    /// From what the system says of a package's file.
+    /// An error of writing the file of a package.
     pub(super) fn from_disk(error: &io::Error) -> Self {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         Self::Disk {
@@ -182,7 +177,7 @@ impl FetchError {
         }
     }
 
-    /// From what the client reports: before the answer, or in the middle of it.
+    /// An error that reqwest reports, before the answer or during the body.
     pub(super) fn from_transport(error: &reqwest::Error) -> Self {
         if let Some(found) = find::<ResolveError>(error) {
             return match found {
@@ -216,7 +211,7 @@ impl From<io::Error> for FetchError {
     }
 }
 
-/// Looks for a kind of error among the causes of another. An `io::Error` hides what it wraps from `source`.
+/// Searches the causes of an error for a type. An `io::Error` hides the error that it wraps from `source`.
 fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
     let mut next = Some(error);
     while let Some(error) = next {
@@ -235,11 +230,22 @@ fn find<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a 
     None
 }
 
-/// What lies at the bottom of it; the layers above only say "error sending request".
+/// The innermost cause; the outer ones only state "error sending request".
 pub(super) fn innermost(error: &(dyn Error + 'static)) -> String {
     let mut error = error;
     while let Some(source) = error.source() {
         error = source;
     }
     error.to_string()
+}
+
+/// Why a name has no allowed address; it is the cause of an error of reqwest.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ResolveError {
+    /// All its addresses are forbidden.
+    #[error("{0} has no public address")]
+    Forbidden(String),
+    /// It can't be resolved.
+    #[error("{0}: {1}")]
+    Lookup(String, io::Error),
 }

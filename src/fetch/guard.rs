@@ -1,8 +1,8 @@
-//! Which addresses may be contacted: never from outside to inside.
+//! The addresses that may be contacted: never from outside to inside.
 //!
-//! A Source names the URLs that this daemon fetches. It must not be able to name the daemon's own neighbours. So every
-//! URL is looked at before it is requested, and every name is resolved by [`GuardedResolver`], which hands on only the
-//! addresses that may be contacted: what is checked is what is connected to, whatever the name resolves to next time.
+//! A Source states the URLs that the daemon fetches. It must not be able to reach the daemon's own network. So every URL is
+//! checked before it is requested, and every name is resolved by [`GuardedResolver`], which returns only allowed addresses:
+//! the checked address is the connected one, whatever the name resolves to next time.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -12,19 +12,19 @@ use futures_util::future::BoxFuture;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-use super::FetchError;
+use super::error::{FetchError, ResolveError};
 
-/// Decides which addresses may be contacted.
+/// Decides whether an address may be contacted.
 #[derive(Clone, Debug)]
 pub(super) struct Guard {
     /// Whether loopback and private-range addresses may be contacted too.
     pub(super) allow_private: bool,
-    /// Addresses that count as public. Only tests have any: they play the public internet.
+    /// Addresses that count as public; only in tests, as the public internet.
     pub(super) as_public: Arc<[IpAddr]>,
 }
 
 impl Guard {
-    /// Whether a URL may be requested, as far as it can be told before its name is resolved.
+    /// Checks a URL before its name is resolved.
     ///
     /// # Errors
     /// [`FetchError::Scheme`] and [`FetchError::ForbiddenAddress`].
@@ -32,7 +32,7 @@ impl Guard {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchError::Scheme(url.scheme().to_owned()));
         }
-        // The url crate has already brought every spelling of an IPv4 address (decimal, octal, short) to one form.
+        // The url crate normalizes every spelling of an IPv4 address (decimal, octal, short).
         let address = match url.host() {
             Some(Host::Ipv4(address)) => IpAddr::V4(address),
             Some(Host::Ipv6(address)) => IpAddr::V6(address),
@@ -54,7 +54,7 @@ impl Guard {
     }
 }
 
-/// Whether a name means this machine, whatever a resolver makes of it (RFC 6761, section 6.3).
+/// Whether a name stands for this machine, whatever it resolves to (RFC 6761, section 6.3).
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
@@ -62,9 +62,9 @@ fn is_localhost(name: &str) -> bool {
 
 /// Whether an address belongs to the public internet.
 ///
-/// Everything that is set apart is not: loopback, private, link-local and shared ranges, documentation and benchmark
-/// ranges, multicast, broadcast, what is reserved, and the IPv6 ranges that carry IPv4 addresses (NAT64, 6to4, Teredo,
-/// IPv4-compatible), since they lead to inner addresses through a gateway.
+/// Special ranges do not: loopback, private, link-local and shared ranges, documentation and benchmark ranges, multicast,
+/// broadcast, reserved ranges, and the IPv6 ranges that embed IPv4 addresses (NAT64, 6to4, Teredo, IPv4-compatible), since
+/// they lead to private addresses through a gateway.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -96,37 +96,26 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
     let [a, b, ..] = address.segments();
-    // Only 2000::/3 has been given out as global unicast. Outside lie loopback, IPv4-compatible addresses, NAT64
+    // Only 2000::/3 is allocated as global unicast. Outside are loopback, IPv4-compatible addresses, NAT64
     // (64:ff9b::/96 and 64:ff9b:1::/48), unique local, link-local, site-local and multicast.
     if a & 0xe000 != 0x2000 {
         return false;
     }
-    let set_apart = match (a, b) {
+    let is_special = match (a, b) {
         (0x2001, 0..=0x01ff) => true, // protocol assignments, Teredo, benchmarks, ORCHID
         (0x2001, 0x0db8) => true,     // documentation
         (0x2002, _) => true,          // 6to4
         (0x3fff, 0..=0x0fff) => true, // documentation
         _ => false,
     };
-    !set_apart
+    !is_special
 }
 
-/// Why a name has no address that may be contacted; travels through the client's own errors.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum ResolveError {
-    /// Every address that it has is forbidden.
-    #[error("{0} has no public address")]
-    Forbidden(String),
-    /// It could not be resolved.
-    #[error("{0}: {1}")]
-    Lookup(String, io::Error),
-}
-
-/// Finds the addresses of a name; their ports don't matter.
+/// Resolves a name to addresses; the ports are ignored.
 pub(super) type Lookup =
     Arc<dyn Fn(String) -> BoxFuture<'static, io::Result<Vec<SocketAddr>>> + Send + Sync>;
 
-/// The system's own lookup.
+/// The lookup of the operating system.
 pub(super) fn system_lookup() -> Lookup {
     Arc::new(|host| {
         Box::pin(async move {
@@ -136,7 +125,7 @@ pub(super) fn system_lookup() -> Lookup {
     })
 }
 
-/// A resolver without the addresses that must not be contacted.
+/// A resolver that removes the addresses that must not be contacted.
 pub(super) struct GuardedResolver {
     pub(super) guard: Guard,
     pub(super) lookup: Lookup,
@@ -187,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn inner_addresses_are_refused_however_they_are_spelt() {
+    fn private_addresses_are_rejected_in_any_spelling() {
         for host in [
             "127.0.0.1",
             "127.0.0.1.",
@@ -255,10 +244,10 @@ mod tests {
             "LOCALHOST.",
             "a.b.localhost",
         ] {
-            let refused = check(&format!("http://{host}/x"));
+            let checked = check(&format!("http://{host}/x"));
             assert!(
-                matches!(refused, Err(FetchError::ForbiddenAddress(_))),
-                "{host}: {refused:?}"
+                matches!(checked, Err(FetchError::ForbiddenAddress(_))),
+                "{host}: {checked:?}"
             );
         }
     }
@@ -320,10 +309,10 @@ mod tests {
         (address, count)
     }
 
-    /// Plays the public internet.
+    /// Stands for the public internet.
     const PUBLIC: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
     const INNER: Ipv4Addr = Ipv4Addr::LOCALHOST;
-    /// What a resolver answers to one lookup after another.
+    /// The results of successive lookups.
     const ANSWERS: [&[Ipv4Addr]; 5] = [
         &[PUBLIC],
         &[INNER],
@@ -333,7 +322,7 @@ mod tests {
     ];
 
     #[tokio::test]
-    async fn address_that_was_checked_is_the_one_that_is_connected_to() {
+    async fn the_checked_address_is_the_connected_address() {
         let (address, asked) = counting((PUBLIC, 0).into()).await;
         let (_, inside) = counting((INNER, address.port()).into()).await;
         let lookups = Arc::new(AtomicUsize::new(0));
@@ -344,7 +333,7 @@ mod tests {
             let found = addresses.iter().map(|&ip| (ip, 0).into()).collect();
             Box::pin(std::future::ready(Ok(found)))
         });
-        let http = config::Http {
+        let http = config::HttpConfig {
             allow_private_addresses: false,
             ..test_site::http()
         };
@@ -357,8 +346,8 @@ mod tests {
         let uri = ResourceUri::parse(&url).unwrap();
         let any = AllowedHosts::any();
         for (lookup, addresses) in ANSWERS.iter().enumerate() {
-            let got = client.get_content(&uri, &any, None, None).await;
-            let code = got.map(drop).map_err(|error| error.code());
+            let answer = client.get_content(&uri, &any, None, None).await;
+            let code = answer.map(drop).map_err(|error| error.code());
             let expected = if addresses.contains(&PUBLIC) {
                 Ok(())
             } else {
@@ -372,7 +361,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_name_without_a_public_address_is_refused() {
+    async fn a_name_without_a_public_address_is_rejected() {
         let resolver = GuardedResolver {
             guard: guard(false),
             lookup: system_lookup(),

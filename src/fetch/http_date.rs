@@ -1,11 +1,11 @@
-//! Dates of HTTP (RFC 9110, section 5.6.7), and the `Retry-After` header (section 10.2.3).
+//! HTTP dates (RFC 9110, section 5.6.7), and the `Retry-After` header (section 10.2.3).
 
 use std::time::Duration;
 
 use chrono::{DateTime, NaiveDateTime, Utc};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 
-/// Reads an HTTP date in any of its three forms. The day of the week is passed over: it is told twice, and not always right.
+/// Parses an HTTP date in any of its three forms. The day of the week is ignored: it is redundant, and sometimes wrong.
 pub(super) fn parse_http_date(text: &str) -> Option<DateTime<Utc>> {
     let text = text.trim();
     let (weekday, rest) = text
@@ -25,11 +25,11 @@ pub(super) fn parse_http_date(text: &str) -> Option<DateTime<Utc>> {
     .map(|time| time.and_utc())
 }
 
-/// How long a server asks to be left alone: seconds, or until a date.
+/// The pause that a server asks for: seconds, or until a date.
 pub(super) fn retry_after(headers: &HeaderMap, now: DateTime<Utc>) -> Option<Duration> {
     let value = headers.get(RETRY_AFTER)?.to_str().ok()?.trim();
     if !value.is_empty() && value.bytes().all(|b| b.is_ascii_digit()) {
-        // More digits than fit mean a long time all the same.
+        // A number that is too large is saturated.
         return Some(Duration::from_secs(value.parse().unwrap_or(u64::MAX)));
     }
     let until = parse_http_date(value)?;
@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_three_forms_are_read() {
+    fn all_three_forms_are_parsed() {
         let expected = DateTime::from_timestamp(784_111_777, 0);
         for text in [
             "Sun, 06 Nov 1994 08:49:37 GMT",

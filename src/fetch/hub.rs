@@ -10,21 +10,21 @@ use super::permits::Pool;
 use crate::protocol::HubUri;
 use crate::protocol::websub::SubscriptionRequest;
 
-/// What a person gets to read of a refusal, in characters.
-const MOST_EXCERPT: usize = 200;
+/// The maximum length of the excerpt of a rejection, in characters.
+const MAX_EXCERPT: usize = 200;
 
-/// What a hub answers at once. Whether it means it, its verification of intent tells.
+/// The answer of a hub to a request. A subscription is confirmed only by the verification of intent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubAnswer {
-    /// It takes the request (2xx).
+    /// The hub accepts the request (2xx).
     Accepted,
-    /// It does not.
-    Refused {
+    /// The hub rejects the request.
+    Rejected {
         /// The status code.
         status: u16,
-        /// What it says about it: one line, at most 200 characters.
+        /// The reason in the body: one line, at most 200 characters.
         excerpt: String,
-        /// How long it asks to be left alone.
+        /// The `Retry-After` header.
         retry_after: Option<Duration>,
     },
 }
@@ -32,11 +32,11 @@ pub enum HubAnswer {
 impl Client {
     /// Sends a request to a hub.
     ///
-    /// A redirect that keeps the method (307, 308) is followed with the same request. A hub that refuses with 400 or 409 is
-    /// asked once again without `hub.lease_seconds`: some will not have the parameter at all.
+    /// A redirect that preserves the method (307, 308) is followed with the same request. After 400 or 409 the request is sent
+    /// again without `hub.lease_seconds`: some hubs reject the parameter.
     ///
     /// # Errors
-    /// [`FetchError`], when there was no answer. A refusal is an answer.
+    /// [`FetchError`] if there is no answer. A rejection is an answer.
     pub async fn ask_hub(
         &self,
         hub: &HubUri,
@@ -44,7 +44,7 @@ impl Client {
     ) -> Result<HubAnswer, FetchError> {
         let answer = self.post_form(hub, request.to_form()).await?;
         match answer {
-            HubAnswer::Refused {
+            HubAnswer::Rejected {
                 status: 400 | 409, ..
             } if request.lease_seconds.is_some() => {
                 let without_lease = SubscriptionRequest {
@@ -77,7 +77,7 @@ impl Client {
         }
         let status = answer.response.status().as_u16();
         let retry_after = answer.retry_after();
-        Ok(HubAnswer::Refused {
+        Ok(HubAnswer::Rejected {
             status,
             retry_after,
             excerpt: excerpt(answer).await,
@@ -85,25 +85,25 @@ impl Client {
     }
 }
 
-/// The beginning of a body, as one line. What can't be read is left out: it only explains.
+/// The beginning of a body as one line; empty if it can't be read.
 async fn excerpt(mut answer: Answer) -> String {
     let mut bytes = Vec::new();
     let read = async {
-        // Four bytes a character at most, and some white space.
-        while bytes.len() < MOST_EXCERPT * 8
+        // At most four bytes per character, and some white space.
+        while bytes.len() < MAX_EXCERPT * 8
             && let Ok(Some(chunk)) = answer.chunk().await
         {
             bytes.extend_from_slice(&chunk);
         }
     };
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
-    bytes.truncate(MOST_EXCERPT * 8);
+    bytes.truncate(MAX_EXCERPT * 8);
     let text = String::from_utf8_lossy(&bytes);
     let words: Vec<&str> = text
         .split(|c: char| c.is_whitespace() || c.is_control())
         .filter(|word| !word.is_empty())
         .collect();
-    words.join(" ").chars().take(MOST_EXCERPT).collect()
+    words.join(" ").chars().take(MAX_EXCERPT).collect()
 }
 
 #[cfg(test)]
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_2xx_is_acceptance() {
+    async fn every_2xx_accepts_the_request() {
         for code in [200, 202, 204] {
             let site = Site::start(move |received| {
                 assert_eq!(parse(&received), request());
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn redirects_keep_the_request_or_are_refusals() {
+    async fn redirects_preserve_the_request_or_count_as_rejections() {
         let site = Site::start(|received| match received.path() {
             "/307" => test_site::redirect(307, "/308"),
             "/308" => test_site::redirect(308, "/hub"),
@@ -172,12 +172,12 @@ mod tests {
         assert_eq!(ask(&site, "/loop").await, Err(FetchError::TooManyRedirects));
         assert!(matches!(
             ask(&site, "/302").await,
-            Ok(HubAnswer::Refused { status: 302, .. })
+            Ok(HubAnswer::Rejected { status: 302, .. })
         ));
     }
 
     #[tokio::test]
-    async fn a_hub_that_will_not_have_a_lease_is_asked_without() {
+    async fn a_hub_that_rejects_a_lease_is_asked_without_one() {
         for code in [400, 409] {
             let leases = Arc::new(Mutex::new(Vec::new()));
             let seen = leases.clone();
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn refusals_say_why_in_one_short_line() {
+    async fn rejections_have_a_reason_of_one_short_line() {
         let site = Site::start(|_| {
             let mut response = test_site::ok_with(
                 &[("retry-after", "30")],
@@ -203,13 +203,13 @@ mod tests {
             response
         })
         .await;
-        let Ok(HubAnswer::Refused {
+        let Ok(HubAnswer::Rejected {
             status,
             excerpt,
             retry_after,
         }) = ask(&site, "/").await
         else {
-            panic!("it was refused");
+            panic!("not rejected");
         };
         assert_eq!(status, 429);
         assert!(excerpt.starts_with("no such topic éé"), "{excerpt}");

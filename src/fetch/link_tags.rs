@@ -1,7 +1,7 @@
 //! The `link` tags of a text that may be HTML, XML or neither.
 //!
-//! Pages are seldom well formed, so this looks for tags that are called `link`, with whatever prefix, and nothing else.
-//! Comments, CDATA sections and scripts are passed over. A `base` tag counts for what comes after it.
+//! Pages are seldom well formed, so that this only searches for tags named `link`, with any prefix. Comments, CDATA sections
+//! and scripts are skipped. A `base` tag applies to what follows it.
 
 use url::Url;
 
@@ -9,41 +9,41 @@ use url::Url;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkTag {
     rel: String,
-    /// Its target.
+    /// The target.
     pub(super) href: Url,
 }
 
 impl LinkTag {
-    /// Whether it is of that relation, among others.
+    /// Whether that relation is among its relations.
     pub(super) fn relates(&self, wanted: &str) -> bool {
         let mut rels = self.rel.split_ascii_whitespace();
         rels.any(|rel| rel.eq_ignore_ascii_case(wanted))
     }
 }
 
-/// The `link` tags of a text, one after the other.
+/// An iterator over the `link` tags of a text.
 pub(super) struct LinkTags<'a> {
     rest: &'a str,
-    /// What relative targets are relative to: where the text is, unless it says otherwise.
+    /// The base of relative targets: the URL of the text, unless it has a `base` tag.
     base: Url,
-    says_otherwise: bool,
-    /// Tags, as `/head`, behind which no more are looked for.
+    has_base_tag: bool,
+    /// Tags such as `/head` that end the search.
     ends: &'static [&'static str],
 }
 
 impl<'a> LinkTags<'a> {
-    /// All of them; the text is at that URL.
+    /// All tags of a text at that URL.
     pub(super) fn of(text: &'a str, url: &Url) -> Self {
         Self {
             rest: text,
             base: url.clone(),
-            says_otherwise: false,
+            has_base_tag: false,
             ends: &[],
         }
     }
 
-    /// Those that speak of the document as a whole: what a page has in its head, and a feed before its first entry. What
-    /// comes after that may have been written by anybody.
+    /// The tags about the document itself: those in the head of a page, and before the first entry of a feed. What follows
+    /// may be user-generated.
     pub(super) fn of_head(text: &'a str, url: &Url) -> Self {
         Self {
             ends: &["/head", "body", "entry", "item", "url", "sitemap"],
@@ -102,8 +102,8 @@ impl Iterator for LinkTags<'_> {
                 continue;
             };
             if is_base {
-                if !self.says_otherwise {
-                    self.says_otherwise = true;
+                if !self.has_base_tag {
+                    self.has_base_tag = true;
                     self.base = href;
                 }
             } else if let Some(rel) = value("rel") {
@@ -114,7 +114,7 @@ impl Iterator for LinkTags<'_> {
     }
 }
 
-/// The name of a tag, and what stands behind it.
+/// The name of a tag, and the rest.
 fn tag_name(tag: &str) -> (&str, &str) {
     let end = tag
         .char_indices()
@@ -123,7 +123,7 @@ fn tag_name(tag: &str) -> (&str, &str) {
     tag.split_at(end)
 }
 
-/// The attributes of a tag, and what stands behind it.
+/// The attributes of a tag, and the rest.
 fn attributes(tag: &str) -> (Vec<(&str, &str)>, &str) {
     let mut found = Vec::new();
     let mut rest = tag;
@@ -132,7 +132,7 @@ fn attributes(tag: &str) -> (Vec<(&str, &str)>, &str) {
         if rest.is_empty() || rest.starts_with(['>', '<']) {
             return (found, rest);
         }
-        // A name may begin with anything but what ends it; `=` first belongs to the name.
+        // The first character always belongs to the name, even `=`.
         let end = rest
             .char_indices()
             .skip(1)
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_anybody_may_have_written_are_not() {
+    fn links_in_untrusted_parts_are_ignored() {
         for text in [
             "<head></head><body><link rel=hub href=/no>",
             "<html><body><link rel=hub href=/no>",
@@ -208,7 +208,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in "(<link|<base|<a:|<!--|<!\\[CDATA\\[|<script|rel=|href|[<>/='\" \\-é]|.){0,40}") {
+        fn arbitrary_text_does_not_panic(text in "(<link|<base|<a:|<!--|<!\\[CDATA\\[|<script|rel=|href|[<>/='\" \\-é]|.){0,40}") {
             let _ = LinkTags::of_head(&text, &url()).count();
         }
     }

@@ -1,18 +1,17 @@
-//! SHELL, outbound HTTP: the guarded client, documents, content, topics and their hubs, discovery.
+//! SHELL, outbound HTTP: the guarded client, documents, content, packages, topics and their hubs, discovery.
 //!
-//! What this room promises:
-//! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That
-//!   is checked on every URL, at every redirect, and on every address that a name resolves to, at the moment it is
-//!   connected to.
-//! - Everything ends: connecting, waiting for an answer, every pause in a body, redirects, retries, documents that claim to
-//!   be small and are not.
-//! - One host gets so many requests at once and no more; downloads of resources never keep documents and hubs waiting,
-//!   and packages, one at a time, nobody at all.
-//! - A document is handed on whole or not at all, decompressed, and can be read several times. A resource is handed on
-//!   exactly as it is served, a chunk at a time. A package goes to disk, and goes on where it was cut short.
+//! Invariants:
+//! - Never from outside to inside: [`Client`] contacts public addresses only, unless the configuration allows others. That is
+//!   checked for every URL, every redirect, and every address that a name resolves to, at the moment of the connection.
+//! - Everything is bounded: connecting, waiting for an answer, every pause in a body, redirects, retries, the length of
+//!   documents before and after decompression.
+//! - The number of concurrent requests to a host is limited. Downloads of resources do not delay documents and hubs, and
+//!   packages, one at a time, delay neither.
+//! - A document is returned complete or not at all, decompressed, and can be read several times. A resource is returned
+//!   exactly as it is served, a chunk at a time. A package is written to disk, and an interrupted download is resumed.
 //!
-//! It knows URLs, documents and hubs. It does not know why something is fetched, where it is kept or what it means for
-//! the state of a set. It imports the protocol, the clock and the configuration, nothing else of this program.
+//! It knows URLs, documents and hubs. It does not know why something is fetched, where it is stored or what it means for the
+//! state of a set. It imports the protocol, the clock and the configuration, and nothing else of this program.
 //!
 //! Specification: ANSI/NISO Z39.99-2014, sections 6.3 (discovery), 11 and 13 (packages); WebSub, sections 4 (topics) and 5.1 (requests to hubs); RFC 9110.
 
@@ -21,7 +20,7 @@ mod client;
 mod content;
 mod discovery;
 mod document;
-mod document_stats;
+mod document_summaries;
 mod error;
 mod guard;
 mod http_date;
@@ -41,16 +40,15 @@ mod test_site;
 #[cfg(test)]
 pub(crate) mod transport;
 
-pub use capability_list::{Advertised, CapabilityList};
+pub use capability_list::CapabilityList;
 pub use client::Client;
 pub use content::{AllowedHosts, Content};
-pub use discovery::{Discovery, DiscoveryError, KnownWay};
+pub use discovery::{Discovery, DiscoveryCache, DiscoveryError};
 pub use document::{Fetched, FetchedDocument, OwnedReader};
-pub use document_stats::{Changes, Insight, Insights};
+pub use document_summaries::DocumentSummaries;
 pub use error::{Disposition, FetchError};
 pub use guard::is_public;
 pub use hub::HubAnswer;
-pub use package::{Member, Package, PackageError, PartialPackage};
+pub use package::{MemberReader, Package, PackageError, PartialPackage};
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;
-pub use validators::{KnownVersion, Validators};

@@ -1,8 +1,8 @@
-//! Packages: ZIP files of bitstreams with a manifest (the core, sections 11 and 13).
+//! Packages: ZIP files of resources with a manifest (sections 11 and 13).
 //!
-//! A package is a file on disk and stays there: its members are read from it one by one, or several at once. Nothing is
-//! ever unpacked under a name of the package's choosing. A package is as hostile as anything else from outside: it is
-//! opened in bounded memory, and no member of it can grow beyond what its directory says.
+//! A package is a file on disk; its members are read from it one by one, or concurrently. Nothing is unpacked under a name from
+//! the package. A package is untrusted: it is opened in bounded memory, and no member can grow beyond the length in the
+//! directory.
 
 mod directory;
 mod download;
@@ -23,21 +23,21 @@ use std::sync::Arc;
 
 use url::Url;
 
-use self::directory::{Directory, Place};
+use self::directory::{Directory, MemberEntry};
 pub use self::error::PackageError;
-pub use self::member::Member;
+pub use self::member::MemberReader;
 pub use self::partial::PartialPackage;
 use crate::protocol::DocumentReader;
 
-/// How many members a package may have.
-const MOST_MEMBERS: usize = 1_000_000;
+/// The maximum number of members of a package.
+const MAX_MEMBERS: usize = 1_000_000;
 
-/// How deep a path may be, and still be looked for without some of its folders.
-const DEEPEST_REBASED: usize = 64;
+/// The maximum depth of a path that is also searched without some of its folders.
+const MAX_REBASED_DEPTH: usize = 64;
 
-/// A package that is on disk. A copy is the same package; its members can be read at the same time.
+/// A package on disk. A clone is the same package; its members can be read concurrently.
 ///
-/// Everything here blocks for reading from disk.
+/// All functions block for reading from disk.
 #[derive(Clone)]
 pub struct Package {
     file: Arc<File>,
@@ -49,17 +49,17 @@ impl Package {
     /// Opens a package and reads its directory.
     ///
     /// # Errors
-    /// [`PackageError::Unsupported`] when it is no ZIP file, [`PackageError::Damaged`], [`PackageError::TooManyMembers`],
+    /// [`PackageError::Unsupported`] if it is not a ZIP file, [`PackageError::Damaged`], [`PackageError::TooManyMembers`],
     /// [`PackageError::Io`].
     pub fn open(file: File) -> Result<Self, PackageError> {
         let length = file.metadata().map_err(PackageError::Io)?.len();
-        let starts_as_zip = refuse_other_formats(&file)?;
+        let starts_as_zip = reject_other_formats(&file)?;
         let file = Arc::new(file);
         let directory =
-            Directory::read(&file, length, MOST_MEMBERS).map_err(|error| match error {
-                // Whatever it is, it is not a ZIP file that something happened to.
+            Directory::read(&file, length, MAX_MEMBERS).map_err(|error| match error {
+                // It is another format, not a damaged ZIP file.
                 PackageError::Damaged(_) if !starts_as_zip => {
-                    PackageError::Unsupported("something unknown")
+                    PackageError::Unsupported("an unknown format")
                 }
                 error => error,
             })?;
@@ -70,10 +70,10 @@ impl Package {
         })
     }
 
-    /// Reads its manifest from the beginning: `manifest.xml` at the top, of `limit` bytes at most. Relative URIs are
-    /// resolved against `base`, the URI of the package.
+    /// Opens its manifest, `manifest.xml` at the top, of at most `limit` bytes. Relative URIs are resolved against `base`, the
+    /// URI of the package.
     ///
-    /// What the reader says of bytes that can't be had may be the package's fault: [`PackageError::from`] tells.
+    /// An I/O error of the reader may be an error of the package: convert it with [`PackageError::from`].
     ///
     /// # Errors
     /// [`PackageError::NoManifest`], [`PackageError::TooLarge`], [`PackageError::Manifest`], and those of
@@ -90,37 +90,36 @@ impl Package {
         Ok(DocumentReader::open(member.buffered(), base)?)
     }
 
-    /// Opens the member that a manifest's `path` means.
+    /// Opens the member that the `path` in a manifest refers to.
     ///
-    /// Slashes at the beginning, `./` and the direction of slashes don't matter. Where no member has that name, leaving out
-    /// folders may help: see [`Member::is_rebased`].
+    /// Leading slashes, `./` and the direction of slashes are ignored. If no member has that name, it is searched without
+    /// leading folders: see [`MemberReader::is_rebased`].
     ///
     /// # Errors
     /// [`PackageError::NoMember`], [`PackageError::AmbiguousMember`], [`PackageError::Encrypted`],
     /// [`PackageError::Compression`], [`PackageError::Expansion`], [`PackageError::BadMember`], [`PackageError::Io`].
-    pub fn member(&self, path: &str) -> Result<Member, PackageError> {
+    pub fn member(&self, path: &str) -> Result<MemberReader, PackageError> {
         let segments = name::segments(path);
-        if let Some(place) = only(self.directory.named(&segments).iter(), path)? {
-            return self.open_member(place, false);
+        if let Some(entry) = only(self.directory.named(&segments).iter(), path)? {
+            return self.open_member(entry, false);
         }
         let by_path = self.without_folders_of_path(&segments);
         let by_name = self.without_folders_of_names(&segments);
         match only(by_path.iter().chain(by_name), path)? {
-            Some(place) => self.open_member(place, true),
+            Some(entry) => self.open_member(entry, true),
             None => Err(PackageError::NoMember(path.to_owned())),
         }
     }
 
-    /// How many members it has, folders and the manifest among them.
-    #[must_use]
+    /// The number of members, including folders and the manifest.
     pub fn members(&self) -> usize {
         self.directory.len()
     }
 
-    /// The members whose name is what is left of the path without folders at its beginning, as few of them as possible.
-    fn without_folders_of_path(&self, path: &[&str]) -> &[Place] {
-        // Where the package knows the folder, something is missing from it, and nothing else will do.
-        if path.len() > DEEPEST_REBASED
+    /// The members whose name is the path without leading folders, as few of them as possible.
+    fn without_folders_of_path(&self, path: &[&str]) -> &[MemberEntry] {
+        // If the package has the folder, the member is missing from it.
+        if path.len() > MAX_REBASED_DEPTH
             || path
                 .first()
                 .is_none_or(|top| self.directory.has_folder(top))
@@ -133,11 +132,11 @@ impl Package {
             .unwrap_or_default()
     }
 
-    /// The members that have the path as their name, without folders that all members are in.
-    fn without_folders_of_names(&self, path: &[&str]) -> impl Iterator<Item = &Place> {
+    /// The members whose name is the path, without leading folders that all members have in common.
+    fn without_folders_of_names(&self, path: &[&str]) -> impl Iterator<Item = &MemberEntry> {
         let common = self.directory.common_folder();
         let deepest = path.len().max(common.len());
-        let folders = if path.is_empty() || deepest > DEEPEST_REBASED {
+        let folders = if path.is_empty() || deepest > MAX_REBASED_DEPTH {
             0
         } else {
             common.len()
@@ -149,8 +148,12 @@ impl Package {
         })
     }
 
-    fn open_member(&self, place: &Place, is_rebased: bool) -> Result<Member, PackageError> {
-        Member::open(&self.file, place, is_rebased)
+    fn open_member(
+        &self,
+        entry: &MemberEntry,
+        is_rebased: bool,
+    ) -> Result<MemberReader, PackageError> {
+        MemberReader::open(&self.file, entry, is_rebased)
     }
 }
 
@@ -163,24 +166,24 @@ impl fmt::Debug for Package {
     }
 }
 
-/// The one of them, if there is one; several are one if they have the same bytes.
+/// The only one of the members, if there is any. Several with the same bytes count as one; others are ambiguous.
 fn only<'a>(
-    mut places: impl Iterator<Item = &'a Place>,
+    mut entries: impl Iterator<Item = &'a MemberEntry>,
     path: &str,
-) -> Result<Option<&'a Place>, PackageError> {
-    let Some(first) = places.next() else {
+) -> Result<Option<&'a MemberEntry>, PackageError> {
+    let Some(first) = entries.next() else {
         return Ok(None);
     };
-    if places.all(|other| other.same_bytes(first)) {
+    if entries.all(|other| other.same_bytes(first)) {
         return Ok(Some(first));
     }
     Err(PackageError::AmbiguousMember(path.to_owned()))
 }
 
-/// What ZIP files usually begin with: a member, the end of one without members, or the mark of one in several pieces.
+/// The usual signatures of ZIP files: a member, the end of an empty one, or the mark of a split one.
 const ZIP: [&[u8]; 3] = [b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08"];
 
-/// What else is served as a package, by what it begins with. Such a file may end as a ZIP file does, but it is none.
+/// Other formats that are served as packages, by their signatures. Such a file may end like a ZIP file, but is none.
 const OTHER_FORMATS: [(&[u8], &str); 8] = [
     (b"\x1f\x8b", "gzip"),
     (b"\xfd7zXZ\0", "xz"),
@@ -192,11 +195,11 @@ const OTHER_FORMATS: [(&[u8], &str); 8] = [
     (b"{", "JSON"),
 ];
 
-/// Where a tar file says that it is one, and how.
+/// The position and signature of a tar file.
 const TAR: (usize, &[u8]) = (257, b"ustar");
 
-/// Whether it begins as ZIP files usually do; an error if it begins as something else.
-fn refuse_other_formats(file: &File) -> Result<bool, PackageError> {
+/// Whether a file has a usual signature of ZIP files; an error if it has that of another format.
+fn reject_other_formats(file: &File) -> Result<bool, PackageError> {
     let mut start = [0; 512];
     let mut read = 0;
     while read < start.len() {
@@ -212,7 +215,7 @@ fn refuse_other_formats(file: &File) -> Result<bool, PackageError> {
         return Ok(true);
     }
     if start.is_empty() {
-        return Err(PackageError::Unsupported("nothing at all"));
+        return Err(PackageError::Unsupported("empty"));
     }
     if start
         .get(TAR.0..)

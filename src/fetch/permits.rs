@@ -1,23 +1,24 @@
-//! How many requests may be under way at once.
+//! Limits the number of concurrent requests per host.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use url::Url;
 
-/// Who a permit is for: downloads of content must not keep documents and hubs waiting.
+/// The pool of a permit: downloads of content must not delay documents and hubs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pool {
     /// Documents, and requests to hubs.
     Documents,
     /// Resources.
     Content,
-    /// Packages: they take long, so they go one at a time, and keep nobody else waiting.
+    /// Packages: they take long, so that only one at a time is downloaded, without delaying others.
     Packages,
 }
 
-/// How many requests may be under way at once, for each host.
+/// The permits for concurrent requests, per pool and host.
 pub(super) struct Permits {
     per_host: usize,
     hosts: Mutex<HashMap<(Pool, String), Arc<Semaphore>>>,
@@ -31,7 +32,7 @@ impl Permits {
         }
     }
 
-    /// Waits until one more request to the URL's host may start. It counts until the permit is dropped.
+    /// Waits until a request to the host of the URL may start. It counts until the permit is dropped.
     pub(super) async fn acquire(&self, pool: Pool, url: &Url) -> OwnedSemaphorePermit {
         let authority = format!(
             "{}:{}",
@@ -49,8 +50,8 @@ impl Permits {
             Pool::Documents | Pool::Content => self.per_host,
             Pool::Packages => 1,
         };
-        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        // Hosts come from outside, so they must not pile up: those that nobody uses are forgotten.
+        let mut hosts = self.hosts.lock();
+        // Hosts are remote input and must not accumulate: unused ones are removed.
         if hosts.len() >= 1024 {
             hosts.retain(|_, semaphore| Arc::strong_count(semaphore) > 1);
         }
@@ -63,9 +64,9 @@ impl Permits {
 
 #[cfg(test)]
 impl Permits {
-    /// The permits of a pool that are not taken, of all hosts together.
+    /// The available permits of a pool, of all hosts together.
     pub(super) fn available(&self, pool: Pool) -> usize {
-        let hosts = self.hosts.lock().unwrap();
+        let hosts = self.hosts.lock();
         hosts
             .iter()
             .filter(|((of, _), _)| *of == pool)
@@ -79,11 +80,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_that_nobody_uses_are_forgotten() {
+    fn unused_hosts_are_removed() {
         let permits = Permits::new(2);
         for n in 0..5000 {
             permits.semaphore(Pool::Content, format!("host{n}:80"));
         }
-        assert!(permits.hosts.lock().unwrap().len() <= 1024);
+        assert!(permits.hosts.lock().len() <= 1024);
     }
 }

@@ -1,4 +1,4 @@
-//! Probing: whether a server would deliver a resource, without taking it.
+//! Probes whether a server would deliver a resource, without downloading it.
 
 use reqwest::StatusCode;
 use reqwest::header::ACCEPT_ENCODING;
@@ -9,12 +9,9 @@ use super::{AllowedHosts, Client, FetchError, retry};
 use crate::protocol::ResourceUri;
 
 impl Client {
-    /// Asks whether a resource can be had. Tries again what may pass by itself.
+    /// Checks whether a resource can be fetched. Retries temporary errors; returns the error of the last try.
     ///
-    /// By HEAD; where that is answered by an error, by a GET whose body is dropped: some servers know no HEAD.
-    ///
-    /// # Errors
-    /// [`FetchError`] of the last try.
+    /// By HEAD; if that is an error, by a GET whose body is dropped: some servers do not support HEAD.
     pub async fn probe(
         &self,
         uri: &ResourceUri,
@@ -48,7 +45,7 @@ mod tests {
     use crate::fetch::test_site::{self, Site};
 
     #[tokio::test]
-    async fn what_is_there_is_told_from_what_is_not() {
+    async fn existing_and_missing_resources_are_distinguished() {
         let site = Site::start(|request| match (request.path(), request.method.clone()) {
             ("/there", _) | ("/no-head", Method::GET) => test_site::ok("body"),
             ("/no-head", _) => test_site::status(405),

@@ -1,6 +1,6 @@
-//! When to try again: growing pauses with jitter, so many and no longer.
+//! Retries: a bounded number of tries, with growing pauses and jitter.
 //!
-//! The crate `backoff` is no longer maintained; this file is the only one that knows it.
+//! The crate `backoff` is no longer maintained; only this file uses it.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use backoff::exponential::ExponentialBackoff;
 
 use super::{Disposition, FetchError};
 
-/// The longest that a server's `Retry-After` is heeded.
-const LONGEST_ASKED: Duration = Duration::from_secs(3600);
+/// The maximum `Retry-After` that is respected.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
 
-/// How often to try, and how long to wait in between.
+/// The number of tries, and the pauses between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// How often to try in all, at least 1.
+    /// The total number of tries, at least 1.
     pub tries: u32,
     /// The pause after the first try, before jitter.
     pub first: Duration,
@@ -24,7 +24,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// For documents that somebody waits for.
+    /// For documents that a caller waits for.
     pub const DOCUMENT: Self = Self {
         tries: 3,
         first: Duration::from_millis(500),
@@ -32,9 +32,9 @@ impl Bounds {
     };
 }
 
-/// How long to wait after so many tries (1 = after the first), half more or less at random; `None`: no further try.
+/// The pause after `attempt` tries (1 = after the first), with a jitter of one half; `None`: no further try.
 ///
-/// The server's own wish counts where it is longer, up to an hour.
+/// A longer `Retry-After` (`asked`) is respected, up to an hour.
 #[must_use]
 pub fn pause(attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<Duration> {
     if attempt >= bounds.tries {
@@ -52,16 +52,12 @@ pub fn pause(attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<D
         ..ExponentialBackoff::default()
     };
     let own = backoff.next_backoff().unwrap_or(current);
-    Some(own.max(asked.unwrap_or_default().min(LONGEST_ASKED)))
+    Some(own.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER)))
 }
 
-/// Tries until it works, the error is final, or the bounds are reached.
+/// Retries until success, a final error, or the bounds are reached; returns the error of the last try.
 ///
-/// A server that asks for a longer pause than the bounds allow is not waited for here: its error goes to the caller, who
-/// has more time.
-///
-/// # Errors
-/// The error of the last try.
+/// If the server asks for a longer pause than the bounds allow, its error is returned to the caller.
 pub async fn retry<T, F>(bounds: &Bounds, mut op: impl FnMut() -> F) -> Result<T, FetchError>
 where
     F: Future<Output = Result<T, FetchError>>,
@@ -112,10 +108,10 @@ mod tests {
     }
 
     #[test]
-    fn retry_after_is_heeded_up_to_an_hour() {
+    fn retry_after_is_respected_up_to_an_hour() {
         let asked = |seconds| pause(1, Some(Duration::from_secs(seconds)), &BOUNDS);
         assert_eq!(asked(90), Some(Duration::from_secs(90)));
-        assert_eq!(asked(u64::MAX), Some(LONGEST_ASKED));
+        assert_eq!(asked(u64::MAX), Some(MAX_RETRY_AFTER));
         assert!(asked(0).unwrap() >= Duration::from_millis(490));
     }
 
@@ -127,7 +123,7 @@ mod tests {
                 first: Duration::from_millis(first),
                 longest: Duration::from_millis(longest),
             };
-            let most = (bounds.longest.mul_f64(1.51) + Duration::from_secs(1)).max(LONGEST_ASKED);
+            let most = (bounds.longest.mul_f64(1.51) + Duration::from_secs(1)).max(MAX_RETRY_AFTER);
             if let Some(pause) = pause(attempt, asked.map(Duration::from_secs), &bounds) {
                 prop_assert!(pause <= most);
             }
@@ -135,7 +131,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn passing_errors_are_tried_again_and_final_ones_are_not() {
+    async fn temporary_errors_are_retried_and_final_ones_are_not() {
         let tries = async |error: FetchError| {
             let mut tries = 0;
             let outcome: Result<(), _> = retry(&BOUNDS, || {

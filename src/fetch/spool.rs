@@ -1,4 +1,4 @@
-//! Takes in the body of a document: decompresses it, counts and hashes what comes out, keeps it in memory or in a file.
+//! Spools the body of a document: decompresses it, counts and hashes the result, stores it in memory or in a file.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -9,23 +9,23 @@ use tempfile::SpooledTempFile;
 
 use super::FetchError;
 
-/// What is kept in memory; longer documents go to an unnamed file.
+/// The maximum length in memory, in bytes; longer documents are stored in an unnamed file.
 const IN_MEMORY: usize = 1 << 20;
 
-/// How far a compressed body may grow once more than [`RATIO_FROM`] has come out of it.
+/// The maximum expansion of a compressed body once it exceeds [`RATIO_FROM`].
 const RATIO: u64 = 100;
 
-/// So much may come out of any body, in bytes: large lists are dense, and as a rule the limit is no higher.
+/// The decompressed length up to which the expansion is not limited, in bytes: large lists compress well.
 const RATIO_FROM: u64 = 64 << 20;
 
-/// A body on its way in. Works on disk, so it belongs on a thread that may block.
+/// A body that is being received. It writes to disk: for blocking threads.
 pub(super) struct Spool {
-    // Twice, because some servers compress for transport what is a gzip file already.
+    // Twice, because some servers compress a gzip file again for transport.
     unzip: Unzip<Unzip<Sink>>,
-    taken: u64,
+    received: u64,
 }
 
-/// A body that is all there.
+/// A complete body.
 pub(super) struct Spooled {
     pub(super) file: SpooledTempFile,
     pub(super) len: u64,
@@ -33,7 +33,7 @@ pub(super) struct Spooled {
 }
 
 impl Spool {
-    /// An empty one, for so many bytes after decompression.
+    /// An empty spool with a limit in bytes after decompression.
     pub(super) fn new(limit: u64) -> Self {
         Self {
             unzip: Unzip::new(Unzip::new(Sink {
@@ -41,26 +41,26 @@ impl Spool {
                 hash: Sha256::new(),
                 len: 0,
                 limit,
-                proportion: RATIO_FROM,
+                max_expanded: RATIO_FROM,
             })),
-            taken: 0,
+            received: 0,
         }
     }
 
-    /// Takes the next bytes, as they were served.
-    pub(super) fn take(&mut self, chunks: &[Bytes]) -> Result<(), FetchError> {
+    /// Adds the next bytes as they were served.
+    pub(super) fn add(&mut self, chunks: &[Bytes]) -> Result<(), FetchError> {
         for chunk in chunks {
-            self.taken += chunk.len() as u64;
-            // The sink decides: a few bytes that were compressed twice may be more than a disk holds.
+            self.received += chunk.len() as u64;
+            // Checked in the sink: a few bytes that were compressed twice may exceed any disk.
             if let Some(sink) = self.unzip.inner().and_then(Unzip::inner) {
-                sink.proportion = in_proportion(self.taken);
+                sink.max_expanded = max_expanded(self.received);
             }
             self.unzip.write_all(chunk).map_err(to_fetch_error)?;
         }
         Ok(())
     }
 
-    /// The whole body.
+    /// The complete body.
     pub(super) fn finish(self) -> Result<Spooled, FetchError> {
         let inner = self.unzip.finish().map_err(to_fetch_error)?;
         let mut sink = inner.finish().map_err(to_fetch_error)?;
@@ -73,23 +73,23 @@ impl Spool {
     }
 }
 
-/// How much may come out of so many bytes.
-fn in_proportion(taken: u64) -> u64 {
-    taken.saturating_mul(RATIO).max(RATIO_FROM)
+/// The maximum decompressed length of this number of received bytes.
+fn max_expanded(received: u64) -> u64 {
+    received.saturating_mul(RATIO).max(RATIO_FROM)
 }
 
-/// What the sink refuses; travels through the decoders as an `io::Error`.
+/// An error of the sink; it passes through the decoders within an `io::Error`.
 #[derive(Debug, thiserror::Error)]
 enum SinkError {
     #[error("over the limit of {0} bytes")]
     OverLimit(u64),
-    #[error("out of proportion to what was served")]
+    #[error("out of proportion to the served bytes")]
     OutOfProportion,
     #[error(transparent)]
     Disk(io::Error),
 }
 
-/// What the sink did not refuse is the decoder's own complaint.
+/// An error that does not come from the sink is one of the decoder.
 fn to_fetch_error(error: io::Error) -> FetchError {
     match error.get_ref().and_then(|inner| inner.downcast_ref()) {
         Some(SinkError::OverLimit(limit)) => FetchError::TooLarge { limit: *limit },
@@ -99,14 +99,14 @@ fn to_fetch_error(error: io::Error) -> FetchError {
     }
 }
 
-/// Where the bytes end up.
+/// Writes, counts and hashes the decompressed bytes.
 struct Sink {
     file: SpooledTempFile,
     hash: Sha256,
     len: u64,
     limit: u64,
-    /// How much may come out of what was taken so far.
-    proportion: u64,
+    /// The maximum length for the bytes received so far.
+    max_expanded: u64,
 }
 
 impl Write for Sink {
@@ -115,7 +115,7 @@ impl Write for Sink {
         if self.len > self.limit {
             return Err(io::Error::other(SinkError::OverLimit(self.limit)));
         }
-        if self.len > self.proportion {
+        if self.len > self.max_expanded {
             return Err(io::Error::other(SinkError::OutOfProportion));
         }
         self.file
@@ -130,14 +130,13 @@ impl Write for Sink {
     }
 }
 
-/// Decompresses what begins as gzip does, and passes on everything else as it is: neither the name nor the headers can be
-/// trusted to tell.
+/// Decompresses a body with the signature of gzip, and passes on any other: neither name nor headers are reliable.
 enum Unzip<W: Write> {
-    /// Not enough has come to decide.
+    /// Not enough bytes to decide.
     Start(Vec<u8>, W),
     Plain(W),
     Gzip(Box<MultiGzDecoder<W>>),
-    /// It failed before; only in place while the state changes.
+    /// After an error, and while the state changes.
     Broken,
 }
 
@@ -224,7 +223,7 @@ mod tests {
     fn spool(served: &[u8], piece: usize, limit: u64) -> Result<Vec<u8>, FetchError> {
         let mut spool = Spool::new(limit);
         for piece in served.chunks(piece) {
-            spool.take(&[Bytes::copy_from_slice(piece)])?;
+            spool.add(&[Bytes::copy_from_slice(piece)])?;
         }
         let mut spooled = spool.finish()?;
         let mut bytes = Vec::new();
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_gzip_is_told_from_large_gzip() {
+    fn damaged_and_too_large_gzip_are_distinguished() {
         let whole = gzip(&[b'x'; 5000]);
         let mut altered = whole.clone();
         let crc = altered.len() - 6;
@@ -250,23 +249,23 @@ mod tests {
     }
 
     #[test]
-    fn limit_is_inclusive_and_counts_what_comes_out() {
+    fn limit_is_inclusive_and_applies_after_decompression() {
         assert_eq!(spool(&[b'a'; 10], 3, 10).unwrap().len(), 10);
         assert_eq!(spool(&[b'a'; 11], 3, 10).unwrap_err().code(), "too-large");
         assert_eq!(spool(&gzip(&[b'a'; 10]), 3, 10).unwrap().len(), 10);
     }
 
     #[test]
-    fn a_document_that_grows_out_of_proportion_is_refused() {
+    fn a_document_that_expands_out_of_proportion_is_rejected() {
         const MIB: u64 = 1 << 20;
-        for (taken, expected) in [
+        for (received, expected) in [
             (1, 64 * MIB),
             (MIB / 2, 64 * MIB),
             (MIB, 100 * MIB),
             (2 * MIB, 200 * MIB),
             (u64::MAX, u64::MAX),
         ] {
-            assert_eq!(in_proportion(taken), expected, "{taken}");
+            assert_eq!(max_expanded(received), expected, "{received}");
         }
         // However it was compressed, and in however few pieces it comes.
         let zeros = vec![0; 65 << 20];
@@ -279,14 +278,14 @@ mod tests {
     }
 
     #[test]
-    fn several_members_are_one_document() {
+    fn several_gzip_members_are_one_document() {
         let served = [gzip(b"one "), gzip(b"two")].concat();
         assert_eq!(spool(&served, 7, 100).unwrap(), b"one two");
     }
 
     proptest! {
         #[test]
-        fn what_was_compressed_comes_out_however_it_is_cut(
+        fn compressed_bodies_are_decompressed_from_pieces_of_any_size(
             bytes in proptest::collection::vec(any::<u8>(), 0..3000), piece in 1_usize..700
         ) {
             prop_assume!(!bytes.starts_with(&MAGIC));
@@ -297,7 +296,7 @@ mod tests {
         }
 
         #[test]
-        fn anything_after_the_magic_bytes_is_survived(
+        fn arbitrary_bytes_after_the_gzip_magic_do_not_panic(
             bytes in proptest::collection::vec(any::<u8>(), 0..300), piece in 1_usize..100
         ) {
             let _ = spool(&[&MAGIC[..], &bytes].concat(), piece, 9999);

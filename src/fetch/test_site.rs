@@ -1,4 +1,4 @@
-//! A small server on loopback, for this room's tests.
+//! A small server on loopback, for tests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub(super) struct Site {
 }
 
 impl Site {
-    /// Answers every request by a function.
+    /// Answers every request with a function.
     pub(super) async fn start(
         answer: impl Fn(Received) -> Response + Send + Sync + 'static,
     ) -> Self {
@@ -66,7 +66,7 @@ impl Site {
         Self { base, server }
     }
 
-    /// Answers every connection with the same bytes, whatever HTTP says to them, and closes it.
+    /// Answers every connection with the same bytes, valid HTTP or not, and closes it.
     pub(super) async fn start_raw(answer: impl Into<Vec<u8>>) -> Self {
         let answer = answer.into();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -122,8 +122,8 @@ pub(super) fn redirect(code: u16, to: &str) -> Response {
     response
 }
 
-pub(super) fn http() -> config::Http {
-    config::Http {
+pub(super) fn http() -> config::HttpConfig {
+    config::HttpConfig {
         connections_per_host: 4,
         timeout: Duration::from_secs(20),
         user_agent: "resyncd/test".into(),
@@ -131,7 +131,7 @@ pub(super) fn http() -> config::Http {
     }
 }
 
-/// A client that may contact loopback and does not wait long between its tries.
+/// A client that may contact loopback, with short pauses between retries.
 pub(super) fn client() -> Client {
     Client::new(&http()).unwrap().with_document_retries(Bounds {
         tries: 3,

@@ -1,4 +1,4 @@
-//! Topics: what a channel's URI tells of its hubs and of its own name (WebSub, section 4).
+//! Topics: the hubs of a channel and its canonical topic URI, from the topic itself (WebSub, section 4).
 
 use std::io::Read;
 use std::time::Duration;
@@ -15,29 +15,29 @@ use super::permits::Pool;
 use crate::protocol::{HubUri, TopicUri, parse_link_header, without_userinfo};
 
 /// How much of a body is searched for links, in bytes.
-const MOST_BODY: usize = 256 << 10;
+const MAX_BODY: usize = 256 << 10;
 
-/// More hubs than this are not taken.
-const MOST_HUBS: usize = 10;
+/// The maximum number of hubs.
+const MAX_HUBS: usize = 10;
 
-/// How long it may all take. A subscription waits for it, and can do without.
-const LONGEST: Duration = Duration::from_secs(20);
+/// The maximum total time. A subscription waits for it, but does not require it.
+const MAX_TIME: Duration = Duration::from_secs(20);
 
-/// What a topic tells of itself.
+/// The links of a topic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TopicLinks {
-    /// What it calls itself (`rel="self"`): the topic to subscribe to.
+    /// Its canonical URI (`rel="self"`): the topic to subscribe to.
     pub topic: Option<TopicUri>,
     /// Its hubs (`rel="hub"`), in its order.
     pub hubs: Vec<HubUri>,
 }
 
 impl TopicLinks {
-    fn is_whole(&self) -> bool {
+    fn is_complete(&self) -> bool {
         self.topic.is_some() && !self.hubs.is_empty()
     }
 
-    /// Takes what is not known yet from a source of less weight.
+    /// Adds missing links from a source of lower precedence.
     fn complete(&mut self, other: Self) {
         self.topic = self.topic.take().or(other.topic);
         if self.hubs.is_empty() {
@@ -49,7 +49,7 @@ impl TopicLinks {
         if !is_hub {
             self.topic = self.topic.take().or(TopicUri::try_from(href).ok());
         } else if let Ok(hub) = HubUri::try_from(href)
-            && self.hubs.len() < MOST_HUBS
+            && self.hubs.len() < MAX_HUBS
             && !self.hubs.contains(&hub)
         {
             self.hubs.push(hub);
@@ -83,20 +83,20 @@ impl TopicLinks {
 }
 
 impl Client {
-    /// Asks a topic for its hubs and its own name: by HEAD, and where that does not tell both, by GET. Link headers count for
-    /// more than links in the body, be it XML or HTML. Redirects are followed. At most 256 KiB are read.
+    /// Requests the links of a topic: by HEAD, and if a link is missing, by GET. Link headers take precedence over links in the
+    /// body, which may be XML or HTML. Redirects are followed. At most 256 KiB are read.
     ///
     /// # Errors
-    /// [`FetchError`], when it could not be asked. That it names nothing is an answer.
+    /// [`FetchError`] if the request fails. A topic without links is not an error.
     pub async fn ask_topic(&self, topic: &TopicUri) -> Result<TopicLinks, FetchError> {
         let asking = async {
             let by_head = match self.head_or_get(topic, Method::HEAD).await {
                 Ok(answer) => TopicLinks::of_headers(&answer),
-                // Some servers know GET only.
+                // Some servers support only GET.
                 Err(FetchError::Status { .. }) => TopicLinks::default(),
                 Err(error) => return Err(error),
             };
-            if by_head.is_whole() {
+            if by_head.is_complete() {
                 return Ok(by_head);
             }
             match self.get_links(topic).await {
@@ -108,7 +108,7 @@ impl Client {
                 Err(error) => Err(error),
             }
         };
-        tokio::time::timeout(LONGEST.min(self.timeout()), asking)
+        tokio::time::timeout(MAX_TIME.min(self.timeout()), asking)
             .await
             .unwrap_or(Err(FetchError::Timeout))
     }
@@ -116,9 +116,9 @@ impl Client {
     async fn get_links(&self, topic: &TopicUri) -> Result<TopicLinks, FetchError> {
         let mut answer = self.head_or_get(topic, Method::GET).await?;
         let mut links = TopicLinks::of_headers(&answer);
-        if !links.is_whole() {
+        if !links.is_complete() {
             let mut body = Vec::new();
-            while body.len() < MOST_BODY
+            while body.len() < MAX_BODY
                 && let Some(chunk) = answer.chunk().await?
             {
                 body.extend_from_slice(&chunk);
@@ -146,16 +146,16 @@ impl Client {
     }
 }
 
-/// The beginning of a body, as text. Some servers compress without being asked to: the bytes tell.
+/// The beginning of a body as text. Some servers compress without being asked to: gzip is recognized by its bytes.
 fn text(body: &[u8]) -> String {
     let mut plain = Vec::new();
     if body.starts_with(&[0x1f, 0x8b]) {
-        // It may be cut off: what was read until then counts.
+        // It may be truncated: the bytes before the error are used.
         let _ = GzDecoder::new(body)
-            .take(MOST_BODY as u64)
+            .take(MAX_BODY as u64)
             .read_to_end(&mut plain);
     } else {
-        plain.extend_from_slice(&body[..body.len().min(MOST_BODY)]);
+        plain.extend_from_slice(&body[..body.len().min(MAX_BODY)]);
     }
     String::from_utf8_lossy(&plain).into_owned()
 }
@@ -174,7 +174,7 @@ mod tests {
         test_site::client().ask_topic(&topic).await
     }
 
-    /// What a topic that answers so is found to tell, as paths; and the methods that it was asked by.
+    /// Checks the links of a topic that answers so, as paths, and the methods of the requests.
     async fn check(
         answer: impl Fn(&Received) -> axum::response::Response + Send + Sync + 'static,
         topic: Option<&str>,
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn head_is_enough_where_its_links_tell_everything() {
+    async fn get_is_not_sent_where_head_has_all_links() {
         let links = |_: &Received| test_site::ok_with(&[LINKS], "");
         check(links, Some("/own"), &["/hub"], &["HEAD"]).await;
         let several = |_: &Received| {
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn get_is_asked_where_head_does_not_tell() {
+    async fn get_is_sent_where_head_lacks_links() {
         check(
             |received| match received.method {
                 Method::HEAD => test_site::status(405),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn body_tells_what_headers_do_not() {
+    async fn links_of_the_body_complete_those_of_the_headers() {
         for body in [
             "<feed><link rel='hub' href='/hub'/><link rel='self' href='/own'/><entry>",
             "<rss><channel><atom:link rel='hub' href='hub'/><atom:link rel='self' href='own'/>",
@@ -244,7 +244,7 @@ mod tests {
         ] {
             let both = &["HEAD", "GET"];
             check(move |_| test_site::ok(body), Some("/own"), &["/hub"], both).await;
-            // Headers count for more.
+            // Headers take precedence.
             check(
                 move |_| test_site::ok_with(&[("link", "</better>; rel=hub")], body),
                 Some("/own"),
@@ -271,8 +271,8 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn endless_and_missing_topics_are_survived() {
-        let endless = "<head>".to_owned() + &" ".repeat(MOST_BODY) + "<link rel=hub href=/late>";
+    async fn endless_topics_are_truncated_and_missing_ones_are_errors() {
+        let endless = "<head>".to_owned() + &" ".repeat(MAX_BODY) + "<link rel=hub href=/late>";
         let answer = move |_: &Received| test_site::ok(endless.clone());
         check(answer, None, &[], &["HEAD", "GET"]).await;
         let site = Site::start(|_| test_site::status(404)).await;

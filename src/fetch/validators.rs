@@ -1,70 +1,45 @@
-//! What tells one version of a representation from the next (RFC 9110, sections 8.8 and 13.1).
+//! Validators in the headers of responses and requests (RFC 9110, sections 8.8 and 13.1).
 
 use chrono::TimeDelta;
 use reqwest::RequestBuilder;
 use reqwest::header::{DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
-use serde::{Deserialize, Serialize};
-use url::Url;
 
 use super::http_date::parse_http_date;
-use crate::protocol::SourceTime;
+use crate::protocol::{SourceTime, Validators};
 
-/// What a server told of a version, to ask later whether it is still the same.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Validators {
-    /// The `ETag` header, as it was sent.
-    pub etag: Option<String>,
-    /// The `Last-Modified` header, as it was sent.
-    pub last_modified: Option<String>,
-}
-
-impl Validators {
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
-        Self {
-            etag: text(ETAG),
-            last_modified: text(LAST_MODIFIED).filter(|_| is_past(headers)),
-        }
-    }
-
-    /// Whether there is nothing to ask with.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.etag.is_none() && self.last_modified.is_none()
-    }
-
-    /// Makes a request conditional.
-    pub(super) fn condition(known: Option<&Self>, request: RequestBuilder) -> RequestBuilder {
-        let Some(known) = known else { return request };
-        let mut request = request;
-        if let Some(etag) = &known.etag {
-            request = request.header(IF_NONE_MATCH, etag);
-        }
-        if let Some(time) = &known.last_modified {
-            request = request.header(IF_MODIFIED_SINCE, time);
-        }
-        request
+/// The validators of a response. A `Last-Modified` that does not yet distinguish versions is left out.
+pub(super) fn validators_of(headers: &HeaderMap) -> Validators {
+    let text = |name| Some(headers.get(name)?.to_str().ok()?.to_owned());
+    Validators {
+        etag: text(ETAG),
+        last_modified: text(LAST_MODIFIED).filter(|_| is_past(headers)),
     }
 }
 
-/// A version of a representation, and where it was served: what tells one version from the next means nothing elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KnownVersion {
-    /// Where it was served, after redirects.
-    pub url: Url,
-    /// What the server told of it there.
-    pub validators: Validators,
+/// Makes a request conditional on the known version.
+pub(super) fn make_conditional(
+    known: Option<&Validators>,
+    mut request: RequestBuilder,
+) -> RequestBuilder {
+    let Some(known) = known else { return request };
+    if let Some(etag) = &known.etag {
+        request = request.header(IF_NONE_MATCH, etag);
+    }
+    if let Some(time) = &known.last_modified {
+        request = request.header(IF_MODIFIED_SINCE, time);
+    }
+    request
 }
 
-/// Whether the second of the last modification was over when the server answered. Within it there may be another version,
-/// which would have the same date (RFC 9110, section 8.8.2.2).
+/// Whether the second of the last modification was over when the server answered. Within it there may be another version with
+/// the same date (RFC 9110, section 8.8.2.2).
 fn is_past(headers: &HeaderMap) -> bool {
     let date = |name| parse_http_date(headers.get(name)?.to_str().ok()?);
     matches!((date(LAST_MODIFIED), date(DATE)),
         (Some(modified), Some(answered)) if answered - modified >= TimeDelta::seconds(1))
 }
 
-/// When the server says that it was last modified.
+/// The time of the `Last-Modified` header.
 pub(super) fn last_modified(headers: &HeaderMap) -> Option<SourceTime> {
     parse_http_date(headers.get(LAST_MODIFIED)?.to_str().ok()?).map(SourceTime::from)
 }
@@ -74,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn last_modification_tells_versions_apart_once_its_second_is_over() {
+    fn last_modified_is_a_validator_once_its_second_is_over() {
         let modified = "Sun, 06 Nov 1994 08:49:37 GMT";
         for (answered, expected) in [
             (Some("Sun, 06 Nov 1994 08:49:37 GMT"), None),
@@ -90,7 +65,7 @@ mod tests {
             if let Some(answered) = answered {
                 headers.insert(DATE, answered.parse().unwrap());
             }
-            let validators = Validators::of(&headers);
+            let validators = validators_of(&headers);
             assert_eq!(
                 validators.last_modified.as_deref(),
                 expected,

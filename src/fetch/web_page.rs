@@ -1,26 +1,26 @@
-//! What is not a document but may lead to one: web pages and robots.txt (section 6.3).
+//! Links to documents in web pages and robots.txt (section 6.3).
 
 use url::Url;
 
 use super::link_tags::LinkTags;
 use crate::protocol::without_userinfo;
 
-/// More links of a page than this are not looked at.
-const MOST_LINKS: usize = 20;
+/// The maximum number of links of a page.
+const MAX_LINKS: usize = 20;
 
-/// More sitemaps of a robots.txt than this are not known.
-const MOST_SITEMAPS: usize = 200;
+/// The maximum number of sitemaps of a robots.txt.
+const MAX_SITEMAPS: usize = 200;
 
-/// The targets of a page's `<link rel="resourcesync">`, or of a robots.txt's `Sitemap` lines.
+/// The targets of `<link rel="resourcesync">` in a page, or of the `Sitemap` lines in a robots.txt.
 pub(super) fn links_of_page(text: &str, url: &Url) -> Vec<Url> {
-    let (found, most) = if url.path().ends_with("/robots.txt") {
-        (sitemap_lines(text, url), MOST_SITEMAPS)
+    let (found, limit) = if url.path().ends_with("/robots.txt") {
+        (sitemap_lines(text, url), MAX_SITEMAPS)
     } else {
-        (resourcesync_links(text, url), MOST_LINKS)
+        (resourcesync_links(text, url), MAX_LINKS)
     };
     let mut links: Vec<Url> = Vec::new();
     for link in found.into_iter().map(without_userinfo) {
-        if links.len() < most && !links.contains(&link) {
+        if links.len() < limit && !links.contains(&link) {
             links.push(link);
         }
     }
@@ -108,7 +108,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_survived(text in "(<link|<!--|rel=|href|resourcesync|[<>/='\" \\-é]|.){0,40}") {
+        fn arbitrary_text_does_not_panic(text in "(<link|<!--|rel=|href|resourcesync|[<>/='\" \\-é]|.){0,40}") {
             let _ = links_of_page(&text, &Url::parse("http://example.com/").unwrap());
         }
     }

@@ -1,4 +1,4 @@
-//! The callback: where hubs verify, deny and deliver.
+//! The callback endpoint: hubs verify, deny and deliver here.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,59 +11,59 @@ use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 
 use super::keyed_semaphore::KeyedSemaphore;
-use super::refusals::Refusals;
+use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::TopicUri;
 use crate::protocol::websub::{Mode, Signature, Verification};
 use crate::store::{ChannelId, ChannelRecord, Receipt, Store, StoreError};
 
-/// How long a hub may take to send a delivery.
-const BODY_TIME: Duration = Duration::from_secs(10);
-/// How many times the longest delivery is read of one that is too large.
-const MOST_DISCARDED: u64 = 4;
+/// How long a hub may take to send the body of a delivery.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// How much of a delivery that is too large is read, as a multiple of the longest allowed one.
+const MAX_DISCARDED: u64 = 4;
 /// The longest challenge that is echoed, in bytes.
-const LONGEST_CHALLENGE: usize = 1024;
-/// How often, and with which pauses, it is tried to note that a hub has verified or denied a subscription.
-const VERIFICATION_TRIES: u32 = 4;
-const VERIFICATION_PAUSE: Duration = Duration::from_millis(500);
-/// When a hub that found the inbox full may try again, in seconds.
-const FULL_RETRY: &str = "5";
+const MAX_CHALLENGE: usize = 1024;
+/// How often a verification or denial is written to the database before the request fails, and the pause between.
+const WRITE_TRIES: u32 = 4;
+const WRITE_PAUSE: Duration = Duration::from_millis(500);
+/// The `Retry-After` of a 503, in seconds.
+const RETRY_AFTER: &str = "5";
 
-/// What the callback needs to know.
+/// What the callback endpoint needs.
 #[derive(Clone)]
 pub struct Callback {
-    /// Where channels and the inbox are.
+    /// Has the channels and the inbox.
     pub store: Arc<Store>,
-    /// The path of the public URL: what stands before the token unless a proxy has cut it off.
+    /// The path of the public URL: stands before the token unless a proxy has removed it.
     pub prefix: String,
     /// The longest delivery, in bytes.
     pub longest_delivery: u64,
-    /// How many bytes of deliveries may wait for one channel.
-    pub inbox_room: u64,
-    turns: KeyedSemaphore,
-    refusals: Refusals<(ChannelId, &'static str)>,
-    tally: RejectionCounters,
+    /// How many bytes of unread deliveries one channel may have.
+    pub inbox_limit: u64,
+    permits: KeyedSemaphore,
+    throttle: LogThrottle<(ChannelId, &'static str)>,
+    rejections: RejectionCounters,
 }
 
 impl Callback {
-    /// A callback whose URLs have a path that begins with `prefix`. `tally`: where calls are counted that are for nobody.
+    /// A callback whose URLs have a path that begins with `prefix`. Requests for unknown tokens are counted in `rejections`.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
         prefix: &str,
         longest_delivery: u64,
-        inbox_room: u64,
-        tally: RejectionCounters,
+        inbox_limit: u64,
+        rejections: RejectionCounters,
     ) -> Self {
         Self {
             store,
             prefix: prefix.to_owned(),
             longest_delivery,
-            inbox_room,
-            turns: KeyedSemaphore::default(),
-            refusals: Refusals::default(),
-            tally,
+            inbox_limit,
+            permits: KeyedSemaphore::default(),
+            throttle: LogThrottle::default(),
+            rejections,
         }
     }
 }
@@ -82,10 +82,10 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
     let channel = match callback.store.channel_by_token(token).await {
         Ok(Some(channel)) => channel,
         Ok(None) => {
-            callback.tally.count("unknown-callback");
+            callback.rejections.count("unknown-callback");
             return StatusCode::NOT_FOUND.into_response();
         }
-        Err(error) => return out_of_order(&error),
+        Err(error) => return database_failed(&error),
     };
     match *request.method() {
         Method::GET | Method::HEAD => {
@@ -105,7 +105,7 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
     }
 }
 
-/// Answers a hub's verification of intent, or takes its denial (WebSub, sections 5.2 and 5.3).
+/// Answers a hub's verification of intent, or stores its denial (WebSub, sections 5.2 and 5.3).
 async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Response {
     let Some(verification) = Verification::parse_query(query) else {
         return StatusCode::NOT_FOUND.into_response();
@@ -115,50 +115,50 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
     }
     if verification.mode == Mode::Denied {
         let reason = verification.reason.unwrap_or_default();
-        tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "the hub denies the subscription");
+        tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "subscription denied by the hub");
         let now = clock::now().wall;
-        let deny = || callback.store.deny_channel(channel.id, now);
-        return match persistently(deny).await {
+        let write = || callback.store.deny_channel(channel.id, now);
+        return match with_retries(write).await {
             Ok(()) => StatusCode::OK.into_response(),
-            Err(error) => out_of_order(&error),
+            Err(error) => database_failed(&error),
         };
     }
-    let is_challenge = |challenge: &String| (1..=LONGEST_CHALLENGE).contains(&challenge.len());
+    let is_challenge = |challenge: &String| (1..=MAX_CHALLENGE).contains(&challenge.len());
     let Some(challenge) = verification.challenge.filter(is_challenge) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
     let (mode, granted) = (verification.mode, verification.lease_seconds);
     let spread = spread();
     let store = &callback.store;
-    let note = || store.verify_channel(channel.id, mode, granted, spread);
-    match persistently(note).await {
+    let write = || store.verify_channel(channel.id, mode, granted, spread);
+    match with_retries(write).await {
         Ok(true) => (
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
             challenge,
         )
             .into_response(),
         Ok(false) => StatusCode::NOT_FOUND.into_response(),
-        Err(error) => out_of_order(&error),
+        Err(error) => database_failed(&error),
     }
 }
 
-/// Tries again what the database refuses, for a moment: a hub asks only once whether we meant it.
-async fn persistently<T, F: Future<Output = Result<T, StoreError>>>(
+/// Retries a failing write for a moment: a hub verifies only once.
+async fn with_retries<T, F: Future<Output = Result<T, StoreError>>>(
     write: impl Fn() -> F,
 ) -> Result<T, StoreError> {
-    for _ in 1..VERIFICATION_TRIES {
+    for _ in 1..WRITE_TRIES {
         match write().await {
             Ok(written) => return Ok(written),
             Err(error) => {
-                tracing::warn!(code = error.code(), %error, "a hub's call can't be noted yet")
+                tracing::warn!(code = error.code(), %error, "database error; retrying")
             }
         }
-        tokio::time::sleep(VERIFICATION_PAUSE).await;
+        tokio::time::sleep(WRITE_PAUSE).await;
     }
     write().await
 }
 
-/// Takes a delivery (WebSub, section 7).
+/// Receives a delivery (WebSub, section 7).
 async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request) -> Response {
     if channel.left {
         return StatusCode::GONE.into_response();
@@ -167,15 +167,15 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
         .headers()
         .get("x-hub-signature")
         .map(|value| value.to_str().unwrap_or_default().to_owned());
-    let Some(_turn) = callback.turns.take(channel.id).await else {
+    let Some(_permit) = callback.permits.acquire(channel.id).await else {
         reject(callback, channel, "too-many-deliveries").await;
-        return put_off();
+        return service_unavailable();
     };
-    let body = match whole_body(request.into_body(), callback.longest_delivery).await {
+    let body = match read_body(request.into_body(), callback.longest_delivery).await {
         Ok(body) => body,
-        Err(refusal) => {
-            reject(callback, channel, refusal.0).await;
-            return refusal.1.into_response();
+        Err((code, status)) => {
+            reject(callback, channel, code).await;
+            return status.into_response();
         }
     };
     if let Some(secret) = &channel.secret {
@@ -183,7 +183,7 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
             reject(callback, channel, "unsigned").await;
             return StatusCode::FORBIDDEN.into_response();
         };
-        // A hub is not told whether it signed well: that would help whoever tries secrets (WebSub, section 7.1).
+        // A wrong signature is answered like a right one: the status must not help to guess secrets (WebSub, section 7.1).
         if !Signature::parse(&signature)
             .is_some_and(|signature| signature.verifies(secret.as_bytes(), &body))
         {
@@ -193,22 +193,22 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
     }
     match callback
         .store
-        .receive(clock::now().wall, channel.id, body, callback.inbox_room)
+        .receive(clock::now().wall, channel.id, body, callback.inbox_limit)
         .await
     {
         Ok(Receipt::Stored | Receipt::Known) => StatusCode::OK.into_response(),
         Ok(Receipt::Full) => {
             reject(callback, channel, "inbox-full").await;
-            put_off()
+            service_unavailable()
         }
-        Err(error) => out_of_order(&error),
+        Err(error) => database_failed(&error),
     }
 }
 
-/// Reads a delivery. What is too much of one is read on for a while and thrown away: a hub that is still sending would not
-/// see the answer.
-async fn whole_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static str, StatusCode)> {
-    let mut whole = Vec::new();
+/// Reads a delivery completely. Some of what is too much is read and discarded: a hub that is still sending would not see the
+/// response.
+async fn read_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static str, StatusCode)> {
+    let mut bytes = Vec::new();
     let mut received = 0_u64;
     let reading = async {
         while let Some(frame) = body.frame().await {
@@ -220,47 +220,47 @@ async fn whole_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static s
             };
             received = received.saturating_add(data.len() as u64);
             if received <= longest {
-                whole.extend_from_slice(&data);
-            } else if received > longest.saturating_mul(MOST_DISCARDED) {
+                bytes.extend_from_slice(&data);
+            } else if received > longest.saturating_mul(MAX_DISCARDED) {
                 break;
             }
         }
         Ok(())
     };
-    let read = tokio::time::timeout(BODY_TIME, reading).await;
+    let read = tokio::time::timeout(BODY_TIMEOUT, reading).await;
     if received > longest {
         return Err(("delivery-too-large", StatusCode::PAYLOAD_TOO_LARGE));
     }
     read.unwrap_or(Err(("delivery-too-slow", StatusCode::REQUEST_TIMEOUT)))?;
-    Ok(whole)
+    Ok(bytes)
 }
 
 async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str) {
     if callback
-        .refusals
-        .is_news((channel.id, code), clock::now().mono)
+        .throttle
+        .should_log((channel.id, code), clock::now().mono)
     {
-        tracing::warn!(code, topic = %channel.topic, "a delivery was refused");
+        tracing::warn!(code, topic = %channel.topic, "delivery rejected");
     }
     if let Err(error) = callback.store.count_rejected(channel.id).await {
-        tracing::error!(code = error.code(), %error, "a refused delivery could not be counted");
+        tracing::error!(code = error.code(), %error, "database error; rejected delivery not counted");
     }
 }
 
-fn out_of_order(error: &StoreError) -> Response {
-    tracing::error!(code = error.code(), %error, "a hub's call could not be answered");
-    put_off()
+fn database_failed(error: &StoreError) -> Response {
+    tracing::error!(code = error.code(), %error, "callback request failed: database error");
+    service_unavailable()
 }
 
-fn put_off() -> Response {
+fn service_unavailable() -> Response {
     (
         StatusCode::SERVICE_UNAVAILABLE,
-        [(header::RETRY_AFTER, FULL_RETRY)],
+        [(header::RETRY_AFTER, RETRY_AFTER)],
     )
         .into_response()
 }
 
-/// A number from 0 to 1 that no two channels share, so that renewals don't come all at once.
+/// A random number from 0 to 1, so that renewals of several channels do not coincide.
 #[allow(
     clippy::cast_precision_loss,
     reason = "any number between 0 and 1 will do"

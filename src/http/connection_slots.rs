@@ -1,9 +1,10 @@
-//! Who is being served, and who makes way: peers that have asked for nothing yet hold up nobody.
+//! Limits the connections of a listener. When all slots are in use, the oldest connection without a request in progress is
+//! closed, so that idle peers cannot block others.
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use axum::body::{Body, Bytes};
@@ -11,155 +12,151 @@ use axum::extract::{Request, State};
 use axum::middleware::Next;
 use axum::response::Response;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// The connections of a listener, so many at once and no more.
+/// The connection slots of one listener.
 #[derive(Clone)]
 pub(super) struct ConnectionSlots {
     most: usize,
-    taken: Arc<Mutex<Taken>>,
+    open: Arc<Mutex<OpenConnections>>,
     freed: Arc<Notify>,
 }
 
 #[derive(Default)]
-struct Taken {
+struct OpenConnections {
     next: u64,
-    /// By number: the longest connected comes first.
-    peers: BTreeMap<u64, Peer>,
+    /// By number, so the oldest comes first.
+    by_number: BTreeMap<u64, OpenConnection>,
 }
 
-struct Peer {
-    requests: Requests,
-    leave: CancellationToken,
+struct OpenConnection {
+    requests: RequestCount,
+    close: CancellationToken,
 }
 
-/// The requests of one connection whose head has come and whose answer has not gone out whole.
+/// The requests in progress on one connection: head received, response not sent completely.
 #[derive(Clone, Default)]
-pub(super) struct Requests(Arc<AtomicUsize>);
+pub(super) struct RequestCount(Arc<AtomicUsize>);
 
-/// A connection's place; it is free again when this is dropped.
+/// The slot of one connection; dropping it frees the slot.
 pub(super) struct ConnectionSlot {
     number: u64,
-    places: ConnectionSlots,
-    /// For the connection's requests.
-    pub(super) requests: Requests,
-    /// Given to a connection that is to make way.
-    pub(super) leave: CancellationToken,
+    slots: ConnectionSlots,
+    /// The connection's requests in progress.
+    pub(super) requests: RequestCount,
+    /// Cancelled when the connection has to close.
+    pub(super) close: CancellationToken,
 }
 
 impl ConnectionSlots {
     pub(super) fn new(most: usize) -> Self {
         Self {
             most,
-            taken: Arc::default(),
+            open: Arc::default(),
             freed: Arc::default(),
         }
     }
 
-    /// Takes a place. When all are taken, the longest connected peer that asks for nothing makes way; when all of them are
-    /// being answered, waits for the first that is done.
-    pub(super) async fn take(&self) -> ConnectionSlot {
+    /// Acquires a slot. When none is free, the oldest idle connection is closed; when none is idle, waits for the first that
+    /// becomes idle or ends.
+    pub(super) async fn acquire(&self) -> ConnectionSlot {
         loop {
             let freed = self.freed.notified();
-            if let Some(place) = self.try_take() {
-                return place;
+            if let Some(slot) = self.try_acquire() {
+                return slot;
             }
             freed.await;
         }
     }
 
-    /// Makes the longest connected peer that asks for nothing go; `false` if there is none.
-    pub(super) fn make_room(&self) -> bool {
-        let mut taken = self.lock();
-        let idle = taken
-            .peers
+    /// Closes the oldest idle connection; `false` if none is idle.
+    pub(super) fn close_idle(&self) -> bool {
+        let mut open = self.open.lock();
+        let idle = open
+            .by_number
             .iter()
-            .find(|(_, peer)| peer.requests.0.load(Ordering::Acquire) == 0);
+            .find(|(_, connection)| connection.requests.0.load(Ordering::Acquire) == 0);
         let Some((&number, _)) = idle else {
             return false;
         };
-        if let Some(peer) = taken.peers.remove(&number) {
-            peer.leave.cancel();
+        if let Some(connection) = open.by_number.remove(&number) {
+            connection.close.cancel();
         }
         true
     }
 
-    fn try_take(&self) -> Option<ConnectionSlot> {
-        if self.lock().peers.len() >= self.most && !self.make_room() {
+    fn try_acquire(&self) -> Option<ConnectionSlot> {
+        if self.open.lock().by_number.len() >= self.most && !self.close_idle() {
             return None;
         }
-        let mut taken = self.lock();
-        let number = taken.next;
-        taken.next += 1;
-        let (requests, leave) = (Requests::default(), CancellationToken::new());
-        let peer = Peer {
+        let mut open = self.open.lock();
+        let number = open.next;
+        open.next += 1;
+        let (requests, close) = (RequestCount::default(), CancellationToken::new());
+        let connection = OpenConnection {
             requests: requests.clone(),
-            leave: leave.clone(),
+            close: close.clone(),
         };
-        taken.peers.insert(number, peer);
+        open.by_number.insert(number, connection);
         Some(ConnectionSlot {
             number,
-            places: self.clone(),
+            slots: self.clone(),
             requests,
-            leave,
+            close,
         })
-    }
-
-    /// Each change is made in one step, so that one who panicked has left nothing half done.
-    fn lock(&self) -> MutexGuard<'_, Taken> {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ConnectionSlot {
     fn drop(&mut self) {
-        self.places.lock().peers.remove(&self.number);
-        self.places.freed.notify_one();
+        self.slots.open.lock().by_number.remove(&self.number);
+        self.slots.freed.notify_one();
     }
 }
 
-/// Counts a request from its head to the last byte of its answer.
-pub(super) async fn count(
-    State((requests, places)): State<(Requests, ConnectionSlots)>,
+/// Middleware: counts a request from its head to the last byte of its response.
+pub(super) async fn count_request(
+    State((requests, slots)): State<(RequestCount, ConnectionSlots)>,
     request: Request,
     next: Next,
 ) -> Response {
     requests.0.fetch_add(1, Ordering::AcqRel);
-    let answering = Answering {
+    let guard = RequestGuard {
         requests,
-        freed: places.freed,
+        freed: slots.freed,
     };
     let response = next.run(request).await;
     response.map(|body| {
-        Body::new(Counted {
+        Body::new(CountedBody {
             body,
-            _answering: answering,
+            _guard: guard,
         })
     })
 }
 
-/// A request that is being answered.
-struct Answering {
-    requests: Requests,
+/// A request in progress; dropping it ends the count.
+struct RequestGuard {
+    requests: RequestCount,
     freed: Arc<Notify>,
 }
 
-impl Drop for Answering {
+impl Drop for RequestGuard {
     fn drop(&mut self) {
         self.requests.0.fetch_sub(1, Ordering::AcqRel);
-        // Its connection may make way now.
+        // Its connection may be idle now.
         self.freed.notify_one();
     }
 }
 
-/// The body of an answer.
-struct Counted {
+/// The body of a response; the request is in progress until the body is sent or dropped.
+struct CountedBody {
     body: Body,
-    _answering: Answering,
+    _guard: RequestGuard,
 }
 
-impl hyper::body::Body for Counted {
+impl hyper::body::Body for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -184,42 +181,42 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn idle_peers_make_way_and_busy_ones_do_not() {
-        let places = ConnectionSlots::new(2);
-        let (first, second) = (places.take().await, places.take().await);
+    async fn idle_connections_are_closed_for_new_ones_and_busy_ones_are_not() {
+        let slots = ConnectionSlots::new(2);
+        let (first, second) = (slots.acquire().await, slots.acquire().await);
         first.requests.0.fetch_add(1, Ordering::AcqRel);
-        let third = places.take().await;
-        assert!(!first.leave.is_cancelled(), "it is being answered");
-        assert!(second.leave.is_cancelled(), "it has asked for nothing");
-        assert!(!third.leave.is_cancelled());
+        let third = slots.acquire().await;
+        assert!(!first.close.is_cancelled(), "its request is in progress");
+        assert!(second.close.is_cancelled(), "it is idle");
+        assert!(!third.close.is_cancelled());
     }
 
     #[tokio::test]
-    async fn when_all_are_busy_the_next_waits_for_the_first_that_is_done() {
-        let places = ConnectionSlots::new(1);
-        let first = places.take().await;
+    async fn next_connection_waits_while_all_are_busy() {
+        let slots = ConnectionSlots::new(1);
+        let first = slots.acquire().await;
         first.requests.0.fetch_add(1, Ordering::AcqRel);
         let waiting = tokio::spawn({
-            let places = places.clone();
-            async move { places.take().await }
+            let slots = slots.clone();
+            async move { slots.acquire().await }
         });
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());
-        drop(Answering {
+        drop(RequestGuard {
             requests: first.requests.clone(),
-            freed: Arc::clone(&places.freed),
+            freed: Arc::clone(&slots.freed),
         });
         let next = waiting.await.unwrap();
-        assert!(first.leave.is_cancelled());
-        assert!(!next.leave.is_cancelled());
+        assert!(first.close.is_cancelled());
+        assert!(!next.close.is_cancelled());
     }
 
     #[tokio::test]
-    async fn places_are_free_again_when_connections_end() {
-        let places = ConnectionSlots::new(1);
-        drop(places.take().await);
-        let second = places.take().await;
-        assert!(!second.leave.is_cancelled());
-        assert_eq!(places.lock().peers.len(), 1);
+    async fn slots_are_freed_when_connections_end() {
+        let slots = ConnectionSlots::new(1);
+        drop(slots.acquire().await);
+        let second = slots.acquire().await;
+        assert!(!second.close.is_cancelled());
+        assert_eq!(slots.open.lock().by_number.len(), 1);
     }
 }

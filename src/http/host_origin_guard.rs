@@ -1,8 +1,8 @@
-//! Who may talk to the status endpoint through a person's browser: nobody but the endpoint's own pages.
+//! Rejects requests to the status endpoint that a foreign web page makes a browser send.
 //!
-//! The endpoint has no password: that it can only be reached from this machine is what protects it. A web page from
-//! elsewhere must not get around that, neither by a name of its own that it lets point here (DNS rebinding; the `Host` header
-//! tells) nor by a form that it sends here (the `Origin` header tells; RFC 6454, section 7).
+//! The endpoint has no password; it is protected by listening on loopback only. A foreign page must not get around that, neither by
+//! a host name of its own that resolves to this machine (DNS rebinding, seen in the `Host` header) nor by a form that it submits
+//! (cross-site request forgery, seen in the `Origin` header; RFC 6454, section 7).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -12,39 +12,41 @@ use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
 use axum::middleware::Next;
 use axum::response::Response;
 
-use super::operator::told;
-use super::refusals::Refusals;
+use super::error_response::error_response;
+use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 
-/// What browsers say of where a request comes from (Fetch Metadata).
+/// Where the page that sends a request comes from, as browsers state it (Fetch Metadata).
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The names that the endpoint may be called by, besides addresses and `localhost`: lower case, without a port.
+/// Checks requests against the host names of the endpoint.
 #[derive(Clone, Debug)]
 pub(super) struct HostOriginGuard {
+    /// Besides IP addresses and `localhost`: lower case, without a port.
     names: Arc<[String]>,
-    refusals: Refusals<&'static str>,
-    tally: RejectionCounters,
+    throttle: LogThrottle<&'static str>,
+    rejections: RejectionCounters,
 }
 
 impl HostOriginGuard {
-    /// Lets those names through; a port that they tell does not count.
-    pub(super) fn new(names: &[String], tally: RejectionCounters) -> Self {
+    /// Accepts these names, besides addresses and `localhost`; their ports are ignored.
+    pub(super) fn new(names: &[String], rejections: RejectionCounters) -> Self {
         Self {
             names: names.iter().map(|name| host_of(name)).collect(),
-            refusals: Refusals::default(),
-            tally,
+            throttle: LogThrottle::default(),
+            rejections,
         }
     }
 
-    fn refuses(&self, method: &Method, headers: &HeaderMap) -> Option<(&'static str, String)> {
+    /// The code and the message of the rejection, if the request is rejected.
+    fn rejects(&self, method: &Method, headers: &HeaderMap) -> Option<(&'static str, String)> {
         let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?"));
-        // Only programs leave it out, and a web page is what is guarded against.
+        // Browsers always send it; other programs are not what is guarded against.
         let host = text(header::HOST)?;
         if !self.knows(&host_of(host)) {
             let message = format!(
-                "{host:?} is not a name of this endpoint; name it in the configuration, as [status] hosts"
+                "{host:?} is not a host name of this endpoint; add it to [status] hosts in the configuration"
             );
             return Some(("forbidden-host", message));
         }
@@ -57,11 +59,11 @@ impl HostOriginGuard {
         if is_own && matches!(site, "none" | "same-origin") {
             return None;
         }
-        let message = "this comes from a page of another site".to_owned();
+        let message = "the request was sent by a page of another site".to_owned();
         Some(("forbidden-origin", message))
     }
 
-    /// A page can only be rebound by a name that its author controls, and nobody's page has an address for a name.
+    /// An IP address is accepted: DNS rebinding needs a name.
     fn knows(&self, host: &str) -> bool {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         bare.parse::<IpAddr>().is_ok()
@@ -80,7 +82,7 @@ fn host_of(authority: &str) -> String {
     host.trim_end_matches('.').to_ascii_lowercase()
 }
 
-/// A reverse proxy may speak TLS for us, so that the scheme is not compared.
+/// The scheme is not compared: a reverse proxy may terminate TLS.
 fn is_same_origin(origin: &str, host: &str) -> bool {
     let authority = origin
         .strip_prefix("http://")
@@ -88,24 +90,20 @@ fn is_same_origin(origin: &str, host: &str) -> bool {
     authority.is_some_and(|authority| authority.eq_ignore_ascii_case(host))
 }
 
-/// Refuses, with 403, what a web page from elsewhere has sent.
-pub(super) async fn keep_out(
-    State(gate): State<HostOriginGuard>,
+/// Middleware: answers 403 to what a foreign page has sent.
+pub(super) async fn reject_foreign_pages(
+    State(guard): State<HostOriginGuard>,
     request: Request,
     next: Next,
 ) -> Response {
-    match gate.refuses(request.method(), request.headers()) {
+    match guard.rejects(request.method(), request.headers()) {
         None => next.run(request).await,
         Some((code, message)) => {
-            gate.tally.count(code);
-            if gate.refusals.is_news(code, clock::now().mono) {
-                tracing::warn!(
-                    code,
-                    message,
-                    "a request to the status endpoint was refused"
-                );
+            guard.rejections.count(code);
+            if guard.throttle.should_log(code, clock::now().mono) {
+                tracing::warn!(code, message, "status request rejected");
             }
-            told(StatusCode::FORBIDDEN, code, &message)
+            error_response(StatusCode::FORBIDDEN, code, &message)
         }
     }
 }
@@ -115,8 +113,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_from_elsewhere_are_kept_out() {
-        let gate = HostOriginGuard::new(
+    fn requests_of_foreign_pages_are_rejected() {
+        let guard = HostOriginGuard::new(
             &["Status.Example.NET:8080".to_owned()],
             RejectionCounters::default(),
         );
@@ -167,7 +165,7 @@ mod tests {
                 Some("forbidden-host"),
             ),
             ("GET", Some(""), None, None, Some("forbidden-host")),
-            // Reading across sites is what browsers forbid by themselves: no answer allows it.
+            // Browsers do not let a page read this response: it has no CORS header.
             ("GET", Some(own), Some("http://evil.example"), None, None),
             ("POST", Some(own), None, None, None),
             (
@@ -246,8 +244,8 @@ mod tests {
                 }
             }
             let method: Method = method.parse().unwrap();
-            let refused = gate.refuses(&method, &headers).map(|(code, _)| code);
-            assert_eq!(refused, expected, "{method} {headers:?}");
+            let rejected = guard.rejects(&method, &headers).map(|(code, _)| code);
+            assert_eq!(rejected, expected, "{method} {headers:?}");
         }
     }
 }

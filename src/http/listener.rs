@@ -1,4 +1,4 @@
-//! An accept loop that a slow or silent peer can't hold up, and that drains before it ends.
+//! The accept loop. Slow or silent peers cannot block it; it drains before it ends.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,49 +11,49 @@ use hyper_util::service::TowerToHyperService;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
-use super::connection_slots::{ConnectionSlots, count};
+use super::connection_slots::{ConnectionSlots, count_request};
 use super::rejection_counters::RejectionCounters;
 
-/// How long a peer may take to send its request's head.
-const HEAD_TIME: Duration = Duration::from_secs(5);
-/// How many peers are served at once. When there are more, those that ask for nothing make way.
-const CONNECTIONS: usize = 256;
-/// How long requests under way may go on once the listener is told to stop.
-const DRAIN_TIME: Duration = Duration::from_secs(5);
-/// The pause after the system refused to accept, as it does when it is out of file descriptors.
+/// How long a peer may take to send the head of a request.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+/// How many connections are open at once. When there are more, idle ones are closed.
+const MAX_CONNECTIONS: usize = 256;
+/// How long requests in progress may take once the listener stops.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+/// The pause after `accept` failed, as it does without free file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// The pause after a connection was ended to make room.
-const ROOM_PAUSE: Duration = Duration::from_millis(2);
+/// The pause after an idle connection was closed to free a file descriptor.
+const CLOSE_PAUSE: Duration = Duration::from_millis(2);
 
-/// An address that is being listened on.
+/// A bound socket that is not served yet.
 #[derive(Debug)]
-pub struct Bound {
+pub struct BoundListener {
     listener: TcpListener,
-    /// The address, with the port that was given where none was asked for.
+    /// The address, with the port that the system chose if port 0 was configured.
     pub address: SocketAddr,
 }
 
 /// Binds an address.
 ///
 /// # Errors
-/// What the system says, as when the port is taken.
-pub async fn bind(address: SocketAddr) -> std::io::Result<Bound> {
+/// The system's error, such as a port that is in use.
+pub async fn bind(address: SocketAddr) -> std::io::Result<BoundListener> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
-    Ok(Bound { listener, address })
+    Ok(BoundListener { listener, address })
 }
 
-/// Serves until told to stop, and then until the requests under way are answered. `tally`: where peers are counted that had to
-/// make way.
+/// Serves until `stop` is cancelled, then completes the requests in progress. Connections that were closed while idle are counted
+/// in `rejections`.
 pub async fn serve(
-    bound: Bound,
+    bound: BoundListener,
     router: Router,
     stop: CancellationToken,
-    tally: RejectionCounters,
+    rejections: RejectionCounters,
 ) {
     let graceful = GracefulShutdown::new();
-    let places = ConnectionSlots::new(CONNECTIONS);
-    let mut refused = false;
+    let slots = ConnectionSlots::new(MAX_CONNECTIONS);
+    let mut failing = false;
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
@@ -62,47 +62,48 @@ pub async fn serve(
         let stream = match accepted {
             Ok((stream, _)) => stream,
             Err(error) => {
-                if !std::mem::replace(&mut refused, true) {
-                    tracing::warn!(code = "accept", %error, address = %bound.address, "connections can't be accepted for now");
+                if !std::mem::replace(&mut failing, true) {
+                    tracing::warn!(code = "accept", %error, address = %bound.address, "accept failed; retrying");
                 }
-                // Whoever asks for nothing gives back a file descriptor, as soon as its task has ended.
-                let made_room = places.make_room();
-                tokio::time::sleep(if made_room { ROOM_PAUSE } else { ACCEPT_PAUSE }).await;
+                // An idle connection frees a file descriptor as soon as its task has ended.
+                let closed = slots.close_idle();
+                tokio::time::sleep(if closed { CLOSE_PAUSE } else { ACCEPT_PAUSE }).await;
                 continue;
             }
         };
-        if std::mem::take(&mut refused) {
-            tracing::info!(address = %bound.address, "connections are accepted again");
+        if std::mem::take(&mut failing) {
+            tracing::info!(address = %bound.address, "accept works again");
         }
-        let place = tokio::select! {
+        let slot = tokio::select! {
             () = stop.cancelled() => break,
-            place = places.take() => place,
+            slot = slots.acquire() => slot,
         };
-        // Answers are small and whole: there is nothing to wait for.
+        // Responses are small and written at once: there is nothing to coalesce.
         let _ = stream.set_nodelay(true);
         let mut http = hyper::server::conn::http1::Builder::new();
-        http.timer(TokioTimer::new()).header_read_timeout(HEAD_TIME);
-        let counting = from_fn_with_state((place.requests.clone(), places.clone()), count);
+        http.timer(TokioTimer::new())
+            .header_read_timeout(HEAD_TIMEOUT);
+        let counting = from_fn_with_state((slot.requests.clone(), slots.clone()), count_request);
         let service = TowerToHyperService::new(router.clone().layer(counting));
         let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
-        let tally = tally.clone();
+        let rejections = rejections.clone();
         tokio::spawn(async move {
             tokio::select! {
                 ended = connection => if let Err(error) = ended {
-                    tracing::debug!(%error, "a connection ended early");
+                    tracing::debug!(%error, "connection ended early");
                 },
-                () = place.leave.cancelled() => {
-                    tally.count("too-many-connections");
-                    tracing::debug!("an idle connection made way");
+                () = slot.close.cancelled() => {
+                    rejections.count("too-many-connections");
+                    tracing::debug!("idle connection closed: too many connections");
                 }
             }
         });
     }
     drop(bound);
-    if tokio::time::timeout(DRAIN_TIME, graceful.shutdown())
+    if tokio::time::timeout(DRAIN_TIMEOUT, graceful.shutdown())
         .await
         .is_err()
     {
-        tracing::debug!("requests that took too long were cut off");
+        tracing::debug!("drain timeout; requests in progress were cut off");
     }
 }

@@ -1,21 +1,22 @@
-//! SHELL, inbound: the listener that hubs call and the one that operators ask.
+//! SHELL, inbound: the callback listener for hubs and the status listener for operators.
 //!
-//! Invariants: a delivery is acknowledged when, and only when, it is on disk or can be told at once to be of no use; a
-//! channel is known by its callback's token alone; no answer holds a secret or a token. The room knows the inbox and the
-//! feed of the [`store`](crate::store) and the [`Operations`](crate::status::Operations) of the daemon, not how those work.
+//! Invariants: a delivery is acknowledged only when it is on disk, or known at once to be unusable; a channel is identified by the
+//! token of its callback alone; no response contains a secret or a token. The module knows the inbox and the feed of the
+//! [`store`](crate::store) and the [`Operations`](crate::status::Operations) of the daemon, not how they work.
 //!
 //! Specification: WebSub, sections 5.3 (verification of intent), 7 (content distribution) and 7.1 (signatures).
 
 mod callback;
 mod connection_slots;
+mod error_response;
 mod host_origin_guard;
 mod keyed_semaphore;
 mod listener;
+mod log_throttle;
 mod operator;
-mod refusals;
 mod rejection_counters;
 
 pub use callback::{Callback, callback_router};
-pub use listener::{Bound, bind, serve};
+pub use listener::{BoundListener, bind, serve};
 pub use operator::operator_router;
 pub use rejection_counters::RejectionCounters;

@@ -1,4 +1,4 @@
-//! The status endpoint: what operators, dashboards and scripts ask.
+//! The status endpoint, for operators, dashboards and scripts.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -18,35 +18,37 @@ use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio_util::sync::CancellationToken;
 
-use super::host_origin_guard::{HostOriginGuard, keep_out};
+use super::error_response::{database_failed, error_response, operation_failed};
+use super::host_origin_guard::{HostOriginGuard, reject_foreign_pages};
 use super::rejection_counters::RejectionCounters;
 use crate::protocol::{Digest, Link, ResourceUri};
-use crate::status::{Operations, StatusError, rfc3339};
-use crate::store::{FeedEntry, ResourceView, Store, StoreError, Wake};
+use crate::status::{Operations, rfc3339};
+use crate::store::{FeedEntry, ResourceView, Store, Wake};
 
-/// Lines of the feed that one answer holds unless asked otherwise.
-const LINES: usize = 1000;
-/// The most lines that one answer holds.
-const MOST_LINES: usize = 100_000;
-/// How often a silent stream of events says that it is still there.
+/// How many lines of the feed one response has by default.
+const DEFAULT_LINES: usize = 1000;
+/// How many lines of the feed one response has at most.
+const MAX_LINES: usize = 100_000;
+/// How often a stream without events sends a keep-alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
+/// What the handlers need.
 #[derive(Clone)]
-struct Desk {
+struct OperatorState {
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
     stop: CancellationToken,
-    tally: RejectionCounters,
+    rejections: RejectionCounters,
 }
 
-/// The routes of the status listener. `hosts`: the names that it may be called by. Streams end when `stop` is given. `tally`:
-/// what both listeners refuse.
+/// The routes of the status listener. `hosts`: the host names that requests may use. Event streams end when `stop` is cancelled.
+/// `rejections`: the counters of both listeners.
 pub fn operator_router(
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
     hosts: &[String],
     stop: CancellationToken,
-    tally: RejectionCounters,
+    rejections: RejectionCounters,
 ) -> Router {
     Router::new()
         .route("/", get(front_page))
@@ -58,32 +60,32 @@ pub fn operator_router(
         .route("/sources/{name}/poll", post(poll))
         .route("/sources/{name}/approve", post(approve))
         .route("/sources/{name}/unsubscribe", post(unsubscribe))
-        .with_state(Desk {
+        .with_state(OperatorState {
             operations,
             store,
             stop,
-            tally: tally.clone(),
+            rejections: rejections.clone(),
         })
         .layer(from_fn_with_state(
-            HostOriginGuard::new(hosts, tally),
-            keep_out,
+            HostOriginGuard::new(hosts, rejections),
+            reject_foreign_pages,
         ))
 }
 
-/// Nothing is served before the listeners are bound and the database is open; what is left to tell is whether what comes in
-/// can be written.
-async fn ready(State(desk): State<Desk>) -> Response {
-    if let Err(error) = desk.store.writable().await {
-        return told(
+/// Whether the database and the mirrors are writable. The listeners are bound and the database is open before any request is
+/// served.
+async fn ready(State(state): State<OperatorState>) -> Response {
+    if let Err(error) = state.store.writable().await {
+        return error_response(
             StatusCode::SERVICE_UNAVAILABLE,
             error.code(),
             &error.to_string(),
         );
     }
-    match desk.operations.refusing_mirror() {
+    match state.operations.unwritable_mirror() {
         Some((source, status_error)) => {
             let message = format!("the mirror of {source}: {}", status_error.message);
-            told(
+            error_response(
                 StatusCode::SERVICE_UNAVAILABLE,
                 &status_error.code,
                 &message,
@@ -93,10 +95,10 @@ async fn ready(State(desk): State<Desk>) -> Response {
     }
 }
 
-async fn front_page(State(desk): State<Desk>) -> Response {
-    let status = match desk.operations.status().await {
+async fn front_page(State(state): State<OperatorState>) -> Response {
+    let status = match state.operations.status().await {
         Ok(status) => status,
-        Err(status_error) => return broken(&status_error),
+        Err(status_error) => return operation_failed(&status_error),
     };
     let mut page = format!(
         "resyncd {}, up since {}\n",
@@ -119,13 +121,13 @@ async fn front_page(State(desk): State<Desk>) -> Response {
     page.into_response()
 }
 
-async fn status(State(desk): State<Desk>) -> Response {
-    match desk.operations.status().await {
+async fn status(State(state): State<OperatorState>) -> Response {
+    match state.operations.status().await {
         Ok(mut status) => {
-            status.refused = desk.tally.counts();
+            status.refused = state.rejections.counts();
             Json(status).into_response()
         }
-        Err(status_error) => broken(&status_error),
+        Err(status_error) => operation_failed(&status_error),
     }
 }
 
@@ -134,26 +136,29 @@ struct ResourceQuery {
     uri: Option<String>,
 }
 
-async fn resource(State(desk): State<Desk>, Query(query): Query<ResourceQuery>) -> Response {
+async fn resource(
+    State(state): State<OperatorState>,
+    Query(query): Query<ResourceQuery>,
+) -> Response {
     let Some(uri) = query
         .uri
         .as_deref()
         .and_then(|uri| ResourceUri::parse(uri).ok())
     else {
-        return told(
+        return error_response(
             StatusCode::BAD_REQUEST,
             "bad-uri",
-            "give a resource's http or https URI as ?uri=",
+            "?uri= must be the http or https URI of a resource",
         );
     };
-    match desk.store.resource(&uri).await {
+    match state.store.resource(&uri).await {
         Ok(Some(view)) => Json(ResourceLine::from(view)).into_response(),
-        Ok(None) => told(
+        Ok(None) => error_response(
             StatusCode::NOT_FOUND,
             "unknown-resource",
             "no resource of that URI is known",
         ),
-        Err(error) => out_of_order(&error),
+        Err(error) => database_failed(&error),
     }
 }
 
@@ -237,7 +242,7 @@ struct ChangesQuery {
 }
 
 async fn changes(
-    State(desk): State<Desk>,
+    State(state): State<OperatorState>,
     Query(query): Query<ChangesQuery>,
     headers: HeaderMap,
 ) -> Response {
@@ -248,20 +253,20 @@ async fn changes(
             .unwrap_or_default()
     };
     if text(header::ACCEPT).contains("text/event-stream") {
-        // A browser that lost its connection says where it was.
+        // A browser that reconnects states the last event that it received.
         let last = headers
             .get("last-event-id")
             .and_then(|value| value.to_str().ok())
             .and_then(|id| id.parse().ok());
         let since = last.or(query.since).unwrap_or(0);
-        let stop = desk.stop.clone();
-        let events = events(desk.store, since).take_until(stop.cancelled_owned());
+        let stop = state.stop.clone();
+        let events = events(state.store, since).take_until(stop.cancelled_owned());
         return Sse::new(events)
             .keep_alive(KeepAlive::new().interval(HEARTBEAT))
             .into_response();
     }
-    let limit = query.limit.unwrap_or(LINES).min(MOST_LINES);
-    match desk.store.feed(query.since.unwrap_or(0), limit).await {
+    let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
+    match state.store.feed(query.since.unwrap_or(0), limit).await {
         Ok(entries) => {
             let lines: String = entries
                 .into_iter()
@@ -273,18 +278,18 @@ async fn changes(
             )
                 .into_response()
         }
-        Err(error) => out_of_order(&error),
+        Err(error) => database_failed(&error),
     }
 }
 
-/// The feed as events, from a number on and without end.
+/// The feed as an endless stream of events after entry `since`.
 fn events(store: Arc<Store>, since: i64) -> impl Stream<Item = Result<Event, Infallible>> {
     let wakes = store.wakes();
     stream::unfold(
         (store, wakes, since),
         |(store, mut wakes, since)| async move {
             loop {
-                let entries = store.feed(since, LINES).await.ok()?;
+                let entries = store.feed(since, DEFAULT_LINES).await.ok()?;
                 if let Some(last) = entries.last() {
                     let last = last.seq;
                     let events: Vec<_> =
@@ -325,60 +330,35 @@ fn line(entry: FeedEntry) -> String {
     .to_string()
 }
 
-async fn poll(State(desk): State<Desk>, Path(name): Path<String>) -> Response {
-    if desk.operations.poll(&name) {
+async fn poll(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
+    if state.operations.poll(&name) {
         StatusCode::ACCEPTED.into_response()
     } else {
         unknown_source(&name)
     }
 }
 
-async fn approve(State(desk): State<Desk>, Path(name): Path<String>) -> Response {
-    match desk.operations.approve(&name).await {
+async fn approve(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
+    match state.operations.approve(&name).await {
         Ok(Some(approved)) => {
             (StatusCode::ACCEPTED, Json(json!({ "approved": approved }))).into_response()
         }
         Ok(None) => unknown_source(&name),
-        Err(status_error) => broken(&status_error),
+        Err(status_error) => operation_failed(&status_error),
     }
 }
 
-async fn unsubscribe(State(desk): State<Desk>, Path(name): Path<String>) -> Response {
-    match desk.operations.unsubscribe(&name).await {
+async fn unsubscribe(State(state): State<OperatorState>, Path(name): Path<String>) -> Response {
+    match state.operations.unsubscribe(&name).await {
         Some(endings) => Json(endings).into_response(),
         None => unknown_source(&name),
     }
 }
 
 fn unknown_source(name: &str) -> Response {
-    told(
+    error_response(
         StatusCode::NOT_FOUND,
         "unknown-source",
-        &format!("the configuration names no source {name:?}"),
+        &format!("no source {name:?} in the configuration"),
     )
-}
-
-fn out_of_order(error: &StoreError) -> Response {
-    tracing::error!(code = error.code(), %error, "a question could not be answered");
-    told(
-        StatusCode::INTERNAL_SERVER_ERROR,
-        error.code(),
-        &error.to_string(),
-    )
-}
-
-fn broken(status_error: &StatusError) -> Response {
-    (
-        StatusCode::INTERNAL_SERVER_ERROR,
-        Json(json!({ "error": status_error })),
-    )
-        .into_response()
-}
-
-pub(super) fn told(status: StatusCode, code: &str, message: &str) -> Response {
-    (
-        status,
-        Json(json!({ "error": { "code": code, "message": message } })),
-    )
-        .into_response()
 }

@@ -8,30 +8,30 @@ use rustix::io::Errno;
 /// Why a file could not be staged, published, removed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
-    /// The file system or a quota is full; it may go on when there is room again.
+    /// The file system or a quota is full.
     #[error("no space left: {doing} {path}")]
     DiskFull {
-        /// What was being done, as `writing`.
+        /// The operation that failed, such as `writing`.
         doing: &'static str,
-        /// The file or folder it was done to.
+        /// The file or folder.
         path: String,
     },
     /// The file system is mounted read-only.
     #[error("the file system is read-only: {doing} {path}")]
     ReadOnly {
-        /// What was being done, as `writing`.
+        /// The operation that failed, such as `writing`.
         doing: &'static str,
-        /// The file or folder it was done to.
+        /// The file or folder.
         path: String,
     },
-    /// Anything else that the operating system refused.
+    /// Any other error of the operating system.
     #[error("{doing} {path}: {source}")]
     Io {
-        /// What was being done, as `writing`.
+        /// The operation that failed, such as `writing`.
         doing: &'static str,
-        /// The file or folder it was done to.
+        /// The file or folder.
         path: String,
-        /// What the operating system said.
+        /// The error of the operating system.
         source: Errno,
     },
     /// Another process, or another [`Mirror`](super::Mirror) in this one, has the mirror open.
@@ -40,32 +40,31 @@ pub enum MirrorError {
         /// The mirror's folder.
         root: PathBuf,
     },
-    /// Something that is not ours to replace is in the way: a folder or a symlink at the file's name, a file or a
-    /// symlink where a folder should be, a mount point, or a name that this file system can't hold. Another path helps.
-    #[error("something is in the way of {path}")]
+    /// The path is occupied by something that must not be replaced: a folder or a symlink in place of the file, a file or a
+    /// symlink in place of a folder, a mount point; or the file system does not support the name. Another path may work.
+    #[error("the path {path} is blocked by something else")]
     Blocked {
-        /// The path that can't be had.
+        /// The path.
         path: String,
     },
     /// There is no such file.
     #[error("{path} is not in the mirror")]
     Missing {
-        /// The path that was asked for.
+        /// The path.
         path: String,
     },
-    /// Not a path that this room makes: it could lead out of the mirror, or into its working files.
-    #[error("{path:?} is not a path in a mirror: {reason}")]
+    /// Not a valid path: it could lead out of the mirror, or to its staged files.
+    #[error("{path:?} is not a valid path in a mirror: {reason}")]
     BadPath {
-        /// What should have been a path.
+        /// The invalid path.
         path: String,
-        /// What is wrong with it.
+        /// Why it is invalid.
         reason: &'static str,
     },
 }
 
 impl MirrorError {
-    /// A stable name, for status, logs and metrics.
-    #[must_use]
+    /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::DiskFull { .. } => "disk-full",
@@ -78,9 +77,8 @@ impl MirrorError {
         }
     }
 
-    /// Whether the same call may succeed later, when the operator or the machine has recovered. If not, only another
-    /// path or another mirror helps.
-    #[must_use]
+    /// Whether the same call may succeed later, after the operator or the machine has recovered. If not, only another path or
+    /// another mirror helps.
     pub fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -88,19 +86,19 @@ impl MirrorError {
         )
     }
 
-    /// What went wrong while an open file was read.
+    /// An error while an open file was read.
     #[must_use]
     pub fn reading(path: &str, error: &io::Error) -> Self {
-        Self::sort_io("reading", path, error)
+        Self::classify_io("reading", path, error)
     }
 
-    /// Sorts what the operating system said.
-    pub(super) fn sort(doing: &'static str, path: &str, source: Errno) -> Self {
+    /// Classifies an error of the operating system.
+    pub(super) fn classify(doing: &'static str, path: &str, source: Errno) -> Self {
         let path = path.to_owned();
         match source {
             Errno::NOSPC | Errno::DQUOT => Self::DiskFull { doing, path },
             Errno::ROFS => Self::ReadOnly { doing, path },
-            // NAMETOOLONG: some file systems (encrypting ones) hold less than 255 bytes.
+            // NAMETOOLONG: some file systems (encrypting ones) limit names to less than 255 bytes.
             Errno::NOTDIR | Errno::LOOP | Errno::ISDIR | Errno::NAMETOOLONG | Errno::XDEV => {
                 Self::Blocked { path }
             }
@@ -112,23 +110,23 @@ impl MirrorError {
         }
     }
 
-    /// The same where something was looked for: what is not there is not trouble, but an answer.
-    pub(super) fn sort_looking(doing: &'static str, path: &str, source: Errno) -> Self {
+    /// As [`classify`](Self::classify), for a lookup: ENOENT means that the file is missing.
+    pub(super) fn classify_lookup(doing: &'static str, path: &str, source: Errno) -> Self {
         match source {
             Errno::NOENT => Self::Missing {
                 path: path.to_owned(),
             },
-            source => Self::sort(doing, path, source),
+            source => Self::classify(doing, path, source),
         }
     }
 
-    /// The same for an error of the standard library.
-    pub(super) fn sort_io(doing: &'static str, path: &str, error: &io::Error) -> Self {
-        Self::sort(doing, path, errno(error))
+    /// As [`classify`](Self::classify), for an error of the standard library.
+    pub(super) fn classify_io(doing: &'static str, path: &str, error: &io::Error) -> Self {
+        Self::classify(doing, path, errno(error))
     }
 }
 
-/// The system's number; what has none (a write of no bytes) counts as an input/output error.
+/// The error number of the system; an error without one (a write of no bytes) counts as an input/output error.
 pub(super) fn errno(error: &io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
@@ -138,8 +136,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn full_disks_and_quotas_wait_and_blocked_paths_do_not() {
-        let sort = |errno| MirrorError::sort("writing", "h/a", errno);
+    fn disk_errors_are_transient_and_blocked_paths_are_not() {
+        let classify = |errno| MirrorError::classify("writing", "h/a", errno);
         for (errno, code, transient) in [
             (Errno::NOSPC, "disk-full", true),
             (Errno::DQUOT, "disk-full", true),
@@ -150,7 +148,7 @@ mod tests {
             (Errno::NAMETOOLONG, "path-blocked", false),
             (Errno::NOENT, "io", true),
         ] {
-            let error = sort(errno);
+            let error = classify(errno);
             assert_eq!((error.code(), error.is_transient()), (code, transient));
         }
     }

@@ -1,75 +1,76 @@
-//! SHELL, files: which path a resource has, and how its bytes get there whole.
+//! SHELL, files: the path of a resource, and the files of the mirror.
 //!
-//! Four verbs: [`Mirror::stage`], [`Mirror::publish`], [`Mirror::remove`] and [`Mirror::open_file`].
+//! Four operations: [`Mirror::stage`], [`Mirror::publish`], [`Mirror::remove`] and [`Mirror::open_file`].
 //!
 //! Invariants:
-//! - A file at its place is whole: it was complete and on disk before the rename that put it there, and what is reported
-//!   as done survives a power cut.
-//! - Nothing is read or written outside the mirror: paths are checked when they are made, and no symlink below the root
-//!   is ever followed or replaced.
-//! - One [`Mirror`] at a time has a folder; working files are below its `.resyncd/`.
+//! - A published file is complete: all its bytes were on disk before the rename, and what is reported as done survives a power
+//!   failure.
+//! - Nothing outside the mirror is read or written: paths are checked when they are constructed, and no symlink below the root
+//!   is followed or replaced.
+//! - Only one [`Mirror`] at a time has a folder open; staged files are below its `.resyncd/`.
 //!
-//! Everything in here blocks: callers in async code use threads that may. The room knows no Sources, no database and no
-//! network, and does not check digests: bytes are verified before they are finished.
+//! All functions block: async code calls them on blocking threads. This module knows no Sources, no database and no network,
+//! and does not check digests: bytes are verified before [`Staged::finish`].
 
-mod beneath;
 mod error;
+mod fault_injection;
 mod packages;
 mod path;
 mod publish;
-mod reading;
-mod refusals;
+mod reader;
 mod staged;
+mod tree;
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
-use beneath::Beneath;
-use publish::Unsynced;
-use refusals::inject_fault;
+use parking_lot::Mutex;
+
+use fault_injection::inject_fault;
 use staged::StagingDir;
+use tree::{FolderTree, UnsyncedFolders};
 
 pub use error::MirrorError;
 pub use path::{MirrorPath, made_path, plain_path};
-pub use publish::Unpublished;
-pub use reading::{Files, MirrorReader};
+pub use publish::PublishError;
+pub use reader::{Files, MirrorReader};
 pub use staged::{CompletedFile, Staged, file_time};
 
 /// A folder of resources, open for changes.
 ///
-/// It may be shared between threads: changes of the tree take turns, working files don't.
+/// It may be shared between threads: changes of the tree are serialized, writes to staged files are not.
 pub struct Mirror {
     root: PathBuf,
-    tree: Beneath,
-    workroom: Arc<StagingDir>,
-    /// Its lock also makes changes of the tree take turns, so that no folder is pruned while another call fills it.
-    unsynced: Mutex<Unsynced>,
+    tree: FolderTree,
+    staging: Arc<StagingDir>,
+    /// Its lock also serializes changes of the tree, so that no folder is pruned while another call fills it.
+    unsynced: Mutex<UnsyncedFolders>,
     #[cfg(test)]
-    unsyncable: Mutex<Unsynced>,
+    unsyncable: Mutex<UnsyncedFolders>,
 }
 
 impl Mirror {
-    /// Opens a mirror, makes its folder if need be, and removes working files that an earlier process left.
+    /// Opens a mirror, creates its folder if necessary, and removes staged files of an earlier process.
     ///
     /// # Errors
-    /// [`MirrorError::Locked`] when it is open elsewhere; others when the folder can't be made or written to.
+    /// [`MirrorError::Locked`] if it is open elsewhere; others if the folder can't be created or written to.
     pub fn open(root: &Path) -> Result<Self, MirrorError> {
         let shown = root.display().to_string();
-        make_root(root).map_err(|error| MirrorError::sort_io("making", &shown, &error))?;
-        let tree =
-            Beneath::open(root).map_err(|errno| MirrorError::sort("opening", &shown, errno))?;
-        let (workroom, unclean) = StagingDir::open(&tree, root)?;
+        create_root(root).map_err(|error| MirrorError::classify_io("creating", &shown, &error))?;
+        let tree = FolderTree::open(root)
+            .map_err(|errno| MirrorError::classify("opening", &shown, errno))?;
+        let (staging, unclean) = StagingDir::open(&tree, root)?;
         if unclean {
-            // The process before us may have made folders and not synced them, and we would take them for safe.
+            // The earlier process may have created folders without syncing them.
             tree.sync_everything()
-                .map_err(|errno| MirrorError::sort("syncing", &shown, errno))?;
+                .map_err(|errno| MirrorError::classify("syncing", &shown, errno))?;
         }
         Ok(Self {
             root: root.to_owned(),
             tree,
-            workroom: Arc::new(workroom),
+            staging: Arc::new(staging),
             unsynced: Mutex::default(),
             #[cfg(test)]
             unsyncable: Mutex::default(),
@@ -77,37 +78,32 @@ impl Mirror {
     }
 
     /// The mirror's folder, as it was opened.
-    #[must_use]
     pub fn root(&self) -> &Path {
         &self.root
     }
 
-    /// Begins a working file.
-    ///
-    /// # Errors
-    /// [`MirrorError`], when it can't be made.
+    /// Begins a staged file.
     pub fn stage(&self) -> Result<Staged, MirrorError> {
-        Staged::begin(&self.workroom)
+        Staged::begin(&self.staging)
     }
 
-    /// Opens a published file for reading. What is read stays the same, also when the path is published anew meanwhile.
+    /// Opens a published file for reading. Its content does not change, even if another version is published meanwhile.
     ///
     /// # Errors
-    /// [`MirrorError::Missing`] when there is none, [`MirrorError::Blocked`] when something else is there.
+    /// [`MirrorError::Missing`] if there is none, [`MirrorError::Blocked`] if something else is at the path.
     pub fn open_file(&self, path: &MirrorPath) -> Result<File, MirrorError> {
-        reading::open_file(&self.tree, path)
+        reader::open_file(&self.tree, path)
     }
 
-    /// All files that have a path of ours, in no order; the same as [`MirrorReader::files`].
-    #[must_use]
+    /// All published files in no order, as [`MirrorReader::files`].
     pub fn files(&self) -> Files<'_> {
         Files::of(&self.tree)
     }
 
-    /// Waits until a folder's entries are on disk.
+    /// Syncs the entries of a folder to disk.
     fn sync_folder(&self, folder: &str) -> rustix::io::Result<()> {
         #[cfg(test)]
-        if self.unsyncable.lock().unwrap().contains(folder) {
+        if self.unsyncable.lock().contains(folder) {
             return Err(rustix::io::Errno::IO);
         }
         self.tree.sync(folder)
@@ -116,15 +112,14 @@ impl Mirror {
 
 impl Drop for Mirror {
     fn drop(&mut self) {
-        let unsynced = self.unsynced.get_mut();
-        if unsynced.is_ok_and(|unsynced| unsynced.is_empty()) {
-            self.workroom.note_clean();
+        if self.unsynced.get_mut().is_empty() {
+            self.staging.note_clean();
         }
     }
 }
 
-/// Makes the mirror's folder and those it is in, and waits until they are on disk.
-fn make_root(root: &Path) -> io::Result<()> {
+/// Creates the mirror's folder and its parents, and syncs them to disk.
+fn create_root(root: &Path) -> io::Result<()> {
     let missing = root.ancestors().take_while(|folder| {
         !folder.as_os_str().is_empty() && matches!(folder.try_exists(), Ok(false))
     });

@@ -1,46 +1,39 @@
-//! The folder where packages are until they have been read.
+//! The folder of packages that are being downloaded or read.
 
 use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-use super::beneath::{make, sweep};
 use super::path::OWN_FOLDER;
+use super::tree::{create_folder, sweep};
 use super::{Mirror, MirrorError};
 
 const PACKAGES: &str = ".resyncd/packages";
 
 impl Mirror {
-    /// The folder for packages, in the mirror's own file system; makes it if need be. What is in it stays when the mirror is
-    /// opened anew: a download goes on where it was.
-    ///
-    /// # Errors
-    /// [`MirrorError`], when it can't be made, or something else is in its place.
+    /// The folder for packages, in the file system of the mirror; created if necessary. Its files survive a restart, so that
+    /// downloads are resumed.
     pub fn package_folder(&self) -> Result<PathBuf, MirrorError> {
-        let fault = |errno| MirrorError::sort("making", PACKAGES, errno);
-        let own = self.tree.folder(OWN_FOLDER).map_err(fault)?;
-        // Whoever may read the mirror has no business with what is not part of it.
-        make(&own, "packages", 0o700).map_err(fault)?;
-        self.tree.folder(PACKAGES).map_err(fault)?;
+        let failed = |errno| MirrorError::classify("creating", PACKAGES, errno);
+        let own = self.tree.folder(OWN_FOLDER).map_err(failed)?;
+        // Not readable by those who may read the mirror: packages are not part of it.
+        create_folder(&own, "packages", 0o700).map_err(failed)?;
+        self.tree.folder(PACKAGES).map_err(failed)?;
         Ok(self.root.join(PACKAGES))
     }
 
-    /// Removes the packages that are not wanted any more: all files whose name, up to its first dot, `keep` does not agree
-    /// to. How many files were removed.
-    ///
-    /// # Errors
-    /// [`MirrorError`], when the folder can't be read, or a file not be removed.
-    pub fn sweep_packages(&self, keep: &dyn Fn(&str) -> bool) -> Result<usize, MirrorError> {
-        let fault = |errno| MirrorError::sort("sweeping", PACKAGES, errno);
+    /// Removes the files of packages whose name, up to its first dot, is rejected by `retain`; returns their number.
+    pub fn sweep_packages(&self, retain: &dyn Fn(&str) -> bool) -> Result<usize, MirrorError> {
+        let failed = |errno| MirrorError::classify("sweeping", PACKAGES, errno);
         let folder = match self.tree.folder(PACKAGES) {
             Err(Errno::NOENT) => return Ok(0),
-            folder => folder.map_err(fault)?,
+            folder => folder.map_err(failed)?,
         };
-        let keeps = |name: &[u8]| {
+        let retained = |name: &[u8]| {
             let stem = name.split(|byte| *byte == b'.').next();
-            std::str::from_utf8(stem.unwrap_or_default()).is_ok_and(keep)
+            std::str::from_utf8(stem.unwrap_or_default()).is_ok_and(retain)
         };
-        sweep(&folder, keeps).map_err(fault)
+        sweep(&folder, retained).map_err(failed)
     }
 }
 
@@ -52,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn packages_stay_when_the_mirror_is_opened_anew_until_nobody_wants_them() {
+    fn packages_survive_reopening_until_they_are_swept() {
         let base = tempfile::tempdir().unwrap();
         let mirror = Mirror::open(base.path()).unwrap();
         assert_eq!(mirror.sweep_packages(&|_| false), Ok(0), "there is none");
@@ -78,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn a_symlink_in_place_of_the_folder_is_refused() {
+    fn a_symlink_in_place_of_the_folder_is_rejected() {
         let base = tempfile::tempdir().unwrap();
         let outside = tempfile::tempdir().unwrap();
         fs::write(outside.path().join("file"), "").unwrap();

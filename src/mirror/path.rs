@@ -1,8 +1,8 @@
-//! Which path a resource has in the mirror.
+//! The path of a resource in the mirror.
 //!
-//! Invariants: every path stays below the mirror and out of its working files; no name is longer than 255 bytes; two URIs
-//! of one scheme never share a path. A URI's percent-encoding is kept as it is: nothing is decoded, so nothing can turn
-//! into a `/` or a `..` on the way.
+//! Invariants: every path is below the mirror and outside its staged files; no name is longer than 255 bytes; two URIs of one
+//! scheme never share a path. The percent-encoding of a URI is preserved: nothing is decoded, so that nothing can become a
+//! `/` or a `..`.
 
 use std::fmt::{self, Write};
 
@@ -11,42 +11,43 @@ use sha2::{Digest, Sha256};
 use super::MirrorError;
 use crate::protocol::ResourceUri;
 
-/// The longest name that a file system holds, in bytes.
+/// The maximum length of a name in a file system, in bytes.
 const LONGEST_NAME: usize = 255;
-/// The longest path, in bytes: with the mirror's own path before it, it stays below the 4,096 that programs can open.
+/// The maximum length of a path in bytes: together with the path of the mirror it stays below the 4,096 that programs can
+/// open.
 const LONGEST_PATH: usize = 3000;
-/// The most names in a plain path: each folder that is made is waited for, and a thousand of them for one file is an attack.
+/// The maximum number of names in a plain path: each new folder is synced, and a thousand of them for one file is an attack.
 const MOST_NAMES: usize = 128;
-/// How much of the last segment a made name repeats, in bytes; file systems that encrypt names hold about 140 in all.
+/// How much of the last segment a made name repeats, in bytes; file systems that encrypt names allow about 140 in all.
 const READABLE: usize = 60;
 
-/// The folder of working files, in the mirror's root.
+/// The folder of staged files, in the mirror's root.
 pub(super) const OWN_FOLDER: &str = ".resyncd";
-/// The name of what a URI that ends in `/` identifies.
+/// The name of the file for a URI that ends in `/`.
 const INDEX: &str = "%index";
-/// The folder of made paths, right below the host's.
+/// The folder of made paths, in the folder of the host.
 const MADE: &str = "%made";
-/// Stands for a host that can't be a folder's name. No host contains a `%`.
+/// Replaces a host that can't be the name of a folder. No host contains a `%`.
 const ODD_HOST: &str = "%host";
 
-/// A file's path below the mirror: `<host>[:<port>]/<path…>`, with `/` between the names.
+/// The path of a file below the mirror: `<host>[:<port>]/<path…>`, with `/` between the names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MirrorPath(String);
 
 impl MirrorPath {
-    /// Reads a path that was written down before.
+    /// Parses a stored path.
     ///
     /// # Errors
-    /// [`MirrorError::BadPath`], when it could lead out of the mirror or into its working files, or is too long.
+    /// [`MirrorError::BadPath`] if it could lead out of the mirror or to its staged files, or is too long.
     pub fn parse(text: &str) -> Result<Self, MirrorError> {
         let fault = if text.len() > LONGEST_PATH {
             Some("too long")
         } else if text.split('/').next() == Some(OWN_FOLDER) {
-            Some("the folder of working files")
+            Some("in the folder of staged files")
         } else if !text.contains('/') {
             Some("not below a host's folder")
         } else {
-            text.split('/').find_map(fault_of_name)
+            text.split('/').find_map(name_fault)
         };
         match fault {
             None => Ok(Self(text.to_owned())),
@@ -58,17 +59,16 @@ impl MirrorPath {
     }
 
     /// The path as text, relative to the mirror.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The folder that the file is in, relative to the mirror; never empty.
+    /// The folder of the file, relative to the mirror; never empty.
     pub(super) fn folder(&self) -> &str {
         self.split().0
     }
 
-    /// The file's name in its folder.
+    /// The name of the file in its folder.
     pub(super) fn name(&self) -> &str {
         self.split().1
     }
@@ -76,7 +76,7 @@ impl MirrorPath {
     fn split(&self) -> (&str, &str) {
         self.0
             .rsplit_once('/')
-            .expect("a path has a host's folder and a name")
+            .expect("a path has the folder of a host and a name")
     }
 }
 
@@ -86,8 +86,8 @@ impl fmt::Display for MirrorPath {
     }
 }
 
-/// What is wrong with one name of a path, if anything is.
-fn fault_of_name(name: &str) -> Option<&'static str> {
+/// Why a name is invalid in a path; `None` if it is valid.
+fn name_fault(name: &str) -> Option<&'static str> {
     if name.is_empty() {
         Some("an empty name")
     } else if matches!(name, "." | "..") {
@@ -101,15 +101,15 @@ fn fault_of_name(name: &str) -> Option<&'static str> {
     }
 }
 
-/// The path that a person would expect: the host, then the URI's path as it is written.
+/// The readable path: the host, then the path of the URI as it is written.
 ///
-/// A final `/` becomes `/%index`; a query becomes part of the last name, as `%3F` and the query with its `/` as `%2F`.
-/// `None` where that would be ambiguous or can't be a path: [`made_path`] always can. The scheme is not in the path, so
-/// that the http and the https URI of one place share it; who keeps both has to give one of them the made path.
+/// A final `/` becomes `/%index`; a query becomes part of the last name, as `%3F` and the query with its `/` as `%2F`. `None`
+/// where that would be ambiguous or invalid: then [`made_path`] is used. The scheme is not part of the path, so that an http
+/// and an https URI may share it; if both are stored, one of them needs the made path.
 #[must_use]
 pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
     let url = uri.url();
-    // Otherwise `user@host` and `host` would share a path.
+    // `user@host` and `host` must not share a path.
     if !url.username().is_empty() || url.password().is_some() {
         return None;
     }
@@ -136,35 +136,35 @@ pub fn plain_path(uri: &ResourceUri) -> Option<MirrorPath> {
     MirrorPath::parse(&path).ok()
 }
 
-/// The path that a resource gets when its plain one can't be had: `<host>/%made/<2 hex>/<SHA-256 of the URI>-<name>`.
+/// The path of a resource whose plain path is unavailable: `<host>/%made/<2 hex>/<SHA-256 of the URI>-<name>`.
 ///
-/// The digest covers the whole URI with its scheme. The name at the end is only for people, and may be absent. No plain
-/// path begins like this one.
+/// The digest covers the complete URI with its scheme. The name at the end is for readability only, and may be absent. No
+/// plain path begins like this.
 #[must_use]
 pub fn made_path(uri: &ResourceUri) -> MirrorPath {
     let authority = uri.authority();
-    let host = match fault_of_name(&authority) {
+    let host = match name_fault(&authority) {
         None if authority != OWN_FOLDER => authority.as_str(),
         _ => ODD_HOST,
     };
     let mut digest = String::with_capacity(64);
     for byte in Sha256::digest(uri.as_str().as_bytes()) {
-        write!(digest, "{byte:02x}").expect("writing to a string never fails");
+        write!(digest, "{byte:02x}").expect("writing to a string does not fail");
     }
     let mut path = format!("{host}/{MADE}/{}/{digest}", &digest[..2]);
     if let Some(name) = readable_name(uri) {
         path.push('-');
         path.push_str(&name);
     }
-    MirrorPath::parse(&path).expect("its names are checked, a digest or safe characters")
+    MirrorPath::parse(&path).expect("its names are checked, a digest, or safe characters")
 }
 
-/// The end of the last segment that has something in it, in characters that no shell or file system minds.
+/// The end of the last segment that is not empty, with characters that are safe in shells and file systems.
 fn readable_name(uri: &ResourceUri) -> Option<String> {
     let mut segments = uri.url().path_segments()?;
     let segment = segments.rfind(|segment| !segment.is_empty())?;
     let safe = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_');
-    // The end, because that is where the extension is.
+    // The end has the extension.
     let start = segment.len().saturating_sub(READABLE);
     let end = segment.chars().skip(start);
     Some(end.map(|c| if safe(c) { c } else { '_' }).collect())
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_paths_read_like_their_uris() {
+    fn plain_paths_resemble_their_uris() {
         for (uri, path) in [
             ("http://example.com/a/b.txt", "example.com/a/b.txt"),
             ("http://EXAMPLE.com:80/a", "example.com/a"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_plain_path_where_it_would_be_ambiguous_or_impossible() {
+    fn ambiguous_and_invalid_paths_are_not_plain() {
         let long_name = format!("http://example.com/{}", "n".repeat(256));
         let long_query = format!("http://example.com/a?{}", "n".repeat(252));
         let long_path = format!("http://example.com/{}", "name/".repeat(600));
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn made_paths_tell_schemes_apart_and_stay_readable() {
+    fn made_paths_distinguish_schemes_and_are_readable() {
         let path = made_path(&uri("http://example.com/a//name%20of.tar.gz?x"));
         let (digest, name) = path.name().split_once('-').unwrap();
         assert_eq!((digest.len(), name), (64, "name_20of.tar.gz"));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_no_folder_names_still_have_a_made_path() {
+    fn hosts_that_are_invalid_folder_names_have_a_made_path() {
         let long = format!("http://{}example.com/a", "label.".repeat(60));
         for text in [long.as_str(), "http://.resyncd/a", "http://../a"] {
             let Ok(uri) = ResourceUri::parse(text) else {
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_that_lead_elsewhere_are_refused() {
+    fn paths_that_lead_elsewhere_are_rejected() {
         for text in [
             "",
             "h",
@@ -290,8 +290,8 @@ mod tests {
             "h/a\nb",
             "h\\a/b",
         ] {
-            let refused = MirrorPath::parse(text);
-            assert_eq!(refused.map_err(|e| e.code()), Err("bad-path"), "{text:?}");
+            let parsed = MirrorPath::parse(text);
+            assert_eq!(parsed.map_err(|e| e.code()), Err("bad-path"), "{text:?}");
         }
         assert!(MirrorPath::parse("h/a/.resyncd").is_ok());
     }

@@ -1,146 +1,143 @@
-//! Publishing and removing: what changes the mirror's tree.
+//! Publishing and removing files: the changes of the mirror's tree.
 //!
-//! Invariant: what is reported as done is on disk. Every folder that a call alters is noted as unsynced before it is
-//! altered, and only a successful fsync takes the note away; nothing is reported as done below a folder that still has
-//! one. So a failed fsync also holds back the next call that relies on it, which tries it again.
+//! Invariant: what is reported as done is on disk. Every folder is recorded as unsynced before it is altered, and the record is
+//! removed only by a successful fsync; nothing is reported as done below a recorded folder. So a failed fsync also fails the
+//! next call that depends on it, which retries it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
-use std::sync::PoisonError;
 
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
-use super::beneath::{kind, split, upwards};
-use super::refusals::inject_fault;
+use super::fault_injection::inject_fault;
+use super::tree::{UnsyncedFolders, ancestors, kind, split};
 use super::{CompletedFile, Mirror, MirrorError, MirrorPath};
 
-/// A file that did not get its place.
+/// A file that was not published.
 #[derive(Debug, thiserror::Error)]
 #[error("{error}")]
-pub struct Unpublished {
-    /// Why.
+pub struct PublishError {
+    /// The reason.
     pub error: MirrorError,
-    /// The file, to be published elsewhere or later; `None` when it is in its place already, but perhaps not for good:
-    /// it has to be staged anew.
-    pub whole: Option<CompletedFile>,
+    /// The file, to be published elsewhere or later; `None` if it was renamed, but may not be on disk: it must be staged
+    /// again.
+    pub file: Option<CompletedFile>,
 }
 
-/// Folders whose entries may not be on disk yet.
-pub(super) type Unsynced = BTreeSet<String>;
-
-/// The folder that was opened last: a batch is worked through folder by folder.
-type Opened<'a> = Option<(&'a str, OwnedFd)>;
+/// The folder that was opened last: a batch is processed folder by folder.
+type OpenFolder<'a> = Option<(&'a str, OwnedFd)>;
 
 impl Mirror {
-    /// Gives files their places: each replaces what its path had before, at once and whole.
+    /// Publishes files: each atomically replaces the file at its path.
     ///
-    /// The answers are in the order of the batch, and come when everything is on disk: each folder is synced once,
-    /// however many files it gets. Of two files for one path the later wins. It blocks.
+    /// The results are in the order of the batch. The call returns when everything is on disk: each folder is synced once,
+    /// whatever the number of files. Of two files for one path the later is published. It blocks.
     ///
     /// # Errors
-    /// [`Unpublished`], for each file by itself. [`MirrorError::Blocked`] says that another path will do.
-    #[must_use = "a file may not have got its place"]
-    pub fn publish(&self, batch: Vec<(CompletedFile, MirrorPath)>) -> Vec<Result<(), Unpublished>> {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        let (wholes, paths): (Vec<CompletedFile>, Vec<MirrorPath>) = batch.into_iter().unzip();
-        let mut wholes: Vec<Option<CompletedFile>> = wholes.into_iter().map(Some).collect();
-        let mut failed: Vec<Option<Unpublished>> = paths.iter().map(|_| None).collect();
-        let mut opened: Opened<'_> = None;
+    /// [`PublishError`] for each file separately. After [`MirrorError::Blocked`] another path may work.
+    #[must_use = "a file may not be published"]
+    pub fn publish(
+        &self,
+        batch: Vec<(CompletedFile, MirrorPath)>,
+    ) -> Vec<Result<(), PublishError>> {
+        let mut unsynced = self.unsynced.lock();
+        let (files, paths): (Vec<CompletedFile>, Vec<MirrorPath>) = batch.into_iter().unzip();
+        let mut files: Vec<Option<CompletedFile>> = files.into_iter().map(Some).collect();
+        let mut failed: Vec<Option<PublishError>> = paths.iter().map(|_| None).collect();
+        let mut opened: OpenFolder<'_> = None;
         for index in by_folder(&paths) {
             let path = &paths[index];
-            let whole = wholes[index]
-                .take()
-                .expect("each index comes once, so the file is still there");
-            if let Err((errno, whole)) = self.place(whole, path, &mut opened, &mut unsynced) {
-                failed[index] = Some(Unpublished {
-                    error: MirrorError::sort("publishing", path.as_str(), errno),
-                    whole,
+            let file = files[index].take().expect("each index occurs once");
+            if let Err((errno, file)) = self.rename(file, path, &mut opened, &mut unsynced) {
+                failed[index] = Some(PublishError {
+                    error: MirrorError::classify("publishing", path.as_str(), errno),
+                    file: Some(file),
                 });
             }
         }
 
-        let mut syncs = Syncs::default();
-        let answers = paths.iter().zip(failed).map(|(path, failed)| {
+        let mut syncs = FolderSyncs::default();
+        let results = paths.iter().zip(failed).map(|(path, failed)| {
             if let Some(failed) = failed {
                 return Err(failed);
             }
             let synced = syncs.sync(self, path.folder(), &mut unsynced);
-            synced.map_err(|error| Unpublished { error, whole: None })
+            synced.map_err(|error| PublishError { error, file: None })
         });
-        answers.collect()
+        results.collect()
     }
 
-    /// Makes the folders that a file needs, and moves it there.
-    fn place<'a>(
+    /// Creates the folders for a file, and renames it to its path; returns it on failure.
+    fn rename<'a>(
         &self,
-        whole: CompletedFile,
+        file: CompletedFile,
         path: &'a MirrorPath,
-        opened: &mut Opened<'a>,
-        unsynced: &mut Unsynced,
-    ) -> Result<(), (Errno, Option<CompletedFile>)> {
+        opened: &mut OpenFolder<'a>,
+        unsynced: &mut UnsyncedFolders,
+    ) -> Result<(), (Errno, CompletedFile)> {
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,
-            _ => match self.tree.make_folder(path.folder(), unsynced) {
+            _ => match self.tree.create_folders(path.folder(), unsynced) {
                 Ok(folder) => folder,
-                Err(errno) => return Err((errno, Some(whole))),
+                Err(errno) => return Err((errno, file)),
             },
         };
-        // A rename would replace a symlink, a FIFO or a device without a word.
-        let placed = match kind(&folder, path.name()) {
+        // A rename would replace a symlink, a FIFO or a device.
+        let renamed = match kind(&folder, path.name()) {
             Ok(None | Some(FileType::RegularFile)) => {
                 unsynced.insert(path.folder().to_owned());
-                whole.move_to(&folder, path.name())
+                file.move_to(&folder, path.name())
             }
-            Ok(Some(_)) => Err((Errno::LOOP, whole)),
-            Err(errno) => Err((errno, whole)),
+            Ok(Some(_)) => Err((Errno::LOOP, file)),
+            Err(errno) => Err((errno, file)),
         };
         *opened = Some((path.folder(), folder));
-        placed.map_err(|(errno, whole)| (errno, Some(whole)))
+        renamed
     }
 
-    /// Removes files, and the folders that have become empty; true for each that was there. Where a folder has the file's
-    /// place, or a file that of its folder, it has gone before: another resource had the place next, and then a crash made us
-    /// forget.
+    /// Removes files, and the folders that become empty; `true` for each file that existed. A file does not exist if its path
+    /// is a folder, or if a file has the path of its folder: then it was removed before, another resource got the path, and a
+    /// crash lost the record of it.
     ///
-    /// The answers are in the order of the paths, and come when everything is on disk. It blocks.
+    /// The results are in the order of the paths. The call returns when everything is on disk. It blocks.
     ///
     /// # Errors
-    /// [`MirrorError`], for each path by itself; [`MirrorError::Blocked`] when something is in the way that is neither a file nor a folder.
-    #[must_use = "a file may not have been removed"]
+    /// [`MirrorError`] for each path separately; [`MirrorError::Blocked`] if the path is neither a file nor a folder.
+    #[must_use = "a file may not be removed"]
     pub fn remove(&self, paths: &[MirrorPath]) -> Vec<Result<bool, MirrorError>> {
-        let mut unsynced = self.unsynced.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut answers: Vec<Result<bool, MirrorError>> = paths.iter().map(|_| Ok(false)).collect();
-        let mut opened: Opened<'_> = None;
+        let mut unsynced = self.unsynced.lock();
+        let mut results: Vec<Result<bool, MirrorError>> = paths.iter().map(|_| Ok(false)).collect();
+        let mut opened: OpenFolder<'_> = None;
         for index in by_folder(paths) {
             let path = &paths[index];
-            answers[index] = self
+            results[index] = self
                 .unlink(path, &mut opened, &mut unsynced)
-                .map_err(|errno| MirrorError::sort("removing", path.as_str(), errno));
+                .map_err(|errno| MirrorError::classify("removing", path.as_str(), errno));
         }
 
-        // Also the folders of files that were not there: an earlier call may not have come so far.
+        // Including the folders of files that did not exist: an earlier call may have failed to prune them.
         let folders: BTreeSet<&str> = paths.iter().map(MirrorPath::folder).collect();
-        // Backwards, so that a folder comes before the one that it is in.
+        // Descending, so that a folder comes before its parent.
         for folder in folders.into_iter().rev() {
             self.prune(folder, &mut unsynced);
         }
 
-        let mut syncs = Syncs::default();
-        let answers = paths.iter().zip(answers).map(|(path, answer)| {
-            let removed = answer?;
+        let mut syncs = FolderSyncs::default();
+        let results = paths.iter().zip(results).map(|(path, result)| {
+            let removed = result?;
             syncs.sync(self, path.folder(), &mut unsynced)?;
             Ok(removed)
         });
-        answers.collect()
+        results.collect()
     }
 
-    /// Removes one file; whether it was there.
+    /// Removes one file; returns whether it existed.
     fn unlink<'a>(
         &self,
         path: &'a MirrorPath,
-        opened: &mut Opened<'a>,
-        unsynced: &mut Unsynced,
+        opened: &mut OpenFolder<'a>,
+        unsynced: &mut UnsyncedFolders,
     ) -> Result<bool, Errno> {
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,
@@ -166,11 +163,11 @@ impl Mirror {
         removed
     }
 
-    /// Removes a folder and those it is in, as far as they are empty; never the root.
+    /// Removes a folder and its ancestors as far as they are empty; never the root.
     ///
-    /// An empty folder that stays does no harm, so that it is not an error.
-    fn prune(&self, folder: &str, unsynced: &mut Unsynced) {
-        for folder in upwards(folder).filter(|folder| !folder.is_empty()) {
+    /// An empty folder that remains does no harm, so that it is not an error.
+    fn prune(&self, folder: &str, unsynced: &mut UnsyncedFolders) {
+        for folder in ancestors(folder).filter(|folder| !folder.is_empty()) {
             match self.tree.remove_empty(folder) {
                 Ok(true) => {
                     unsynced.remove(folder);
@@ -183,26 +180,26 @@ impl Mirror {
     }
 }
 
-/// The order in which a batch is worked through: each folder is opened once, and the order within it is kept.
+/// The order in which a batch is processed: each folder is opened once, and the order within it is preserved.
 fn by_folder(paths: &[MirrorPath]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..paths.len()).collect();
     order.sort_by_key(|&index| paths[index].folder());
     order
 }
 
-/// The folders that this call has tried to sync: each is tried once, and all that rely on it share the outcome.
+/// The folders whose sync has failed in this call: each is tried once, and all files that depend on it share the error.
 #[derive(Default)]
-struct Syncs(BTreeMap<String, Errno>);
+struct FolderSyncs(BTreeMap<String, Errno>);
 
-impl Syncs {
-    /// Syncs what is noted of a folder and those it is in.
+impl FolderSyncs {
+    /// Syncs a folder and its ancestors, as far as they are recorded as unsynced.
     fn sync(
         &mut self,
         mirror: &Mirror,
         folder: &str,
-        unsynced: &mut Unsynced,
+        unsynced: &mut UnsyncedFolders,
     ) -> Result<(), MirrorError> {
-        for folder in upwards(folder) {
+        for folder in ancestors(folder) {
             if !unsynced.contains(folder) && !self.0.contains_key(folder) {
                 continue;
             }
@@ -215,7 +212,7 @@ impl Syncs {
                     }
                     Err(errno) => {
                         if errno == Errno::NOENT {
-                            // Somebody else removed it: there is nothing left to sync, next time.
+                            // Another process removed it: there is nothing left to sync.
                             unsynced.remove(folder);
                         }
                         self.0.insert(folder.to_owned(), errno);
@@ -223,9 +220,9 @@ impl Syncs {
                     }
                 },
             };
-            return Err(match MirrorError::sort("syncing", folder, errno) {
+            return Err(match MirrorError::classify("syncing", folder, errno) {
                 error if error.is_transient() => error,
-                // Not a question of the path any more: another one is no answer.
+                // Another path would not help.
                 _ => MirrorError::Io {
                     doing: "syncing",
                     path: folder.to_owned(),

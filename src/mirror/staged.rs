@@ -1,7 +1,7 @@
-//! Working files: where a resource's bytes are until they are whole.
+//! Staged files: they hold the bytes of a resource until it is published.
 //!
-//! Invariant: a [`CompletedFile`] is complete and on disk, so that a rename is all that publishing it takes. Who drops a
-//! [`Staged`] or a [`CompletedFile`] removes its working file; what a crash leaves behind is swept when the mirror is opened.
+//! Invariant: a [`CompletedFile`] is complete and on disk, so that publishing it is only a rename. Dropping a [`Staged`] or a
+//! [`CompletedFile`] removes the file; files that a crash leaves are removed when the mirror is opened.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
@@ -16,18 +16,18 @@ use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
 
 use super::MirrorError;
-use super::beneath::{Beneath, make, sweep};
+use super::fault_injection::inject_fault;
 use super::path::OWN_FOLDER;
-use super::refusals::inject_fault;
+use super::tree::{FolderTree, create_folder, sweep};
 use crate::protocol::SourceTime;
 
-/// The oldest and the latest time that ext4 can keep, in microseconds since 1970: from 1901 to 2446.
+/// The range of times that ext4 can store, in microseconds since 1970: from 1901 to 2446.
 const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31) * 1_000_000..=15_032_385_535 * 1_000_000;
 
-/// The folder of working files, and the lock that makes it ours.
+/// The folder of staged files, and the lock of the mirror.
 ///
-/// Every working file keeps it alive: the lock is held until the last of them is gone, so that no other process ever
-/// uses a name that one of ours still cleans up.
+/// Every staged file refers to it: the lock is held until the last of them is dropped, so that no other process uses a name
+/// that this one will still remove.
 pub(super) struct StagingDir {
     folder: OwnedFd,
     lock: File,
@@ -35,16 +35,15 @@ pub(super) struct StagingDir {
 }
 
 impl StagingDir {
-    /// Takes the lock and sweeps away what an earlier process left.
-    ///
-    /// The second value tells whether that process ended without closing its mirror.
-    pub(super) fn open(tree: &Beneath, root: &Path) -> Result<(Self, bool), MirrorError> {
-        let fault = |errno| MirrorError::sort("opening", OWN_FOLDER, errno);
-        let top = tree.folder("").map_err(fault)?;
-        make(&top, OWN_FOLDER, 0o755).map_err(fault)?;
-        let own = tree.folder(OWN_FOLDER).map_err(fault)?;
+    /// Acquires the lock and removes the staged files of an earlier process. Also returns whether that process ended without
+    /// closing the mirror.
+    pub(super) fn open(tree: &FolderTree, root: &Path) -> Result<(Self, bool), MirrorError> {
+        let failed = |errno| MirrorError::classify("opening", OWN_FOLDER, errno);
+        let top = tree.folder("").map_err(failed)?;
+        create_folder(&top, OWN_FOLDER, 0o755).map_err(failed)?;
+        let own = tree.folder(OWN_FOLDER).map_err(failed)?;
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let lock = openat(&own, "lock", flags, Mode::from_raw_mode(0o644)).map_err(fault)?;
+        let lock = openat(&own, "lock", flags, Mode::from_raw_mode(0o644)).map_err(failed)?;
         let lock = File::from(lock);
         match lock.try_lock() {
             Ok(()) => {}
@@ -54,136 +53,133 @@ impl StagingDir {
                 });
             }
             Err(TryLockError::Error(error)) => {
-                return Err(MirrorError::sort_io("locking", OWN_FOLDER, &error));
+                return Err(MirrorError::classify_io("locking", OWN_FOLDER, &error));
             }
         }
-        // Whoever may read the mirror has no business with half a file.
-        make(&own, "work", 0o700).map_err(fault)?;
-        let folder = tree.folder(".resyncd/work").map_err(fault)?;
+        // Incomplete files are not for those who may read the mirror.
+        create_folder(&own, "work", 0o700).map_err(failed)?;
+        let folder = tree.folder(".resyncd/work").map_err(failed)?;
         sweep(&folder, |_| false)
-            .map_err(|errno| MirrorError::sort("sweeping", ".resyncd/work", errno))?;
+            .map_err(|errno| MirrorError::classify("sweeping", ".resyncd/work", errno))?;
 
-        let io = |error| MirrorError::sort_io("writing", ".resyncd/lock", &error);
+        let io = |error| MirrorError::classify_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
         inject_fault().map_err(|errno| io(errno.into()))?;
         (&lock).write_all(b"in use\n").map_err(io)?;
-        let workroom = Self {
+        let staging = Self {
             folder,
             lock,
             next: AtomicU64::new(1),
         };
-        Ok((workroom, unclean))
+        Ok((staging, unclean))
     }
 
-    /// Notes that nothing is left that may not be on disk. It only spares the next start a sync, so it may fail.
+    /// Records that everything is on disk. It only saves the next start a sync, so that errors are ignored.
     pub(super) fn note_clean(&self) {
         let _ = self.lock.set_len(0);
     }
 }
 
-/// A name in the workroom; the file goes when this goes, unless it has moved to its place.
-struct Working {
-    room: Arc<StagingDir>,
+/// A name in the folder of staged files; dropping it removes the file, unless it was published.
+struct StagedName {
+    staging: Arc<StagingDir>,
     name: String,
-    moved: bool,
+    published: bool,
 }
 
-impl Working {
-    fn fault(&self, doing: &'static str, error: &std::io::Error) -> MirrorError {
-        MirrorError::sort_io(doing, &format!(".resyncd/work/{}", self.name), error)
+impl StagedName {
+    fn error(&self, doing: &'static str, error: &std::io::Error) -> MirrorError {
+        MirrorError::classify_io(doing, &format!(".resyncd/work/{}", self.name), error)
     }
 }
 
-impl Drop for Working {
+impl Drop for StagedName {
     fn drop(&mut self) {
-        if !self.moved {
-            // It may be gone already; what can't be removed is swept at the next start.
+        if !self.published {
+            // A file that can't be removed is removed at the next start.
             let _ = inject_fault()
-                .and_then(|()| unlinkat(&self.room.folder, &self.name, AtFlags::empty()));
+                .and_then(|()| unlinkat(&self.staging.folder, &self.name, AtFlags::empty()));
         }
     }
 }
 
-/// A working file that is being written.
+/// A staged file that is being written.
 pub struct Staged {
     file: File,
-    work: Working,
+    name: StagedName,
     failed: bool,
 }
 
 impl Staged {
-    /// Begins an empty working file.
-    pub(super) fn begin(room: &Arc<StagingDir>) -> Result<Self, MirrorError> {
+    /// Begins an empty staged file.
+    pub(super) fn begin(staging: &Arc<StagingDir>) -> Result<Self, MirrorError> {
         let flags =
             OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
-            let name = room.next.fetch_add(1, Ordering::Relaxed).to_string();
-            let made = inject_fault()
-                .and_then(|()| openat(&room.folder, &name, flags, Mode::from_raw_mode(0o644)));
-            match made {
+            let name = staging.next.fetch_add(1, Ordering::Relaxed).to_string();
+            let created = inject_fault()
+                .and_then(|()| openat(&staging.folder, &name, flags, Mode::from_raw_mode(0o644)));
+            match created {
                 Ok(file) => {
                     return Ok(Self {
                         file: File::from(file),
-                        work: Working {
-                            room: Arc::clone(room),
+                        name: StagedName {
+                            staging: Arc::clone(staging),
                             name,
-                            moved: false,
+                            published: false,
                         },
                         failed: false,
                     });
                 }
-                // Somebody's folder that the sweep left alone.
+                // A foreign folder that the sweep did not remove.
                 Err(Errno::EXIST) => {}
-                Err(errno) => return Err(MirrorError::sort("making", ".resyncd/work", errno)),
+                Err(errno) => {
+                    return Err(MirrorError::classify("creating", ".resyncd/work", errno));
+                }
             }
         }
     }
 
-    /// Appends bytes.
-    ///
-    /// # Errors
-    /// [`MirrorError`], when they could not be written; the file can't be finished then.
+    /// Appends bytes. After an error the file can't be finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), MirrorError> {
         let written = inject_fault().map_err(io::Error::from);
         let written = written.and_then(|()| self.file.write_all(bytes));
         written.map_err(|error| {
             self.failed = true;
-            self.work.fault("writing", &error)
+            self.name.error("writing", &error)
         })
     }
 
-    /// Gives the file its time, the resource's last modification, and waits until all of it is on disk.
+    /// Sets the modification time of the file to that of the resource, and syncs the file to disk. After an error the file is
+    /// removed.
     ///
-    /// A time that file systems can't keep is moved to the nearest one that they can. This blocks for an fsync.
-    ///
-    /// # Errors
-    /// [`MirrorError`], when it is not on disk for certain; the working file is removed then.
+    /// A time that file systems can't store is replaced by the nearest one that they can. It blocks for an fsync.
     pub fn finish(self, lastmod: Option<SourceTime>) -> Result<CompletedFile, MirrorError> {
-        let Self { file, work, failed } = self;
+        let Self { file, name, failed } = self;
         if failed {
-            return Err(work.fault("finishing", &Errno::IO.into()));
+            return Err(name.error("finishing", &Errno::IO.into()));
         }
         if let Some(lastmod) = lastmod {
             inject_fault()
                 .map_err(io::Error::from)
                 .and_then(|()| file.set_modified(file_time(lastmod)))
-                .map_err(|error| work.fault("dating", &error))?;
+                .map_err(|error| name.error("dating", &error))?;
         }
         inject_fault()
             .map_err(io::Error::from)
             .and_then(|()| file.sync_all())
-            .map_err(|error| work.fault("syncing", &error))?;
-        Ok(CompletedFile { work })
+            .map_err(|error| name.error("syncing", &error))?;
+        Ok(CompletedFile { name })
     }
 }
 
 impl fmt::Debug for Staged {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Staged({})", self.work.name)
+        write!(f, "Staged({})", self.name.name)
     }
 }
 
-/// A Source's time as a file's: the nearest one that file systems can keep.
+/// The time of a Source as the time of a file: the nearest one that file systems can store.
 #[must_use]
 pub fn file_time(time: SourceTime) -> SystemTime {
     let micros = time.micros().clamp(*TIMES.start(), *TIMES.end());
@@ -195,19 +191,20 @@ pub fn file_time(time: SourceTime) -> SystemTime {
     }
 }
 
-/// A working file that is complete and on disk, and waits for its place.
+/// A staged file that is complete and on disk, ready to be published.
 pub struct CompletedFile {
-    work: Working,
+    name: StagedName,
 }
 
 impl CompletedFile {
-    /// Moves the file to its place, over the file that is there; gives it back when it could not.
+    /// Renames the file to its published name, replacing the file there; returns it on failure.
     pub(super) fn move_to(mut self, folder: &OwnedFd, name: &str) -> Result<(), (Errno, Self)> {
-        let room = &self.work.room.folder;
-        let moved = inject_fault().and_then(|()| renameat(room, &self.work.name, folder, name));
-        match moved {
+        let staging = &self.name.staging.folder;
+        let renamed =
+            inject_fault().and_then(|()| renameat(staging, &self.name.name, folder, name));
+        match renamed {
             Ok(()) => {
-                self.work.moved = true;
+                self.name.published = true;
                 Ok(())
             }
             Err(errno) => Err((errno, self)),
@@ -217,6 +214,6 @@ impl CompletedFile {
 
 impl fmt::Debug for CompletedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Whole({})", self.work.name)
+        write!(f, "CompletedFile({})", self.name.name)
     }
 }

@@ -1,6 +1,6 @@
 //! The mirror on a real file system.
 
-mod refusals;
+mod disk_faults;
 
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, symlink};
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::protocol::SourceTime;
 
-/// A mirror in a folder of its own, beside a folder that is outside of it.
+/// A mirror in a temporary folder, and a folder outside of it.
 struct World {
     mirror: Mirror,
     base: TempDir,
@@ -33,27 +33,27 @@ impl World {
         self.base.path().join("outside")
     }
 
-    fn whole(&self, bytes: &str) -> CompletedFile {
+    fn completed(&self, bytes: &str) -> CompletedFile {
         let mut staged = self.mirror.stage().unwrap();
         staged.write(bytes.as_bytes()).unwrap();
         staged.finish(None).unwrap()
     }
 
-    fn publish(&self, at: &str) -> Result<(), Unpublished> {
-        let batch = vec![(self.whole(at), path(at))];
+    fn publish(&self, at: &str) -> Result<(), PublishError> {
+        let batch = vec![(self.completed(at), path(at))];
         self.mirror.publish(batch).pop().unwrap()
     }
 
     fn remove(&self, at: &str) -> Result<bool, &'static str> {
-        let answer = self.mirror.remove(&[path(at)]).pop().unwrap();
-        answer.map_err(|error| error.code())
+        let result = self.mirror.remove(&[path(at)]).pop().unwrap();
+        result.map_err(|error| error.code())
     }
 
     fn fail_syncs_of(&self, folders: &[&str]) {
-        *self.mirror.unsyncable.lock().unwrap() = folders.iter().map(|&f| f.to_owned()).collect();
+        *self.mirror.unsyncable.lock() = folders.iter().map(|&f| f.to_owned()).collect();
     }
 
-    fn working_files(&self) -> usize {
+    fn staged_files(&self) -> usize {
         fs::read_dir(self.at(".resyncd/work")).unwrap().count()
     }
 
@@ -69,12 +69,12 @@ fn path(text: &str) -> MirrorPath {
     MirrorPath::parse(text).unwrap()
 }
 
-fn codes(answers: &[Result<(), Unpublished>]) -> Vec<&'static str> {
-    let code = |answer: &Result<(), Unpublished>| match answer {
+fn codes(results: &[Result<(), PublishError>]) -> Vec<&'static str> {
+    let code = |result: &Result<(), PublishError>| match result {
         Ok(()) => "ok",
-        Err(unpublished) => unpublished.error.code(),
+        Err(failed) => failed.error.code(),
     };
-    answers.iter().map(code).collect()
+    results.iter().map(code).collect()
 }
 
 #[test]
@@ -84,9 +84,9 @@ fn published_file_has_its_bytes_and_its_time() {
     staged.write(b"one ").unwrap();
     staged.write(b"two").unwrap();
     let time = SourceTime::from_micros(1_357_000_000_250_000);
-    let whole = staged.finish(Some(time)).unwrap();
+    let file = staged.finish(Some(time)).unwrap();
     assert!(!world.at("h").exists());
-    let answers = world.mirror.publish(vec![(whole, path("h/a/b.txt"))]);
+    let answers = world.mirror.publish(vec![(file, path("h/a/b.txt"))]);
     assert_eq!(codes(&answers), ["ok"]);
 
     let mut bytes = String::new();
@@ -99,24 +99,24 @@ fn published_file_has_its_bytes_and_its_time() {
         (1_357_000_000, 250_000_000)
     );
     assert_eq!(metadata.mode() & 0o600, 0o600);
-    assert_eq!(world.working_files(), 0);
+    assert_eq!(world.staged_files(), 0);
 }
 
 #[test]
-fn times_that_no_file_can_have_are_moved_to_the_nearest() {
+fn times_that_file_systems_can_not_store_are_clamped() {
     let world = World::new();
     for (micros, seconds) in [
         (i64::MIN, Some(-2_147_483_648)),
         (-1_500_000, Some(-2)),
         (0, Some(0)),
-        // The file system may end even earlier.
+        // The range of the file system may be smaller.
         (i64::MAX, None),
     ] {
         let staged = world.mirror.stage().unwrap();
-        let whole = staged
+        let file = staged
             .finish(Some(SourceTime::from_micros(micros)))
             .unwrap();
-        let answers = world.mirror.publish(vec![(whole, path("h/a"))]);
+        let answers = world.mirror.publish(vec![(file, path("h/a"))]);
         assert_eq!(codes(&answers), ["ok"]);
         if let Some(seconds) = seconds {
             assert_eq!(fs::metadata(world.at("h/a")).unwrap().mtime(), seconds);
@@ -125,14 +125,14 @@ fn times_that_no_file_can_have_are_moved_to_the_nearest() {
 }
 
 #[test]
-fn new_version_replaces_the_old_one_and_readers_keep_theirs() {
+fn new_version_replaces_the_old_one_and_open_readers_see_the_old_one() {
     let world = World::new();
-    let batch = vec![(world.whole("old"), path("h/a"))];
+    let batch = vec![(world.completed("old"), path("h/a"))];
     assert_eq!(codes(&world.mirror.publish(batch)), ["ok"]);
     let mut reader = world.mirror.open_file(&path("h/a")).unwrap();
     let batch = vec![
-        (world.whole("newer"), path("h/a")),
-        (world.whole("newest"), path("h/a")),
+        (world.completed("newer"), path("h/a")),
+        (world.completed("newest"), path("h/a")),
     ];
     assert_eq!(codes(&world.mirror.publish(batch)), ["ok", "ok"]);
     let mut bytes = String::new();
@@ -142,19 +142,19 @@ fn new_version_replaces_the_old_one_and_readers_keep_theirs() {
 }
 
 #[test]
-fn unpublished_working_files_go_when_they_are_dropped() {
+fn staged_files_are_removed_when_dropped() {
     let world = World::new();
     let mut staged = world.mirror.stage().unwrap();
     staged.write(b"half").unwrap();
-    let whole = world.whole("whole");
-    assert_eq!(world.working_files(), 2);
+    let completed = world.completed("complete");
+    assert_eq!(world.staged_files(), 2);
     drop(staged);
-    drop(whole);
-    assert_eq!(world.working_files(), 0);
+    drop(completed);
+    assert_eq!(world.staged_files(), 0);
 }
 
 #[test]
-fn leftovers_of_a_crash_are_swept_and_the_tree_is_kept() {
+fn staged_files_of_a_crash_are_swept_and_published_files_are_not() {
     let world = World::new();
     world.publish("h/a").unwrap();
     let root = world.mirror.root().to_owned();
@@ -167,14 +167,14 @@ fn leftovers_of_a_crash_are_swept_and_the_tree_is_kept() {
 
     let mirror = Mirror::open(&root).unwrap();
     let world = World { mirror, base };
-    assert_eq!(world.working_files(), 1);
+    assert_eq!(world.staged_files(), 1);
     assert!(!world.at(".resyncd/work/7").exists());
     assert_eq!(world.files(), ["h/a"]);
     world.publish("h/b").unwrap();
 }
 
 #[test]
-fn second_opening_is_refused_until_the_last_working_file_is_gone() {
+fn mirror_is_locked_until_the_last_staged_file_is_dropped() {
     let world = World::new();
     let root = world.mirror.root().to_owned();
     let code = || Mirror::open(&root).err().map(|error| error.code());
@@ -187,7 +187,7 @@ fn second_opening_is_refused_until_the_last_working_file_is_gone() {
 }
 
 #[test]
-fn reading_needs_no_lock() {
+fn reader_needs_no_lock() {
     let world = World::new();
     world.publish("h/a/b").unwrap();
     fs::write(world.at("beside-the-hosts"), "").unwrap();
@@ -201,16 +201,16 @@ fn reading_needs_no_lock() {
 }
 
 #[test]
-fn blocked_file_is_given_back_and_takes_another_path() {
+fn blocked_file_is_returned_and_can_be_published_elsewhere() {
     let world = World::new();
     world.publish("h/file").unwrap();
     world.publish("h/folder/a").unwrap();
     for at in ["h/file/a", "h/file/a/b", "h/folder"] {
-        let Unpublished { error, whole } = world.publish(at).unwrap_err();
+        let PublishError { error, file } = world.publish(at).unwrap_err();
         assert_eq!(error.code(), "path-blocked", "{at}");
         assert!(!error.is_transient());
         let made = path(&format!("h/%made/{}", at.len()));
-        let answers = world.mirror.publish(vec![(whole.unwrap(), made.clone())]);
+        let answers = world.mirror.publish(vec![(file.unwrap(), made.clone())]);
         assert_eq!(codes(&answers), ["ok"]);
         assert_eq!(fs::read_to_string(world.at(made.as_str())).unwrap(), at);
     }
@@ -218,14 +218,14 @@ fn blocked_file_is_given_back_and_takes_another_path() {
 }
 
 #[test]
-fn one_blocked_file_does_not_hold_up_the_batch() {
+fn blocked_file_does_not_fail_the_batch() {
     let world = World::new();
     let at = ["g/z", "h/a/b", "h/a", "h/b/c", "g/y"];
-    let batch = at.map(|at| (world.whole(at), path(at)));
+    let batch = at.map(|at| (world.completed(at), path(at)));
     let answers = world.mirror.publish(batch.into());
     assert_eq!(codes(&answers), ["ok", "path-blocked", "ok", "ok", "ok"]);
     assert_eq!(world.files(), ["g/y", "g/z", "h/a", "h/b/c"]);
-    assert!(world.mirror.unsynced.lock().unwrap().is_empty());
+    assert!(world.mirror.unsynced.lock().is_empty());
 }
 
 #[test]
@@ -248,11 +248,11 @@ fn symlinks_are_neither_followed_nor_replaced() {
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
     assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "theirs");
     assert!(world.at("h/name").is_symlink() && world.at("g").is_symlink());
-    assert_eq!(world.working_files(), 0);
+    assert_eq!(world.staged_files(), 0);
 }
 
 #[test]
-fn own_folder_that_is_a_symlink_is_refused() {
+fn own_folder_that_is_a_symlink_is_rejected() {
     let base = tempfile::tempdir().unwrap();
     let root = base.path().join("mirror");
     fs::create_dir(&root).unwrap();
@@ -262,7 +262,7 @@ fn own_folder_that_is_a_symlink_is_refused() {
 }
 
 #[test]
-fn fifo_in_the_way_blocks_nobody_for_ever() {
+fn fifo_at_a_path_is_an_error_and_does_not_block() {
     let world = World::new();
     fs::create_dir(world.at("h")).unwrap();
     let fifo = rustix::fs::FileType::Fifo;
@@ -288,25 +288,25 @@ fn removing_prunes_empty_folders_up_to_the_host() {
     assert_eq!(world.remove("h/a/d"), Ok(true));
     assert_eq!(world.remove("h/a/d"), Ok(false));
     assert!(!world.at("h").exists() && world.at(".resyncd/lock").exists());
-    assert!(world.mirror.unsynced.lock().unwrap().is_empty());
+    assert!(world.mirror.unsynced.lock().is_empty());
 }
 
 #[test]
-fn file_whose_place_is_taken_was_removed_before() {
+fn file_whose_path_has_another_use_counts_as_removed() {
     let world = World::new();
     world.publish("h/a/b").unwrap();
     assert_eq!(world.remove("h/a"), Ok(false));
     assert_eq!(world.remove("h/a/b/c"), Ok(false));
     assert_eq!(world.remove("h/a/b/c/d"), Ok(false));
     assert_eq!(world.files(), ["h/a/b"]);
-    assert!(world.mirror.unsynced.lock().unwrap().is_empty());
+    assert!(world.mirror.unsynced.lock().is_empty());
 }
 
 #[test]
 fn failed_folder_sync_fails_every_file_below_it_and_no_other() {
     let world = World::new();
     let batch = |names: &[&str]| -> Vec<(CompletedFile, MirrorPath)> {
-        let staged = names.iter().map(|at| (world.whole(at), path(at)));
+        let staged = names.iter().map(|at| (world.completed(at), path(at)));
         staged.collect()
     };
     world.fail_syncs_of(&["h/a"]);
@@ -315,20 +315,20 @@ fn failed_folder_sync_fails_every_file_below_it_and_no_other() {
         .publish(batch(&["h/a/1", "h/b/1", "h/a/c/1", "h/a/2"]));
     assert_eq!(codes(&answers), ["io", "ok", "io", "io"]);
     for answer in answers {
-        assert!(answer.is_ok() || answer.is_err_and(|error| error.whole.is_none()));
+        assert!(answer.is_ok() || answer.is_err_and(|error| error.file.is_none()));
     }
 
-    // The entry of h/a/c in h/a may still be lost, though nothing makes a folder now.
+    // The entry of h/a/c in h/a may not be on disk, although no folder is created now.
     let answers = world.mirror.publish(batch(&["h/a/c/1", "h/b/2"]));
     assert_eq!(codes(&answers), ["io", "ok"]);
     world.fail_syncs_of(&[]);
     let answers = world.mirror.publish(batch(&["h/a/c/1"]));
     assert_eq!(codes(&answers), ["ok"]);
-    assert!(world.mirror.unsynced.lock().unwrap().is_empty());
+    assert!(world.mirror.unsynced.lock().is_empty());
 }
 
 #[test]
-fn removal_that_may_not_last_is_not_reported_by_the_next_try_either() {
+fn unsynced_removal_is_not_reported_by_the_next_call_either() {
     let world = World::new();
     world.publish("h/a/1").unwrap();
     world.publish("h/b").unwrap();
@@ -341,7 +341,7 @@ fn removal_that_may_not_last_is_not_reported_by_the_next_try_either() {
 }
 
 #[test]
-fn publishing_and_pruning_side_by_side_lose_nothing() {
+fn concurrent_publishing_and_pruning_lose_nothing() {
     let world = World::new();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -357,14 +357,14 @@ fn publishing_and_pruning_side_by_side_lose_nothing() {
         }
     });
     assert_eq!(world.files(), ["h/a/b/0", "h/a/b/1", "h/a/b/2", "h/a/b/3"]);
-    assert_eq!(world.working_files(), 0);
+    assert_eq!(world.staged_files(), 0);
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
     #[test]
-    fn mirror_holds_exactly_what_was_published_and_not_removed(
+    fn mirror_has_exactly_what_was_published_and_not_removed(
         steps in prop::collection::vec(
             prop::collection::vec((any::<bool>(), "[gh](/[ab]){1,3}"), 1..6), 1..8)
     ) {
@@ -372,11 +372,11 @@ proptest! {
         let mut expected = std::collections::BTreeSet::new();
         for step in steps {
             let (publish, remove): (Vec<_>, Vec<_>) = step.into_iter().partition(|(add, _)| *add);
-            let batch = publish.iter().map(|(_, at)| (world.whole(at), path(at))).collect();
+            let batch = publish.iter().map(|(_, at)| (world.completed(at), path(at))).collect();
             for (answer, (_, at)) in world.mirror.publish(batch).iter().zip(publish) {
                 match answer {
                     Ok(()) => { expected.insert(at); }
-                    Err(unpublished) => prop_assert_eq!(unpublished.error.code(), "path-blocked"),
+                    Err(failed) => prop_assert_eq!(failed.error.code(), "path-blocked"),
                 }
             }
             let paths: Vec<MirrorPath> = remove.iter().map(|(_, at)| path(at)).collect();
@@ -386,6 +386,6 @@ proptest! {
             let expected: Vec<String> = expected.iter().cloned().collect();
             prop_assert_eq!(world.files(), expected);
         }
-        prop_assert_eq!(world.working_files(), 0);
+        prop_assert_eq!(world.staged_files(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! The Source's clock: W3C Datetime, as sections 5 to 7 and appendix A of the specification use it.
+//! Times of the Source: W3C Datetime, as in sections 5 to 7 and appendix A of the specification.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,26 +9,26 @@ use super::{Oddities, Oddity};
 
 /// A moment on the *Source's* clock, in whole microseconds.
 ///
-/// It is a type of its own so that it is never compared with the time of this machine by accident.
+/// A separate type, so that it is never compared with the time of this machine by accident.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SourceTime(i64);
 
-/// Why a text is not a W3C Datetime.
+/// A text that is not a W3C Datetime.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a W3C datetime")]
 pub struct DatetimeError(pub String);
 
 impl SourceTime {
-    /// Before everything that a Source could tell of.
+    /// The earliest time.
     pub const MIN: Self = Self(i64::MIN);
-    /// Later than all others.
+    /// The latest time.
     pub const MAX: Self = Self(i64::MAX);
 
-    /// Reads a W3C Datetime (`2013`, `2013-01`, `2013-01-03`, `2013-01-03T10:00Z`, with seconds, with decimals, with an
-    /// offset); what leaves out the end means its beginning. Decimals beyond the microsecond are cut off.
+    /// Parses a W3C Datetime (`2013`, `2013-01`, `2013-01-03`, `2013-01-03T10:00Z`, with seconds, with decimals, with an
+    /// offset); a short form stands for the begin of its period. Decimals beyond the microsecond are cut off.
     ///
-    /// Other forms that leave no doubt are read as well and counted as [`Oddity::DatetimeForm`]: a space or a small `t`
-    /// for the `T`, no time zone (which is then UTC), `+0900`, a comma, no dashes or colons. What can't be read is counted as
+    /// Other unambiguous forms are read as well and counted as [`Oddity::DatetimeForm`]: a space or a small `t` instead of
+    /// the `T`, no time zone (which is then UTC), `+0900`, a comma, no dashes or colons. Anything else is counted as
     /// [`Oddity::BadDatetime`].
     #[must_use]
     pub fn parse_w3c(text: &str, oddities: &mut Oddities) -> Option<Self> {
@@ -49,29 +49,25 @@ impl SourceTime {
     }
 
     /// Microseconds since 1970.
-    #[must_use]
     pub fn micros(self) -> i64 {
         self.0
     }
 
-    /// Whether it may stand for the whole of a day: some write no more than the date, which is read as the day's beginning.
-    #[must_use]
-    pub fn may_be_a_day(self) -> bool {
+    /// Whether it may stand for a whole day: some Sources write only the date, which is parsed as the begin of the day.
+    pub fn may_be_a_date(self) -> bool {
         self.0 % MICROS_PER_DAY == 0
     }
 
-    /// The last moment that it may stand for: that of its day, if it [may be one](Self::may_be_a_day).
-    #[must_use]
-    pub fn latest_meant(self) -> Self {
-        if self.may_be_a_day() {
+    /// The latest moment that it may stand for: the end of its day if it [may be a date](Self::may_be_a_date).
+    pub fn latest_possible(self) -> Self {
+        if self.may_be_a_date() {
             Self(self.0.saturating_add(MICROS_PER_DAY - 1))
         } else {
             self
         }
     }
 
-    /// As a date and time, clamped to what can be written.
-    #[must_use]
+    /// As a date and time, clamped to the range of chrono.
     pub fn to_datetime(self) -> DateTime<Utc> {
         DateTime::from_timestamp_micros(self.0).unwrap_or(if self.0 < 0 {
             DateTime::<Utc>::MIN_UTC
@@ -88,7 +84,7 @@ impl From<DateTime<Utc>> for SourceTime {
 }
 
 impl fmt::Display for SourceTime {
-    /// RFC 3339 in UTC, with as many decimals as it needs.
+    /// RFC 3339 in UTC, with as many decimals as needed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(
             &self
@@ -101,7 +97,7 @@ impl fmt::Display for SourceTime {
 impl FromStr for SourceTime {
     type Err = DatetimeError;
 
-    /// Reads whatever [`SourceTime::parse_w3c`] reads, the odd forms too.
+    /// Accepts all forms that [`SourceTime::parse_w3c`] accepts.
     fn from_str(text: &str) -> Result<Self, DatetimeError> {
         match Scanner::new(text.trim()).datetime() {
             Some((time, _)) => Ok(time),
@@ -110,7 +106,7 @@ impl FromStr for SourceTime {
     }
 }
 
-/// Whether a datetime is written as W3C Datetime has it.
+/// Whether a datetime has the form of W3C Datetime.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     W3c,
@@ -120,7 +116,7 @@ enum Form {
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 24 * 3600 * MICROS_PER_SECOND;
 
-/// Goes through a datetime from left to right. chrono's own parsers don't take the shorter forms of W3C Datetime.
+/// Parses a datetime from left to right. chrono's parsers reject the short forms of W3C Datetime.
 struct Scanner<'a> {
     rest: &'a [u8],
     form: Form,
@@ -141,7 +137,7 @@ impl<'a> Scanner<'a> {
             micros = self.time()?;
             micros -= self.zone()? * 60 * MICROS_PER_SECOND;
         } else if !self.rest.is_empty() {
-            // A date alone has no zone in W3C Datetime, but has one in XML Schema.
+            // A date without a time has no zone in W3C Datetime, but may have one in XML Schema.
             micros -= self.zone()? * 60 * MICROS_PER_SECOND;
             self.form = Form::Odd;
         }
@@ -161,12 +157,12 @@ impl<'a> Scanner<'a> {
         if !dashed && !self.rest.first().is_some_and(u8::is_ascii_digit) {
             return NaiveDate::from_ymd_opt(year, 1, 1);
         }
-        if !self.take(b'-') {
+        if !self.accept(b'-') {
             self.form = Form::Odd;
         }
         let month = self.two_digits()?;
         let day = if dashed {
-            if self.take(b'-') {
+            if self.accept(b'-') {
                 self.two_digits()?
             } else {
                 1
@@ -177,7 +173,7 @@ impl<'a> Scanner<'a> {
         NaiveDate::from_ymd_opt(year, month, day)
     }
 
-    /// Four digits; more of them, or a sign, only for years that W3C Datetime does not know.
+    /// Four digits. Four to six digits after a sign: such years are outside W3C Datetime.
     fn year(&mut self) -> Option<i32> {
         let negative = self.rest.first() == Some(&b'-');
         if negative || self.rest.first() == Some(&b'+') {
@@ -194,7 +190,7 @@ impl<'a> Scanner<'a> {
     }
 
     fn time_follows(&mut self) -> bool {
-        let taken = match self.rest {
+        let length = match self.rest {
             [b'T', ..] => 1,
             [b't', ..] => {
                 self.form = Form::Odd;
@@ -204,7 +200,7 @@ impl<'a> Scanner<'a> {
                 self.form = Form::Odd;
                 let word = self.rest.iter().position(|byte| *byte != b' ');
                 let word = word.unwrap_or(self.rest.len());
-                // ` UTC` behind a date is its zone, not its time.
+                // ` UTC` after a date is a zone, not a time.
                 if !self.rest.get(word).is_some_and(u8::is_ascii_digit) {
                     return false;
                 }
@@ -212,7 +208,7 @@ impl<'a> Scanner<'a> {
             }
             _ => return false,
         };
-        self.rest = &self.rest[taken..];
+        self.rest = &self.rest[length..];
         true
     }
 
@@ -231,7 +227,7 @@ impl<'a> Scanner<'a> {
         } else {
             self.form = Form::Odd;
         }
-        // A leap second and the midnight that ends a day are the moment after.
+        // A leap second and the midnight at the end of a day stand for the moment after.
         let ends_day = hour == 24 && minute == 0 && second == 0 && fraction == 0;
         if (hour > 23 && !ends_day) || minute > 59 || second > 60 {
             return None;
@@ -243,9 +239,9 @@ impl<'a> Scanner<'a> {
         Some(seconds * MICROS_PER_SECOND + fraction)
     }
 
-    /// Whether another two digits of the time follow.
+    /// Whether two more digits of the time follow.
     fn colon_or_digits(&mut self) -> bool {
-        if self.take(b':') {
+        if self.accept(b':') {
             return true;
         }
         let bare = self.rest.first().is_some_and(u8::is_ascii_digit);
@@ -277,9 +273,9 @@ impl<'a> Scanner<'a> {
         )
     }
 
-    /// The offset from UTC, in minutes east; none at all means UTC.
+    /// The offset from UTC in minutes east; none means UTC.
     fn zone(&mut self) -> Option<i64> {
-        while self.take(b' ') {
+        while self.accept(b' ') {
             self.form = Form::Odd;
         }
         let sign = match self.rest {
@@ -302,7 +298,7 @@ impl<'a> Scanner<'a> {
         };
         self.rest = &self.rest[1..];
         let hours = self.two_digits()?;
-        let colon = self.take(b':');
+        let colon = self.accept(b':');
         if !colon {
             self.form = Form::Odd;
         }
@@ -314,7 +310,7 @@ impl<'a> Scanner<'a> {
         (hours <= 23 && minutes <= 59).then(|| sign * (i64::from(hours) * 60 + i64::from(minutes)))
     }
 
-    fn take(&mut self, byte: u8) -> bool {
+    fn accept(&mut self, byte: u8) -> bool {
         let found = self.rest.first() == Some(&byte);
         if found {
             self.rest = &self.rest[1..];

@@ -11,7 +11,7 @@ use sha2::{Digest as _, Sha256, Sha384, Sha512};
 
 use super::{Oddities, Oddity};
 
-/// A digest algorithm that is understood.
+/// A supported digest algorithm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
     /// `md5`
@@ -36,7 +36,6 @@ impl Algorithm {
     ];
 
     /// Its token in the `hash` attribute.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Md5 => "md5",
@@ -50,7 +49,7 @@ impl Algorithm {
     /// The algorithm of a token, in any case, with or without dashes: `sha-256`, `SHA256`.
     #[must_use]
     pub fn parse(token: &str) -> Option<Self> {
-        // Lists are long, and nearly all of them spell it as it should be.
+        // Fast path: lists are long, and nearly all spell it correctly.
         for known in Self::ALL {
             if known.as_str() == token {
                 return Some(known);
@@ -69,7 +68,6 @@ impl Algorithm {
     }
 
     /// The length of its digests, in bytes.
-    #[must_use]
     pub fn digest_length(self) -> usize {
         match self {
             Self::Md5 => 16,
@@ -95,13 +93,13 @@ pub struct Digest {
 }
 
 impl Digest {
-    /// A digest from its bytes; `None` if the algorithm has another length.
+    /// A digest from its bytes; `None` if digests of the algorithm have another length.
     #[must_use]
     pub fn new(algorithm: Algorithm, bytes: Vec<u8>) -> Option<Self> {
         (bytes.len() == algorithm.digest_length()).then_some(Self { algorithm, bytes })
     }
 
-    /// Of some bytes at hand.
+    /// Computes the digest of bytes in memory.
     #[must_use]
     pub fn of(algorithm: Algorithm, bytes: &[u8]) -> Self {
         let mut hasher = Hasher::new(algorithm);
@@ -110,31 +108,29 @@ impl Digest {
     }
 
     /// The algorithm.
-    #[must_use]
     pub fn algorithm(&self) -> Algorithm {
         self.algorithm
     }
 
-    /// The digest itself.
-    #[must_use]
+    /// The bytes of the digest.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 }
 
 impl fmt::Display for Digest {
-    /// As in the attribute: `sha-256:` and hexadecimal.
+    /// As in the `hash` attribute: `sha-256:` and hexadecimal.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:", self.algorithm)?;
         write_hex(&self.bytes, f)
     }
 }
 
-/// Reads a `hash` attribute: digests with white space between them.
+/// Reads a `hash` attribute: digests separated by white space.
 ///
-/// Base64 (plain or for URLs, padded or not) is read as well, and counted as [`Oddity::DigestEncoding`]. What can't be read,
-/// is of an unknown algorithm, or contradicts the first digest of the same algorithm is left out and counted as
-/// [`Oddity::UnknownDigest`]. So there is at most one digest of each algorithm.
+/// Base64 (standard or URL-safe, padded or not) is read as well, and counted as [`Oddity::DigestEncoding`]. A digest that is
+/// invalid, of an unknown algorithm, or contradicts the first one of the same algorithm is ignored and counted as
+/// [`Oddity::UnknownDigest`]. The result has at most one digest of each algorithm.
 #[must_use]
 pub fn parse_hashes(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
     let mut digests: Vec<Digest> = Vec::new();
@@ -158,7 +154,7 @@ pub fn parse_hashes(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
 fn parse_hash(token: &str, oddities: &mut Oddities) -> Option<Digest> {
     let (algorithm, value) = token.split_once(':')?;
     let algorithm = Algorithm::parse(algorithm)?;
-    // The two spellings of a digest never have the same length, so there is nothing to guess.
+    // The two encodings of a digest never have the same length, so that there is no ambiguity.
     if let Some(bytes) = from_hex(value) {
         return Digest::new(algorithm, bytes);
     }
@@ -176,7 +172,7 @@ fn from_base64(text: &str) -> Option<Vec<u8>> {
     PLAIN.decode(text).or_else(|_| FOR_URLS.decode(text)).ok()
 }
 
-/// Reads hexadecimal of any case.
+/// Decodes hexadecimal in any case.
 pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
     let (pairs, odd) = text.as_bytes().as_chunks::<2>();
     if !odd.is_empty() {
@@ -203,19 +199,18 @@ pub(super) fn write_hex(bytes: &[u8], f: &mut fmt::Formatter<'_>) -> fmt::Result
     bytes.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
 }
 
-/// Digests being computed while bytes pass by.
+/// Computes several digests of the same bytes as they arrive.
 #[derive(Clone, Debug, Default)]
-pub struct Hashing {
+pub(super) struct Hashing {
     hashers: Vec<Hasher>,
 }
 
 impl Hashing {
-    /// Starts the digests of these algorithms, one of each.
-    #[must_use]
-    pub fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
+    /// Computes one digest of each of these algorithms.
+    pub(super) fn new(algorithms: impl IntoIterator<Item = Algorithm>) -> Self {
         let mut hashers: Vec<Hasher> = Vec::new();
         for algorithm in algorithms {
-            // A document must not be able to ask for the same work twice.
+            // A document must not be able to cause the same work twice.
             if !hashers.iter().any(|hasher| hasher.algorithm() == algorithm) {
                 hashers.push(Hasher::new(algorithm));
             }
@@ -223,36 +218,17 @@ impl Hashing {
         Self { hashers }
     }
 
-    /// Starts the digests that are to be held against those that are told, and one of our own: so that later a document may
-    /// tell the same bytes by another digest.
-    #[must_use]
-    pub fn against(told: &[Digest]) -> Self {
-        let told = told.iter().map(Digest::algorithm);
-        Self::new(told.chain([Algorithm::Sha256]))
-    }
-
-    /// Takes the next bytes.
-    pub fn update(&mut self, bytes: &[u8]) {
+    /// Adds the next bytes.
+    pub(super) fn update(&mut self, bytes: &[u8]) {
         for hasher in &mut self.hashers {
             hasher.update(bytes);
         }
     }
 
-    /// The digests, in the order that was asked for.
-    #[must_use]
-    pub fn finish(self) -> Vec<Digest> {
+    /// The digests, in the order of the algorithms.
+    pub(super) fn finish(self) -> Vec<Digest> {
         self.hashers.into_iter().map(Hasher::finish).collect()
     }
-}
-
-/// The first digest that is told of bytes and that they do not have, and the one that they have.
-#[must_use]
-pub fn contradiction(told: &[Digest], got: &[Digest]) -> Option<(Digest, Digest)> {
-    told.iter().find_map(|told| {
-        let other = |got: &&Digest| got.algorithm() == told.algorithm() && *got != told;
-        let got = got.iter().find(other)?;
-        Some((told.clone(), got.clone()))
-    })
 }
 
 #[derive(Clone, Debug)]
@@ -318,7 +294,7 @@ mod tests {
     const SHA1: &str = "sha-1:a9993e364706816aba3e25717850c26c9cd0d89d";
     const SHA256: &str = "sha-256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 
-    /// What an attribute holds (as it is displayed), and what it counts.
+    /// Checks the digests of an attribute (as displayed) and the counted oddities.
     fn check(text: &str, expected: &[&str], counted: &[Oddity]) {
         let mut oddities = Oddities::default();
         let digests = parse_hashes(text, &mut oddities);
@@ -330,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_read_as_the_specification_writes_them() {
+    fn digests_are_read_in_the_form_of_the_specification() {
         check("", &[], &[]);
         check(MD5, &[MD5], &[]);
         check(&format!("{MD5}\n     {SHA256}"), &[MD5, SHA256], &[]);
@@ -338,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_are_read_in_other_spellings_too() {
+    fn digests_are_read_in_other_spellings() {
         check(&MD5.to_uppercase(), &[MD5], &[]);
         check(&SHA256.replace("sha-256", "SHA256"), &[SHA256], &[]);
         check(&SHA1.replace("sha-1", "sha1"), &[SHA1], &[]);
@@ -358,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_that_mean_nothing_are_left_out_and_counted() {
+    fn invalid_digests_are_ignored_and_counted() {
         for text in [
             "md5",
             "md5:",
@@ -376,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn hashing_is_done_once_an_algorithm_in_the_order_asked_for() {
+    fn each_algorithm_is_computed_once_in_the_given_order() {
         let mut hashing = Hashing::new([Algorithm::Sha256, Algorithm::Md5, Algorithm::Sha256]);
         hashing.update(b"a");
         hashing.update(b"bc");
@@ -389,7 +365,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_displayed_reads_back(content in any::<Vec<u8>>()) {
+        fn displayed_digests_parse(content in any::<Vec<u8>>()) {
             for algorithm in [
                 Algorithm::Md5,
                 Algorithm::Sha1,
@@ -406,7 +382,7 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics(text in "(md5|sha-256):.{0,70}") {
+        fn arbitrary_text_does_not_panic(text in "(md5|sha-256):.{0,70}") {
             let _ = parse_hashes(&text, &mut Oddities::default());
         }
     }

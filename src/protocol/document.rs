@@ -1,5 +1,5 @@
-//! The documents, as values. Every ResourceSync document is a `urlset` or a `sitemapindex` with a head and entries
-//! (section 7); what differs is the capability it names.
+//! Documents as values. Every ResourceSync document is a `urlset` or a `sitemapindex` with a head and entries (section 7);
+//! they differ in the capability that the head states.
 
 use std::fmt;
 
@@ -35,13 +35,12 @@ pub enum Capability {
     ChangeNotification,
     /// A framework notification, or the channel that carries them.
     FrameworkNotification,
-    /// A capability that this Destination has no use for.
+    /// A capability that this Destination does not use.
     Other(String),
 }
 
 impl Capability {
     /// The value of the `capability` attribute.
-    #[must_use]
     pub fn as_str(&self) -> &str {
         match self {
             Self::Description => "description",
@@ -58,10 +57,10 @@ impl Capability {
         }
     }
 
-    /// The capability that a `capability` attribute names; `None` if it is empty.
+    /// The capability that a `capability` attribute states; `None` if it is empty.
     ///
-    /// Other cases, dashes in other places, a plural, an `index` at the end (an index has the capability of what it lists)
-    /// and misspellings that were seen are read too, and counted as [`Oddity::CapabilitySpelling`].
+    /// Any case, dashes in other places, a plural, the suffix `index` (an index has the capability of what it lists) and
+    /// misspellings seen at real Sources are read too, and counted as [`Oddity::CapabilitySpelling`].
     #[must_use]
     pub fn parse(text: &str, oddities: &mut Oddities) -> Option<Self> {
         let written = text.trim();
@@ -108,20 +107,19 @@ pub enum Root {
     Sitemapindex,
 }
 
-/// What happened to a resource (section 7, the `change` attribute).
+/// The kind of a change (section 7, the `change` attribute).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChangeKind {
-    /// It came into being.
+    /// The resource is new.
     Created,
-    /// Its content changed.
+    /// The content of the resource changed.
     Updated,
-    /// It is gone.
+    /// The resource no longer exists.
     Deleted,
 }
 
 impl ChangeKind {
     /// The value of the `change` attribute.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Created => "created",
@@ -130,7 +128,7 @@ impl ChangeKind {
         }
     }
 
-    /// The kind that a `change` attribute names, in whatever case.
+    /// The kind that a `change` attribute states, in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
@@ -145,19 +143,19 @@ impl ChangeKind {
 /// The attributes of an `rs:md` element (section 7).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Metadata {
-    /// When a snapshot began.
+    /// The time at which a snapshot began.
     pub at: Option<SourceTime>,
-    /// When a snapshot was finished.
+    /// The time at which a snapshot was finished.
     pub completed: Option<SourceTime>,
-    /// Where the interval of changes begins.
+    /// The begin of the interval of changes.
     pub from: Option<SourceTime>,
-    /// Where the interval of changes ends.
+    /// The end of the interval of changes.
     pub until: Option<SourceTime>,
-    /// What the document, or what the entry points at, is for.
+    /// The capability of the document, or of the document that the entry refers to.
     pub capability: Option<Capability>,
-    /// What happened to the resource.
+    /// The kind of the change.
     pub change: Option<ChangeKind>,
-    /// When it happened (version 1.1, and the notifications).
+    /// The time of the change (version 1.1, and notifications).
     pub datetime: Option<SourceTime>,
     /// The length of the representation, in bytes.
     pub length: Option<u64>,
@@ -165,22 +163,22 @@ pub struct Metadata {
     pub media_type: Option<String>,
     /// The content codings of the representation.
     pub encoding: Option<String>,
-    /// Where the bytes are within a package.
+    /// The path of the bytes in a package.
     pub path: Option<String>,
-    /// The digests of the representation, of the algorithms that are understood.
+    /// The digests of the representation, of supported algorithms.
     pub hashes: Vec<Digest>,
 }
 
 /// An `rs:ln` element (section 7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
-    /// The relation type, as written, without white space around it.
+    /// The relation type as written, without surrounding white space.
     pub rel: String,
-    /// What it points at, resolved against the document.
+    /// The target, resolved against the document.
     pub href: Url,
     /// The priority among links of one relation, 1 first; absent means last.
     pub pri: Option<u32>,
-    /// When the target was last modified.
+    /// The time of the last modification of the target.
     pub modified: Option<SourceTime>,
     /// The length of the target, in bytes.
     pub length: Option<u64>,
@@ -188,14 +186,14 @@ pub struct Link {
     pub media_type: Option<String>,
     /// The content codings of the target.
     pub encoding: Option<String>,
-    /// Where the target is within a package.
+    /// The path of the target in a package.
     pub path: Option<String>,
     /// The digests of the target.
     pub hashes: Vec<Digest>,
 }
 
 impl Link {
-    /// A link with nothing but a relation and a target.
+    /// A link with only a relation and a target.
     #[must_use]
     pub fn new(rel: impl Into<String>, href: Url) -> Self {
         Self {
@@ -212,7 +210,7 @@ impl Link {
     }
 }
 
-/// What stands before the entries.
+/// The head of a document: what precedes its entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head {
     /// The root element.
@@ -224,7 +222,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// An empty head for a document of that capability.
+    /// An empty head for a document of a capability.
     #[must_use]
     pub fn new(root: Root, capability: Capability) -> Self {
         Self {
@@ -237,7 +235,7 @@ impl Head {
         }
     }
 
-    /// The first link of a relation, whatever its case.
+    /// The first link of a relation, in any case.
     #[must_use]
     pub fn link(&self, rel: &str) -> Option<&Url> {
         first_link(&self.links, rel)
@@ -247,18 +245,18 @@ impl Head {
 /// A `url` or `sitemap` element: a resource, a change, or another document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is about, resolved against the document. Any scheme.
+    /// The URI of the resource or document, resolved against this document. Any scheme.
     pub loc: Url,
-    /// When that was last modified.
+    /// The time of its last modification.
     pub lastmod: Option<SourceTime>,
-    /// Its `rs:md`; where there are several, what they say together, the first one winning.
+    /// Its `rs:md`; several are merged, and the first value of each attribute is used.
     pub md: Metadata,
     /// Its `rs:ln`s.
     pub links: Vec<Link>,
 }
 
 impl Entry {
-    /// An entry with nothing but a URI.
+    /// An entry with only a URI.
     #[must_use]
     pub fn new(loc: Url) -> Self {
         Self {
@@ -269,13 +267,12 @@ impl Entry {
         }
     }
 
-    /// When the change happened: `datetime` where there is one (version 1.1), else `lastmod`.
-    #[must_use]
+    /// The time of the change: `datetime` if there is one (version 1.1), else `lastmod`.
     pub fn changed_at(&self) -> Option<SourceTime> {
         self.md.datetime.or(self.lastmod)
     }
 
-    /// All links of a relation, whatever its case, by priority and then in the order of the document.
+    /// All links of a relation, in any case, by priority and then in the order of the document.
     pub fn links(&self, rel: &str) -> impl Iterator<Item = &Link> {
         let mut found: Vec<&Link> = self
             .links
@@ -294,14 +291,14 @@ fn first_link<'a>(links: &'a [Link], rel: &str) -> Option<&'a Url> {
         .map(|link| &link.href)
 }
 
-/// A whole document in memory; only for those that are short by nature, as Capability Lists and notifications are.
+/// A complete document in memory; only for documents that are short by nature: Capability Lists, notifications.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Document {
-    /// What stands before the entries.
+    /// The head.
     pub head: Head,
     /// The entries, in the order of the document.
     pub entries: Vec<Entry>,
-    /// What was odd about it.
+    /// Its deviations from the specification.
     pub oddities: Oddities,
 }
 
@@ -310,7 +307,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn capabilities_are_known_in_the_spellings_of_the_world() {
+    fn capabilities_are_recognized_in_other_spellings() {
         for (text, expected, odd) in [
             ("resourcelist", "resourcelist", false),
             (" changelist\n", "changelist", false),

@@ -1,10 +1,10 @@
-//! A stretch of the Source's own time.
+//! Intervals of the Source's time.
 
 use super::SourceTime;
 
-/// A half-open stretch of the Source's own time: `from` belongs to it, `until` does not.
+/// A half-open interval of the Source's time: `from` is inside, `until` is not.
 ///
-/// It may be empty (`from` = `until`), but never runs backwards.
+/// It may be empty (`from` = `until`); `from` is never later than `until`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Interval {
     from: SourceTime,
@@ -12,13 +12,13 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// The interval, or `None` if it runs backwards.
+    /// The interval, or `None` if `from` is later than `until`.
     #[must_use]
     pub fn new(from: SourceTime, until: SourceTime) -> Option<Self> {
         (from <= until).then_some(Self { from, until })
     }
 
-    /// Everything before a moment: what a Resource List of that moment tells.
+    /// All time before a moment: what a Resource List of that moment covers.
     #[must_use]
     pub fn before(until: SourceTime) -> Self {
         Self {
@@ -27,33 +27,30 @@ impl Interval {
         }
     }
 
-    /// Where it begins.
-    #[must_use]
+    /// The begin.
     pub fn from(&self) -> SourceTime {
         self.from
     }
 
-    /// Where it ends; that moment itself lies outside.
-    #[must_use]
+    /// The end, which is outside.
     pub fn until(&self) -> SourceTime {
         self.until
     }
 
-    /// Whether it holds no time at all.
-    #[must_use]
+    /// Whether it contains no time.
     pub fn is_empty(&self) -> bool {
         self.from == self.until
     }
 
-    /// What both share; `None` where they share no time.
+    /// The time that both contain; `None` if there is none.
     #[must_use]
     pub fn intersection(&self, other: &Self) -> Option<Self> {
         let shared = Self::new(self.from.max(other.from), self.until.min(other.until))?;
         (!shared.is_empty()).then_some(shared)
     }
 
-    /// Whether a moment lies within it or at one of its two ends. Times are often whole seconds, so that a change at a
-    /// boundary may belong to either side.
+    /// Whether a moment is inside or at one of the two ends. Times are often rounded to seconds, so that a change at an end
+    /// may belong to either side.
     #[must_use]
     pub fn touches(&self, moment: SourceTime) -> bool {
         self.from <= moment && moment <= self.until

@@ -1,4 +1,4 @@
-//! The HTTP Link header (RFC 8288), as far as discovery and WebSub need it.
+//! The HTTP Link header (RFC 8288), as far as discovery and WebSub use it.
 
 use std::fmt::Write as _;
 
@@ -9,14 +9,14 @@ use super::without_userinfo;
 /// One link of a Link header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderLink {
-    /// One relation type, lower case unless it is a URI. A link with several relations becomes several of these.
+    /// One relation type, in lower case unless it is a URI. A link with several relations becomes several of these.
     pub rel: String,
-    /// Its target, resolved against the request.
+    /// The target, resolved against the URL of the request.
     pub href: Url,
 }
 
-/// Reads one Link header value. What can't be read is passed over, and so are links whose `anchor` makes them say
-/// something about another resource than the one that was asked for.
+/// Parses one Link header value. Invalid links are ignored, and so are links whose `anchor` is another resource than the
+/// requested one.
 #[must_use]
 pub fn parse_link_header(value: &str, base: &Url) -> Vec<HeaderLink> {
     let mut links = Vec::new();
@@ -46,7 +46,7 @@ pub fn parse_link_header(value: &str, base: &Url) -> Vec<HeaderLink> {
     links
 }
 
-/// Writes a Link header value from pairs of a relation and a target, in this order: `("hub", "http://hub.example.com/")`.
+/// Writes a Link header value from pairs of relation and target: `("hub", "http://hub.example.com/")`.
 #[must_use]
 pub fn format_link_header(links: &[(&str, &str)]) -> String {
     let mut value = String::new();
@@ -56,7 +56,7 @@ pub fn format_link_header(links: &[(&str, &str)]) -> String {
         }
         let href = href.trim().replace('>', "%3E");
         let rel = rel.replace('\\', "\\\\").replace('"', "\\\"");
-        // Writing to a String does not fail.
+        // Writing to a String can't fail.
         let _ = write!(value, "<{href}>; rel=\"{rel}\"");
     }
     // A line break would end the header.
@@ -64,19 +64,19 @@ pub fn format_link_header(links: &[(&str, &str)]) -> String {
     value
 }
 
-/// The text between the next `<` and `>`, and what stands behind it.
+/// The text between the next `<` and `>`, and the rest.
 fn next_target(text: &str) -> Option<(&str, &str)> {
     text.split_once('<')?.1.split_once('>')
 }
 
-/// The parameters that matter; of each the first, as RFC 8288 (section 3) has it.
+/// The parameters in use; the first of each, as RFC 8288 (section 3) requires.
 #[derive(Default)]
 struct Parameters {
     rel: Option<String>,
     anchor: Option<String>,
 }
 
-/// Reads `; name=value` until a comma ends the link, and gives what stands behind that comma.
+/// Parses `; name=value` until a comma ends the link; returns the rest after the comma.
 fn parse_parameters(mut text: &str) -> (Parameters, &str) {
     let mut parameters = Parameters::default();
     loop {
@@ -107,7 +107,7 @@ fn parse_parameters(mut text: &str) -> (Parameters, &str) {
     }
 }
 
-/// Reads a token or a quoted string, and gives what stands behind it.
+/// Parses a token or a quoted string; returns the rest.
 fn parse_value(text: &str) -> (String, &str) {
     let Some(quoted) = text.strip_prefix('"') else {
         let end = text.find([';', ',']).unwrap_or(text.len());
@@ -122,11 +122,11 @@ fn parse_value(text: &str) -> (String, &str) {
             c => value.push(c),
         }
     }
-    // The closing quote is missing: what was read is all there is.
+    // The closing quote is missing: the value ends with the text.
     (value, "")
 }
 
-/// Whether an anchor is the resource itself, or a part of it.
+/// Whether an anchor is the requested resource, or a part of it.
 fn is_here(anchor: &str, base: &Url) -> bool {
     let without_fragment = |url: &Url| {
         let mut url = url.clone();
@@ -147,7 +147,7 @@ mod tests {
         Url::parse("http://example.com/a/b").unwrap()
     }
 
-    /// Which relations and targets a header value holds.
+    /// Checks the relations and targets of a header value.
     fn check(value: &str, expected: &[(&str, &str)]) {
         let links = parse_link_header(value, &base());
         let found: Vec<(&str, &str)> = links
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_read_as_the_rfc_writes_them() {
+    fn links_are_parsed_in_the_forms_of_the_rfc() {
         check("", &[]);
         check(
             "<http://hub.example.com/>; rel=\"hub\", <http://example.com/t>; rel=self",
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn junk_in_a_header_hides_no_other_link() {
+    fn malformed_parts_do_not_hide_other_links() {
         let hub = [("hub", "http://example.com/hub")];
         for value in [
             "</hub> ; rel = \"hub\" ",
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn links_of_another_resource_are_passed_over() {
+    fn links_of_another_resource_are_ignored() {
         check("</hub>; rel=hub; anchor=\"/other\"", &[]);
         check(
             "</hub>; rel=hub; anchor=\"#part\"",
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_one_line() {
+    fn line_breaks_are_removed() {
         assert_eq!(
             format_link_header(&[("hub", "http://h/\r\nX: y"), ("a\"b", "http://x/>")]),
             r#"<http://h/X: y>; rel="hub", <http://x/%3E>; rel="a\"b""#
@@ -225,7 +225,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(links in prop::collection::vec(("[a-z]{1,8}", "http://[a-z]{1,5}/[a-z,;=?&]{0,9}"), 0..5)) {
+        fn formatted_links_parse(links in prop::collection::vec(("[a-z]{1,8}", "http://[a-z]{1,5}/[a-z,;=?&]{0,9}"), 0..5)) {
             let pairs: Vec<(&str, &str)> = links.iter().map(|(rel, href)| (rel.as_str(), href.as_str())).collect();
             let read = parse_link_header(&format_link_header(&pairs), &base());
             let expected: Vec<HeaderLink> = links
@@ -236,7 +236,7 @@ mod tests {
         }
 
         #[test]
-        fn no_header_panics(value in r#"[<>;,="\\ a-zé]{0,60}"#) {
+        fn arbitrary_text_does_not_panic(value in r#"[<>;,="\\ a-zé]{0,60}"#) {
             let _ = parse_link_header(&value, &base());
         }
     }

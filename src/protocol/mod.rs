@@ -1,32 +1,43 @@
-//! CORE. What the wire says: URIs, W3C datetimes, intervals, digests, Link headers, the documents, their streaming
-//! reader and their writer, the WebSub forms and signatures.
+//! CORE. The formats on the wire: URIs, W3C datetimes, intervals, digests, Link headers, documents with their streaming
+//! reader, writer and summary, offers, validators, WebSub forms and signatures; and the verification of bytes.
 //!
-//! Everything in here is a pure function of bytes: parse, don't validate. Nothing knows sockets, SQL, the configuration
-//! or the clock. What real Sources do differently from the specification is accepted here, and told as an [`Oddity`]
-//! with a stable code, so that no other room has to know of it.
+//! Everything here is a pure function of bytes: parse, don't validate. Nothing knows sockets, SQL, the configuration or the
+//! clock. Deviations of real Sources from the specification are accepted here and counted as an [`Oddity`] with a stable
+//! code, so that no other module needs to know of them.
 //!
 //! Specification: ANSI/NISO Z39.99-2014 (ResourceSync), sections 6, 7 and appendix A; Change Notification 1.0.1 and
 //! Framework Notification 1.0.1, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5 and 7.
 
 mod datetime;
+mod declared_list;
 mod digest;
 mod document;
 mod entry_order;
 mod interval;
 mod link_header;
+mod media_type;
 mod oddity;
+mod offer;
 mod reader;
+mod summary;
 mod uri;
+mod validators;
+mod verify;
 pub mod websub;
 mod writer;
 
 pub use datetime::{DatetimeError, SourceTime};
-pub use digest::{Algorithm, Digest, Hashing, contradiction, parse_hashes};
+pub use digest::{Algorithm, Digest, parse_hashes};
 pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Root};
 pub use entry_order::EntryOrder;
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
+pub use media_type::{is_zip, media_type_essence};
 pub use oddity::{Oddities, Oddity};
+pub use offer::Offer;
 pub use reader::{DocumentReader, ReadError, read_document};
+pub use summary::{ChangeCounts, DocumentSummary};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, without_userinfo};
+pub use validators::{ServedVersion, Validators};
+pub use verify::{Mismatch, Verified, Verifier};
 pub use writer::{DocumentWriter, write_document};

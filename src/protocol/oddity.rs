@@ -1,79 +1,78 @@
-//! What documents do otherwise than the specification says.
+//! Deviations of documents from the specification.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Something that a document does otherwise than the specification says, and that was understood nevertheless.
+/// A deviation from the specification that is tolerated and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Oddity {
     /// The namespace of `rs` is not spelt as the specification spells it.
     Namespace,
     /// The capability is misspelt, or in another case.
     CapabilitySpelling,
-    /// The document names no capability.
+    /// The document states no capability.
     NoCapability,
-    /// A datetime without a time zone, with a space for the `T`, or otherwise not as W3C Datetime has it.
+    /// A datetime that is not a W3C Datetime but unambiguous: without a time zone, or with a space instead of the `T`.
     DatetimeForm,
-    /// A datetime that could not be read at all, and was left out.
+    /// An invalid datetime; it was ignored.
     BadDatetime,
-    /// A digest that could not be read, is of an unknown algorithm, or contradicts another, and was left out.
+    /// A digest that is invalid, of an unknown algorithm, or contradicts another; it was ignored.
     UnknownDigest,
     /// A digest in base64 instead of hexadecimal.
     DigestEncoding,
-    /// A number that could not be read, and was left out.
+    /// An invalid number; it was ignored.
     BadNumber,
     /// Several `rs:md` in one entry or head.
     SeveralMetadata,
-    /// An entry without a usable `loc`, which was passed over.
+    /// An entry without a valid `loc`; it was ignored.
     BadLoc,
-    /// A link without a relation or a usable `href`, which was passed over.
+    /// A link without a relation or a valid `href`; it was ignored.
     BadLink,
     /// A `loc` or `href` that is relative.
     RelativeUri,
-    /// A `loc` or `href` with a user name or a password, which were left out.
+    /// A `loc` or `href` with a user name or a password; they were removed.
     UserInfo,
-    /// An entry whose `change` is missing or unknown, where one is needed.
+    /// An entry whose `change` is missing or unknown although it is required.
     BadChange,
-    /// The head's metadata stand behind the first entry.
+    /// Metadata or links of the head follow the first entry.
     LateHead,
-    /// An entry that is named otherwise than the root element asks for.
+    /// An entry whose element does not fit the root element: a `sitemap` in a `urlset`, or a `url` in a `sitemapindex`.
     MixedEntries,
-    /// A Resource List, a Resource Dump or a manifest of one that does not say of what time it is: no `at`.
+    /// A Resource List, a Resource Dump or a manifest of one without `at`.
     NoAt,
-    /// A Change List, a Change Dump, a manifest of one or a change notification that does not say from when on: no `from`.
+    /// A Change List, a Change Dump, a manifest of one or a change notification without `from`.
     NoFrom,
-    /// A change notification that does not say up to when: no `until`.
+    /// A change notification without `until`.
     NoUntil,
-    /// `at` and `completed` where `from` and `until` belong, or the other way round.
+    /// `at` and `completed` instead of `from` and `until`, or the reverse.
     WrongInterval,
-    /// A change that is not dated: neither `lastmod` nor `datetime`.
+    /// A change without a time: neither `lastmod` nor `datetime`.
     NoChangeTime,
-    /// Changes, or lists of them, of which the newest comes first.
+    /// Changes, or lists of them, in descending order of time.
     NewestFirst,
-    /// Changes, or lists of them, in no order of time.
+    /// Changes, or lists of them, that are not ordered by time.
     Unordered,
-    /// An index that is served as a `urlset`.
+    /// An index served as a `urlset`.
     IndexAsUrlset,
     /// More than 50,000 entries.
     TooManyEntries,
-    /// A Capability List that names a capability more than once.
+    /// A Capability List that offers a capability more than once.
     CapabilityTwice,
     /// No link `up`.
     NoUp,
-    /// A link `up` that leads down, nowhere, or past the Capability List.
+    /// A link `up` that leads to an entry, to the document itself, or past the Capability List.
     WrongUp,
-    /// A datetime that lies ahead of our clock, as local time that is marked as UTC does east of Greenwich. West of it, nothing
-    /// tells such a time from a true one.
+    /// A datetime ahead of our clock, as local time marked as UTC is east of Greenwich. West of it, such a time can't be
+    /// distinguished from a correct one.
     FutureTime,
     /// The Source Description is at a misspelt well-known URI.
     WellKnownSpelling,
-    /// A web page or robots.txt links to the Source Description where a Capability List or a Resource List belongs.
+    /// A web page or robots.txt links to the Source Description instead of a Capability List or a Resource List.
     LinkToDescription,
 }
 
 impl Oddity {
-    /// Its stable name.
-    #[must_use]
+    /// The stable name.
     pub fn code(self) -> &'static str {
         match self {
             Self::Namespace => "namespace-spelling",
@@ -111,43 +110,42 @@ impl Oddity {
     }
 }
 
-/// How often each oddity was met in one document.
+/// The number of times that each oddity was found in a document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Oddities(BTreeMap<Oddity, u64>);
 
 impl Oddities {
-    /// Counts one more.
+    /// Counts an oddity once.
     pub fn add(&mut self, oddity: Oddity) {
         self.add_several(oddity, 1);
     }
 
-    /// Counts so many more.
+    /// Counts an oddity `more` times.
     pub fn add_several(&mut self, oddity: Oddity, more: u64) {
         if more > 0 {
             *self.0.entry(oddity).or_default() += more;
         }
     }
 
-    /// How often it was met.
+    /// The number of times that it was found.
     #[must_use]
     pub fn count(&self, oddity: Oddity) -> u64 {
         self.0.get(&oddity).copied().unwrap_or_default()
     }
 
-    /// What was met, and how often.
+    /// All oddities that were found, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Oddity, u64)> {
         self.0.iter().map(|(&oddity, &count)| (oddity, count))
     }
 
-    /// Adds what another document counted.
+    /// Adds the counts of another document.
     pub fn extend(&mut self, others: &Self) {
         for (oddity, count) in others.iter() {
             self.add_several(oddity, count);
         }
     }
 
-    /// Whether nothing was odd.
-    #[must_use]
+    /// Whether no oddity was found.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,9 +1,8 @@
 //! The streaming reader of documents.
 //!
-//! It pulls bytes when it is asked for an entry, and keeps no more than that entry: memory does not depend on the length of
-//! the document. What a Source does differently from the specification is understood where there is no doubt about it, and
-//! counted as an [`Oddity`]; one bad entry never loses the others. Refused are documents that are not what they should be at
-//! all, that are not whole, or that go beyond the limits below.
+//! It reads bytes when an entry is requested, and stores no more than that entry: memory does not depend on the length of the
+//! document. Unambiguous deviations from the specification are accepted and counted as an [`Oddity`]; an invalid entry does
+//! not affect the others. A document is rejected if it is of another kind, incomplete, or exceeds the limits below.
 
 mod attributes;
 mod conformance;
@@ -27,19 +26,19 @@ use element::{Element, Spelling, read_root};
 pub use error::ReadError;
 use xml::{Tag, XmlEvent, XmlEvents};
 
-/// How long an entry may be, and everything that belongs to the head, in bytes.
+/// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
 
 /// Reads a document an entry at a time; memory does not depend on its length.
 ///
-/// A document is proven whole only when [`next_entry`](Self::next_entry) has given `None`.
+/// A document is known to be complete only when [`next_entry`](Self::next_entry) has returned `None`.
 pub struct DocumentReader<R: BufRead> {
     events: XmlEvents<R>,
     base: Url,
     head: Head,
-    /// Whether the head had an `rs:md` already.
+    /// Whether the head has had an `rs:md`.
     head_md: bool,
-    /// How many bytes of tags belong to the head.
+    /// The length of the tags of the head, in bytes.
     head_bytes: u64,
     spelling: Spelling,
     oddities: Oddities,
@@ -47,22 +46,19 @@ pub struct DocumentReader<R: BufRead> {
     state: State,
 }
 
-/// Where the reader stands between two calls.
+/// The state of a reader between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The beginning of an entry was read.
+    /// The start tag of an entry was read.
     InEntry,
-    /// The document has ended as it should.
+    /// The document has ended and is complete.
     Ended,
-    /// It was refused. What follows means nothing.
+    /// The document was rejected; nothing more is read.
     Failed,
 }
 
 impl<R: BufRead> DocumentReader<R> {
-    /// Reads up to the first entry. Relative URIs are resolved against the base, the URI of the document.
-    ///
-    /// # Errors
-    /// [`ReadError`], when it is no such document, or its bytes can't be had.
+    /// Reads up to the first entry. Relative URIs are resolved against `base`, the URI of the document.
     pub fn open(input: R, base: &Url) -> Result<Self, ReadError> {
         let mut events = XmlEvents::new(input)?;
         let mut oddities = Oddities::default();
@@ -93,16 +89,12 @@ impl<R: BufRead> DocumentReader<R> {
         Ok(reader)
     }
 
-    /// What stands before the entries (after the last entry also what came late).
-    #[must_use]
+    /// The head. After the last entry it includes the parts that followed entries.
     pub fn head(&self) -> &Head {
         &self.head
     }
 
-    /// The next entry; `None` once the document has ended as it should.
-    ///
-    /// # Errors
-    /// [`ReadError`], when the document can't be read on; every later call is an error too.
+    /// The next entry; `None` at the end of a complete document. After an error every later call is an error too.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
             match self.state {
@@ -110,7 +102,7 @@ impl<R: BufRead> DocumentReader<R> {
                 State::Failed => return Err(ReadError::CutShort),
                 State::InEntry => {}
             }
-            // Only what was read to the end takes the reader out of this state.
+            // Left only by success.
             self.state = State::Failed;
             let entry = self.read_entry()?;
             self.state = self.seek_entry(true)?;
@@ -120,13 +112,12 @@ impl<R: BufRead> DocumentReader<R> {
         }
     }
 
-    /// What was odd so far; what is odd about the whole is counted at its end.
-    #[must_use]
+    /// The oddities found so far; those of the complete document are counted at its end.
     pub fn oddities(&self) -> &Oddities {
         &self.oddities
     }
 
-    /// Reads up to the next entry, or to the end; on the way, what belongs to the head.
+    /// Reads up to the next entry or to the end, including parts of the head.
     fn seek_entry(&mut self, late: bool) -> Result<State, ReadError> {
         loop {
             let tag = match self.events.next()? {
@@ -170,11 +161,11 @@ impl<R: BufRead> DocumentReader<R> {
         Ok(State::Ended)
     }
 
-    /// Reads an entry whose beginning was read already; `None` if it has no usable `loc`.
+    /// Reads an entry whose start tag was read; `None` if it has no valid `loc`.
     fn read_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         let begin = self.events.position();
         let bad_changes = self.oddities.count(Oddity::BadChange);
-        let mut draft = Draft::default();
+        let mut draft = EntryDraft::default();
         loop {
             if self.events.position() - begin > MAX_ENTRY_BYTES {
                 return Err(ReadError::EventTooLarge);
@@ -182,9 +173,9 @@ impl<R: BufRead> DocumentReader<R> {
             match self.events.next()? {
                 XmlEvent::Open(tag) => {
                     let element = self.spelling.element(&tag, &mut self.oddities)?;
-                    draft.take(element, &tag, &self.base, &mut self.oddities);
+                    draft.add(element, &tag, &self.base, &mut self.oddities);
                 }
-                XmlEvent::Text(text) => draft.take_text(&text),
+                XmlEvent::Text(text) => draft.add_text(&text),
                 XmlEvent::Close { depth: 2 } => break,
                 XmlEvent::Close { depth: 3 } => draft.field = Field::None,
                 XmlEvent::Close { .. } | XmlEvent::Nothing => {}
@@ -214,10 +205,7 @@ impl<R: BufRead> fmt::Debug for DocumentReader<R> {
     }
 }
 
-/// Reads a whole document that is at hand.
-///
-/// # Errors
-/// [`ReadError`], when it is no such document or is not whole.
+/// Reads a complete document from memory.
 pub fn read_document(bytes: &[u8], base: &Url) -> Result<Document, ReadError> {
     let mut reader = DocumentReader::open(bytes, base)?;
     let mut entries = Vec::new();
@@ -231,8 +219,8 @@ pub fn read_document(bytes: &[u8], base: &Url) -> Result<Document, ReadError> {
     })
 }
 
-/// Whether an entry of such a document must tell what happened to its resource. An entry with a capability is another document,
-/// which happens to nothing; only a framework notification tells of changes to those.
+/// Whether an entry of such a document must have a `change`. An entry with a capability refers to another document and has
+/// none, except in a framework notification, which reports changes of documents.
 fn needs_change(head: &Head, md: &Metadata) -> bool {
     match head.md.capability {
         Some(Capability::FrameworkNotification) => true,
@@ -245,19 +233,19 @@ fn needs_change(head: &Head, md: &Metadata) -> bool {
     }
 }
 
-/// An entry while it is being read.
+/// An entry that is being read.
 #[derive(Default)]
-struct Draft {
+struct EntryDraft {
     loc: Option<String>,
     lastmod: Option<String>,
-    /// Whether it had an `rs:md` already.
+    /// Whether it has had an `rs:md`.
     has_md: bool,
     md: Metadata,
     links: Vec<Link>,
     field: Field,
 }
 
-/// Which text of an entry is being read.
+/// The text of an entry that is being read.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 enum Field {
     #[default]
@@ -266,10 +254,10 @@ enum Field {
     Lastmod,
 }
 
-impl Draft {
-    /// Takes an element within the entry.
-    fn take(&mut self, element: Element, tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) {
-        // The notification specifications speak of an rs:ln within the loc, though their examples have it beside it.
+impl EntryDraft {
+    /// Adds an element within the entry.
+    fn add(&mut self, element: Element, tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) {
+        // The notification specifications place an rs:ln within the loc, although their examples have it beside it.
         let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Field::Loc);
         match element {
             Element::Loc if tag.depth == 3 && self.loc.is_none() => {
@@ -291,8 +279,8 @@ impl Draft {
         }
     }
 
-    /// Takes a piece of text within the entry.
-    fn take_text(&mut self, text: &str) {
+    /// Adds a piece of text within the entry.
+    fn add_text(&mut self, text: &str) {
         let field = match self.field {
             Field::None => return,
             Field::Loc => &mut self.loc,
@@ -301,7 +289,7 @@ impl Draft {
         field.get_or_insert_default().push_str(text);
     }
 
-    /// The entry; `None` if it has no usable `loc`.
+    /// The entry; `None` if it has no valid `loc`.
     fn finish(self, base: &Url, oddities: &mut Oddities) -> Option<Entry> {
         let loc = resolve(self.loc.as_deref()?, base, oddities)?;
         let lastmod = self.lastmod.as_deref();

@@ -1,11 +1,11 @@
-//! URIs, one type for each thing that must not be mistaken for another.
+//! URIs: one type for each purpose, so that they can't be mixed up.
 
 use std::borrow::Cow;
 use std::fmt;
 
 use url::Url;
 
-/// Why a text is not a URI that can be used here.
+/// Why a text is not a usable URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
     /// Not a URI, or relative without a base to resolve it against.
@@ -16,7 +16,7 @@ pub enum UriError {
     Scheme(String),
 }
 
-/// Parses an absolute http or https URI; white space around it and line breaks within it are passed over, a fragment is cut off.
+/// Parses an absolute http or https URI. Surrounding white space and line breaks are ignored; a fragment is removed.
 fn parse_web(text: &str, base: Option<&Url>) -> Result<Url, UriError> {
     let parsed = Url::options().base_url(base).parse(text.trim());
     let shown = || hide_userinfo(text).into_owned();
@@ -28,20 +28,20 @@ fn parse_web(text: &str, base: Option<&Url>) -> Result<Url, UriError> {
     Ok(url)
 }
 
-/// A URI without the user name and the password that it may have had (RFC 9110, section 4.2.4): in what comes from outside
-/// they only pretend to be a host, and whoever has them by right tells them in the configuration.
+/// Removes user name and password from a URI (RFC 9110, section 4.2.4): in remote documents they serve to disguise the host;
+/// credentials belong in the configuration.
 #[must_use]
 pub fn without_userinfo(mut url: Url) -> Url {
     if url.username().is_empty() && url.password().is_none() {
         return url;
     }
-    // It fails only for URIs without a host, and those have nothing to take out.
+    // Fails only for URIs without a host, which have nothing to remove.
     let _ = url.set_username("");
     let _ = url.set_password(None);
     url
 }
 
-/// What may be shown of a text that should be a URI and need not be one: nothing of what may be a user name or a password.
+/// Hides what may be a user name or a password in a text that may or may not be a URI.
 #[must_use]
 pub fn hide_userinfo(text: &str) -> Cow<'_, str> {
     match text.rsplit_once('@') {
@@ -61,29 +61,21 @@ macro_rules! web_uri {
 
         impl $name {
             /// Parses an absolute http or https URI.
-            ///
-            /// # Errors
-            /// [`UriError`], when it is not a URI or of another scheme.
             pub fn parse(text: &str) -> Result<Self, UriError> {
                 parse_web(text, None).map(Self)
             }
 
             /// Parses a URI that may be relative to the document it was found in.
-            ///
-            /// # Errors
-            /// [`UriError`], when it is not a URI or of another scheme.
             pub fn resolve(base: &Url, text: &str) -> Result<Self, UriError> {
                 parse_web(text, Some(base)).map(Self)
             }
 
-            /// The URI as text, normalised as RFC 3986 (section 6.2.2) allows.
-            #[must_use]
+            /// The URI as text, normalized as RFC 3986 (section 6.2.2) allows.
             pub fn as_str(&self) -> &str {
                 self.0.as_str()
             }
 
             /// The URI, parsed.
-            #[must_use]
             pub fn url(&self) -> &Url {
                 &self.0
             }
@@ -117,11 +109,11 @@ macro_rules! web_uri {
 }
 
 web_uri! {
-    /// The URI of a resource that is subject to synchronization.
+    /// The URI of a resource that is synchronized.
     ResourceUri
 }
 web_uri! {
-    /// The URI of a channel: what WebSub calls its topic.
+    /// The URI of a channel: its WebSub topic.
     TopicUri
 }
 web_uri! {
@@ -130,8 +122,7 @@ web_uri! {
 }
 
 impl ResourceUri {
-    /// The host, with the port where it is not the scheme's own: what limits and politeness are counted by.
-    #[must_use]
+    /// The host, with the port unless it is the default of the scheme. Limits per host are counted by it.
     pub fn authority(&self) -> String {
         let host = self.0.host_str().unwrap_or_default();
         match self.0.port() {
@@ -146,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_http_and_https_are_taken() {
+    fn only_http_and_https_are_accepted() {
         assert!(ResourceUri::parse("ftp://example.com/a").is_err());
         assert!(ResourceUri::parse("file:///etc/passwd").is_err());
         assert!(ResourceUri::parse("/a").is_err());
@@ -159,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn user_names_and_passwords_are_taken_out_and_never_shown() {
+    fn user_names_and_passwords_are_removed_and_never_shown() {
         for (text, expected) in [
             (
                 "http://me:secret@example.com:81/a?b",
@@ -180,8 +171,11 @@ mod tests {
             ("http://[example.com/", "http://[example.com/"),
         ] {
             assert_eq!(hide_userinfo(text), expected);
-            let told = ResourceUri::parse(text).unwrap_err().to_string();
-            assert!(!told.contains("secret") && !told.contains("ret@"), "{told}");
+            let message = ResourceUri::parse(text).unwrap_err().to_string();
+            assert!(
+                !message.contains("secret") && !message.contains("ret@"),
+                "{message}"
+            );
         }
     }
 

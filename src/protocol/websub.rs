@@ -1,4 +1,5 @@
-//! WebSub (W3C Recommendation, 23 January 2018): the forms of section 5 and the signatures of section 7, for both sides.
+//! WebSub (W3C Recommendation, 23 January 2018): the forms of section 5 and the signatures of section 7, for subscriber and
+//! hub.
 
 mod signature;
 
@@ -9,20 +10,19 @@ use url::form_urlencoded;
 
 pub use signature::{Signature, SignatureMethod};
 
-/// What a request or verification is about.
+/// The purpose of a request or verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `subscribe`
     Subscribe,
     /// `unsubscribe`
     Unsubscribe,
-    /// `denied`: the hub refuses, or ends, a subscription (section 5.2).
+    /// `denied`: the hub rejects or ends a subscription (section 5.2).
     Denied,
 }
 
 impl Mode {
     /// The value of `hub.mode`.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Subscribe => "subscribe",
@@ -31,7 +31,7 @@ impl Mode {
         }
     }
 
-    /// The mode that a `hub.mode` names, in whatever case.
+    /// The mode of a `hub.mode`, in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Subscribe, Self::Unsubscribe, Self::Denied]
@@ -56,8 +56,7 @@ pub struct SubscriptionRequest {
 }
 
 impl SubscriptionRequest {
-    /// The form; always with `hub.verify=sync`, which old hubs insist on and others pass over.
-    #[must_use]
+    /// The form; always with `hub.verify=sync`, which old hubs require and others ignore.
     pub fn to_form(&self) -> String {
         let mut form = form_urlencoded::Serializer::new(String::new());
         form.append_pair("hub.mode", self.mode.as_str())
@@ -73,7 +72,7 @@ impl SubscriptionRequest {
         form.finish()
     }
 
-    /// What a hub reads from the form; `None` if a parameter that must be there is not, or the mode is not one to ask for.
+    /// Parses the form; `None` if a required parameter is missing or the mode can't be requested.
     #[must_use]
     pub fn parse_form(form: &str) -> Option<Self> {
         let fields = HubFields::parse(form);
@@ -88,7 +87,7 @@ impl SubscriptionRequest {
 }
 
 impl fmt::Debug for SubscriptionRequest {
-    /// Without the secret, which has no business in a log; the callback may hold a token as well.
+    /// Without the secret and the callback, which may contain a token: neither belongs in a log.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SubscriptionRequest")
             .field("mode", &self.mode)
@@ -115,9 +114,9 @@ pub struct Verification {
 }
 
 impl Verification {
-    /// Reads a raw query string; `None` if it has no known mode or no topic.
+    /// Parses a raw query string; `None` if it has no known mode or no topic.
     ///
-    /// Whatever else the callback had in its query does not matter, even if the hub put a second `?` behind it.
+    /// Other parameters of the callback are ignored, even if the hub appended its own with a second `?`.
     #[must_use]
     pub fn parse_query(query: &str) -> Option<Self> {
         let fields = HubFields::parse(query);
@@ -131,7 +130,6 @@ impl Verification {
     }
 
     /// The query string that a hub sends.
-    #[must_use]
     pub fn to_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
         query
@@ -150,7 +148,7 @@ impl Verification {
     }
 }
 
-/// The `hub.*` parameters of a form or query, of each the first.
+/// The `hub.*` parameters of a form or query; the first of each.
 #[derive(Default)]
 struct HubFields {
     mode: Option<String>,
@@ -195,8 +193,8 @@ impl HubFields {
     }
 }
 
-/// The part of a `name=value` behind a second `?`, where one was put: `token=1?hub.mode=subscribe`. A topic may have a `?` of
-/// its own.
+/// The part of a `name=value` after a second `?`, if a hub appended one: `token=1?hub.mode=subscribe`. A topic may contain a
+/// `?` itself.
 fn hub_part(pair: &str) -> &str {
     match pair.find("?hub.") {
         Some(at) if !pair.starts_with("hub.") => &pair[at + 1..],
@@ -204,7 +202,7 @@ fn hub_part(pair: &str) -> &str {
     }
 }
 
-/// Digits only; more of them than fit mean a very long time.
+/// Digits only; a number that is too large is saturated.
 fn parse_seconds(text: &str) -> Option<u64> {
     let digits = text.trim();
     let readable = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
@@ -228,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_subscription_form_has_everything_that_some_hub_insists_on() {
+    fn a_subscription_form_has_all_parameters_that_hubs_require() {
         let request = SubscriptionRequest {
             mode: Mode::Subscribe,
             callback: "http://example.net/hub/t k".to_owned(),
@@ -250,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_form_without_a_needed_parameter_is_none() {
+    fn a_form_without_a_required_parameter_is_rejected() {
         for form in [
             "",
             "hub.mode=subscribe&hub.topic=t",
@@ -263,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_verification_is_found_in_whatever_query_the_hub_makes() {
+    fn a_verification_is_parsed_from_queries_of_any_hub() {
         let plain = verification().to_query();
         for query in [
             plain.clone(),
@@ -273,7 +271,7 @@ mod tests {
             format!("&&{plain}&x=%ff&hub.mode=denied"),
             format!("flag?{plain}&extra"),
             plain.replace("subscribe", "Subscribe"),
-            // A topic that is not encoded, as long as nothing in it ends it.
+            // A topic that is not encoded, if it has no character that ends it.
             "hub.topic=http://example.com/topic?a=1%26b=2&hub.mode=subscribe\
              &hub.challenge=a%2Bb%2Fc%3D&hub.lease_seconds=864000"
                 .to_owned(),
@@ -287,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_query_without_mode_or_topic_is_no_verification() {
+    fn a_query_without_mode_or_topic_is_rejected() {
         for query in [
             "",
             "a=b",
@@ -301,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_tells_its_reason() {
+    fn a_denial_has_a_reason() {
         let query = "hub.mode=denied&hub.topic=t&hub.reason=not+on+the%20list";
         let denial = Verification::parse_query(query).unwrap();
         assert_eq!(denial.mode, Mode::Denied);
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn lease_seconds_are_read_as_far_as_they_can_be() {
+    fn invalid_lease_seconds_are_ignored_and_large_ones_saturated() {
         for (text, expected) in [
             ("0", Some(0)),
             (" 60 ", Some(60)),
@@ -329,7 +327,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn forms_and_queries_read_back(
+        fn formatted_forms_and_queries_parse(
             callback in ".{1,30}", topic in ".{1,30}", text in prop::option::of(".{1,30}"),
             seconds in any::<Option<u64>>(),
         ) {
@@ -353,7 +351,7 @@ mod tests {
         }
 
         #[test]
-        fn no_query_panics(text in ".{0,60}") {
+        fn arbitrary_text_does_not_panic(text in ".{0,60}") {
             let _ = Verification::parse_query(&text);
             let _ = SubscriptionRequest::parse_form(&text);
         }

@@ -1,4 +1,4 @@
-//! The writer of documents: well-formed XML in one stable form, so that the same document is always the same bytes.
+//! The writer of documents: well-formed XML in a stable form, so that the same document is always the same bytes.
 
 use std::fmt::Display;
 use std::io::{self, Write};
@@ -8,9 +8,9 @@ use super::{Digest, Entry, Head, Link, Metadata, Root};
 
 /// Writes a document an entry at a time.
 ///
-/// It hands each entry over in one piece, so the output needs no buffer of its own to be fast enough.
+/// Each entry is one write, so that the output needs no buffer.
 #[derive(Debug)]
-#[must_use = "a document without its end is not one; call finish"]
+#[must_use = "the document is incomplete; call finish"]
 pub struct DocumentWriter<W: Write> {
     output: W,
     root: Root,
@@ -19,9 +19,6 @@ pub struct DocumentWriter<W: Write> {
 
 impl<W: Write> DocumentWriter<W> {
     /// Writes the head.
-    ///
-    /// # Errors
-    /// Those of the output.
     pub fn start(output: W, head: &Head) -> io::Result<Self> {
         let mut writer = Self {
             output,
@@ -37,14 +34,11 @@ impl<W: Write> DocumentWriter<W> {
         piece.push_str(">\n");
         head.links.iter().for_each(|link| push_link(piece, 1, link));
         push_metadata(piece, 1, &head.md);
-        writer.hand_over()?;
+        writer.write_piece()?;
         Ok(writer)
     }
 
     /// Writes one entry.
-    ///
-    /// # Errors
-    /// Those of the output.
     pub fn entry(&mut self, entry: &Entry) -> io::Result<()> {
         let name = entry_name(self.root);
         let piece = &mut self.piece;
@@ -59,28 +53,25 @@ impl<W: Write> DocumentWriter<W> {
             .iter()
             .for_each(|link| push_link(piece, 2, link));
         push_line(piece, 1, &["</", name, ">"]);
-        self.hand_over()
+        self.write_piece()
     }
 
     /// Writes the end.
-    ///
-    /// # Errors
-    /// Those of the output.
     pub fn finish(mut self) -> io::Result<W> {
         push_line(&mut self.piece, 0, &["</", root_name(self.root), ">"]);
-        self.hand_over()?;
+        self.write_piece()?;
         self.output.flush()?;
         Ok(self.output)
     }
 
-    fn hand_over(&mut self) -> io::Result<()> {
+    fn write_piece(&mut self) -> io::Result<()> {
         self.output.write_all(self.piece.as_bytes())?;
         self.piece.clear();
         Ok(())
     }
 }
 
-/// Writes a whole document.
+/// Writes a complete document to memory.
 #[must_use]
 pub fn write_document<'a>(head: &Head, entries: impl IntoIterator<Item = &'a Entry>) -> Vec<u8> {
     let write = || {
@@ -91,7 +82,7 @@ pub fn write_document<'a>(head: &Head, entries: impl IntoIterator<Item = &'a Ent
         writer.finish()
     };
     let written: io::Result<Vec<u8>> = write();
-    written.expect("memory takes all that is written to it")
+    written.expect("writing to memory does not fail")
 }
 
 fn root_name(root: Root) -> &'static str {
@@ -108,7 +99,7 @@ fn entry_name(root: Root) -> &'static str {
     }
 }
 
-/// Writes an `rs:md`, unless it would say nothing.
+/// Writes an `rs:md`, unless it would be empty.
 fn push_metadata(piece: &mut String, depth: usize, md: &Metadata) {
     if *md == Metadata::default() {
         return;
@@ -187,7 +178,7 @@ fn push_indent(piece: &mut String, depth: usize) {
     piece.extend(std::iter::repeat_n("  ", depth));
 }
 
-/// Escapes for text and attributes alike. What XML cannot hold at all becomes U+FFFD.
+/// Escapes text and attribute values. Characters that XML does not allow become U+FFFD.
 fn push_escaped(piece: &mut String, text: &str) {
     for c in text.chars() {
         match c {
@@ -261,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_that_fails_is_told() {
+    fn an_output_error_is_returned() {
         #[derive(Debug)]
         struct Full;
         impl Write for Full {

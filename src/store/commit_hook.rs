@@ -5,8 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-use super::stats::{SetNumbers, numbers};
-use super::{ChannelId, Origin, SetId, Store, StoreError, row, sets};
+use super::reads::statistics::statistics;
+use super::tables::values::DigestList;
+use super::tables::{coverage, gap};
+use super::{ChannelId, Origin, SetId, SetStatistics, Store, StoreError};
 use crate::protocol::{ChangeKind, Digest, SourceTime};
 use crate::sync::{Coverage, Gap};
 
@@ -108,7 +110,7 @@ pub(crate) struct SetSnapshot {
     pub(crate) generation: i64,
     pub(crate) coverage: Coverage,
     pub(crate) gaps: Vec<Gap>,
-    pub(crate) numbers: SetNumbers,
+    pub(crate) statistics: SetStatistics,
     /// The URIs of its members.
     pub(crate) members: Vec<String>,
 }
@@ -142,21 +144,21 @@ impl Snapshot {
         )?;
         let mut rows = query.query([])?;
         while let Some(found) = rows.next()? {
-            let id = SetId(found.get(0)?);
+            let id = found.get(0)?;
             snapshot.sets.push(SetSnapshot {
                 id,
                 capability_list: found.get(1)?,
                 baseline: found.get(2)?,
                 generation: found.get(3)?,
-                coverage: sets::coverage(sql, id)?,
-                gaps: sets::gaps(sql, id)?,
-                numbers: numbers(sql, id)?,
+                coverage: coverage::of_set(sql, id)?,
+                gaps: gap::of_set(sql, id)?,
+                statistics: statistics(sql, id)?,
                 members: sql
                     .prepare_cached(
                         "SELECT resource.uri FROM member JOIN resource ON resource.id = member.resource_id
                          WHERE member.set_id = ?1",
                     )?
-                    .query_map([id.0], |row| row.get(0))?
+                    .query_map([id], |row| row.get(0))?
                     .collect::<Result<_, _>>()?,
             });
         }
@@ -167,10 +169,10 @@ impl Snapshot {
         while let Some(found) = rows.next()? {
             snapshot.resources.push(ResourceSnapshot {
                 uri: found.get(0)?,
-                changed_at: row::source_time(found.get(1)?),
+                changed_at: found.get(1)?,
                 deleted: found.get(2)?,
                 is_applied: found.get(3)?,
-                hashes: row::hashes(&found.get::<_, String>(4)?),
+                hashes: found.get::<_, DigestList<Vec<Digest>>>(4)?.0,
             });
         }
         let mut query = sql.prepare_cached(
@@ -181,21 +183,19 @@ impl Snapshot {
         while let Some(found) = rows.next()? {
             snapshot.tasks.push(TaskSnapshot {
                 uri: found.get(0)?,
-                set: SetId(found.get(1)?),
-                kind: row::kind(&found.get::<_, String>(2)?)?,
-                changed_at: row::source_time(found.get(3)?),
-                since: row::source_time(found.get(4)?),
-                hashes: row::hashes(&found.get::<_, String>(5)?),
-                origin: Origin::from_code(&found.get::<_, String>(6)?)?,
+                set: found.get(1)?,
+                kind: found.get(2)?,
+                changed_at: found.get(3)?,
+                since: found.get(4)?,
+                hashes: found.get::<_, DigestList<Vec<Digest>>>(5)?.0,
+                origin: found.get(6)?,
                 state: found.get(7)?,
             });
         }
         let mut query = sql.prepare_cached("SELECT id, channel_id FROM inbox ORDER BY id")?;
         let mut rows = query.query([])?;
         while let Some(found) = rows.next()? {
-            snapshot
-                .inbox
-                .push((found.get(0)?, ChannelId(found.get(1)?)));
+            snapshot.inbox.push((found.get(0)?, found.get(1)?));
         }
         Ok(snapshot)
     }

@@ -1,7 +1,7 @@
-//! A database that is damaged: found when it is opened, by a look at all of it, or when something in it can't be read.
+//! A damaged database: found when it is opened, by an integrity check, or when a row can't be read.
 //!
-//! A daemon can't mend it while it works with it. It ends, and the next start sets the database aside: what it held comes
-//! back from the mirror and a baseline. A marker beside the database carries that over the restart.
+//! A running daemon can't repair it. It ends, and the next start sets the database aside and rebuilds it from the mirror and a
+//! baseline. A marker file beside the database carries the finding over the restart.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,67 +11,66 @@ use std::time::Duration;
 use rusqlite::{Connection, InterruptHandle, OpenFlags};
 use tokio_util::sync::CancellationToken;
 
-use super::StoreError;
+use super::error::StoreError;
 
-/// Up to this size, in bytes, a database is looked at as a whole before it is used; a larger one while it is used.
+/// Up to this size, in bytes, a database is checked before it is used; a larger one while it is used.
 const CHECKED_FIRST: u64 = 64 << 20;
-/// How many databases are kept that were set aside. The last of them is replaced when there are more.
-const KEPT_ASIDE: u32 = 3;
+/// How many databases that were set aside are retained. When there are more the last one is replaced.
+const MOST_ASIDE: u32 = 3;
 
-/// The pause before what goes on in spite of an interruption is interrupted again.
-const INTERRUPTED_AGAIN: Duration = Duration::from_millis(2);
+/// The pause before a check that continues in spite of an interruption is interrupted again.
+const INTERRUPTION_PAUSE: Duration = Duration::from_millis(2);
 
-/// Whether damage was met, and what the next start is to know of it.
+/// Whether damage was found, for this process and for the next start.
 pub(super) struct Damage {
     marker: PathBuf,
-    /// Whether a row that makes no sense counts. It does not when databases were set aside again and again: then they were
-    /// not what was wrong.
+    /// Whether an unreadable row counts. It does not after several databases were set aside: then the cause is another.
     rows_count: bool,
-    met: CancellationToken,
+    found: CancellationToken,
 }
 
 impl Damage {
     pub(super) fn of(database: &Path) -> Self {
         Self {
             marker: beside(database, ".damage-met"),
-            rows_count: !beside(database, &aside(KEPT_ASIDE)).exists(),
-            met: CancellationToken::new(),
+            rows_count: !beside(database, &aside(MOST_ASIDE)).exists(),
+            found: CancellationToken::new(),
         }
     }
 
-    /// Whether an earlier process met damage and could do nothing about it.
-    pub(super) fn was_met(&self) -> bool {
+    /// Whether an earlier process has found damage.
+    pub(super) fn was_found(&self) -> bool {
         self.marker.exists()
     }
 
-    /// Forgets it: the database was set aside.
-    pub(super) fn forget(&self) -> std::io::Result<()> {
+    /// Removes the marker, after the database was set aside.
+    pub(super) fn clear(&self) -> std::io::Result<()> {
         match std::fs::remove_file(&self.marker) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Takes note of an error, if it tells of damage.
+    /// Notes an error if it shows damage.
     pub(super) fn note(&self, error: &StoreError) {
-        let tells = match error.code() {
+        let shows_damage = match error.code() {
             "database-damaged" => true,
             _ => self.rows_count && is_bad_row(error),
         };
-        if !tells || self.met.is_cancelled() {
+        if !shows_damage || self.found.is_cancelled() {
             return;
         }
-        self.met.cancel();
-        tracing::error!(code = "database-damaged", %error, "the database is damaged: it has to be set aside by a restart");
+        self.found.cancel();
+        tracing::error!(code = "database-damaged", %error, "database damaged; ending, so that the next start sets it aside");
         if let Err(error) = std::fs::write(&self.marker, format!("{error}\n")) {
-            // The next start looks for itself.
-            tracing::error!(code = "state-folder", marker = %self.marker.display(), %error, "the damage can't be marked");
+            // The next start checks the database itself.
+            tracing::error!(code = "state-folder", marker = %self.marker.display(), %error, "marker of the damaged database can't be written");
         }
     }
 
-    /// Waits until damage is met.
-    pub(super) async fn met(&self) {
-        self.met.cancelled().await;
+    /// Waits until damage is found.
+    pub(super) async fn found(&self) {
+        self.found.cancelled().await;
     }
 }
 
@@ -91,22 +90,26 @@ fn is_bad_row(error: &StoreError) -> bool {
     }
 }
 
-/// Looks at a database as a whole, its indexes included. What is a valid value where another one stood, nobody can see.
+/// Checks a database with its indexes. A valid value in place of another one is not found.
 pub(super) fn check(connection: &Connection) -> Result<(), StoreError> {
-    let found: String = connection.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0))?;
+    let mut found = String::new();
+    connection.pragma(None, "integrity_check", 1, |row| {
+        found = row.get(0)?;
+        Ok(())
+    })?;
     match found.as_str() {
         "ok" => Ok(()),
         _ => Err(StoreError::Damaged(found)),
     }
 }
 
-/// Whether a database is small enough to be looked at before it is used.
+/// Whether a database is small enough to be checked before it is used.
 pub(super) fn is_checked_first(database: &Path) -> bool {
     let length = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.len());
     length(database) + length(&beside(database, "-wal")) <= CHECKED_FIRST
 }
 
-/// A look at the whole database while others work with it; ends early when it is dropped.
+/// An integrity check while the database is used; dropping it interrupts it.
 pub(super) struct Check {
     interrupt: InterruptHandle,
     thread: Option<JoinHandle<()>>,
@@ -120,7 +123,7 @@ impl Check {
         let thread = std::thread::Builder::new()
             .name("store-check".into())
             .spawn(move || {
-                // An interruption is no damage, and neither is a disk that can't be read for now.
+                // Only damage is noted: neither an interruption nor a disk that can't be read for now.
                 if let Err(error) = check(&connection) {
                     damage.note(&error);
                 }
@@ -138,25 +141,25 @@ impl Drop for Check {
         let Some(thread) = self.thread.take() else {
             return;
         };
-        // Whoever has not begun can't be interrupted: it is done again until it helps.
+        // A check that has not begun can't be interrupted: repeat until it has ended.
         while !thread.is_finished() {
             self.interrupt.interrupt();
-            std::thread::sleep(INTERRUPTED_AGAIN);
+            std::thread::sleep(INTERRUPTION_PAUSE);
         }
-        // It panicked, or it is done.
+        // It has ended, or panicked.
         let _ = thread.join();
     }
 }
 
-/// Renames a database that can't be read, with its companions, to names that are free, or else to the last ones.
+/// Renames a damaged database, with the files beside it, to names that are free, or else to the last ones.
 pub(super) fn set_aside(database: &Path) -> std::io::Result<PathBuf> {
-    let mut names = (1..=KEPT_ASIDE).map(aside);
+    let mut names = (1..=MOST_ASIDE).map(aside);
     let free = names.find(|suffix| !beside(database, suffix).exists());
-    let suffix = free.unwrap_or_else(|| aside(KEPT_ASIDE));
+    let suffix = free.unwrap_or_else(|| aside(MOST_ASIDE));
     for companion in ["", "-wal", "-shm"] {
         let to = beside(database, &format!("{suffix}{companion}"));
         match std::fs::rename(beside(database, companion), &to) {
-            // One that was there before belongs to another database.
+            // An older file of that name belongs to another database.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 let _ = std::fs::remove_file(to);
             }

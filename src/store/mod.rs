@@ -1,246 +1,148 @@
 //! SHELL, SQLite: what survives the process. The inbox, the tasks, the resources, the channels, the coverage of each set
 //! and the change feed.
 //!
-//! Invariants:
-//! - Whatever belongs together is one transaction: coverage never moves without the tasks of the changes it covers.
-//! - The database never says more than the files: a resource's row changes after its file was published, never before.
-//! - One thread writes, and commits what has queued up as one transaction; a caller is answered after the commit. Readers
-//!   have connections of their own.
-//! - Whoever waits for something is woken by a [`Wake`], sent after the commit that brought it.
+//! | place | what stands there |
+//! |---|---|
+//! | `tables` | SQL, one table a file, and the records that rows become; nothing else but `schema` has SQL |
+//! | `tx` | use cases that write, one a file: what happens in one transaction |
+//! | `reads` | queries |
+//! | `writer` | the thread that commits |
+//! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
+//! | `audit_db` | the temporary database of an audit |
 //!
-//! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync); no network and no file tree. Of the clock
-//! it is told, but for what begins when it is written down: leases, and the numbers of a new feed.
+//! Invariants:
+//! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers.
+//! - The database never states more than the files: a resource's row changes after its file was published, never before.
+//! - One thread writes, and commits queued jobs as one transaction; a caller gets its answer after the commit. Readers have
+//!   connections of their own.
+//! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
+//!
+//! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync), and neither the network nor the mirror.
+//! Callers pass the time, except where it must be that of the write: for leases, and for the first number of a new feed.
 
 mod audit_db;
-mod change_batch;
-mod channels;
+mod change;
 #[cfg(test)]
 pub(crate) mod commit_hook;
 mod corruption;
-mod deletion_guard;
-mod delivered;
-mod dumps;
-mod feed;
-mod found;
-mod inbox;
-mod links;
-mod lists;
-mod mending;
-mod parts;
-mod planning;
-mod refusal;
-mod resources;
-mod row;
+mod error;
+mod ids;
+mod reads;
 mod schema;
-mod sets;
-mod stats;
-mod superseded;
-mod task_results;
-mod tasks;
-mod versions;
+mod tables;
+mod tx;
+mod wake;
+mod write_health;
 mod writer;
 
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
 pub use audit_db::{
-    AuditDb, Expectation, Finding, FindingKind, KnownFile, KnownFiles, Outcome as FindingOutcome,
-    PendingList, Place, Telling,
+    AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState, PendingList,
+    StatementKind,
 };
-pub use change_batch::{BatchCommit, BatchResult, Change, ChangeBatch, DeletionRules, Paths};
-pub use channels::ChannelRecord;
-pub use dumps::{Awaited, DumpProgress, PackageRecord};
-pub use feed::{FeedEntry, Origin};
-pub use inbox::{Delivery, DeliveryOutcome, Receipt};
-pub use lists::ListProgress;
-pub use mending::Adoption;
-pub use parts::{KeptPart, Part, PartEnd, PartStep, PartWord};
-pub use resources::ResourceView;
-pub use sets::{BaselineState, DocumentRecord, Offer, SetRecord};
-pub use stats::SetNumbers;
-pub use task_results::{Publication, TaskFailure, TaskResult};
-pub use tasks::{Taken, Task};
-pub use versions::ServedVersion;
+pub use change::{Change, Origin, Paths};
+pub use error::StoreError;
+pub use ids::{ChannelId, PartId, ResourceId, SetId};
+pub use reads::queue::{PackageTask, TasksInProgress};
+pub use reads::statistics::SetStatistics;
+pub use tables::channel::ChannelRecord;
+pub use tables::document::DocumentRecord;
+pub use tables::dump::DumpProgress;
+pub use tables::dump_package::PackageRecord;
+pub use tables::feed::FeedEntry;
+pub use tables::inbox::{Delivery, DeliveryOutcome};
+pub use tables::part::{Part, PartEvidence, UnchangedPart};
+pub use tables::resource::audit::KnownFile;
+pub use tables::resource::{Publication, ResourceView};
+pub use tables::source_set::{BaselineState, SetRecord};
+pub use tables::task::{Task, TaskFailure};
+pub use tx::adopt::Adoption;
+pub use tx::complete::TaskResult;
+pub use tx::deletion_guard::DeletionRules;
+pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
+pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
+pub use tx::receive::Receipt;
+pub use wake::Wake;
+pub use writer::Writing;
 
 use crate::clock;
 use corruption::{Check, Damage};
-use refusal::Refusal;
-use writer::Writer;
-pub use writer::Writing;
+use tables::feed;
+use write_health::WriteHealth;
+use writer::{Tx, Writer};
 
-/// The database's name in its folder.
-const DATABASE: &str = "resyncd.db";
-
-macro_rules! row_id {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub(crate) i64);
-    };
-}
-
-row_id! {
-    /// A set of resources that is followed.
-    SetId
-}
-row_id! {
-    /// A channel that is, or was, subscribed to.
-    ChannelId
-}
-row_id! {
-    /// A part of a Resource List: a list that its index names, or the only one.
-    PartId
-}
-row_id! {
-    /// A resource that was told of.
-    ResourceId
-}
-
-/// Why the database did not do what it was asked to.
-#[derive(Debug, thiserror::Error)]
-pub enum StoreError {
-    /// Another process works on the same state.
-    #[error("another resyncd is running on {0} (it holds the lock)")]
-    Locked(PathBuf),
-    /// The database was written by a newer version of this program.
-    #[error("{path} was written by a newer resyncd (schema {found}, this one knows {known})")]
-    NewerSchema {
-        /// The database.
-        path: PathBuf,
-        /// Its schema.
-        found: i64,
-        /// The newest schema that this program knows.
-        known: i64,
-    },
-    /// A look at the whole database has found damage.
-    #[error("database: {0}")]
-    Damaged(String),
-    /// The folder or the lock file can't be had.
-    #[error("{0}: {1}")]
-    Folder(PathBuf, std::io::Error),
-    /// SQLite said no.
-    #[error("database: {0}")]
-    Sqlite(#[from] rusqlite::Error),
-    /// A transaction that others were waiting for failed.
-    #[error("database: {0}")]
-    Commit(Arc<rusqlite::Error>),
-    /// A row holds what this program never writes.
-    #[error("database: {0} can't be read")]
-    BadRow(&'static str),
-    /// The database is being closed.
-    #[error("the database is closed")]
-    Closed,
-}
-
-impl StoreError {
-    /// The stable name of the error.
-    #[must_use]
-    pub fn code(&self) -> &'static str {
-        match self {
-            Self::Locked(_) => "state-locked",
-            Self::NewerSchema { .. } => "newer-schema",
-            Self::Folder(..) => "state-folder",
-            Self::Sqlite(error) => sqlite_code(error),
-            Self::Commit(error) => sqlite_code(error),
-            Self::Damaged(_) => "database-damaged",
-            Self::BadRow(_) => "database-row",
-            Self::Closed => "database-closed",
-        }
-    }
-}
-
-fn sqlite_code(error: &rusqlite::Error) -> &'static str {
-    match error.sqlite_error_code() {
-        Some(rusqlite::ErrorCode::DiskFull) => "disk-full",
-        Some(rusqlite::ErrorCode::DatabaseCorrupt | rusqlite::ErrorCode::NotADatabase) => {
-            "database-damaged"
-        }
-        Some(rusqlite::ErrorCode::ReadOnly) => "database-read-only",
-        _ => "database",
-    }
-}
-
-/// What a commit brought, for those who wait for it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wake {
-    /// A delivery lies in the set's inbox.
-    Inbox(SetId),
-    /// A hub has verified or denied a channel of the set.
-    Channel(SetId, ChannelId),
-    /// The Source has tasks.
-    Tasks(String),
-    /// Something was applied, up to this sequence number of the feed.
-    Feed(i64),
-}
-
-/// The database. Share it in an [`Arc`]; the last one to go closes it.
+/// The database. Share it in an [`Arc`]; dropping the last one closes it.
 pub struct Store {
-    // Whoever only looks lets go first.
+    // Fields are dropped in this order. The check only reads.
     _check: Option<Check>,
-    // The readers close first: only who can write tidies the log away when the last connection closes.
+    // The readers close before the writer: only a connection that can write removes the log when it is the last to close.
     readers: Readers,
     writer: Writer,
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
-    refusal: Arc<Refusal>,
+    write_health: Arc<WriteHealth>,
     _lock: File,
     #[cfg(test)]
     commit_hook: Arc<commit_hook::CommitHook>,
 }
 
 impl Store {
-    /// Opens, or makes, the database in a folder, and locks the folder against other processes.
+    /// Opens, or creates, the database in a folder, and locks the folder against other processes.
     ///
-    /// A database that is not one (any more), or of which an earlier process told that it is [damaged](Self::damaged), is set
-    /// aside under another name, and a new one made. A small one is looked at as a whole first; a large one meanwhile.
+    /// A file that is not a database, and a database that an earlier process found [damaged](Self::damaged), is renamed and
+    /// replaced by a new one. A small database is checked for damage first; a large one while it is used.
     ///
     /// # Errors
-    /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or what the system says.
+    /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or an error of the system.
     pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
-        let told = |error| StoreError::Folder(folder.to_owned(), error);
-        std::fs::create_dir_all(folder).map_err(told)?;
-        let lock = File::create(folder.join("resyncd.lock")).map_err(told)?;
+        let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
+        std::fs::create_dir_all(folder).map_err(folder_error)?;
+        let lock = File::create(folder.join("resyncd.lock")).map_err(folder_error)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
-            Err(TryLockError::Error(error)) => return Err(told(error)),
+            Err(TryLockError::Error(error)) => return Err(folder_error(error)),
         }
-        let path = folder.join(DATABASE);
+        let path = folder.join(schema::DATABASE);
         let damage = Arc::new(Damage::of(&path));
-        let opened = schema::open(&path).and_then(|connection| match damage.was_met() {
-            true => Err(StoreError::Damaged("an earlier process met damage".into())),
+        let opened = schema::open(&path).and_then(|connection| match damage.was_found() {
+            true => Err(StoreError::Damaged(
+                "an earlier process found damage".into(),
+            )),
             false => Ok(connection),
         });
         let connection = match opened {
             Err(error) if error.code() == "database-damaged" => {
-                let aside = corruption::set_aside(&path).map_err(told)?;
-                damage.forget().map_err(told)?;
+                let aside = corruption::set_aside(&path).map_err(folder_error)?;
+                damage.clear().map_err(folder_error)?;
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
-                    "the database is damaged; it was set aside, and a new one is made from a baseline and the mirror");
+                    "database damaged; set aside and rebuilt from the mirror and a baseline");
                 let connection = schema::open(&path)?;
-                feed::begin_anew(&connection, clock::now().wall)?;
+                feed::start_numbers(&connection, clock::now().wall)?;
                 connection
             }
             other => other?,
         };
         let (wakes, _) = broadcast::channel(4096);
-        let refusal = Arc::new(Refusal::default());
-        let (to_damage, to_refusal) = (Arc::clone(&damage), Arc::clone(&refusal));
+        let write_health = Arc::new(WriteHealth::default());
         #[cfg(test)]
         let commit_hook = Arc::default();
         let writer = Writer::start(
             connection,
             wakes.clone(),
-            to_damage,
-            to_refusal,
+            Arc::clone(&damage),
+            Arc::clone(&write_health),
             #[cfg(test)]
             Arc::clone(&commit_hook),
         );
-        let writer = writer.map_err(told)?;
+        let writer = writer.map_err(folder_error)?;
         let check = match corruption::is_checked_first(&path) {
             true => None,
             false => Some(Check::begin(&path, Arc::clone(&damage))?),
@@ -254,22 +156,22 @@ impl Store {
             },
             wakes,
             damage,
-            refusal,
+            write_health,
             _lock: lock,
             #[cfg(test)]
             commit_hook,
         }))
     }
 
-    /// What commits bring from now on. A receiver that lags behind has missed something: it looks at everything.
+    /// The wakes of commits from now on. A receiver that lags behind must check everything.
     pub fn wakes(&self) -> broadcast::Receiver<Wake> {
         self.wakes.subscribe()
     }
 
-    /// Waits until the database is found to be damaged. Then there is nothing to be done but to end: the next
-    /// [`open`](Self::open) sets it aside.
+    /// Waits until the database is found to be damaged. Then the process must end: the next [`open`](Self::open) sets the
+    /// database aside.
     pub async fn damaged(&self) {
-        self.damage.met().await;
+        self.damage.found().await;
     }
 
     /// Runs a query on a reader's connection, off the asynchronous threads.
@@ -283,25 +185,71 @@ impl Store {
         if self.commit_hook.is_stopped() {
             return Err(StoreError::Closed);
         }
-        let reading = tokio::task::spawn_blocking(move || {
-            let answer = store.readers.run(query);
-            if let Err(error) = &answer {
-                store.damage.note(error);
-            }
-            answer
-        });
+        let reading = tokio::task::spawn_blocking(move || store.read_blocking(query));
         reading.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// As [`read`](Self::read), for a caller on a blocking thread.
+    fn read_blocking<T>(
+        &self,
+        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let answer = self.readers.run(query);
+        if let Err(error) = &answer {
+            self.damage.note(error);
+        }
+        answer
+    }
+
+    /// Runs a job on the writer's thread and returns when it is on disk.
+    async fn write<T, F>(self: &Arc<Self>, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.writer.submit(job).done().await
+    }
+
+    /// As [`write`](Self::write), for a caller that is on a blocking thread.
+    fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.begin_write(job).wait()
+    }
+
+    /// Queues a job without waiting for it. Jobs run in the order in which they were queued.
+    fn begin_write<T, F>(&self, job: F) -> Writing<T>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
+    {
+        self.writer.submit(job)
+    }
+
+    /// Whether the database can be written. After a write has failed, this tries one that changes nothing: no other job may
+    /// have anything to write by now.
+    ///
+    /// # Errors
+    /// The error of that write.
+    pub async fn writable(self: &Arc<Self>) -> Result<(), StoreError> {
+        if self.write_health.has_failed() {
+            self.write(|tx| schema::rewrite_version(tx.sql)).await?;
+            self.write_health.note(false);
+        }
+        Ok(())
     }
 }
 
-/// Runs a query that may be several statements: all of them see the database as it is at one moment.
-fn at_one_moment<T>(
+/// Runs a query of several statements in one read transaction: all of them see the same state.
+fn in_snapshot<T>(
     connection: &Connection,
     query: impl FnOnce(&Connection) -> Result<T, StoreError>,
 ) -> Result<T, StoreError> {
-    let moment = connection.unchecked_transaction()?;
-    let answer = query(&moment)?;
-    moment.commit()?;
+    let snapshot = connection.unchecked_transaction()?;
+    let answer = query(&snapshot)?;
+    snapshot.commit()?;
     Ok(answer)
 }
 
@@ -312,17 +260,13 @@ struct Readers {
 }
 
 impl Readers {
-    const KEPT: usize = 8;
+    const MOST_IDLE: usize = 8;
 
     fn run<T>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let idle = self
-            .idle
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .pop();
+        let idle = self.idle.lock().pop();
         let connection = match idle {
             Some(connection) => connection,
             None => {
@@ -332,9 +276,9 @@ impl Readers {
                 connection
             }
         };
-        let answer = at_one_moment(&connection, query);
-        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < Self::KEPT {
+        let answer = in_snapshot(&connection, query);
+        let mut idle = self.idle.lock();
+        if idle.len() < Self::MOST_IDLE {
             idle.push(connection);
         }
         answer

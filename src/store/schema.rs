@@ -1,4 +1,4 @@
-//! The tables, and how an older database becomes a newer one.
+//! The schema, and its migrations.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
@@ -7,11 +7,16 @@ use std::time::Duration;
 
 use rusqlite::Connection;
 
-use super::{StoreError, corruption};
+use super::corruption;
+use super::error::StoreError;
 
+/// The database's name in its folder.
+pub(super) const DATABASE: &str = "resyncd.db";
+
+/// How long a connection waits for another process's lock.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// One step a version; `PRAGMA user_version` says how many have been taken. A step, once released, never changes.
+/// One step a version; `PRAGMA user_version` is the number of those that were taken. A released step never changes.
 pub(super) const STEPS: &[&str] = &[
     // Times of the Source and of this machine are microseconds since 1970.
     "
@@ -234,7 +239,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.set_prepared_statement_cache_capacity(128);
-    // Reads the schema, so that damage to it shows here, and not in the midst of work.
+    // Reads the schema, so that damage to it is found here, and not later.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let taken = check_version(&connection, path)?;
     if corruption::is_checked_first(path) {
@@ -249,10 +254,10 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     Ok(connection)
 }
 
-/// Makes the file, unless it is there, for its owner alone: it will hold the secrets that are shared with hubs. SQLite gives
-/// the files beside it the same mode.
+/// Creates the file, unless it exists, readable by its owner only: it will hold the secrets that are shared with hubs. SQLite
+/// gives the files beside it the same mode.
 fn make_private(path: &Path) {
-    // SQLite tells what is wrong.
+    // SQLite reports the error when it opens the file.
     let _ = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -260,7 +265,7 @@ fn make_private(path: &Path) {
         .open(path);
 }
 
-/// How many steps a database has taken; more than are known is an error.
+/// The number of steps that a database has taken; more than are known is an error.
 pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<usize, StoreError> {
     let found: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let known = STEPS.len();
@@ -270,4 +275,10 @@ pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<usiz
         found,
         known: i64::try_from(known).unwrap_or(i64::MAX),
     })
+}
+
+/// Writes without changing anything.
+pub(super) fn rewrite_version(connection: &Connection) -> Result<(), StoreError> {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    Ok(connection.pragma_update(None, "user_version", version)?)
 }

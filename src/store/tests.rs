@@ -1,25 +1,26 @@
-//! The store on a folder of its own.
+//! Tests of the store with a database in a temporary folder.
 
-mod claims;
+mod audit_state;
 mod corruption;
 mod deletion_guard;
-mod delivered;
 mod dumps;
 mod inbox;
-mod known;
 mod lists;
-mod mending;
-mod mixed;
 mod opening;
 mod parts;
+mod random_steps;
 mod related;
+mod repair;
+mod repeated_deliveries;
 mod superseded;
+mod synced_until;
 mod tasks;
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};
 
 use chrono::{DateTime, Utc};
+use rusqlite::Connection;
 use tempfile::TempDir;
 use tokio::sync::{broadcast, oneshot};
 use tokio::task::JoinHandle;
@@ -57,7 +58,7 @@ fn paths_of(uri: &ResourceUri) -> Paths {
     }
 }
 
-/// What a document tells of a resource. `time`: in seconds; below zero, none is told.
+/// A change as a document states it. `time`: in seconds; below zero, none is stated.
 fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
     Change {
         uri: uri(name),
@@ -134,7 +135,7 @@ fn published(task: Task, content: &str) -> TaskResult {
     TaskResult::Published(publication(task, content))
 }
 
-/// It comes again at a time, or is given up.
+/// A failed task, to be tried again at a time, or given up.
 fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> TaskResult {
     let failure = TaskFailure {
         code: "not-found",
@@ -159,14 +160,14 @@ impl World {
         }
     }
 
-    /// A writer that is busy until it is released, so that what follows shares a commit.
+    /// Keeps the writer busy until it is released, so that the jobs that follow share a commit.
     async fn busy_writer(&self) -> (mpsc::Sender<()>, JoinHandle<Result<(), StoreError>>) {
         let (release, released) = mpsc::channel::<()>();
-        let (told, started) = oneshot::channel();
+        let (sender, started) = oneshot::channel();
         let store = Arc::clone(&self.store);
         let busy = tokio::spawn(async move {
             let job = move |_: &mut Tx<'_>| {
-                let _ = told.send(());
+                let _ = sender.send(());
                 let _ = released.recv();
                 Ok(())
             };
@@ -187,12 +188,7 @@ impl World {
         adding.await.unwrap().id
     }
 
-    fn application(
-        &self,
-        set: SetId,
-        changes: Vec<Change>,
-        end: Option<BatchCommit>,
-    ) -> ChangeBatch {
+    fn batch(&self, set: SetId, changes: Vec<Change>, end: Option<BatchCommit>) -> ChangeBatch {
         ChangeBatch {
             set,
             source: SOURCE.to_owned(),
@@ -203,24 +199,24 @@ impl World {
         }
     }
 
-    async fn tell(&self, changes: Vec<Change>) -> BatchResult {
-        self.tell_set(self.set, changes).await
+    async fn announce(&self, changes: Vec<Change>) -> BatchResult {
+        self.announce_in(self.set, changes).await
     }
 
-    async fn tell_set(&self, set: SetId, changes: Vec<Change>) -> BatchResult {
-        let application = self.application(set, changes, Some(end()));
-        self.store.apply(application).await.unwrap()
+    async fn announce_in(&self, set: SetId, changes: Vec<Change>) -> BatchResult {
+        let batch = self.batch(set, changes, Some(end()));
+        self.store.apply(batch).await.unwrap()
     }
 
-    /// Takes a document that covers everything before `until`, in seconds.
-    async fn tell_until(&self, changes: Vec<Change>, until: i64) {
+    /// Ingests a document that covers everything before `until`, in seconds.
+    async fn announce_until(&self, changes: Vec<Change>, until: i64) {
         let progress = Some((coverage(until), Vec::new()));
         let end = BatchCommit { progress, ..end() };
-        let application = self.application(self.set, changes, Some(end));
-        self.store.apply(application).await.unwrap();
+        let batch = self.batch(self.set, changes, Some(end));
+        self.store.apply(batch).await.unwrap();
     }
 
-    /// Takes a whole Resource List.
+    /// Ingests a complete Resource List.
     async fn list(&self, set: SetId, time: i64, entries: Vec<Change>) -> BatchResult {
         let list = ListProgress {
             set,
@@ -230,9 +226,9 @@ impl World {
         };
         self.store.begin_list(set).await.unwrap();
         let (store, listing, now) = (Arc::clone(&self.store), list.clone(), self.now);
-        let taken =
+        let listed =
             tokio::task::spawn_blocking(move || store.list_entries(&listing, now, entries).wait());
-        let mut sum = taken.await.unwrap().unwrap();
+        let mut sum = listed.await.unwrap().unwrap();
         while let Some(absent) = self
             .store
             .list_absent(&list, self.now, |_| true)
@@ -247,11 +243,11 @@ impl World {
             listed: Some(at(time)),
             ..end()
         };
-        let application = ChangeBatch {
+        let batch = ChangeBatch {
             origin: Origin::ResourceList,
-            ..self.application(set, Vec::new(), Some(end))
+            ..self.batch(set, Vec::new(), Some(end))
         };
-        sum.held = self.store.apply(application).await.unwrap().held;
+        sum.held = self.store.apply(batch).await.unwrap().held;
         sum
     }
 
@@ -259,54 +255,54 @@ impl World {
         self.due_without(HashSet::new()).await
     }
 
-    async fn due_without(&self, under_way: HashSet<ResourceId>) -> Vec<Task> {
+    async fn due_without(&self, in_progress: HashSet<ResourceId>) -> Vec<Task> {
         let due = self
             .store
             .due_tasks(
                 SOURCE,
                 self.now,
                 usize::MAX,
-                Taken {
-                    under_way,
-                    ..Taken::default()
+                TasksInProgress {
+                    resources: in_progress,
+                    ..TasksInProgress::default()
                 },
             )
             .await;
         due.unwrap().0
     }
 
-    /// The kinds and names of what is due, in order.
+    /// The kinds and names of the due tasks, sorted.
     async fn due_names(&self) -> Vec<String> {
         let tasks = self.due().await;
-        let mut names: Vec<String> = tasks.iter().map(told).collect();
+        let mut names: Vec<String> = tasks.iter().map(kind_and_name).collect();
         names.sort();
         names
     }
 
-    async fn conclude(&self, conclusions: Vec<TaskResult>) {
+    async fn complete(&self, results: Vec<TaskResult>) {
         self.store
-            .conclude(self.now, Arc::new(conclusions))
+            .complete(self.now, Arc::new(results))
             .await
             .unwrap();
     }
 
-    /// Does all that is due; every file's content is `content`.
+    /// Completes all due tasks; every file's content is `content`.
     async fn work(&self, content: &str) {
         let tasks = self.due().await;
         let done = tasks.into_iter().map(|task| match task.kind {
             ChangeKind::Deleted => TaskResult::Removed { task, kept: false },
             _ => published(task, content),
         });
-        self.conclude(done.collect()).await;
+        self.complete(done.collect()).await;
     }
 
-    async fn numbers(&self) -> SetNumbers {
-        self.store.set_numbers(self.set).await.unwrap()
+    async fn statistics(&self) -> SetStatistics {
+        self.store.set_statistics(self.set).await.unwrap()
     }
 
-    async fn sums(&self, set: SetId) -> (u64, u64) {
-        let numbers = self.store.set_numbers(set).await.unwrap();
-        (numbers.resources, numbers.bytes)
+    async fn totals(&self, set: SetId) -> (u64, u64) {
+        let statistics = self.store.set_statistics(set).await.unwrap();
+        (statistics.resources, statistics.bytes)
     }
 }
 
@@ -315,12 +311,12 @@ async fn begin(store: &Arc<Store>, list: &str) -> SetId {
     store.begin_set(SOURCE, &uri).await.unwrap().id
 }
 
-fn told(task: &Task) -> String {
+fn kind_and_name(task: &Task) -> String {
     let name = task.uri.as_str().rsplit('/').next().unwrap();
     format!("{} {name}", task.kind.as_str())
 }
 
-/// What has been sent by now: a wake comes after its commit, and before the caller's answer.
+/// The wakes that were sent by now: a wake is sent after its commit, and before the caller's answer.
 fn woken(wakes: &mut broadcast::Receiver<Wake>) -> Vec<Wake> {
     std::iter::from_fn(|| wakes.try_recv().ok()).collect()
 }

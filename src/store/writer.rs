@@ -1,4 +1,4 @@
-//! The one thread that writes.
+//! The thread that writes: it commits the queued jobs of all callers as one transaction.
 
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -8,10 +8,11 @@ use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
-use super::refusal::Refusal;
-use super::{Store, StoreError, Wake};
+use super::error::StoreError;
+use super::wake::Wake;
+use super::write_health::WriteHealth;
 
-/// How many jobs may share a commit.
+/// The greatest number of jobs in one commit.
 const JOBS_A_COMMIT: usize = 512;
 
 /// A transaction in the making, as a job sees it.
@@ -19,17 +20,17 @@ pub(super) struct Tx<'a> {
     /// The connection, inside the transaction.
     pub(super) sql: &'a Connection,
     wakes: Vec<Wake>,
-    /// Up to where the feed has grown. One wake tells of all of it.
+    /// The last number of the feed. One wake stands for all entries.
     feed: Option<i64>,
-    /// Whether a job could not write, though the transaction goes on.
-    refused: bool,
+    /// Whether a job could not write although the transaction continues.
+    has_write_failed: bool,
     damage: &'a Damage,
-    /// Why SQLite has rolled back the whole transaction by itself, as it does when the disk is full.
+    /// The error on which SQLite has rolled back the complete transaction, as it does when the disk is full.
     aborted: Option<Arc<rusqlite::Error>>,
 }
 
 impl Tx<'_> {
-    /// Wakes someone once this is committed.
+    /// Sends a wake after the commit.
     pub(super) fn wake(&mut self, wake: Wake) {
         if let Wake::Feed(seq) = wake {
             self.feed = self.feed.max(Some(seq));
@@ -38,18 +39,18 @@ impl Tx<'_> {
         }
     }
 
-    /// Takes note of why a job failed, if it is not the job's own matter.
-    fn meet(&mut self, error: &StoreError) {
+    /// Notes the error of a job if its cause concerns all jobs.
+    fn note(&mut self, error: &StoreError) {
         self.damage.note(error);
         if let StoreError::Sqlite(cause) = error
-            && is_refusal(cause)
+            && is_write_failure(cause)
         {
-            self.refused = true;
+            self.has_write_failed = true;
         }
     }
 }
 
-/// Tells a caller how the commit went.
+/// Sends the result of the commit to a caller.
 type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 type Job = Box<dyn FnOnce(&mut Tx<'_>) -> Answer + Send>;
 
@@ -63,7 +64,7 @@ impl Writer {
         connection: Connection,
         wakes: broadcast::Sender<Wake>,
         damage: Arc<Damage>,
-        refusal: Arc<Refusal>,
+        write_health: Arc<WriteHealth>,
         #[cfg(test)] hook: Arc<super::commit_hook::CommitHook>,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
@@ -81,7 +82,7 @@ impl Writer {
                     connection,
                     wakes,
                     damage,
-                    refusal,
+                    write_health,
                     #[cfg(test)]
                     hook,
                 };
@@ -93,35 +94,41 @@ impl Writer {
         })
     }
 
-    fn submit<T, F>(&self, job: F) -> oneshot::Receiver<Result<T, StoreError>>
+    /// Queues a job. Jobs run in the order in which they were queued.
+    pub(super) fn submit<T, F>(&self, job: F) -> Writing<T>
     where
         T: Send + 'static,
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
-        let (told, answer) = oneshot::channel();
+        let (sender, answer) = oneshot::channel();
         let job: Job = Box::new(move |tx| {
             let outcome = in_savepoint(tx, job);
             if let Err(error) = &outcome {
-                tx.meet(error);
+                tx.note(error);
             }
-            // A caller that went away does not undo what it asked for.
-            Box::new(move |commit| drop(told.send(commit.and(outcome))))
+            // A job of a caller that went away is done all the same.
+            Box::new(move |commit| drop(sender.send(commit.and(outcome))))
         });
         if let Some(jobs) = &self.jobs {
-            // Without the thread the answer's sender is dropped, which tells the caller that the store is closed.
+            // Without the thread the sender is dropped, and the caller gets `Closed`.
             let _ = jobs.send(job);
         }
-        answer
+        Writing(answer)
     }
 }
 
-/// Something that the writer was told to do.
-#[must_use = "only who waits learns how it went"]
+/// A job that was given to the writer.
+#[must_use = "wait for the result of the job"]
 #[derive(Debug)]
 pub struct Writing<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Writing<T> {
-    /// Waits until it is on disk. For a caller on a blocking thread.
+    /// Waits until the job is on disk.
+    pub(super) async fn done(self) -> Result<T, StoreError> {
+        self.0.await.map_err(|_| StoreError::Closed)?
+    }
+
+    /// Waits until the job is on disk. For a caller on a blocking thread.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing was written.
@@ -139,40 +146,8 @@ impl Drop for Writer {
     }
 }
 
-impl Store {
-    /// Runs a job on the writer's thread and answers when it is on disk.
-    pub(super) async fn write<T, F>(self: &Arc<Self>, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.writer
-            .submit(job)
-            .await
-            .map_err(|_| StoreError::Closed)?
-    }
-
-    /// As [`write`](Self::write), for a caller that is on a blocking thread.
-    pub(super) fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.begin_write(job).wait()
-    }
-
-    /// Tells the writer of a job. Jobs are done in the order in which they were told.
-    pub(super) fn begin_write<T, F>(&self, job: F) -> Writing<T>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        Writing(self.writer.submit(job))
-    }
-}
-
-/// One job's failure is its own: the others of the same commit go on. Unless there is no transaction any more: whatever a
-/// job then wrote would stand although its caller is told that it does not.
+/// Runs a job so that its failure undoes nothing but its own writes. If the transaction is gone the job is not run: its writes
+/// would be committed although its caller gets an error.
 fn in_savepoint<T>(
     tx: &mut Tx<'_>,
     job: impl FnOnce(&mut Tx<'_>) -> Result<T, StoreError>,
@@ -195,7 +170,7 @@ fn in_savepoint<T>(
     outcome
 }
 
-/// Notes that the transaction is gone, with the error that ended it.
+/// Marks the transaction as gone, with the error that ended it.
 fn abort(tx: &mut Tx<'_>, error: Option<StoreError>) -> StoreError {
     let error = match error {
         Some(StoreError::Sqlite(error)) => error,
@@ -206,8 +181,8 @@ fn abort(tx: &mut Tx<'_>, error: Option<StoreError>) -> StoreError {
     StoreError::Commit(error)
 }
 
-/// Whether the disk, or another process, is what keeps a statement from writing.
-fn is_refusal(error: &rusqlite::Error) -> bool {
+/// Whether a statement could not write because of the disk or another process.
+fn is_write_failure(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),
         Some(
@@ -222,12 +197,12 @@ fn is_refusal(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// What the thread works with.
+/// What the thread uses.
 struct Writes {
     connection: Connection,
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
-    refusal: Arc<Refusal>,
+    write_health: Arc<WriteHealth>,
     #[cfg(test)]
     hook: Arc<super::commit_hook::CommitHook>,
 }
@@ -250,7 +225,7 @@ impl Writes {
             }
             if let Ok(woken) = &outcome {
                 for wake in woken {
-                    // Nobody waits: nobody is woken.
+                    // There may be no receiver.
                     let _ = self.wakes.send(wake.clone());
                 }
             }
@@ -263,7 +238,7 @@ impl Writes {
         }
     }
 
-    /// Runs jobs in one transaction; answers whom to wake.
+    /// Runs jobs in one transaction and returns their answers, and the wakes to send.
     fn commit(
         &self,
         jobs: impl Iterator<Item = Job>,
@@ -276,7 +251,7 @@ impl Writes {
             wakes: Vec::new(),
             feed: None,
             aborted: None,
-            refused: false,
+            has_write_failed: false,
             damage: &self.damage,
         };
         let answers: Vec<Answer> = jobs.map(|job| job(&mut tx)).collect();
@@ -287,19 +262,19 @@ impl Writes {
                 .map_err(Arc::new),
         };
         if outcome.is_err() && !connection.is_autocommit() {
-            // What a failed commit leaves open would swallow the next transaction.
+            // The next transaction can't begin in one that a failed commit has left open.
             let _ = connection.execute_batch("ROLLBACK");
         }
         match &outcome {
             Err(error) => {
                 let error = StoreError::Commit(Arc::clone(error));
                 self.damage.note(&error);
-                self.refusal.note(true);
+                self.write_health.note(true);
             }
-            Ok(()) if tx.refused => self.refusal.note(true),
-            // Whoever had nothing to write proves nothing.
+            Ok(()) if tx.has_write_failed => self.write_health.note(true),
+            // A transaction without changes proves nothing.
             Ok(()) if connection.total_changes() == changes => {}
-            Ok(()) => self.refusal.note(false),
+            Ok(()) => self.write_health.note(false),
         }
         tx.wakes.extend(tx.feed.map(Wake::Feed));
         (answers, outcome.map(|()| tx.wakes))

@@ -1,46 +1,52 @@
-//! Where a representation may be fetched from, and in which order: from the duplicates that the Source names (section 14.2),
-//! and from the resource's own URI.
+//! Plans the candidates of a task: the URIs from which a representation may be fetched, and their order.
 //!
-//! A duplicate takes load off the Source, so it comes first, in the order of `pri`. But only where its bytes can be held
-//! against something that was told: else nobody would notice that it lags behind, and it is for when the resource's own URI
-//! fails, unless that says that there is nothing (any more).
+//! Candidates are the duplicates that the Source links to, and the resource's own URI. A duplicate takes load off the Source,
+//! so it comes first, in the order of `pri`. This holds only if its bytes can be verified against an announced length or
+//! digest: otherwise an outdated duplicate would not be detected. A duplicate that can't be verified comes after the
+//! resource's own URI. The caller does not use it if the Source answers that there is no such resource.
+//!
+//! Invariants: the resource's own URI is always a candidate; the number of candidates is bounded.
+//!
+//! Must not know how a candidate is fetched, and not the members of packages.
+//!
+//! Specification: core, section 14.2 (mirrored content).
 
 use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
 
 /// The relation of a duplicate.
 const DUPLICATE: &str = "duplicate";
-/// How many duplicates are considered: each of them may take its time to fail.
-const MOST_DUPLICATES: usize = 8;
+/// The limit on duplicates: each of them may fail only after a time-out.
+const MAX_DUPLICATES: usize = 8;
 
-/// What the bytes must be, as far as it was told.
+/// What is announced of the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// Their number.
+    /// Their number, in bytes.
     pub length: Option<u64>,
     /// Their digests.
     pub hashes: Vec<Digest>,
-    /// When they were last modified: what is older is another version.
+    /// When they were last modified: an older representation is another version.
     pub modified: Option<SourceTime>,
 }
 
 impl Expected {
-    /// Whether the bytes can be held against anything.
+    /// Whether an announced length or digest can verify the bytes.
     #[must_use]
-    pub fn is_told(&self) -> bool {
+    pub fn is_verifiable(&self) -> bool {
         self.length.is_some() || !self.hashes.is_empty()
     }
 
-    /// What is expected of a duplicate; `None` where its link tells of other bytes than these.
+    /// What is expected of a duplicate; `None` if its link contradicts the entry.
     fn of_duplicate(&self, link: &Link) -> Option<Self> {
         let lengths_differ =
             matches!((self.length, link.length), (Some(own), Some(other)) if own != other);
         let mut hashes = self.hashes.clone();
         for hash in &link.hashes {
-            let told = hashes
+            let announced = hashes
                 .iter()
-                .find(|told| told.algorithm() == hash.algorithm());
-            match told {
-                Some(told) if told != hash => return None,
+                .find(|announced| announced.algorithm() == hash.algorithm());
+            match announced {
+                Some(announced) if announced != hash => return None,
                 Some(_) => {}
                 None => hashes.push(hash.clone()),
             }
@@ -53,19 +59,19 @@ impl Expected {
     }
 }
 
-/// Somewhere to fetch a representation from.
+/// A URI from which a representation may be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Where it is.
+    /// The URI to fetch.
     pub uri: ResourceUri,
-    /// Whether that is the resource's own URI.
+    /// Whether it is the resource's own URI.
     pub is_own: bool,
-    /// What its bytes must be.
+    /// What is announced of its bytes.
     pub expected: Expected,
 }
 
-/// Puts the places in order that a resource may be fetched from; its own URI is always among them. Duplicates that are
-/// neither http nor https are passed over, and so are those whose links tell of other bytes than the entry does.
+/// Returns the candidates of a resource in the order in which to try them. Ignored are duplicates that are neither http nor
+/// https, and those whose links contradict the entry.
 #[must_use]
 pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -> Vec<Candidate> {
     let mut duplicates: Vec<&Link> = links
@@ -81,16 +87,16 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
         };
         let known = first.iter().chain(&last);
         let is_known = duplicate == *uri || known.clone().any(|known| known.uri == duplicate);
-        if is_known || known.count() == MOST_DUPLICATES {
+        if is_known || known.count() == MAX_DUPLICATES {
             continue;
         }
         if let Some(expected) = expected.of_duplicate(link) {
-            let place = if expected.is_told() {
+            let group = if expected.is_verifiable() {
                 &mut first
             } else {
                 &mut last
             };
-            place.push(Candidate {
+            group.push(Candidate {
                 uri: duplicate,
                 is_own: false,
                 expected,
@@ -126,7 +132,7 @@ mod tests {
         Digest::of(Algorithm::Sha256, content.as_bytes())
     }
 
-    fn told() -> Expected {
+    fn verifiable() -> Expected {
         Expected {
             length: Some(7),
             hashes: vec![digest("content")],
@@ -134,13 +140,12 @@ mod tests {
         }
     }
 
-    /// In which order the places come.
     fn check(expected: &Expected, links: &[Link], order: &[&str]) {
         let uri = ResourceUri::parse(OWN).unwrap();
         let candidates = plan_candidates(&uri, expected, links);
-        let found: Vec<&str> = candidates.iter().map(|found| found.uri.as_str()).collect();
-        assert_eq!(found, order);
-        let own: Vec<bool> = candidates.iter().map(|found| found.is_own).collect();
+        let uris: Vec<&str> = candidates.iter().map(|it| it.uri.as_str()).collect();
+        assert_eq!(uris, order);
+        let own: Vec<bool> = candidates.iter().map(|it| it.is_own).collect();
         assert_eq!(own, order.iter().map(|&uri| uri == OWN).collect::<Vec<_>>());
     }
 
@@ -157,7 +162,7 @@ mod tests {
             duplicate("http://fourth.example.com/res1", None),
         ];
         check(
-            &told(),
+            &verifiable(),
             &links,
             &[
                 "http://first.example.com/res1",
@@ -167,11 +172,11 @@ mod tests {
                 OWN,
             ],
         );
-        check(&told(), &[], &[OWN]);
+        check(&verifiable(), &[], &[OWN]);
     }
 
     #[test]
-    fn duplicates_that_cannot_be_fetched_or_are_met_again_are_passed_over() {
+    fn duplicates_of_other_schemes_and_repeated_ones_are_ignored() {
         let links = [
             duplicate("gsiftp://gridftp.example.com/res1", Some(1)),
             duplicate("ftp://example.com/res1", Some(2)),
@@ -180,11 +185,11 @@ mod tests {
             duplicate("http://b.example.com/res1", Some(4)),
             duplicate("http://b.example.com/res1#part", Some(5)),
         ];
-        check(&told(), &links, &["http://b.example.com/res1", OWN]);
+        check(&verifiable(), &links, &["http://b.example.com/res1", OWN]);
     }
 
     #[test]
-    fn duplicates_whose_bytes_nothing_can_prove_come_after_the_own_uri() {
+    fn duplicates_that_cannot_be_verified_come_after_the_own_uri() {
         let link = duplicate("http://b.example.com/res1", None);
         let links = std::slice::from_ref(&link);
         check(
@@ -192,7 +197,7 @@ mod tests {
             links,
             &[OWN, "http://b.example.com/res1"],
         );
-        for proof in [
+        for verifiable in [
             Expected {
                 length: Some(7),
                 ..Expected::default()
@@ -202,9 +207,9 @@ mod tests {
                 ..Expected::default()
             },
         ] {
-            check(&proof, links, &["http://b.example.com/res1", OWN]);
+            check(&verifiable, links, &["http://b.example.com/res1", OWN]);
         }
-        let proven = Link {
+        let verifiable = Link {
             hashes: vec![digest("content")],
             ..link.clone()
         };
@@ -215,7 +220,7 @@ mod tests {
                 duplicate("http://c.example.com/res1", None),
                 Link {
                     href: Url::parse("http://d.example.com/").unwrap(),
-                    ..proven
+                    ..verifiable
                 },
             ],
             &[
@@ -228,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn duplicates_that_tell_of_other_bytes_are_passed_over() {
+    fn duplicates_that_contradict_the_entry_are_ignored() {
         let base = duplicate("http://b.example.com/res1", None);
         let other_length = Link {
             length: Some(8),
@@ -238,26 +243,26 @@ mod tests {
             hashes: vec![digest("other")],
             ..base.clone()
         };
-        check(&told(), &[other_length, other_digest], &[OWN]);
+        check(&verifiable(), &[other_length, other_digest], &[OWN]);
         let md5 = Digest::of(Algorithm::Md5, b"content");
         let uri = ResourceUri::parse(OWN).unwrap();
         let more = Link {
             hashes: vec![digest("content"), md5.clone()],
             ..base
         };
-        let candidates = plan_candidates(&uri, &told(), &[more]);
+        let candidates = plan_candidates(&uri, &verifiable(), &[more]);
         assert_eq!(candidates[0].expected.hashes, [digest("content"), md5]);
-        assert_eq!(candidates[1].expected, told());
+        assert_eq!(candidates[1].expected, verifiable());
     }
 
     #[test]
-    fn a_thousand_duplicates_are_no_more_than_a_few() {
+    fn number_of_duplicates_is_limited() {
         let links: Vec<Link> = (0..1000)
             .map(|n| duplicate(&format!("http://m{n}.example.com/"), None))
             .collect();
         let uri = ResourceUri::parse(OWN).unwrap();
-        let candidates = plan_candidates(&uri, &told(), &links);
-        assert_eq!(candidates.len(), MOST_DUPLICATES + 1);
-        assert!(candidates[MOST_DUPLICATES].is_own);
+        let candidates = plan_candidates(&uri, &verifiable(), &links);
+        assert_eq!(candidates.len(), MAX_DUPLICATES + 1);
+        assert!(candidates[MAX_DUPLICATES].is_own);
     }
 }

@@ -1,19 +1,19 @@
-//! Which hosts of duplicates are relied on: one that keeps failing is passed over for a while, so that it does not cost
-//! every resource its time.
+//! A circuit breaker for the hosts of duplicates: one that keeps failing is skipped for a while, so that it does not delay
+//! every resource.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use crate::clock::Now;
 
-/// So many failures in a row, and a host is passed over.
+/// The number of failures in a row after which a host is skipped.
 const PATIENCE: u32 = 3;
-/// For how long, the first time; each failure after that doubles it.
+/// How long it is skipped the first time; each further failure doubles it.
 const FIRST_REST: Duration = Duration::from_secs(60);
-/// For how long at most.
+/// The longest time for which a host is skipped.
 const LONGEST_REST: Duration = Duration::from_secs(3600);
-/// How many failing hosts are remembered: they come from outside.
-const MOST_HOSTS: usize = 1024;
+/// The limit on failing hosts in memory: documents of the Source name them.
+const MAX_HOSTS: usize = 1024;
 
 /// The hosts of duplicates that have failed. Runs on the monotonic clock.
 #[derive(Clone, Debug, Default)]
@@ -28,25 +28,24 @@ struct Failing {
 }
 
 impl HostCircuitBreaker {
-    /// Whether a host is passed over now.
-    #[must_use]
-    pub fn passes_over(&self, now: Now, host: &str) -> bool {
+    /// Whether a host is skipped now.
+    pub fn skips(&self, now: Now, host: &str) -> bool {
         self.failing
             .get(host)
             .is_some_and(|failing| failing.times >= PATIENCE && now.mono < failing.until)
     }
 
-    /// Notes that a host had what it should have.
+    /// Records that a host has served a valid duplicate.
     pub fn succeeded(&mut self, host: &str) {
         self.failing.remove(host);
     }
 
-    /// Notes that a host did not; answers for how long it is passed over, if it is from now on.
+    /// Records a failure. Returns for how long the host is skipped, if that begins now.
     pub fn failed(&mut self, now: Now, host: &str) -> Option<Duration> {
-        if !self.failing.contains_key(host) && self.failing.len() >= MOST_HOSTS {
+        if !self.failing.contains_key(host) && self.failing.len() >= MAX_HOSTS {
             self.failing
                 .retain(|_, failing| failing.times >= PATIENCE && now.mono < failing.until);
-            if self.failing.len() >= MOST_HOSTS {
+            if self.failing.len() >= MAX_HOSTS {
                 return None;
             }
         }
@@ -54,7 +53,7 @@ impl HostCircuitBreaker {
             times: 0,
             until: now.mono,
         });
-        // Requests that were under way when the rest began say nothing new.
+        // Requests that were in progress when the pause began do not extend it.
         if failing.times >= PATIENCE && now.mono < failing.until {
             return None;
         }
@@ -74,35 +73,35 @@ mod tests {
     use crate::clock;
 
     #[test]
-    fn a_host_that_keeps_failing_is_passed_over_for_longer_and_longer() {
+    fn failing_host_is_skipped_for_growing_pauses() {
         let start = clock::now();
-        let mut reliance = HostCircuitBreaker::default();
+        let mut breaker = HostCircuitBreaker::default();
         let mut now = start;
-        assert_eq!(reliance.failed(now, "a"), None);
-        assert_eq!(reliance.failed(now, "a"), None);
-        assert!(!reliance.passes_over(now, "a"));
+        assert_eq!(breaker.failed(now, "a"), None);
+        assert_eq!(breaker.failed(now, "a"), None);
+        assert!(!breaker.skips(now, "a"));
         for seconds in [60, 120, 240, 480, 960, 1920, 3600, 3600] {
             let rest = Duration::from_secs(seconds);
-            assert_eq!(reliance.failed(now, "a"), Some(rest));
-            assert_eq!(reliance.failed(now, "a"), None, "it is told once");
-            assert!(reliance.passes_over(now, "a") && !reliance.passes_over(now, "b"));
+            assert_eq!(breaker.failed(now, "a"), Some(rest));
+            assert_eq!(breaker.failed(now, "a"), None, "reported once");
+            assert!(breaker.skips(now, "a") && !breaker.skips(now, "b"));
             now = now.plus(rest);
-            assert!(!reliance.passes_over(now, "a"), "it gets another chance");
+            assert!(!breaker.skips(now, "a"), "tried again after the pause");
         }
-        reliance.succeeded("a");
-        assert_eq!(reliance.failed(now, "a"), None);
-        assert!(!reliance.passes_over(now, "a"));
+        breaker.succeeded("a");
+        assert_eq!(breaker.failed(now, "a"), None);
+        assert!(!breaker.skips(now, "a"));
     }
 
     #[test]
-    fn failing_hosts_do_not_pile_up() {
+    fn number_of_failing_hosts_in_memory_is_bounded() {
         let now = clock::now();
-        let mut reliance = HostCircuitBreaker::default();
+        let mut breaker = HostCircuitBreaker::default();
         for n in 0..5000 {
             for _ in 0..PATIENCE {
-                let _ = reliance.failed(now, &n.to_string());
+                let _ = breaker.failed(now, &n.to_string());
             }
         }
-        assert!(reliance.failing.len() <= MOST_HOSTS);
+        assert!(breaker.failing.len() <= MAX_HOSTS);
     }
 }

@@ -1,85 +1,97 @@
-//! What is known: the stretches of the Source's own time in which every change has been told.
+//! Coverage: the intervals of the Source's own time in which every change is known.
+//!
+//! It states what need not be fetched again. It never states that an entry may be ignored: that depends on what is known of
+//! the entry's own resource.
+//!
+//! Invariants: the intervals are half-open, sorted, disjoint, and do not touch; covering an interval never shrinks the
+//! coverage.
+//!
+//! Must not know what covered an interval, nor our clock.
+//!
+//! Specification: Change Notification 1.0.1, section 3 (consecutive intervals); core, sections 10.1 and 12.1 (`at`, `from`,
+//! `until`).
 
 use crate::protocol::{Interval, SourceTime};
 
-/// A sorted list of disjoint intervals that do not touch each other. The first begins with the baseline, which covers
-/// everything before its time.
+/// The covered intervals of a set. The first one begins with the baseline, which covers everything before its time.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Coverage {
-    known: Vec<Interval>,
+    covered: Vec<Interval>,
 }
 
 impl Coverage {
     /// The intervals, oldest first.
     #[must_use]
     pub fn intervals(&self) -> &[Interval] {
-        &self.known
+        &self.covered
     }
 
-    /// Adds what has become known; what touches or overlaps becomes one.
+    /// Adds an interval; intervals that touch or overlap are joined.
     pub fn cover(&mut self, interval: Interval) {
         if interval.is_empty() {
             return;
         }
         let first = self
-            .known
-            .partition_point(|known| known.until() < interval.from());
+            .covered
+            .partition_point(|covered| covered.until() < interval.from());
         let last = self
-            .known
-            .partition_point(|known| known.from() <= interval.until());
-        let joined = self.known[first..last]
+            .covered
+            .partition_point(|covered| covered.from() <= interval.until());
+        let joined = self.covered[first..last]
             .iter()
-            .fold(interval, |joined, known| {
+            .fold(interval, |joined, covered| {
                 Interval::new(
-                    joined.from().min(known.from()),
-                    joined.until().max(known.until()),
+                    joined.from().min(covered.from()),
+                    joined.until().max(covered.until()),
                 )
                 .unwrap_or(joined)
             });
-        self.known.splice(first..last, [joined]);
+        self.covered.splice(first..last, [joined]);
     }
 
-    /// Where the next notification should begin: the end of the last interval. `None` before the baseline.
+    /// The end of the last interval, where the next notification should begin. `None` before the baseline.
     #[must_use]
     pub fn front(&self) -> Option<SourceTime> {
-        self.known.last().map(Interval::until)
+        self.covered.last().map(Interval::until)
     }
 
-    /// Up to where nothing is missing: the end of the first interval. `None` before the baseline.
+    /// The end of the first interval: before it nothing is missing. `None` before the baseline.
     #[must_use]
     pub fn unbroken_until(&self) -> Option<SourceTime> {
-        self.known.first().map(Interval::until)
+        self.covered.first().map(Interval::until)
     }
 
-    /// Whether a moment is known.
+    /// Whether a moment is covered.
     #[must_use]
     pub fn contains(&self, moment: SourceTime) -> bool {
-        let after = self.known.partition_point(|known| known.from() <= moment);
-        after > 0 && moment < self.known[after - 1].until()
+        let after = self
+            .covered
+            .partition_point(|covered| covered.from() <= moment);
+        after > 0 && moment < self.covered[after - 1].until()
     }
 
-    /// The stretches within an interval that are not known.
+    /// The parts of an interval that are not covered.
     #[must_use]
     pub fn missing(&self, within: Interval) -> Vec<Interval> {
         let mut missing = Vec::new();
         let mut from = within.from();
-        for known in &self.known {
-            if known.until() <= from {
+        for covered in &self.covered {
+            if covered.until() <= from {
                 continue;
             }
-            if known.from() >= within.until() {
+            if covered.from() >= within.until() {
                 break;
             }
-            missing.extend(Interval::new(from, known.from()).filter(|hole| !hole.is_empty()));
-            from = known.until();
+            missing.extend(Interval::new(from, covered.from()).filter(|hole| !hole.is_empty()));
+            from = covered.until();
         }
         missing.extend(Interval::new(from, within.until()).filter(|hole| !hole.is_empty()));
         missing
     }
 
-    /// The holes between the intervals.
+    /// The holes between the covered intervals, oldest first.
     pub fn holes(&self) -> impl Iterator<Item = Interval> {
-        self.known
+        self.covered
             .windows(2)
             .filter_map(|pair| Interval::new(pair[0].until(), pair[1].from()))
     }
@@ -139,13 +151,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_lies_between_what_is_known() {
+    fn missing_parts_lie_between_covered_intervals() {
         let coverage: Coverage = [span(0, 10), span(20, 30)].into_iter().collect();
         assert_eq!(coverage.missing(span(5, 35)), [span(10, 20), span(30, 35)]);
         assert_eq!(coverage.missing(span(0, 10)), []);
         assert_eq!(coverage.missing(span(12, 14)), [span(12, 14)]);
         assert_eq!(coverage.holes().collect::<Vec<_>>(), [span(10, 20)]);
-        for (moment, known) in [
+        for (moment, covered) in [
             (0, true),
             (9, true),
             (10, false),
@@ -155,7 +167,7 @@ mod tests {
         ] {
             assert_eq!(
                 coverage.contains(SourceTime::from_micros(moment)),
-                known,
+                covered,
                 "{moment}"
             );
         }
@@ -164,21 +176,21 @@ mod tests {
     }
 
     proptest! {
-        /// The order in which intervals are covered does not matter, and moment by moment the list says the same as the set.
+        /// The order in which intervals are covered does not matter, and each moment is covered if one of them contains it.
         #[test]
-        fn coverage_is_the_union_of_what_was_covered(
+        fn coverage_is_the_union_of_the_covered_intervals(
             mut parts in proptest::collection::vec((0_i64..60, 0_i64..12), 0..24),
-            asked in (0_i64..60, 0_i64..20),
+            query in (0_i64..60, 0_i64..20),
         ) {
             let forwards: Coverage = parts.iter().map(|&(from, length)| span(from, from + length)).collect();
-            let moments = |moment: i64| parts.iter().any(|&(from, length)| from <= moment && moment < from + length);
+            let is_covered = |moment: i64| parts.iter().any(|&(from, length)| from <= moment && moment < from + length);
             for moment in 0..80 {
-                let missing = forwards.missing(span(moment, moment + 1)).is_empty();
-                prop_assert_eq!(missing, moments(moment));
+                let covered = forwards.missing(span(moment, moment + 1)).is_empty();
+                prop_assert_eq!(covered, is_covered(moment));
             }
-            let within = span(asked.0, asked.0 + asked.1);
+            let within = span(query.0, query.0 + query.1);
             let missing: i64 = forwards.missing(within).iter().map(|hole| hole.until().micros() - hole.from().micros()).sum();
-            let expected = (asked.0..asked.0 + asked.1).filter(|&moment| !moments(moment)).count();
+            let expected = (query.0..query.0 + query.1).filter(|&moment| !is_covered(moment)).count();
             prop_assert_eq!(missing, i64::try_from(expected).unwrap());
             parts.reverse();
             let backwards: Coverage = parts.iter().map(|&(from, length)| span(from, from + length)).collect();

@@ -1,31 +1,33 @@
-//! The life of one subscription: asked for, verified, renewed, denied, ended (WebSub, sections 5 and 6).
+//! The dates of one subscription: requested, verified, renewed, denied, ended (WebSub, sections 5 and 6).
 //!
-//! Leases are dates on the wall clock, because they outlive the process. A hub's word is taken only for what was asked:
-//! an unasked verification never shortens, lengthens or ends a lease. A clock that is set forward only makes renewals come
-//! too soon; one that is set back takes the dates with it.
+//! The inner part of the channel machine ([`Channel`](super::Channel)), and the only code that moves these dates. It knows
+//! neither hubs nor topics.
+//!
+//! Leases are dates on the wall clock, because they outlive the process. A verification counts only for a pending request:
+//! without one it never shortens, lengthens or ends a lease. A clock that is set forward only causes early renewals; when it
+//! is set back, the dates move with it.
 
 use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-/// Where a subscription stands.
+/// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelState {
-    /// Asked for, or about to be.
+    /// Requested, or about to be.
     Pending,
-    /// The hub has verified it, and its lease runs.
+    /// Verified by the hub; the lease runs.
     Active,
-    /// The hub refuses it; it is asked again after a pause.
+    /// Denied by the hub; requested again after a pause.
     Denied,
-    /// The lease ran out before the hub confirmed the next one.
+    /// The lease ran out before the hub verified a renewal.
     Expired,
-    /// It was ended on purpose.
+    /// Ended by this Destination.
     Unsubscribed,
 }
 
 impl ChannelState {
-    /// Its stable name.
-    #[must_use]
+    /// The stable name, for the status and the database.
     pub fn code(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -36,8 +38,7 @@ impl ChannelState {
         }
     }
 
-    /// The state of that name.
-    #[must_use]
+    /// The state of a stable name.
     pub fn from_code(code: &str) -> Option<Self> {
         let all = [
             Self::Pending,
@@ -50,69 +51,67 @@ impl ChannelState {
     }
 }
 
-/// What is asked of the hub.
+/// The mode of a request to the hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Intent {
-    /// To begin or to renew.
+    /// Begin or renew the subscription.
     Subscribe,
-    /// To end.
+    /// End the subscription.
     Unsubscribe,
 }
 
-/// A request whose verification is still to come.
+/// A request that the hub has not verified yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// What for.
+    /// The mode.
     pub intent: Intent,
-    /// The lease that was asked for, in seconds.
+    /// The requested lease, in seconds.
     pub lease_seconds: u64,
 }
 
-/// What a hub's verification is answered with.
+/// The answer to a hub's verification of intent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ruling {
-    /// Confirm: it was asked for. The lease has changed.
+    /// Confirm a pending request; the lease has changed.
     Confirm,
-    /// Confirm: it is so already, and stays as it is.
+    /// Confirm a repeated verification; nothing has changed.
     ConfirmAgain,
-    /// Refuse: nobody asked.
+    /// Refuse: no such request is pending.
     Refuse,
 }
 
 /// The shortest time between two requests of one channel.
 const SHORTEST_PAUSE: TimeDelta = TimeDelta::seconds(2);
-/// The longest pause between two tries of a request.
+/// The longest pause between two attempts.
 const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(1);
-/// How long a hub may take from a request to its verification.
+/// How long a hub may take to verify a request.
 const VERIFICATION_TIME: TimeDelta = TimeDelta::minutes(1);
-/// The longest lease that is counted with: what a hub grants beyond is confirmed, but renewed as if it were this.
+/// The longest lease, in seconds. A longer grant is confirmed, but renewed as if it were this.
 const LONGEST_LEASE: u64 = 366 * 24 * 3600;
-
-/// So much a clock may be corrected without being set.
+/// A smaller difference is a correction of the clock, not a step.
 const CLOCK_TOLERANCE: TimeDelta = TimeDelta::minutes(1);
 
-/// One subscription.
+/// The state and the dates of one subscription.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lease {
-    /// Where it stands.
+    /// The state.
     pub state: ChannelState,
-    /// What the hub has been asked and has not verified yet.
+    /// The request that the hub has not verified yet.
     pub asked: Option<Asked>,
     /// When the lease runs out.
     pub expires_at: Option<DateTime<Utc>>,
-    /// When to ask for the next one.
+    /// When to request the next lease.
     pub renew_at: Option<DateTime<Utc>>,
-    /// When to ask the hub (again), while there is nothing to renew or renewing fails.
+    /// When to send the next request while no lease runs or its renewal fails.
     pub next_try_at: Option<DateTime<Utc>>,
-    /// How often in a row the hub was asked without success.
+    /// Requests in a row that were not verified.
     pub failures: u32,
-    /// When the hub was asked last.
+    /// When the last request was sent.
     pub asked_at: Option<DateTime<Utc>>,
 }
 
 impl Lease {
-    /// A subscription to be asked for at once.
-    #[must_use]
+    /// A subscription whose first request is due now.
     pub fn new(now: DateTime<Utc>) -> Self {
         Self {
             state: ChannelState::Pending,
@@ -125,17 +124,16 @@ impl Lease {
         }
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<DateTime<Utc>> {
+    /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` once the subscription has ended.
+    pub(super) fn next_deadline(&self) -> Option<DateTime<Utc>> {
         let expiry = self
             .expires_at
             .filter(|_| self.state == ChannelState::Active);
-        [expiry, self.ask_at()].into_iter().flatten().min()
+        [expiry, self.request_at()].into_iter().flatten().min()
     }
 
-    /// When the hub is to be asked: never sooner than two seconds after it was asked last.
-    fn ask_at(&self) -> Option<DateTime<Utc>> {
+    /// When the next request is due: at least two seconds after the last one.
+    fn request_at(&self) -> Option<DateTime<Utc>> {
         let at = self.next_try_at.or(self.renew_at)?;
         Some(
             self.asked_at
@@ -143,9 +141,9 @@ impl Lease {
         )
     }
 
-    /// Takes it that the wall clock was set back: what was dated by it moves with it. The lease is not taken to have run out
-    /// over it before the hub could be asked: it may have been granted after the clock was set.
-    pub fn set_back(&mut self, now: DateTime<Utc>, by: TimeDelta) {
+    /// Moves all dates after the wall clock was set back by `by`. The lease does not run out before the hub has had time to
+    /// verify a renewal: it may have been granted after the step.
+    pub(super) fn shift_back(&mut self, now: DateTime<Utc>, by: TimeDelta) {
         for date in [
             &mut self.expires_at,
             &mut self.renew_at,
@@ -158,44 +156,49 @@ impl Lease {
         self.expires_at = self.expires_at.map(|at| at.max(soonest));
     }
 
-    /// Notices that the clock was set back while nobody looked: the hub can't have been asked in the future. How much of the
-    /// lease has run nobody knows then, so that it is renewed at once.
-    fn look_at_clock(&mut self, now: DateTime<Utc>) {
+    /// Detects that the clock was set back while the process did not run: the last request can't be in the future. How much
+    /// of the lease has passed is unknown then, so it is renewed at once.
+    fn detect_clock_step(&mut self, now: DateTime<Utc>) {
         let Some(ahead) = self.asked_at.map(|asked_at| asked_at - now) else {
             return;
         };
         if ahead > CLOCK_TOLERANCE {
-            self.set_back(now, ahead);
+            self.shift_back(now, ahead);
             if self.state == ChannelState::Active {
                 self.next_try_at = Some(now);
             }
         }
     }
 
-    /// Moves on with time; tells whether the hub is to be asked now.
-    pub fn handle_timeout(&mut self, now: DateTime<Utc>) -> bool {
-        self.look_at_clock(now);
+    /// Expires a lease that has run out. Returns whether a request is due now.
+    pub(super) fn handle_timeout(&mut self, now: DateTime<Utc>) -> bool {
+        self.detect_clock_step(now);
         if self.state == ChannelState::Active && self.expires_at.is_some_and(|at| at <= now) {
             self.state = ChannelState::Expired;
             self.expires_at = None;
             self.renew_at = None;
             self.next_try_at = Some(self.next_try_at.map_or(now, |at| at.min(now)));
         }
-        self.ask_at().is_some_and(|at| at <= now)
+        self.request_at().is_some_and(|at| at <= now)
     }
 
-    /// Notes a request that is about to be sent, so that its verification is recognised even if it comes first. Until the
-    /// hub has verified it, the request counts as failed.
-    pub fn ask(&mut self, now: DateTime<Utc>, asked: Asked) {
+    /// Records a request before it is sent, so that its verification is recognised even if it arrives before the hub's
+    /// answer. Until it is verified, the request counts as failed.
+    pub(super) fn begin_request(&mut self, now: DateTime<Utc>, asked: Asked) {
         self.asked = Some(asked);
-        self.asked_at = Some(now);
         self.failures = self.failures.saturating_add(1);
+        self.begin_verification(now);
+    }
+
+    /// Restarts the time for the verification: the pending request goes to another hub.
+    pub(super) fn begin_verification(&mut self, now: DateTime<Utc>) {
+        self.asked_at = Some(now);
         self.next_try_at = Some(self.unverified_at(now));
     }
 
-    /// Goes on after a restart. Of a request that nothing has come of, the hub's verification may have come when nobody was
-    /// there to answer: it is not waited for any longer than for a request that failed.
-    pub fn resume(&mut self) {
+    /// Continues after a restart. The verification of a pending request may have been missed meanwhile, so the next attempt
+    /// is due as early as after a failed request.
+    pub(super) fn resume(&mut self) {
         let Some(asked_at) = self.asked_at.filter(|_| self.asked.is_some()) else {
             return;
         };
@@ -209,23 +212,23 @@ impl Lease {
         asked_at + VERIFICATION_TIME.max(pause(self.failures))
     }
 
-    /// Notes that a request failed or was refused. `wait`: how long the hub asked to be left alone.
-    pub fn failed(&mut self, now: DateTime<Utc>, wait: Option<Duration>) {
-        let wait = wait
+    /// Records that the pending request failed or was refused. `retry_after`: the hub's `Retry-After`.
+    pub(super) fn fail_request(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>) {
+        let wait = retry_after
             .and_then(|wait| TimeDelta::from_std(wait).ok())
             .unwrap_or_default();
         self.next_try_at = Some(now + pause(self.failures).max(wait).min(LONGEST_PAUSE));
     }
 
-    /// Notes that there was no hub to ask.
-    pub fn nobody_to_ask(&mut self, now: DateTime<Utc>) {
+    /// Records that no hub is known.
+    pub(super) fn fail_without_hub(&mut self, now: DateTime<Utc>) {
         self.failures = self.failures.saturating_add(1);
-        self.failed(now, None);
+        self.fail_request(now, None);
     }
 
-    /// Takes a hub's verification of intent for the channel's own topic. `spread`, from 0 to 1, chooses the moment of the
-    /// renewal between half and two thirds of the lease.
-    pub fn verify(
+    /// Answers a hub's verification of intent. `granted` is the lease in seconds. `spread`, from 0 to 1, chooses the time of
+    /// the renewal between half and two thirds of the lease.
+    pub(super) fn verify(
         &mut self,
         now: DateTime<Utc>,
         intent: Intent,
@@ -234,15 +237,11 @@ impl Lease {
     ) -> Ruling {
         match self.asked.filter(|asked| asked.intent == intent) {
             Some(asked) => {
-                self.asked = None;
-                self.failures = 0;
-                self.next_try_at = None;
                 match intent {
-                    Intent::Subscribe => self.run(
-                        now,
-                        granted.filter(|&s| s > 0).unwrap_or(asked.lease_seconds),
-                        spread,
-                    ),
+                    Intent::Subscribe => {
+                        let granted = granted.filter(|&seconds| seconds > 0);
+                        self.activate(now, granted.unwrap_or(asked.lease_seconds), spread);
+                    }
                     Intent::Unsubscribe => self.end(),
                 }
                 Ruling::Confirm
@@ -257,29 +256,34 @@ impl Lease {
         }
     }
 
-    fn run(&mut self, now: DateTime<Utc>, lease_seconds: u64, spread: f64) {
+    fn activate(&mut self, now: DateTime<Utc>, lease_seconds: u64, spread: f64) {
         let lease = Duration::from_secs(lease_seconds.clamp(1, LONGEST_LEASE));
         let renewal = lease.mul_f64(0.5 + spread.clamp(0.0, 1.0) / 6.0);
         let later = |by: Duration| now + TimeDelta::from_std(by).unwrap_or(TimeDelta::days(366));
         self.state = ChannelState::Active;
+        self.asked = None;
+        self.failures = 0;
+        self.next_try_at = None;
         self.expires_at = Some(later(lease));
         self.renew_at = Some(later(renewal).max(now + SHORTEST_PAUSE));
     }
 
-    fn end(&mut self) {
+    /// Ends the subscription for good.
+    pub(super) fn end(&mut self) {
         self.state = ChannelState::Unsubscribed;
         self.asked = None;
+        self.failures = 0;
         self.expires_at = None;
         self.renew_at = None;
         self.next_try_at = None;
     }
 
-    /// Takes a hub's word that it refuses or ends the subscription. If that is what was wanted, all is well.
-    pub fn denied(&mut self, now: DateTime<Utc>) {
-        let was_to_end = self
+    /// Applies a hub's denial. If the subscription was to end, it has ended.
+    pub(super) fn deny(&mut self, now: DateTime<Utc>) {
+        let is_ending = self
             .asked
             .is_some_and(|asked| asked.intent == Intent::Unsubscribe);
-        if was_to_end || self.state == ChannelState::Unsubscribed {
+        if is_ending || self.state == ChannelState::Unsubscribed {
             self.end();
             return;
         }
@@ -291,28 +295,34 @@ impl Lease {
         self.next_try_at = Some(now + pause(self.failures));
     }
 
-    /// Takes it that the hub has forgotten the subscription, whatever its lease says: it is told as expired, and asked for
-    /// anew at once.
-    pub fn fell_silent(&mut self, now: DateTime<Utc>) {
-        if self.state == ChannelState::Active {
+    /// Expires a running lease early: the hub no longer delivers. Returns whether one was running.
+    pub(super) fn expire(&mut self, now: DateTime<Utc>) -> bool {
+        let is_running = self.state == ChannelState::Active;
+        if is_running {
             self.state = ChannelState::Expired;
             self.expires_at = None;
             self.renew_at = None;
             self.next_try_at = Some(now);
         }
+        is_running
     }
 
-    /// Asks anew at once, whatever was: there is another hub to ask, or something else to ask for. A lease that runs goes on.
-    pub fn restart(&mut self, now: DateTime<Utc>) {
-        if self.state == ChannelState::Unsubscribed {
-            *self = Self::new(now);
-        }
+    /// Makes a new request due now, because another hub is to be asked. The pending request no longer counts; a running
+    /// lease continues.
+    pub(super) fn restart(&mut self, now: DateTime<Utc>) {
+        self.asked = None;
         self.failures = 0;
         self.next_try_at = Some(now);
     }
+
+    /// Makes the request to end the subscription due now. The pending request no longer counts.
+    pub(super) fn begin_ending(&mut self, now: DateTime<Utc>) {
+        self.restart(now);
+        self.asked_at = None;
+    }
 }
 
-/// The pause after so many failures in a row: 2 s, 4 s, 8 s, … up to an hour.
+/// The pause after this many failures in a row: 2 s, 4 s, 8 s, … up to an hour.
 fn pause(failures: u32) -> TimeDelta {
     let seconds = 1_i64.checked_shl(failures.clamp(1, 20)).unwrap_or(i64::MAX);
     TimeDelta::seconds(seconds).clamp(SHORTEST_PAUSE, LONGEST_PAUSE)

@@ -1,15 +1,20 @@
-//! CORE. What to do: which stretches of the Source's time are known, which notification is next, what a change means for
-//! the mirror, when a lease is renewed and when to poll.
+//! CORE. Decides what to do: which intervals of the Source's time are covered, which notification is next, what a change
+//! means for the mirror, which channels to subscribe to, when to renew a lease and when to poll.
 //!
-//! Everything here is a value that is told what happened and what time it is, and answers what to do: no I/O, no clock,
-//! no SQL, no XML. Times of the Source are [`SourceTime`](crate::protocol::SourceTime)s, times of this machine come as
-//! [`Now`](crate::clock::Now); the two are compared in two places only: where a notification claims to come from the future,
-//! and where a time that a list is said to be of may not be over.
+//! Every type here is a value: it gets an event and the current time, and returns what to do.
+//!
+//! Invariants: a change is ignored only if something at least as new is known of its own resource; a gap is closed only by
+//! documents that cover it; a deletion requires proof. Times of the Source are [`SourceTime`](crate::protocol::SourceTime)s,
+//! times of this machine are [`Now`](crate::clock::Now). The two are compared only to reject times of the Source that lie in
+//! the future, and to detect a time of a part that is not over yet.
+//!
+//! It must not know XML, HTTP, paths, SQL, serde or a clock, and performs no I/O.
 //!
 //! Specification: Change Notification 1.0.1, section 3 (consecutive, non-overlapping intervals); core, sections 10.1 and
 //! 12.1 (`at`, `from`, `until`); WebSub, sections 5 and 6 (leases).
 
 mod candidates;
+mod channel;
 mod circuit_breaker;
 mod coverage;
 mod lease;
@@ -23,19 +28,23 @@ mod sequencer;
 mod span;
 
 pub use candidates::{Candidate, Expected, plan_candidates};
+pub use channel::{
+    Channel, ChannelAction, ChannelChoice, ChannelEvent, ChannelFailure, ChannelKey,
+    ChannelMachine, ChannelReport, ChannelRules, ChannelStep, HubRequest, choose_channels,
+};
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
 pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
 pub use news_filter::NewsFilter;
-pub use part::{KnownPart, PartPlan, believed, plan_part, proof_of_part};
+pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
 pub use plan::{
-    Announced, Decision, LocalState, Pending, holds_back, plan_absent, plan_change, plan_listed,
+    Announced, Decision, LocalState, Pending, needs_approval, plan_absent, plan_change, plan_listed,
 };
 pub use push_watchdog::PushWatchdog;
 pub use related::cut_links;
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, is_plausible,
-    latest_believed, latest_plausible,
+    latest_plausible, latest_source_time,
 };
 pub use span::Span;

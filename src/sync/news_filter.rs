@@ -1,19 +1,29 @@
-//! Which changes of a document are to be looked at.
+//! Selects the changes of a document that may be news, by their times.
+//!
+//! Invariant: in doubt a change is included. It is then compared with what is known of its resource, so that a change that is
+//! included needlessly changes nothing, and one that is left out wrongly would be lost.
+//!
+//! Must not know resources, their contents, or how a document was received.
+//!
+//! Specification: core, section 12.1 (`from`, `until`); Change Notification 1.0.1, section 3.
 
 use crate::protocol::{Interval, SourceTime};
 
-/// Which changes of a document are news: those of the stretches that were not known before.
+/// Which changes of a document may be news: those in intervals that were not covered before.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewsFilter {
+    /// The interval that the document states; `None`: every change is included.
     pub(super) stated: Option<Interval>,
+    /// The parts of it that were not covered.
     pub(super) missing: Vec<Interval>,
+    /// The end of what was covered and read.
     pub(super) front: Option<SourceTime>,
-    /// From when on later documents have told already what happened.
+    /// The time from which on later documents have been read already.
     pub(super) late_from: Option<SourceTime>,
 }
 
 impl NewsFilter {
-    /// Everything is to be looked at.
+    /// Includes every change.
     #[must_use]
     pub fn everything() -> Self {
         Self {
@@ -24,22 +34,22 @@ impl NewsFilter {
         }
     }
 
-    /// Whether a change of that time is told too late: a later document has told of the same time. It may have been the
-    /// first to tell it, but it has not the last word.
+    /// Whether a change of that time is late: a later document of the same time has been read. The change may be unknown
+    /// nevertheless, but it does not replace one of the same time.
     #[must_use]
     pub fn is_late(&self, changed_at: Option<SourceTime>) -> bool {
         matches!((self.late_from, changed_at), (Some(from), Some(changed_at)) if from <= changed_at)
     }
 
-    /// Whether a change of that time must be looked at. In doubt it is: times are often whole seconds, so that a change at
-    /// a boundary may belong to either side, or whole days, of which a part is known; and a change dated outside its own
-    /// document is looked at, too.
+    /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
+    /// either side, or whole days, of which a part is covered. A change that is dated outside its own document is included as
+    /// well.
     #[must_use]
     pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
         let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
             return true;
         };
-        let latest = changed_at.latest_meant();
+        let latest = changed_at.latest_possible();
         let may_be_in =
             |missing: &Interval| missing.from() <= latest && changed_at <= missing.until();
         !stated.touches(changed_at)

@@ -1,4 +1,13 @@
-//! Whether a list that an index names must be read again.
+//! Decides whether a part of an index must be read again.
+//!
+//! An index states for each part when it was modified last. If that time is the same as when the part was read, the part need
+//! not be requested. Some Sources write times that never change, so the server is asked once a day in any case.
+//!
+//! Invariants: a part that was not read completely is read; a time that is not over yet proves nothing.
+//!
+//! Must not know what a part contains, nor how it is fetched or stored.
+//!
+//! Specification: core, sections 10.2 and 12.2 (indexes), `lastmod`.
 
 use std::ops::RangeInclusive;
 
@@ -7,87 +16,87 @@ use chrono::{DateTime, TimeDelta, Utc};
 use super::sequencer::FUTURE_TOLERANCE;
 use crate::protocol::SourceTime;
 
-/// How long the word of an index is believed that a list has not changed: some write times there that never move.
-const BELIEVED_FOR: TimeDelta = TimeDelta::days(1);
-/// A time on a quarter of an hour may be a date that somebody wrote as a time, in whatever zone: it is over when that day
-/// has ended everywhere.
+/// How long an index is trusted that states a part to be unchanged: some write times there that never change.
+const TRUSTED_FOR: TimeDelta = TimeDelta::days(1);
+/// A time on a quarter of an hour may be a date that was written as a time, in any zone: it is over when that day has ended
+/// everywhere.
 const QUARTER_MICROS: i64 = 15 * 60 * 1_000_000;
 const DATE_MICROS: i64 = 2 * 24 * 3600 * 1_000_000;
-/// Any other time is whole minutes at worst.
+/// Any other time may be rounded to whole minutes.
 const MINUTE_MICROS: i64 = 60 * 1_000_000;
 
-/// What is known of a list that an index named before.
+/// What is known of a part.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct KnownPart {
-    /// Whether it was read whole, with what is wanted now.
-    pub is_whole: bool,
-    /// Whether this reading of the index has read it, or found it unchanged, already.
+    /// Whether it was read completely, with the present filter.
+    pub is_complete: bool,
+    /// Whether it was read, or found unchanged, since the reading of the index began.
     pub is_done: bool,
-    /// The time that the index told of it, if that was proof when the list was read, or asked for, last.
-    pub told: Option<SourceTime>,
-    /// When its server was asked for it last, on our clock.
+    /// The time that the index stated for it when it was read or checked last, if that was [proof](unchanged_proof).
+    pub announced: Option<SourceTime>,
+    /// When it was requested from its server last, on our clock.
     pub asked_at: Option<DateTime<Utc>>,
 }
 
-/// What to do with a list that an index names.
+/// What to do with a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartPlan {
-    /// Nothing: it comes twice in one reading.
-    Pass,
-    /// It is unchanged, by the word of its index.
-    Keep,
-    /// Ask its server whether it has changed.
-    Ask,
-    /// Read it in any case.
+    /// Nothing: the index names it twice.
+    Repeated,
+    /// Nothing: the index states that it is unchanged.
+    Unchanged,
+    /// Request it conditionally.
+    Revalidate,
+    /// Request and read it in any case.
     Read,
 }
 
-/// Decides what to do with a list. `told`: the time that its index tells of it now.
+/// Decides what to do with a part. `modified`: the time that the index states for it now.
 #[must_use]
 pub fn plan_part(
     known: Option<KnownPart>,
-    told: Option<SourceTime>,
+    modified: Option<SourceTime>,
     now: DateTime<Utc>,
 ) -> PartPlan {
     let Some(known) = known else {
         return PartPlan::Read;
     };
     if known.is_done {
-        return PartPlan::Pass;
+        return PartPlan::Repeated;
     }
-    if !known.is_whole {
+    if !known.is_complete {
         return PartPlan::Read;
     }
-    let is_believed = known
+    let is_trusted = known
         .asked_at
-        .is_some_and(|asked_at| believed(now).contains(&asked_at));
-    if known.told.is_some() && known.told == told && is_believed {
-        PartPlan::Keep
+        .is_some_and(|asked_at| trusted_check_times(now).contains(&asked_at));
+    if known.announced.is_some() && known.announced == modified && is_trusted {
+        PartPlan::Unchanged
     } else {
-        PartPlan::Ask
+        PartPlan::Revalidate
     }
 }
 
-/// When a server must have been asked for a list whose index says that it has not changed. Not in the future: our clock was
-/// set back, and how long ago it was asked can't be said.
+/// When a part must have been requested last for its index to be trusted. A time in the future is excluded: our clock was set
+/// back, and the age of the request is unknown.
 #[must_use]
-pub fn believed(now: DateTime<Utc>) -> RangeInclusive<DateTime<Utc>> {
-    now.checked_sub_signed(BELIEVED_FOR).unwrap_or(now)..=now
+pub fn trusted_check_times(now: DateTime<Utc>) -> RangeInclusive<DateTime<Utc>> {
+    now.checked_sub_signed(TRUSTED_FOR).unwrap_or(now)..=now
 }
 
-/// The time that an index tells of a list, if it is proof for whoever reads the list `now`: a time that is not over yet
-/// may stand for a later change, too.
+/// The time that an index states for a part, if the same time can prove later that the part has not changed since `now`. A
+/// time that is not over yet may also stand for a later change.
 #[must_use]
-pub fn proof_of_part(told: Option<SourceTime>, now: DateTime<Utc>) -> Option<SourceTime> {
-    // Its clock may run behind ours as much as it may run ahead.
+pub fn unchanged_proof(modified: Option<SourceTime>, now: DateTime<Utc>) -> Option<SourceTime> {
+    // The Source's clock may run behind ours by as much as it may run ahead.
     let now = now.checked_sub_signed(FUTURE_TOLERANCE).unwrap_or(now);
-    told.filter(|told| {
-        let length = if told.micros() % QUARTER_MICROS == 0 {
+    modified.filter(|modified| {
+        let length = if modified.micros() % QUARTER_MICROS == 0 {
             DATE_MICROS
         } else {
             MINUTE_MICROS
         };
-        told.micros().saturating_add(length) <= now.timestamp_micros()
+        modified.micros().saturating_add(length) <= now.timestamp_micros()
     })
 }
 
@@ -100,54 +109,55 @@ mod tests {
     }
 
     #[test]
-    fn list_is_read_asked_for_or_kept_by_what_is_known_of_it() {
+    fn plan_depends_on_what_is_known_of_the_part() {
         let now = time("2026-01-10T12:00:00Z");
-        let told: Option<SourceTime> = Some("2026-01-05T10:07:31Z".parse().unwrap());
-        let whole = KnownPart {
-            is_whole: true,
+        let modified: Option<SourceTime> = Some("2026-01-05T10:07:31Z".parse().unwrap());
+        let complete = KnownPart {
+            is_complete: true,
             is_done: false,
-            told,
+            announced: modified,
             asked_at: Some(time("2026-01-10T11:00:00Z")),
         };
-        let check = |known, told, plan| assert_eq!(plan_part(known, told, now), plan, "{known:?}");
-        check(None, told, PartPlan::Read);
-        check(Some(whole), told, PartPlan::Keep);
-        check(Some(whole), None, PartPlan::Ask);
-        check(Some(whole), Some(now.into()), PartPlan::Ask);
-        let untold = KnownPart {
-            told: None,
-            ..whole
+        let check =
+            |known, modified, plan| assert_eq!(plan_part(known, modified, now), plan, "{known:?}");
+        check(None, modified, PartPlan::Read);
+        check(Some(complete), modified, PartPlan::Unchanged);
+        check(Some(complete), None, PartPlan::Revalidate);
+        check(Some(complete), Some(now.into()), PartPlan::Revalidate);
+        let without_proof = KnownPart {
+            announced: None,
+            ..complete
         };
-        check(Some(untold), None, PartPlan::Ask);
-        check(Some(untold), told, PartPlan::Ask);
-        let half = KnownPart {
-            is_whole: false,
-            ..whole
+        check(Some(without_proof), None, PartPlan::Revalidate);
+        check(Some(without_proof), modified, PartPlan::Revalidate);
+        let incomplete = KnownPart {
+            is_complete: false,
+            ..complete
         };
-        check(Some(half), told, PartPlan::Read);
+        check(Some(incomplete), modified, PartPlan::Read);
         let done = KnownPart {
             is_done: true,
-            ..half
+            ..incomplete
         };
-        check(Some(done), told, PartPlan::Pass);
+        check(Some(done), modified, PartPlan::Repeated);
         let long_ago = KnownPart {
             asked_at: Some(time("2026-01-09T11:00:00Z")),
-            ..whole
+            ..complete
         };
-        check(Some(long_ago), told, PartPlan::Ask);
-        let to_come = KnownPart {
+        check(Some(long_ago), modified, PartPlan::Revalidate);
+        let in_future = KnownPart {
             asked_at: Some(time("2036-01-10T12:00:00Z")),
-            ..whole
+            ..complete
         };
-        check(Some(to_come), told, PartPlan::Ask);
+        check(Some(in_future), modified, PartPlan::Revalidate);
     }
 
     #[test]
     fn time_that_is_not_over_proves_nothing() {
-        let check = |told: &str, now: &str, proves: bool| {
-            let told = Some(told.parse().unwrap());
-            let proof = proof_of_part(told, time(now));
-            assert_eq!(proof, told.filter(|_| proves), "{told:?} {now}");
+        let check = |modified: &str, now: &str, proves: bool| {
+            let modified = Some(modified.parse().unwrap());
+            let proof = unchanged_proof(modified, time(now));
+            assert_eq!(proof, modified.filter(|_| proves), "{modified:?} {now}");
         };
         check("2026-01-05T10:07:31Z", "2026-01-05T10:07:32Z", false);
         check("2026-01-05T10:07:31Z", "2026-01-05T10:18:00Z", false);
@@ -156,6 +166,6 @@ mod tests {
         check("2026-01-05T00:00:00+05:30", "2026-01-06T12:00:00Z", false);
         check("2026-01-05", "2026-01-07T00:11:00Z", true);
         check("2026-01-05T10:07:31Z", "2026-01-04T00:00:00Z", false);
-        assert_eq!(proof_of_part(None, time("2026-01-05T10:07:32Z")), None);
+        assert_eq!(unchanged_proof(None, time("2026-01-05T10:07:32Z")), None);
     }
 }

@@ -1,13 +1,19 @@
-//! What a change means for the mirror: fetch, remove, or nothing. Pure: the store asks for each entry, within the
-//! transaction that keeps the answer.
+//! Plans what an entry means for the mirror: a task, or nothing.
 //!
-//! Order within one resource is kept by the time of change. What is older than what the resource already has is dropped;
-//! with equal times the later entry of the document wins, and the later one of two documents. Looking twice costs nothing: what was applied already is not
-//! fetched again.
+//! Changes of one resource are ordered by their times. A change that is older than what is known of the resource is ignored.
+//! With equal times the later entry of a document wins, and the later of two documents. An entry that is read twice changes
+//! nothing: a change that was applied is not fetched again.
+//!
+//! Invariants: the functions are pure; the store calls them for each entry, in the transaction that commits the result.
+//! Absence from a list never deletes what is newer than the list.
+//!
+//! Must not know how documents are received, nor URIs, paths or SQL.
+//!
+//! Specification: core, sections 10 (Resource Lists) and 12 (Change Lists); Change Notification 1.0.1, section 3.
 
 use crate::protocol::{ChangeKind, Digest, SourceTime};
 
-/// What a document tells of a resource.
+/// What a document states of a resource.
 #[derive(Clone, Debug)]
 pub struct Announced<'a> {
     /// What happened to it; an entry of a Resource List counts as created.
@@ -20,18 +26,18 @@ pub struct Announced<'a> {
     pub length: Option<u64>,
     /// The digests of its representation.
     pub hashes: &'a [Digest],
-    /// Whether what happened at that time has been told by a later document already: then, with equal times, that counts.
+    /// Whether a later document of that time has been read already: then, with equal times, the later document wins.
     pub late: bool,
 }
 
-/// What the mirror has of a resource.
+/// What is known of a resource in the mirror.
 #[derive(Clone, Debug, Default)]
 pub struct LocalState {
-    /// What the change was that was applied last; `None`: a Resource List told of it, not of how it came about.
+    /// The change that was applied last; `None`: it was an entry of a Resource List, which states no change.
     pub kind: Option<ChangeKind>,
-    /// When the change happened that was applied last.
+    /// When that change happened.
     pub changed_at: Option<SourceTime>,
-    /// The last modification that was told with it.
+    /// The last modification that was stated with it.
     pub lastmod: Option<SourceTime>,
     /// The length of the file, in bytes.
     pub length: Option<u64>,
@@ -42,20 +48,20 @@ pub struct LocalState {
 }
 
 impl LocalState {
-    /// The last moment at which the change may have happened. What a Resource List told is of the time of that list, and
-    /// what a later one tells is later.
+    /// The last moment at which the change may have happened. An entry of a Resource List has the time of that list, and an
+    /// entry of a later list is later.
     fn latest_change(&self) -> Option<SourceTime> {
         match self.kind {
-            Some(_) => self.changed_at.map(SourceTime::latest_meant),
+            Some(_) => self.changed_at.map(SourceTime::latest_possible),
             None => self.changed_at,
         }
     }
 }
 
-/// A task for the resource that is not done yet.
+/// The pending task of a resource.
 #[derive(Clone, Copy, Debug)]
 pub struct Pending {
-    /// What the task is about.
+    /// The change that the task applies.
     pub kind: ChangeKind,
     /// When that change happened.
     pub changed_at: Option<SourceTime>,
@@ -64,83 +70,86 @@ pub struct Pending {
 impl Pending {
     /// The last moment at which the change may have happened.
     fn latest_change(&self) -> Option<SourceTime> {
-        self.changed_at.map(SourceTime::latest_meant)
+        self.changed_at.map(SourceTime::latest_possible)
     }
 }
 
-/// What to do.
+/// What to do with an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// Make it the resource's task; it replaces an older one.
+    /// Make it the resource's task; it replaces a pending one.
     Task,
-    /// The mirror has it already: a task that is not newer is of no use any more.
+    /// It was applied already: drop the pending task, which is not newer.
     Done,
-    /// Something newer is known: nothing changes.
+    /// A newer change is known: ignore the entry.
     Older,
 }
 
-/// Decides what a change from a notification or a Change List means.
+/// Plans a change from a notification or a Change List.
 #[must_use]
 pub fn plan_change(
-    told: &Announced<'_>,
+    announced: &Announced<'_>,
     known: Option<&LocalState>,
     pending: Option<&Pending>,
 ) -> Decision {
     let is_older = |than: Option<SourceTime>| {
-        let is_outdone = told.late && told.changed_at.is_some() && told.changed_at == than;
-        is_outdone || is_before(told.changed_at, than)
+        let is_overtaken =
+            announced.late && announced.changed_at.is_some() && announced.changed_at == than;
+        is_overtaken || is_before(announced.changed_at, than)
     };
     if pending.is_some_and(|pending| is_older(pending.changed_at)) {
         return Decision::Older;
     }
-    // A deletion of what was never here is kept, too: a late creation that is older must not bring it back.
+    // A deletion of an unknown resource is a task as well: otherwise an older creation that arrives late would bring it back.
     let Some(known) = known else {
         return Decision::Task;
     };
     if is_older(known.changed_at) {
         return Decision::Older;
     }
-    let done = match (told.kind, known.deleted) {
-        (ChangeKind::Deleted, true) => told.changed_at <= known.changed_at,
+    let done = match (announced.kind, known.deleted) {
+        (ChangeKind::Deleted, true) => announced.changed_at <= known.changed_at,
         (ChangeKind::Deleted, false) => false,
         (_, true) => false,
-        (_, false) => match compare(told, known) {
-            Content::Same => told.changed_at == known.changed_at || told.changed_at.is_none(),
+        (_, false) => match compare(announced, known) {
+            Content::Same => {
+                announced.changed_at == known.changed_at || announced.changed_at.is_none()
+            }
             Content::Different => false,
-            // Nothing but time and kind tells one change from another.
-            Content::Untold => {
-                told.changed_at.is_some()
-                    && told.changed_at == known.changed_at
-                    && known.kind.is_none_or(|kind| kind == told.kind)
+            // Only time and kind distinguish one change from another.
+            Content::Unknown => {
+                announced.changed_at.is_some()
+                    && announced.changed_at == known.changed_at
+                    && known.kind.is_none_or(|kind| kind == announced.kind)
             }
         },
     };
     match pending {
         _ if !done => Decision::Task,
-        // Nobody knows which of the two is newer, and what is pending may be.
-        Some(pending) if pending.changed_at.is_some() != told.changed_at.is_some() => {
+        // Only one of the two has a time: the pending task may be the newer one.
+        Some(pending) if pending.changed_at.is_some() != announced.changed_at.is_some() => {
             Decision::Older
         }
         _ => Decision::Done,
     }
 }
 
-/// Decides what an entry of a Resource List of the time `at` means. What is pending because an earlier list told of it is
-/// no objection and is left out: the newer list says it anew.
+/// Plans an entry of a Resource List of the time `at`. A task that comes from an earlier list is not passed as `pending`: the
+/// newer list replaces it.
 #[must_use]
 pub fn plan_listed(
-    told: &Announced<'_>,
+    announced: &Announced<'_>,
     at: SourceTime,
     known: Option<&LocalState>,
     pending: Option<&Pending>,
 ) -> Decision {
     let update = pending.filter(|pending| pending.kind != ChangeKind::Deleted);
-    // What the list itself dates later than that is no word of the time `at`, whenever the list says it was made.
+    // An entry that is dated later than what is known is news, whatever time the list states for itself.
     let is_newer = |changed_at: Option<SourceTime>, latest: Option<SourceTime>| {
-        latest.is_some_and(|latest| latest >= at) && told.changed_at <= changed_at
+        latest.is_some_and(|latest| latest >= at) && announced.changed_at <= changed_at
     };
     if pending.is_some_and(|pending| is_newer(pending.changed_at, pending.latest_change()))
-        || update.is_some_and(|update| is_before(told.lastmod, update.changed_at))
+        || update.is_some_and(|update| is_before(announced.lastmod, update.changed_at))
     {
         return Decision::Older;
     }
@@ -153,64 +162,67 @@ pub fn plan_listed(
     if known.deleted {
         return Decision::Task;
     }
-    let (same, proven) = match compare(told, known) {
+    let (same, proven) = match compare(announced, known) {
         Content::Same => (true, true),
         Content::Different => (false, true),
-        Content::Untold => {
+        Content::Unknown => {
             let seen = known.lastmod.max(known.changed_at);
-            (told.lastmod.is_none() || told.lastmod <= seen, false)
+            (
+                announced.lastmod.is_none() || announced.lastmod <= seen,
+                false,
+            )
         }
     };
     match update {
         _ if !same => Decision::Task,
-        // A pending update is of no use any more only if it is older for certain, and its content is here.
+        // A pending update is dropped only if it is older for certain, and the listed content is in the mirror.
         Some(update) if !proven || update.changed_at.is_none() => Decision::Older,
-        // A pending deletion is older than the list, which names the resource: it exists.
+        // A pending deletion is older than the list, and the list names the resource: it exists.
         _ => Decision::Done,
     }
 }
 
-/// Whether a resource that a Resource List of the time `at` does not list is thereby proven to be deleted. As with
-/// [`plan_listed`], what an earlier list told is left out of what is pending.
+/// Whether absence from a Resource List of the time `at` proves that a resource was deleted. As for [`plan_listed`], a task
+/// that comes from an earlier list is not passed as `pending`.
 #[must_use]
 pub fn plan_absent(at: SourceTime, known: Option<&LocalState>, pending: Option<&Pending>) -> bool {
     let older = |changed_at: Option<SourceTime>| changed_at.is_none_or(|changed| changed < at);
     known.is_none_or(|known| older(known.latest_change()))
         && pending.is_none_or(|pending| match pending.latest_change() {
             Some(changed) => changed < at,
-            // It may be newer than the list, and then the resource exists.
+            // The pending change may be newer than the list; unless it is a deletion, the resource exists then.
             None => pending.kind == ChangeKind::Deleted,
         })
 }
 
-/// Whether so many deletions at once, out of a set that had `resources`, wait until a person lets them go on.
+/// Whether so many deletions at once, of a set that had `resources`, need the approval of a person: more than 100, and more
+/// than `max_share` of the resources.
 #[must_use]
 #[allow(
     clippy::cast_precision_loss,
     reason = "a share of a set need not be exact to the last resource of 2^52"
 )]
-pub fn holds_back(deletions: u64, resources: u64, max_share: f64) -> bool {
+pub fn needs_approval(deletions: u64, resources: u64, max_share: f64) -> bool {
     deletions > 100 && deletions as f64 > resources as f64 * max_share
 }
 
 enum Content {
     Same,
     Different,
-    Untold,
+    Unknown,
 }
 
-/// Holds what is told of the bytes against the bytes that the mirror has.
-fn compare(told: &Announced<'_>, known: &LocalState) -> Content {
-    let lengths_differ =
-        matches!((told.length, known.length), (Some(told), Some(known)) if told != known);
+/// Compares the announced length and digests with those of the file in the mirror.
+fn compare(announced: &Announced<'_>, known: &LocalState) -> Content {
+    let lengths_differ = matches!((announced.length, known.length), (Some(announced), Some(known)) if announced != known);
     let mut compared = false;
-    for hash in told.hashes {
-        for have in known
+    for hash in announced.hashes {
+        for own in known
             .hashes
             .iter()
-            .filter(|have| have.algorithm() == hash.algorithm())
+            .filter(|own| own.algorithm() == hash.algorithm())
         {
-            if have != hash {
+            if own != hash {
                 return Content::Different;
             }
             compared = true;
@@ -219,11 +231,11 @@ fn compare(told: &Announced<'_>, known: &LocalState) -> Content {
     match (compared, lengths_differ) {
         (_, true) => Content::Different,
         (true, false) => Content::Same,
-        (false, false) => Content::Untold,
+        (false, false) => Content::Unknown,
     }
 }
 
-/// Whether both times are known, and the first is the earlier one.
+/// Whether both times are known and the first one is earlier.
 fn is_before(time: Option<SourceTime>, than: Option<SourceTime>) -> bool {
     matches!((time, than), (Some(time), Some(than)) if time < than)
 }

@@ -1,24 +1,24 @@
-//! Whether push has silently stopped: a hub that has forgotten a subscription says nothing, and only polls can tell.
+//! Detects that push has silently stopped: a hub that has lost a subscription reports nothing, so only polls can show it.
 
-/// So many polls in a row that find what no notification told end the trust in a channel.
+/// The number of polls in a row with undelivered changes after which push counts as stopped.
 const MISSED: u32 = 2;
 
-/// What the polls of one set tell about its channel.
+/// Compares the polls of one set with the deliveries of its channel.
 ///
-/// A poll that finds changes while nothing was received since the poll before it has missed something. One alone proves
-/// little: the notification may still be on its way. A poll that finds nothing proves nothing either way.
+/// A poll that finds changes while nothing has been received since the poll before has found undelivered changes. One such
+/// poll proves little: the notification may still be on its way. A poll that finds nothing proves nothing either way.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PushWatchdog {
-    /// How many deliveries had been received at the last poll; `None`: there was none that could be compared with.
+    /// The deliveries received by the last poll; `None` before the first.
     received: Option<u64>,
     missed: u32,
 }
 
 impl PushWatchdog {
-    /// Notes a poll. `received`: how many deliveries the channel had received when it began. `found`: whether it found changes
-    /// that were not known, and no gap was open. Answers whether push is to be taken as stopped; then the count begins anew.
+    /// Records a poll. `received`: the number of deliveries that the channel had received when the poll began. `found`: whether
+    /// it found unknown changes while no gap was open. Returns whether push counts as stopped; if so, the count starts again.
     ///
-    /// The first poll only takes the measure: it finds what happened while nobody listened.
+    /// The first poll is only the reference: it finds what happened before the subscription.
     pub fn polled(&mut self, received: u64, found: bool) -> bool {
         match self.received.replace(received) {
             Some(before) if before == received => self.missed += u32::from(found),
@@ -36,34 +36,35 @@ impl PushWatchdog {
 mod tests {
     use super::*;
 
-    /// Polls, each with what was received by then and whether it found changes; the poll at which push counts as stopped.
+    /// Each poll has the deliveries received by then, and whether it found changes; `stopped` is the index of the poll at
+    /// which push counts as stopped.
     fn check(polls: &[(u64, bool)], stopped: Option<usize>) {
-        let mut silence = PushWatchdog::default();
+        let mut watchdog = PushWatchdog::default();
         let found = polls
             .iter()
-            .position(|&(received, found)| silence.polled(received, found));
+            .position(|&(received, found)| watchdog.polled(received, found));
         assert_eq!(found, stopped, "{polls:?}");
     }
 
     #[test]
-    fn two_polls_in_a_row_that_find_what_nothing_told_end_the_trust() {
+    fn two_polls_in_a_row_with_undelivered_changes_stop_push() {
         check(&[(0, false), (0, true), (0, true)], Some(2));
         check(&[(7, false), (7, true), (7, true)], Some(2));
-        // The first finds what happened before anybody listened.
+        // The first poll finds what happened before the subscription.
         check(&[(0, true), (0, true)], None);
         check(&[(0, true), (0, true), (0, true)], Some(2));
     }
 
     #[test]
-    fn poll_that_finds_nothing_proves_nothing() {
+    fn poll_without_changes_proves_nothing() {
         check(&[(0, false), (0, false), (0, false), (0, false)], None);
         check(&[(0, false), (0, true), (0, false), (0, true)], Some(3));
     }
 
     #[test]
-    fn whatever_is_received_restores_the_trust() {
+    fn delivery_resets_the_count() {
         check(&[(0, false), (0, true), (1, false), (1, true)], None);
-        // Changes that a poll finds a moment before their notification comes.
+        // A poll finds changes just before their notification arrives.
         check(
             &[(0, false), (0, true), (1, true), (2, true), (3, true)],
             None,
@@ -71,12 +72,12 @@ mod tests {
     }
 
     #[test]
-    fn count_begins_anew_once_it_was_told() {
-        let mut silence = PushWatchdog::default();
+    fn count_starts_again_after_push_has_stopped() {
+        let mut watchdog = PushWatchdog::default();
         for round in 0..3 {
-            assert!(!silence.polled(5, true), "round {round}");
-            assert!(!silence.polled(5, true), "round {round}");
-            assert!(silence.polled(5, true), "round {round}");
+            assert!(!watchdog.polled(5, true), "round {round}");
+            assert!(!watchdog.polled(5, true), "round {round}");
+            assert!(watchdog.polled(5, true), "round {round}");
         }
     }
 }

@@ -1,21 +1,27 @@
-//! How much is kept of what a Source tells of a resource's relations (section 14).
+//! Limits the links of a resource that are stored.
+//!
+//! Invariant: what a Source states of one resource takes a bounded amount of memory and of the database.
+//!
+//! Must not know what the links mean.
+//!
+//! Specification: core, section 14 (linking to related resources).
 
 use crate::protocol::{Digest, Link};
 
-/// How many links of a resource are kept.
-const MOST_LINKS: usize = 64;
-/// How many bytes they may have together.
-const MOST_BYTES: usize = 16 << 10;
+/// How many links of a resource are stored.
+const MAX_LINKS: usize = 64;
+/// How many bytes they may have in total.
+const MAX_BYTES: usize = 16 << 10;
 
-/// Cuts off the links that are too many; answers whether there were any.
+/// Removes the links beyond the limits; returns whether there were any.
 pub fn cut_links(links: &mut Vec<Link>) -> bool {
     let mut bytes = 0_usize;
     let fitting = links
         .iter()
-        .take(MOST_LINKS)
+        .take(MAX_LINKS)
         .take_while(|link| {
             bytes = bytes.saturating_add(bytes_of(link));
-            bytes <= MOST_BYTES
+            bytes <= MAX_BYTES
         })
         .count();
     let is_cut = fitting < links.len();
@@ -23,7 +29,7 @@ pub fn cut_links(links: &mut Vec<Link>) -> bool {
     is_cut
 }
 
-/// About as many as they take in the database.
+/// The approximate size of a link in the database, in bytes.
 fn bytes_of(link: &Link) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let hashes = link.hashes.iter().map(Digest::to_string);
@@ -42,13 +48,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_are_kept_up_to_a_number_and_a_size() {
+    fn links_are_cut_to_a_number_and_a_size() {
         let link = |path: &str| {
             let href = Url::parse("http://example.com/").unwrap();
             Link::new("alternate", href.join(path).unwrap())
         };
         let long = "a".repeat(6000);
-        for (given, kept) in [
+        for (given, stored) in [
             (vec![], 0),
             (vec![link("a"); 64], 64),
             (vec![link("a"); 65], 64),
@@ -57,8 +63,8 @@ mod tests {
             (vec![link(&"a".repeat(20_000)), link("b")], 0),
         ] {
             let mut links = given.clone();
-            assert_eq!(cut_links(&mut links), kept < given.len());
-            assert_eq!(links, given[..kept]);
+            assert_eq!(cut_links(&mut links), stored < given.len());
+            assert_eq!(links, given[..stored]);
         }
     }
 }

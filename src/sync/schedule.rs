@@ -1,21 +1,21 @@
-//! When to look at the Source's documents without being told to.
+//! When to poll a set: at the poll interval, sooner while a gap is open or the documents can't be read.
 
 use std::time::{Duration, Instant};
 
 use super::{Gap, Span};
 use crate::clock::Now;
 
-/// After a gap has been open for so long, Change Lists are no longer relied on.
+/// A gap that has been open for this long is no longer left to the Change Lists.
 const GAP_PATIENCE: Duration = Duration::from_secs(3600);
-/// The first pause between two looks at something that does not reach far enough yet, or fails.
+/// The first pause between two polls while a gap is open or polls fail.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
 
-/// How a poll went.
+/// The result of a poll, as far as it decides on the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pacing {
-    /// All is known: the next one is due after the poll interval.
+    /// Everything is known: the next poll is due after the poll interval.
     Regular,
-    /// A gap is open, or the documents could not be read: again after 2 s, 4 s, … up to the poll interval.
+    /// A gap is open, or the documents could not be read: the next poll is due after 2 s, 4 s, … up to the poll interval.
     Soon,
 }
 
@@ -31,7 +31,6 @@ pub struct Schedule {
 
 impl Schedule {
     /// A schedule whose first poll is due at once.
-    #[must_use]
     pub fn new(now: Now, interval: Duration) -> Self {
         Self {
             interval,
@@ -43,7 +42,6 @@ impl Schedule {
     }
 
     /// When the next poll is due.
-    #[must_use]
     pub fn next_deadline(&self) -> Instant {
         self.next
     }
@@ -53,13 +51,13 @@ impl Schedule {
         self.next = self.next.min(now.mono);
     }
 
-    /// Makes a poll due at once, or a little after the last one: for what may come often.
+    /// Makes a poll due at once, but at least two seconds after the last one: for causes that may be frequent.
     pub fn soon(&mut self, now: Now) {
         let soonest = self.last.map_or(now.mono, |last| last + FIRST_PAUSE);
         self.next = self.next.min(soonest.max(now.mono));
     }
 
-    /// Notes that a poll has ended.
+    /// Records the end of a poll.
     pub fn polled(&mut self, now: Now, pacing: Pacing) {
         self.last = Some(now.mono);
         let pause = match pacing {
@@ -77,7 +75,7 @@ impl Schedule {
         self.next = now.mono + pause;
     }
 
-    /// Notes whether a gap is open.
+    /// Records whether a gap is open.
     pub fn gap(&mut self, now: Now, open: bool) {
         if open {
             if self.gap_since.is_none() {
@@ -89,9 +87,9 @@ impl Schedule {
         }
     }
 
-    /// Whether the Resource List must be read, too. A gap is closed by proof: the Resource List must give it where the Change
-    /// Lists prove nothing, begin after the gap, or have not reached over it for an hour. `span`: what the Change Lists
-    /// cover, `None` if there are none or they could not be read.
+    /// Whether the Resource List must be read as well. A gap is closed by proof. The proof comes from the Resource List where
+    /// the Change Lists prove nothing, begin after the gap, or have not covered it for an hour. `span`: what the Change Lists
+    /// cover; `None` if there are none or they could not be read.
     pub fn needs_resource_list(&mut self, now: Now, span: Option<Span>, gaps: &[Gap]) -> bool {
         let Some(begins) = span.and_then(|span| span.from) else {
             return true;
@@ -100,7 +98,7 @@ impl Schedule {
         gaps.iter().any(|gap| gap.interval.from() < begins) || self.is_out_of_patience(now)
     }
 
-    /// Whether a gap has been open for so long that Change Lists are no longer waited for.
+    /// Whether a gap has been open for longer than the Change Lists are waited for.
     fn is_out_of_patience(&self, now: Now) -> bool {
         self.gap_since
             .is_some_and(|since| now.mono.saturating_duration_since(since) >= GAP_PATIENCE)
@@ -124,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn gap_is_looked_at_with_growing_pauses_up_to_the_poll_interval() {
+    fn open_gap_is_polled_with_growing_pauses_up_to_the_poll_interval() {
         use Pacing::{Regular, Soon};
         assert_eq!(pauses(900, &[Regular, Regular]), [900, 900]);
         assert_eq!(
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn patience_with_a_gap_ends_after_an_hour() {
+    fn resource_list_is_read_after_a_gap_of_an_hour() {
         let start = clock::now();
         let mut schedule = Schedule::new(start, Duration::from_secs(900));
         schedule.gap(start, true);

@@ -1,8 +1,17 @@
-//! Puts notifications in order, and notices when one is missing.
+//! Orders the notifications of a set, and detects that one is missing.
 //!
-//! A notification covers its interval of the Source's time; consecutive ones follow each other without a hole (Change
-//! Notification 1.0.1, section 3). So the next one begins at the front of the [`Coverage`]. One that begins later is held
-//! for a while: the one before it may only be late. When the wait is over, a gap opens.
+//! A notification covers its interval of the Source's time, and consecutive ones follow each other without a hole. So the next
+//! one begins at the front of the [`Coverage`]. One that begins later is early: it is held for the reorder window, because the
+//! one before it may only be late. When the window ends, a gap opens.
+//!
+//! Invariants: every hole of the coverage is recorded as a gap, once; the coverage never shrinks; a time too far ahead of our
+//! clock moves nothing; the number of held notifications is bounded.
+//!
+//! Must not know the entries of documents, the store, or how a document was received: a polled Change List and a notification
+//! enter here alike.
+//!
+//! Specification: Change Notification 1.0.1, section 3 (consecutive, non-overlapping intervals); core, sections 10.1 and 12.1
+//! (`at`, `from`, `until`).
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -13,37 +22,37 @@ use super::{Coverage, NewsFilter};
 use crate::clock::Now;
 use crate::protocol::{Interval, SourceTime};
 
-/// How far ahead of our clock a Source's clock may run before its intervals are no longer believed.
+/// How far a Source's clock may run ahead of ours before its intervals are rejected.
 pub(super) const FUTURE_TOLERANCE: TimeDelta = TimeDelta::minutes(10);
 
-/// How far ahead of our clock a change may be dated by a clock that is only in the wrong zone.
+/// How far ahead of our clock a change may be dated: the Source's clock may only be in the wrong zone.
 const FARTHEST_AHEAD: TimeDelta = TimeDelta::days(1);
 
-/// How the engine tells one notification from another.
+/// Identifies a notification; the caller assigns it.
 pub type NotificationId = i64;
 
-/// What is tolerated.
+/// The limits on early notifications.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// How long an early notification waits for the one before it.
+    /// How long an early notification is held.
     pub reorder_window: Duration,
-    /// How many early notifications are held at once.
+    /// How many early notifications may be held at once.
     pub held_notifications: usize,
 }
 
-/// Why a stretch of time is missing.
+/// Why a gap opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GapReason {
-    /// A notification did not come within the reorder window.
+    /// A notification did not arrive within the reorder window.
     MissingNotification,
     /// More early notifications arrived than may be held.
     TooManyHeld,
-    /// The Change List begins after what was known.
+    /// The Change List begins after the front of the coverage.
     ChangeListStartsLate,
 }
 
 impl GapReason {
-    /// Its stable name.
+    /// The stable code.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -53,7 +62,7 @@ impl GapReason {
         }
     }
 
-    /// The reason of that name.
+    /// The reason with that code.
     #[must_use]
     pub fn from_code(code: &str) -> Option<Self> {
         [
@@ -66,18 +75,18 @@ impl GapReason {
     }
 }
 
-/// A stretch of the Source's time that is known to be missing.
+/// A hole in the coverage.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Gap {
-    /// What is missing of it by now.
+    /// The missing interval, in the Source's time.
     pub interval: Interval,
     /// Why it opened.
     pub reason: GapReason,
-    /// When it was noticed, on our clock.
+    /// When it was detected, on our clock.
     pub since: DateTime<Utc>,
 }
 
-/// Why a notification proves nothing.
+/// Why a notification covers nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hint {
     /// It has no `from` or no `until`.
@@ -86,12 +95,12 @@ pub enum Hint {
     Backwards,
     /// It ends too far ahead of our clock.
     Future,
-    /// It is in a form that can't be put in order before there is a baseline.
+    /// There is no baseline yet, so that it can't be ordered.
     NoBaseline,
 }
 
 impl Hint {
-    /// Its stable name.
+    /// The stable code.
     #[must_use]
     pub fn code(self) -> &'static str {
         match self {
@@ -106,14 +115,14 @@ impl Hint {
 /// What to do with a notification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// Apply those of its changes that are news. The coverage has moved.
+    /// Apply those of its changes that are news. The coverage includes its interval now.
     Apply(NewsFilter),
-    /// It is early: ask again with [`Sequencer::next_ready`].
+    /// It is early and held: [`Sequencer::next_ready`] will return it.
     Hold,
-    /// All of its interval is known. What it tells of the very end of what is known may still be news: times are often
-    /// whole seconds, and a document that covered the same may have been written a moment earlier.
+    /// Its interval is covered already. Changes at the very end of the coverage may still be news: times are often whole
+    /// seconds, and the document that covered that second may have been written earlier within it.
     Known(NewsFilter),
-    /// Apply its changes, but rely on nothing, and poll.
+    /// Apply its changes, but cover nothing, and poll.
     Hint(Hint),
 }
 
@@ -121,25 +130,26 @@ pub enum Verdict {
 struct Held {
     interval: Interval,
     deadline: Instant,
-    /// Whether it waits no more: it is applied in its turn, although the one before it is missing.
+    /// Whether a gap was opened for it: it is applied in its turn, although the one before it is missing.
     overdue: bool,
 }
 
-/// The order of one set's notifications. Cheap to clone: the engine works on a copy until the database has it.
+/// The coverage, the gaps and the held notifications of one set. Cheap to clone: the engine works on a copy until it is
+/// committed.
 #[derive(Clone, Debug)]
 pub struct Sequencer {
     limits: Limits,
     coverage: Coverage,
     gaps: Vec<Gap>,
     held: BTreeMap<(SourceTime, SourceTime, NotificationId), Held>,
-    /// Up to where the Source's documents have been read. What a later one tells of the time after that is looked at
-    /// again, also where notifications have covered it: with times of whole seconds, a notification that was taken for
-    /// known may have told more of its last second than the document did.
+    /// Up to where the Source's documents have been read. Changes after that time are compared again when a later document is
+    /// read, also where notifications have covered it: with times of whole seconds, a notification whose verdict was `Known`
+    /// may have stated more of its last second than the document did.
     read_until: Option<SourceTime>,
 }
 
 impl Sequencer {
-    /// Continues from what was known; notifications that were held must be handed in again.
+    /// Continues from a stored state. Notifications that were held must be [handled](Self::handle) again.
     #[must_use]
     pub fn new(limits: Limits, coverage: Coverage, gaps: Vec<Gap>) -> Self {
         Self {
@@ -151,9 +161,9 @@ impl Sequencer {
         }
     }
 
-    /// Continues where the Source's documents have been read up to that time.
+    /// Sets up to where the Source's documents have been read.
     #[must_use]
-    pub fn having_read(self, read_until: Option<SourceTime>) -> Self {
+    pub fn with_read_until(self, read_until: Option<SourceTime>) -> Self {
         Self { read_until, ..self }
     }
 
@@ -163,13 +173,13 @@ impl Sequencer {
         self.read_until
     }
 
-    /// What is known.
+    /// The coverage.
     #[must_use]
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
 
-    /// What is known to be missing, oldest first.
+    /// The gaps, oldest first.
     #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
@@ -181,7 +191,7 @@ impl Sequencer {
         self.held.len()
     }
 
-    /// Takes a change notification with the interval that it states.
+    /// Decides on a change notification with the interval that it states.
     pub fn handle(
         &mut self,
         now: Now,
@@ -202,7 +212,7 @@ impl Sequencer {
             return Verdict::Hint(Hint::NoBaseline);
         };
         if interval.from() > front {
-            // One that is handed in twice waits no longer for that.
+            // A repeated call does not extend the wait.
             self.held.entry((from, until, id)).or_insert(Held {
                 interval,
                 deadline: now.mono + self.limits.reorder_window,
@@ -210,15 +220,15 @@ impl Sequencer {
             });
             return Verdict::Hold;
         }
-        self.take(now, interval)
+        self.apply(now, interval)
     }
 
     /// Applies a notification that is not early.
-    fn take(&mut self, now: Now, interval: Interval) -> Verdict {
+    fn apply(&mut self, now: Now, interval: Interval) -> Verdict {
         let mut missing = self.coverage.missing(interval);
         if interval.is_empty() {
-            // A moment covers nothing and is never covered for sure: where times are whole seconds, the next notification
-            // begins with the same one. It is looked at whenever it comes.
+            // An empty interval covers nothing, and its moment is never certainly covered: with times of whole seconds, the
+            // next notification may begin with the same second. Its changes are always compared.
             missing.push(interval);
         }
         let is_known = missing.is_empty();
@@ -226,21 +236,21 @@ impl Sequencer {
         if is_known && !is_late {
             missing.extend(Interval::new(interval.until(), interval.until()));
         }
-        let unknown = NewsFilter {
+        let filter = NewsFilter {
             stated: Some(interval),
             missing,
             front: self.coverage.front(),
             late_from: is_late.then_some(interval.until()),
         };
         if is_known {
-            return Verdict::Known(unknown);
+            return Verdict::Known(filter);
         }
         self.cover(now, interval, GapReason::MissingNotification);
-        Verdict::Apply(unknown)
+        Verdict::Apply(filter)
     }
 
-    /// The next held notification whose turn has come: because the one before it has arrived, or because its wait is over
-    /// and [`open_gap`](Self::open_gap) has been called for it. Never [`Verdict::Hold`].
+    /// The next held notification that can be applied: the one before it has arrived, or [`open_gap`](Self::open_gap) has
+    /// opened a gap before it. Never returns [`Verdict::Hold`].
     pub fn next_ready(&mut self, now: Now) -> Option<(NotificationId, Verdict)> {
         let (&key, &held) = self.held.first_key_value()?;
         let in_order = self
@@ -251,15 +261,15 @@ impl Sequencer {
             return None;
         }
         self.held.remove(&key);
-        Some((key.2, self.take(now, held.interval)))
+        Some((key.2, self.apply(now, held.interval)))
     }
 
-    /// Holds a notification no longer that can't be had any more. What it covered stays unknown.
+    /// Drops a held notification that is no longer available. Its interval stays missing.
     pub fn forget(&mut self, id: NotificationId) {
         self.held.retain(|key, _| key.2 != id);
     }
 
-    /// When the first wait of a held notification is over.
+    /// When the first held notification exceeds the reorder window.
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.waiting().map(|held| held.deadline).min()
@@ -269,12 +279,11 @@ impl Sequencer {
         self.held.values().filter(|held| !held.overdue)
     }
 
-    /// Opens a gap if a wait is over or too many notifications are held, and says which; the oldest one, if there are
-    /// several between what is held. The Change List should be read over it, and then [`next_ready`](Self::next_ready) be
-    /// asked for what was held.
+    /// Opens gaps if a reorder window has ended or too many notifications are held, and returns the oldest of them. The caller
+    /// should read the Change List for it, and then apply the held notifications by [`next_ready`](Self::next_ready).
     pub fn open_gap(&mut self, now: Now) -> Option<Gap> {
-        let flooded = self.held.len() > self.limits.held_notifications;
-        let reason = if flooded {
+        let too_many = self.held.len() > self.limits.held_notifications;
+        let reason = if too_many {
             GapReason::TooManyHeld
         } else {
             GapReason::MissingNotification
@@ -282,8 +291,8 @@ impl Sequencer {
         let (&last, _) = self
             .held
             .iter()
-            .rfind(|(_, held)| !held.overdue && (flooded || held.deadline <= now.mono))?;
-        // What comes before an overdue one, and was held, is overdue with it: they are applied in order.
+            .rfind(|(_, held)| !held.overdue && (too_many || held.deadline <= now.mono))?;
+        // Those held before an overdue one are overdue with it: they are applied in order.
         let mut reached = self.coverage.front()?;
         let mut holes = Vec::new();
         for held in self.held.range(..=last).map(|(_, held)| held.interval) {
@@ -302,10 +311,10 @@ impl Sequencer {
         })
     }
 
-    /// Puts on record what is not yet of some holes.
+    /// Records as gaps those parts of the holes that are not recorded yet.
     fn record(&mut self, now: Now, holes: Vec<Interval>, reason: GapReason) {
         let recorded: Coverage = self.gaps.iter().map(|gap| gap.interval).collect();
-        let news = holes
+        let opened = holes
             .into_iter()
             .flat_map(|hole| recorded.missing(hole))
             .map(|interval| Gap {
@@ -313,14 +322,14 @@ impl Sequencer {
                 reason,
                 since: now.wall,
             });
-        self.gaps.extend(news);
+        self.gaps.extend(opened);
         self.gaps.sort_by_key(|gap| gap.interval);
     }
 
-    /// Takes a Change List (or an index of them) that covers an interval, and says which of its changes are news.
+    /// Covers the interval of a Change List, or of an index of them. Returns which of its changes may be news.
     pub fn change_list(&mut self, now: Now, interval: Interval) -> NewsFilter {
         let front = self.coverage.front();
-        let known = NewsFilter {
+        let filter = NewsFilter {
             stated: Some(interval),
             missing: self.coverage.missing(interval),
             front: self
@@ -332,7 +341,7 @@ impl Sequencer {
             && !is_future(now, interval.until())
         {
             self.cover(now, interval, GapReason::ChangeListStartsLate);
-            // One that has no entries yet covers nothing, but tells as well that it does not reach back.
+            // A list without entries covers nothing, but it states as well that it does not reach back to the front.
             let late = Interval::new(front, interval.from()).filter(|late| !late.is_empty());
             self.record(
                 now,
@@ -341,12 +350,12 @@ impl Sequencer {
             );
             self.read_until = self.read_until.max(Some(interval.until()));
         }
-        known
+        filter
     }
 
-    /// Whether a closed Change List of that interval need not be read: all of it is known, and documents have been read
-    /// from beyond its end. A list that is closed within a second may be the only one to tell of the rest of that second.
-    /// What says of itself that it covers nothing does not say what it tells.
+    /// Whether a closed Change List of that interval is settled, so that it need not be read: its interval is covered, and
+    /// documents have been read beyond its end. A list that is closed within a second may be the only one that states the rest
+    /// of that second. An empty interval is never settled: it does not state what the list contains.
     #[must_use]
     pub fn is_settled(&self, interval: Interval) -> bool {
         let front = self.coverage.front();
@@ -359,20 +368,20 @@ impl Sequencer {
                 .is_some_and(|read| interval.until() < read)
     }
 
-    /// What a Change List tells that is news, as [`change_list`](Self::change_list) says, but for its last second: it may
-    /// have been written or closed within that second, and where something else has covered it, that has the last word. To
-    /// be asked before the coverage moves. `end`: where the list ends, or the time of its newest entry.
+    /// Marks the changes of a Change List's last second as late, if that second is covered already: the list may have been
+    /// written or closed within it, and then the document that covered it is the newer one. To be called before
+    /// [`change_list`](Self::change_list) moves the coverage. `end`: where the list ends, or the time of its newest entry.
     #[must_use]
-    pub fn lagging(&self, unknown: NewsFilter, end: Option<SourceTime>) -> NewsFilter {
+    pub fn mark_late_end(&self, filter: NewsFilter, end: Option<SourceTime>) -> NewsFilter {
         NewsFilter {
             late_from: end.filter(|&end| self.coverage.contains(end)),
-            ..unknown
+            ..filter
         }
     }
 
-    /// Takes a Resource List of that time: everything before it is known.
+    /// Covers everything before the time of a Resource List that was read completely.
     pub fn resource_list(&mut self, now: Now, at: SourceTime) {
-        // A list can't be of a time that has not come. To believe it would be to drop all notifications until then.
+        // A list can't be of a future time: covering it would make every notification until then known.
         let at = if is_future(now, at) {
             SourceTime::from(now.wall)
         } else {
@@ -398,32 +407,32 @@ impl Sequencer {
     }
 }
 
-/// The latest time of a Source that is believed: its clock may run ahead of ours by ten minutes.
+/// The latest accepted time of a Source's clock, which may run ahead of ours by ten minutes.
 #[must_use]
-pub fn latest_believed(now: DateTime<Utc>) -> SourceTime {
+pub fn latest_source_time(now: DateTime<Utc>) -> SourceTime {
     now.checked_add_signed(FUTURE_TOLERANCE)
         .unwrap_or(now)
         .into()
 }
 
-/// The latest time at which a change is believed to have happened. A Source that marks its local time as UTC is less than a
-/// day ahead of everybody, in good order. What is dated later would be the last word on its resource for as long, so that its
-/// time counts as unknown.
+/// The latest accepted time of a change. A Source that marks its local time as UTC is less than a day ahead, and its changes
+/// are in order. A change that is dated later would suppress all others of its resource until then, so its time counts as
+/// unknown.
 #[must_use]
 pub fn latest_plausible(now: DateTime<Utc>) -> SourceTime {
     now.checked_add_signed(FARTHEST_AHEAD).unwrap_or(now).into()
 }
 
-/// Whether a change may have happened at that time: not later than [`latest_plausible`], and not at the beginning of a clock
-/// or of a calendar, which stands for a time that nobody has set.
+/// Whether a change may have happened at that time: not later than [`latest_plausible`], and not at or before the Unix epoch,
+/// which stands for a time that was not set.
 #[must_use]
 pub fn is_plausible(time: SourceTime, now: DateTime<Utc>) -> bool {
     time > DateTime::UNIX_EPOCH.into() && time <= latest_plausible(now)
 }
 
-/// Whether a Source's time lies too far ahead of our clock to be believed.
+/// Whether a Source's time lies too far ahead of our clock.
 fn is_future(now: Now, time: SourceTime) -> bool {
-    time > latest_believed(now.wall)
+    time > latest_source_time(now.wall)
 }
 
 #[cfg(test)]

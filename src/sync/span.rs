@@ -1,20 +1,27 @@
-//! What Change Lists prove (section 12).
+//! What a Change List, or several, cover.
+//!
+//! Invariants: a list without `from` covers nothing; an open list covers no more than up to its newest entry; two lists are
+//! joined only if there is no hole between them.
+//!
+//! Must not know what is covered already: that is the [`Sequencer`](super::Sequencer)'s.
+//!
+//! Specification: core, sections 12.1 and 12.2 (`from`, `until`).
 
 use crate::protocol::{Interval, SourceTime};
 
-/// What a Change List, or an index of them, covers. An index covers what its lists cover together: its own `from` holds
-/// for all of them, also where their intervals leave a second between them.
+/// What a Change List, or an index of them, covers. An index covers what its lists cover in total: its own `from` applies to
+/// all of them, also where their intervals leave a second between them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Span {
-    /// From where on every change is told; `None`: it does not say, and proves nothing.
+    /// The beginning; `None`: not stated, so that nothing is covered.
     pub from: Option<SourceTime>,
-    /// Up to where.
+    /// The end.
     pub until: Option<SourceTime>,
 }
 
 impl Span {
-    /// A closed list covers what it says. An open one, without `until`, covers up to its newest entry, no further: it may
-    /// lag behind.
+    /// The span of one list. A closed one covers what it states. An open one, without `until`, covers up to its newest entry
+    /// and no further: it may lag behind.
     #[must_use]
     pub fn new(
         from: Option<SourceTime>,
@@ -27,7 +34,8 @@ impl Span {
         }
     }
 
-    /// What this list and the one that was read after it cover: both of them together, if there is no hole between them.
+    /// The span of this list and of the one that was read after it: of both if there is no hole between them, else of the
+    /// later one.
     #[must_use]
     pub fn then(self, next: Self) -> Self {
         let is_unbroken =
@@ -41,7 +49,7 @@ impl Span {
         }
     }
 
-    /// The interval that is proven; empty where nothing but its beginning is known, `None` where not even that is.
+    /// The covered interval; empty if only its beginning is known, `None` if not even that.
     #[must_use]
     pub fn interval(self) -> Option<Interval> {
         let from = self.from?;
@@ -54,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lists_cover_together_what_they_cover_without_a_hole() {
+    fn lists_are_joined_if_there_is_no_hole_between_them() {
         let span = |(from, until): (i64, i64)| {
             let time = |time: i64| (time >= 0).then(|| SourceTime::from_micros(time));
             Span {

@@ -1,6 +1,6 @@
-//! The first copy.
+//! Baselines from Resource Lists.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use resyncd::clock;
 use resyncd::config::Filter;
@@ -10,8 +10,7 @@ use resyncd::protocol::{Capability, Entry, Head, Root, SourceTime, write_documen
 use crate::support::{NAME, Rig, SET, client, files, path_of, resources};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn thousand_resources_are_mirrored_and_proven() {
-    let start = clock::now();
+async fn baseline_mirrors_a_thousand_resources_with_times_and_sizes() {
     let at = SourceTime::from_micros(1_767_398_400_123_456);
     let options = SampleOptions {
         start: Some(at),
@@ -20,13 +19,10 @@ async fn thousand_resources_are_mirrored_and_proven() {
     };
     let rig = Rig::start(options).await;
     let set = rig
-        .until("in step", |set| {
+        .until("in sync", |set| {
             set.state == "in-sync" && set.resources == 1000
         })
         .await;
-    let took = clock::now().mono - start.mono;
-    println!("baseline of 1,000 resources of 1 KiB: {took:?}");
-    assert!(took < Duration::from_secs(20), "{took:?}");
     rig.assert_mirrored();
     assert_eq!(set.bytes, 1000 * 1024);
     assert_eq!((set.pending, set.failed, set.gaps.len()), (0, 0, 0));
@@ -46,7 +42,7 @@ async fn thousand_resources_are_mirrored_and_proven() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_list_index_is_read_whole() {
+async fn every_part_of_a_resource_list_index_is_read() {
     let rig = Rig::start(SampleOptions {
         entries_per_list: 10,
         ..resources(35)
@@ -66,13 +62,13 @@ async fn every_set_of_a_source_is_followed() {
     .await;
     rig.settled().await;
     let other = rig
-        .until_named("set2", "in step", |set| set.state == "in-sync")
+        .until_named("set2", "in sync", |set| set.state == "in-sync")
         .await;
     assert_eq!(other.resources, 5);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_sets_and_resources_that_are_wanted_are_mirrored() {
+async fn only_configured_sets_and_resources_are_mirrored() {
     let sets = vec!["set1".to_owned(), "set2".to_owned()];
     let mut rig = Rig::start_with(
         SampleOptions {
@@ -89,7 +85,7 @@ async fn only_the_sets_and_resources_that_are_wanted_are_mirrored() {
     .await;
     rig.sets = vec!["set2".to_owned()];
     let set = rig
-        .until_named("set2", "in step", |set| set.state == "in-sync")
+        .until_named("set2", "in sync", |set| set.state == "in-sync")
         .await;
     assert_eq!(set.resources, 3);
     assert!(rig.set_named("set1").await.is_none());
@@ -112,7 +108,7 @@ async fn resources_without_digests_are_mirrored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_source_is_found_from_any_entry_point() {
+async fn source_is_discovered_from_any_entry_point() {
     for path in [
         "/",
         "/.well-known/resourcesync",
@@ -131,14 +127,16 @@ async fn a_source_is_found_from_any_entry_point() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_changed_filter_lets_in_comes_although_the_change_lists_tell_nothing_of_it() {
+async fn resources_that_a_changed_filter_admits_are_fetched_from_the_resource_list() {
     let only_one = Filter::matching(&["*/r0001.txt".to_owned()], &[]).unwrap();
     let mut rig = Rig::start_with(resources(5), |config| {
         config.sources[0].filter = only_one;
     })
     .await;
-    rig.until("one", |set| set.resources == 1 && set.state == "in-sync")
-        .await;
+    rig.until("one resource", |set| {
+        set.resources == 1 && set.state == "in-sync"
+    })
+    .await;
     rig.stop_daemon().await;
     rig.config.sources[0].filter = Filter::everything();
     rig.start_daemon().await;
@@ -150,9 +148,9 @@ async fn what_a_changed_filter_lets_in_comes_although_the_change_lists_tell_noth
     assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
 }
 
-/// One list of an index is gone for good: what changes is applied all the same, pushed or polled.
+/// One part of the index is missing. Pushed and polled changes are applied nevertheless.
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_do_not_wait_for_a_baseline_that_can_not_be_finished() {
+async fn changes_are_applied_while_the_baseline_is_incomplete() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let url = |path: &str| source.base().join(path).unwrap();
     let list = client().get(url("/set1/resourcelist.xml")).send().await;
@@ -164,7 +162,7 @@ async fn changes_do_not_wait_for_a_baseline_that_can_not_be_finished() {
     source.put_document("/set1/here.xml", "application/xml", list.to_vec());
     source.put_document("/set1/resourcelist.xml", "application/xml", index);
     let rig = Rig::follow(source, |_| {}).await;
-    rig.until("half of it", |set| {
+    rig.until("first part read", |set| {
         let code = set.error.as_ref().map(|error| error.code.as_str());
         set.resources == 3 && code == Some("not-found")
     })

@@ -1,4 +1,4 @@
-//! Change Dumps: what was missed, with its content, where no Change List tells it.
+//! Change Dumps: missed changes, with content, that no Change List covers.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn dumped() -> SampleOptions {
     }
 }
 
-/// The same, with nothing else that tells of changes.
+/// A set whose changes are stated only by its Change Dump.
 pub(super) fn only_dumped() -> SampleOptions {
     SampleOptions {
         change_list: false,
@@ -54,13 +54,13 @@ pub(super) fn fetches(rig: &Rig, name: &str) -> u64 {
     rig.source.hits(&format!("/set1/res/{name}"))
 }
 
-/// Makes what is missing so far unknown to the Change List.
+/// Removes all changes so far from the Change List.
 fn forget_changes(rig: &Rig) {
     rig.source.roll_change_list(SET);
     rig.source.drop_old_change_lists(SET, 0);
 }
 
-/// Waits until the set has been polled once more, from the first document to the last.
+/// Waits until the set has been polled once more, completely.
 async fn poll(rig: &Rig) {
     let before = rig.set().await.last_poll_at;
     rig.operator.poll(NAME).await;
@@ -71,10 +71,10 @@ async fn poll(rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gap_that_the_change_list_does_not_reach_back_to_is_filled_from_the_change_dump() {
+async fn gap_before_the_change_list_is_closed_by_the_change_dump() {
     let rig = Rig::start(dumped()).await;
     rig.settled().await;
-    assert_eq!(rig.source.hits(DUMP), 0, "nothing asks for it yet");
+    assert_eq!(rig.source.hits(DUMP), 0, "not needed yet");
     let (since, lists) = (rig.operator.last_change().await, rig.source.hits(LIST));
     rig.source.create(SET, "lost.txt", "lost");
     rig.source.update(SET, "r0001.txt", "first");
@@ -85,12 +85,12 @@ async fn gap_that_the_change_list_does_not_reach_back_to_is_filled_from_the_chan
     forget_changes(&rig);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "next.txt").await;
+    rig.until_in_feed(since, "next.txt").await;
     for name in ["lost.txt", "r0001.txt", "r0002.txt"] {
-        let line = rig.until_told(since, name).await;
+        let line = rig.until_in_feed(since, name).await;
         assert_eq!(line.origin, "change-dump", "{name}");
     }
-    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    let set = rig.until("gap closed", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
     rig.until_mirrored().await;
     assert_eq!(package_fetches(&rig, 1), [1]);
@@ -102,20 +102,20 @@ async fn gap_that_the_change_list_does_not_reach_back_to_is_filled_from_the_chan
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gap_between_the_change_dump_and_the_change_list_is_the_resource_lists_at_once() {
+async fn gap_between_change_dump_and_change_list_is_closed_by_the_resource_list() {
     let rig = Rig::start(dumped()).await;
     rig.settled().await;
     rig.source.create(SET, "packed.txt", "packed");
     rig.source.notify(SET);
     rig.source.pack_changes(SET);
-    rig.source.create(SET, "between.txt", "told by neither");
+    rig.source.create(SET, "between.txt", "stated by neither");
     rig.source.notify(SET);
     forget_changes(&rig);
     rig.source.refresh_resource_list(SET);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
-    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    let set = rig.until("gap closed", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
     assert_eq!(fetches(&rig, "packed.txt"), 0);
 }
@@ -135,7 +135,7 @@ async fn source_without_change_list_is_followed_by_its_change_dump() {
     let until = rig.source.boundary();
     rig.until_mirrored().await;
     let set = rig
-        .until("in step", |set| {
+        .until("in sync", |set| {
             set.state == "in-sync" && set.resources == 4
         })
         .await;
@@ -151,12 +151,12 @@ async fn source_without_change_list_is_followed_by_its_change_dump() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_package_that_is_known_is_not_fetched_after_a_restart() {
+async fn closed_package_is_not_fetched_again_after_a_restart() {
     let mut rig = polled(only_dumped()).await;
     rig.source.create(SET, "new.txt", "new");
     rig.source.pack_changes(SET);
     rig.until_mirrored().await;
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
     rig.stop_daemon().await;
     rig.source.create(SET, "newer.txt", "newer");
     rig.source.pack_changes(SET);
@@ -179,8 +179,8 @@ async fn index_of_change_dumps_is_followed() {
         }
     }
     assert_eq!(package_fetches(&rig, 3), [1, 1, 1]);
-    rig.until("in step", |set| set.state == "in-sync").await;
-    // A closed dump that is known is not asked for again.
+    rig.until("in sync", |set| set.state == "in-sync").await;
+    // A closed dump that was read is not fetched again.
     let first = rig.source.hits("/set1/changedump-0001.xml");
     poll(&rig).await;
     assert_eq!(rig.source.hits("/set1/changedump-0001.xml"), first);
@@ -202,7 +202,7 @@ async fn package_whose_changes_are_all_known_is_not_fetched() {
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     assert_eq!(package_fetches(&rig, 1), [0]);
     assert_eq!(rig.source.hits("/set1/changedump-0001-manifest.xml"), 1);
 }
@@ -221,7 +221,7 @@ async fn older_version_in_a_package_never_replaces_a_newer_one() {
         rig.source.notify(SET);
         rig.source.pack_changes(SET);
         forget_changes(&rig);
-        // The newer change is known before the gap is filled, and can't be had until it is.
+        // The newer change is announced before the gap is closed, and can't be fetched until then.
         rig.source
             .fail("/set1/res/r0001.txt", Fault::Status(503), 1);
         rig.source.update(SET, "r0001.txt", "newer");
@@ -229,16 +229,16 @@ async fn older_version_in_a_package_never_replaces_a_newer_one() {
         rig.until_holds("lost.txt", "lost").await;
         assert_ne!(rig.mirrored("r0001.txt").unwrap(), b"older");
         rig.until_holds("r0001.txt", "newer").await;
-        rig.until("closed", |set| set.state == "in-sync").await;
+        rig.until("gap closed", |set| set.state == "in-sync").await;
         rig.assert_mirrored();
         let lines = rig.operator.changes(0).await;
-        let told = lines.iter().filter(|line| line.uri == rig.uri("r0001.txt"));
-        assert_eq!(told.count(), 2, "the first copy and the newest");
+        let in_feed = lines.iter().filter(|line| line.uri == rig.uri("r0001.txt"));
+        assert_eq!(in_feed.count(), 2, "the baseline and the newest version");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn several_versions_in_one_package_end_with_the_newest() {
+async fn newest_of_several_versions_in_one_package_is_mirrored() {
     for (digests, whole_seconds) in [(true, false), (false, false), (true, true)] {
         let rig = polled(SampleOptions {
             digests,
@@ -255,12 +255,12 @@ async fn several_versions_in_one_package_end_with_the_newest() {
         rig.source.advance(Duration::from_secs(2));
         rig.source.pack_changes(SET);
         rig.until_mirrored().await;
-        rig.until("in step", |set| set.state == "in-sync").await;
+        rig.until("in sync", |set| set.state == "in-sync").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_notification_after_its_package_changes_nothing() {
+async fn notification_of_changes_that_a_package_has_already_supplied_changes_nothing() {
     let rig = Rig::start(dumped()).await;
     rig.settled().await;
     rig.source.update(SET, "r0001.txt", "first");
@@ -272,23 +272,23 @@ async fn late_notification_after_its_package_changes_nothing() {
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     let since = rig.operator.last_change().await;
     let duplicates = rig.channel().await.duplicate;
     rig.source.publish(&first).await.unwrap();
-    rig.until("counted", |set| {
+    rig.until("duplicate counted", |set| {
         set.channels.iter().any(|c| c.duplicate > duplicates)
     })
     .await;
     rig.source.create(SET, "after.txt", "after");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "after.txt").await;
+    rig.until_in_feed(since, "after.txt").await;
     assert_eq!(rig.operator.changes(since).await.len(), 1);
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_and_wrong_members_are_fetched_by_themselves() {
+async fn missing_and_wrong_members_are_fetched_from_their_own_uris() {
     let rig = polled(only_dumped()).await;
     for (name, fault) in [
         ("missing.txt", MemberFault::Missing),
@@ -307,7 +307,7 @@ async fn missing_and_wrong_members_are_fetched_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_cannot_be_had_leaves_its_gap_to_the_resource_list() {
+async fn gap_of_an_unavailable_package_is_closed_by_the_resource_list() {
     let rig = Rig::start(dumped()).await;
     rig.settled().await;
     rig.source.fail(&package(1), Fault::Status(404), usize::MAX);
@@ -318,20 +318,22 @@ async fn package_that_cannot_be_had_leaves_its_gap_to_the_resource_list() {
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
     let set = rig
-        .until("told", |set| set.state == "gap" && set.error.is_some())
+        .until("gap with an error", |set| {
+            set.state == "gap" && set.error.is_some()
+        })
         .await;
     assert_eq!(set.error.unwrap().code, "not-found");
     rig.source.refresh_resource_list(SET);
     rig.operator.poll(NAME).await;
     rig.until_mirrored().await;
-    rig.until("closed", |set| {
+    rig.until("gap closed", |set| {
         set.state == "in-sync" && set.gaps.is_empty()
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_cannot_be_had_keeps_no_later_one_from_being_read() {
+async fn unavailable_package_does_not_delay_later_packages() {
     let rig = polled(only_dumped()).await;
     rig.source.fail(&package(1), Fault::Status(404), 2);
     rig.source.create(SET, "first.txt", "first");
@@ -340,13 +342,13 @@ async fn package_that_cannot_be_had_keeps_no_later_one_from_being_read() {
     rig.source.pack_changes(SET);
     rig.until_holds("second.txt", "second").await;
     rig.until_holds("first.txt", "first").await;
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
     rig.assert_mirrored();
     assert_eq!(package_fetches(&rig, 2), [3, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_dump_does_where_the_change_list_cannot_be_read() {
+async fn change_dump_replaces_an_unavailable_change_list() {
     let mut options = dumped();
     options.hub = ChannelHub::None;
     let rig = polled(options).await;
@@ -355,10 +357,10 @@ async fn change_dump_does_where_the_change_list_cannot_be_read() {
     rig.source.pack_changes(SET);
     rig.until_mirrored().await;
     assert_eq!(fetches(&rig, "new.txt"), 0);
-    let set = rig.until("told", |set| set.error.is_some()).await;
+    let set = rig.until("error reported", |set| set.error.is_some()).await;
     assert_eq!(set.error.unwrap().code, "not-found");
     rig.source.heal(CHANGES);
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -371,9 +373,9 @@ async fn many_deletions_of_a_package_wait_for_approval() {
     for number in 0..150 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
     }
-    rig.source.update(SET, "r0299.txt", "goes on");
+    rig.source.update(SET, "r0299.txt", "not held back");
     rig.source.pack_changes(SET);
-    rig.until_holds("r0299.txt", "goes on").await;
+    rig.until_holds("r0299.txt", "not held back").await;
     rig.until("held back", |set| set.held_deletions == 150)
         .await;
     let (status, body) = rig.operator.post(&format!("/sources/{NAME}/approve")).await;

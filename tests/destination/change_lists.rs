@@ -1,4 +1,4 @@
-//! Change Lists that are closed or replaced: which one is the next (section 12.1).
+//! Finding the next Change List when one is closed or replaced (section 12.1).
 
 use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 use resyncd::protocol::{Capability, Entry, SourceTime};
@@ -12,10 +12,10 @@ const CAPABILITIES: &str = "/set1/capabilitylist.xml";
 const RESOURCES: &str = "/set1/resourcelist.xml";
 const XML: &str = "application/xml";
 
-/// A Source whose Change Lists the test writes.
+/// A Source with Change Lists written by the test.
 struct Lists {
     rig: Rig,
-    /// Where the first list begins.
+    /// `from` of the first list.
     start: SourceTime,
 }
 
@@ -57,22 +57,22 @@ impl Lists {
         ])
     }
 
-    /// Polls, and waits until the mirror is what the Source is; without a gap, and without a Resource List.
+    /// Polls, and waits until mirror and Source are equal. There must be no gap, and no fetch of the Resource List.
     async fn poll(&self) {
         let lists = self.rig.source.hits(RESOURCES);
         self.rig.operator.poll(NAME).await;
         self.rig.until_mirrored().await;
         let set = self
             .rig
-            .until("in step", |set| set.state == "in-sync")
+            .until("in sync", |set| set.state == "in-sync")
             .await;
         assert!(set.gaps.is_empty() && set.error.is_none(), "{set:?}");
         assert_eq!(self.rig.source.hits(RESOURCES), lists);
     }
 }
 
-/// A list is replaced by another; what was added to the former one last is not lost. `restart`: the daemon was not there
-/// when it happened.
+/// A list is replaced by another. Entries that were added to the former list before that are still read. `restart`: the
+/// daemon is stopped while the list is replaced.
 async fn check_replaced(restart: bool) {
     let mut lists = Lists::new().await;
     let mut former = vec![lists.update("r0000.txt", "first")];
@@ -97,7 +97,7 @@ async fn check_replaced(restart: bool) {
     }
     lists.poll().await;
 
-    // Once is enough.
+    // The former list is not read again.
     let hits = lists.rig.source.hits("/1.xml");
     lists.rig.source.wait_for_hits("/2.xml", 1).await;
     let next = lists.rig.source.hits("/2.xml");
@@ -107,43 +107,43 @@ async fn check_replaced(restart: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn open_list_that_is_replaced_is_read_to_its_end() {
+async fn open_list_is_read_to_its_end_when_it_is_replaced() {
     check_replaced(false).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn open_list_that_is_replaced_meanwhile_is_read_to_its_end() {
+async fn open_list_is_read_to_its_end_when_it_is_replaced_during_downtime() {
     check_replaced(true).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replaced_list_that_is_gone_leaves_a_gap_for_the_resource_list() {
+async fn gap_of_a_removed_change_list_is_closed_by_the_resource_list() {
     let lists = Lists::new().await;
     let first = lists.update("r0000.txt", "first");
     lists.put("/1.xml", change_list(lists.start, None, None, &[first]));
     lists.put(CAPABILITIES, lists.naming("/1.xml"));
     lists.poll().await;
 
-    lists.update("r0001.txt", "told by nobody");
+    lists.update("r0001.txt", "stated by no document");
     let begins = lists.rig.source.boundary();
     let next = lists.update("r0002.txt", "next");
     lists.rig.source.remove_document("/1.xml");
     lists.put("/2.xml", change_list(begins, None, None, &[next]));
     lists.put(CAPABILITIES, lists.naming("/2.xml"));
     lists.rig.operator.poll(NAME).await;
-    let set = lists.rig.until("a gap", |set| set.state == "gap").await;
+    let set = lists.rig.until("gap", |set| set.state == "gap").await;
     assert_eq!(set.gaps[0].reason, "change-list-starts-late");
     lists.rig.source.refresh_resource_list(SET);
     lists.rig.operator.poll(NAME).await;
     lists.rig.until_mirrored().await;
     lists
         .rig
-        .until("in step", |set| set.state == "in-sync")
+        .until("in sync", |set| set.state == "in-sync")
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_list_leads_back_to_the_capability_list_for_the_next_one() {
+async fn next_list_after_a_closed_one_is_found_in_the_capability_list() {
     let lists = Lists::new().await;
     let first = lists.update("r0000.txt", "first");
     let second_begins = lists.rig.source.boundary();
@@ -154,21 +154,21 @@ async fn closed_list_leads_back_to_the_capability_list_for_the_next_one() {
     lists.put("/1.xml", closed(lists.start, second_begins, first));
     lists.put("/2.xml", closed(second_begins, third_begins, second));
     lists.put("/3.xml", change_list(third_begins, None, None, &[third]));
-    // Each time that it is asked for, the Capability List names the next one.
+    // Each request for the Capability List returns the next version.
     for (path, list) in [("/caps-1.xml", "/1.xml"), ("/caps-2.xml", "/2.xml")] {
         lists.put(path, lists.naming(list));
         let source = &lists.rig.source;
         source.fail(CAPABILITIES, Fault::Redirect(path.to_owned()), 1);
     }
     lists.put(CAPABILITIES, lists.naming("/3.xml"));
-    let asked = lists.rig.source.hits(CAPABILITIES);
+    let requests = lists.rig.source.hits(CAPABILITIES);
     lists.poll().await;
-    assert_eq!(lists.rig.source.hits(CAPABILITIES), asked + 3);
+    assert_eq!(lists.rig.source.hits(CAPABILITIES), requests + 3);
     assert_eq!(lists.rig.source.hits("/3.xml"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_list_that_stays_the_named_one_is_not_read_in_circles() {
+async fn closed_list_that_the_capability_list_still_names_is_read_once() {
     let lists = Lists::new().await;
     let first = lists.update("r0000.txt", "first");
     let until = lists.rig.source.boundary();
@@ -177,32 +177,29 @@ async fn closed_list_that_stays_the_named_one_is_not_read_in_circles() {
         change_list(lists.start, Some(until), None, &[first]),
     );
     lists.put(CAPABILITIES, lists.naming("/1.xml"));
-    let asked = lists.rig.source.hits(CAPABILITIES);
+    let requests = lists.rig.source.hits(CAPABILITIES);
     lists.poll().await;
     soon(
-        "the Capability List is asked again",
-        lists.rig.source.wait_for_hits(CAPABILITIES, asked + 2),
+        "Capability List requested again",
+        lists.rig.source.wait_for_hits(CAPABILITIES, requests + 2),
     )
     .await;
     assert_eq!(lists.rig.source.hits("/1.xml"), 1);
     lists.rig.operator.poll(NAME).await;
     lists.rig.source.wait_for_hits("/1.xml", 2).await;
-    assert_eq!(lists.rig.source.hits(CAPABILITIES), asked + 3);
+    assert_eq!(lists.rig.source.hits(CAPABILITIES), requests + 3);
     assert_eq!(lists.rig.source.hits_not_modified("/1.xml"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn index_of_a_closed_list_is_followed_although_the_list_stays_the_same() {
+async fn index_of_an_unchanged_closed_list_is_followed() {
     let lists = Lists::new().await;
     let index = lists.uri("/index.xml");
     let first = lists.update("r0000.txt", "first");
     let begins = lists.rig.source.boundary();
     let mut entries = vec![
         lists.update("r0001.txt", "second"),
-        lists.update(
-            "r0003.txt",
-            "beyond the moment at which the first list was closed",
-        ),
+        lists.update("r0003.txt", "after the first list was closed"),
     ];
     lists.put(
         "/1.xml",
@@ -218,7 +215,7 @@ async fn index_of_a_closed_list_is_followed_although_the_list_stays_the_same() {
     entries.push(lists.update("r0002.txt", "third"));
     lists.put("/2.xml", change_list(begins, None, Some(&index), &entries));
     lists.poll().await;
-    // Each was sent once, and after that only asked whether it is the same.
+    // Each was downloaded once; later requests were answered 304.
     for path in ["/1.xml", "/index.xml"] {
         let source = &lists.rig.source;
         let (hits, same) = (source.hits(path), source.hits_not_modified(path));
@@ -227,7 +224,7 @@ async fn index_of_a_closed_list_is_followed_although_the_list_stays_the_same() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_are_followed_where_there_is_nothing_to_make_a_baseline_from() {
+async fn changes_are_applied_when_no_baseline_is_possible() {
     let options = SampleOptions {
         resource_list: false,
         hub: ChannelHub::None,
@@ -239,9 +236,9 @@ async fn changes_are_followed_where_there_is_nothing_to_make_a_baseline_from() {
     rig.until_holds("new.txt", "new").await;
     rig.source.delete(SET, "new.txt");
     rig.operator.poll(NAME).await;
-    rig.until_told(1, "new.txt").await;
+    rig.until_in_feed(1, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt"), None);
-    // What there was before, nobody has told.
+    // No document states the earlier resources.
     let set = rig.set().await;
     assert_eq!((set.state.as_str(), set.synced_until), ("failing", None));
     assert_eq!(set.error.unwrap().code, "no-resource-list");

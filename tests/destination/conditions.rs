@@ -1,5 +1,5 @@
-//! Conditional requests for resources: what has not changed is not sent again, and what must have changed is not asked
-//! whether it has.
+//! Conditional requests for resources: unchanged bytes are not downloaded again, and bytes that must have changed are
+//! requested unconditionally.
 
 use resyncd::demo::{ChannelHub, SampleOptions};
 
@@ -21,12 +21,12 @@ async fn rig(digests: bool) -> Rig {
     rig
 }
 
-/// Has the Source tell of a change whose bytes are the same; how often r0001 was asked for, and answered 304.
+/// Announces an update of `r0001.txt` whose bytes are the same. Returns the numbers of its requests and of 304 answers.
 async fn touch(rig: &Rig) -> (u64, u64) {
     let bytes = rig.source.state(SET)[&rig.uri("r0001.txt")].clone();
     let at = rig.source.update(SET, "r0001.txt", bytes);
     rig.operator.poll(NAME).await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync"
             && set
                 .synced_until
@@ -43,21 +43,20 @@ async fn touch(rig: &Rig) -> (u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_that_has_not_changed_is_not_sent_again() {
+async fn unchanged_resource_is_not_downloaded_again() {
     let mut rig = rig(false).await;
     let since = rig.operator.last_change().await;
     assert_eq!(touch(&rig).await, (2, 1));
-    assert_eq!(touch(&rig).await, (3, 2), "what it was asked with is kept");
+    assert_eq!(touch(&rig).await, (3, 2), "validators are stored");
     rig.stop_daemon().await;
     rig.start_daemon().await;
-    assert_eq!(
-        touch(&rig).await,
-        (4, 3),
-        "also when the daemon was stopped"
+    assert_eq!(touch(&rig).await, (4, 3), "validators survive a restart");
+    assert!(
+        rig.operator.changes(since).await.is_empty(),
+        "no line in the feed"
     );
-    assert!(rig.operator.changes(since).await.is_empty(), "no news");
 
-    // Without the file there is nothing to be the same.
+    // Without the file, the request is unconditional.
     let file = rig.config.sources[0]
         .mirror
         .join(path_of(&rig.source.resource_uri(SET, "r0001.txt")));
@@ -66,25 +65,27 @@ async fn resource_that_has_not_changed_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn digest_that_is_known_needs_no_request() {
+async fn announced_digest_of_the_mirrored_file_needs_no_request() {
     let rig = rig(true).await;
     assert_eq!(touch(&rig).await, (1, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn cache_that_lags_behind_does_not_pass_the_old_bytes_for_new_ones() {
+async fn old_bytes_from_a_stale_cache_are_rejected() {
     let rig = rig(false).await;
     let old = rig.mirrored("r0001.txt").unwrap();
-    // The cache still answers with what it had, and would say that nothing has changed.
+    // The cache still serves the old bytes, and would answer a conditional request with 304.
     rig.source.put_document(PATH, "text/plain", old);
     rig.source.update(SET, "r0001.txt", "new");
     rig.operator.poll(NAME).await;
     let set = rig
-        .until("told", |set| set.pending == 1 && set.error.is_some())
+        .until("error reported", |set| {
+            set.pending == 1 && set.error.is_some()
+        })
         .await;
     assert_eq!(set.error.unwrap().code, "length-mismatch");
     assert_eq!(rig.source.hits_not_modified(PATH), 0);
     rig.source.remove_document(PATH);
     rig.until_holds("r0001.txt", "new").await;
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
 }

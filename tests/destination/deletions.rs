@@ -1,4 +1,4 @@
-//! Deletion needs proof, and a person's word when it is much at once.
+//! Deletion requires proof, and approval when there are many deletions at once.
 
 use std::time::Duration;
 
@@ -24,13 +24,13 @@ async fn resource_that_a_newer_resource_list_lacks_is_deleted() {
     let since = rig.operator.last_change().await;
     rig.source.delete(SET, "r0003.txt");
     rig.source.refresh_resource_list(SET);
-    let line = rig.until_told(since, "r0003.txt").await;
+    let line = rig.until_in_feed(since, "r0003.txt").await;
     assert_eq!(
         (line.change.as_str(), line.origin.as_str()),
         ("deleted", "resource-list")
     );
     rig.until_mirrored().await;
-    rig.until("four are left", |set| {
+    rig.until("four resources", |set| {
         set.resources == 4 && set.state == "in-sync"
     })
     .await;
@@ -43,9 +43,9 @@ async fn many_deletions_at_once_wait_for_approval() {
     for number in 0..150 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
     }
-    rig.source.update(SET, "r0299.txt", "goes on");
+    rig.source.update(SET, "r0299.txt", "not held back");
     let notification = rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_holds("r0299.txt", "goes on").await;
+    rig.until_holds("r0299.txt", "not held back").await;
     let set = rig
         .until("held back", |set| set.held_deletions == 150)
         .await;
@@ -54,23 +54,23 @@ async fn many_deletions_at_once_wait_for_approval() {
     let until = crate::support::time(set.synced_until.unwrap());
     assert!(
         until < notification.interval.unwrap().until(),
-        "not all is applied"
+        "deletions are still held back"
     );
 
-    // Approval of somebody else's is nobody's.
-    let (status, _) = rig.operator.post("/sources/nobody/approve").await;
+    // Approval for an unknown Source is rejected.
+    let (status, _) = rig.operator.post("/sources/unknown/approve").await;
     assert_eq!(status, 404);
     let (status, body) = rig.operator.post(&format!("/sources/{NAME}/approve")).await;
     assert_eq!(status, 202, "{body}");
     rig.until_mirrored().await;
-    rig.until("let go", |set| {
+    rig.until("deletions applied", |set| {
         set.held_deletions == 0 && set.resources == 150 && set.state == "in-sync"
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_list_that_lacks_much_holds_deletions_back_until_the_source_recovers() {
+async fn deletions_held_back_are_dropped_when_the_resources_return_to_the_list() {
     let rig = Rig::start_with(polled(300), |config| {
         config.sources[0].poll_interval = Duration::from_secs(1);
     })
@@ -83,14 +83,14 @@ async fn resource_list_that_lacks_much_holds_deletions_back_until_the_source_rec
     rig.source.refresh_resource_list(SET);
     rig.until("held back", |set| set.held_deletions == 200)
         .await;
-    // It was a mishap: they are back in the next list, unchanged, and nothing was lost.
+    // The next list has the resources again, unchanged.
     for number in 0..200 {
         let name = format!("r{number:04}.txt");
         let bytes = contents[&rig.uri(&name)].clone();
         rig.source.create(SET, &name, bytes);
     }
     rig.source.refresh_resource_list(SET);
-    rig.until("nothing is held back", |set| {
+    rig.until("no deletion is held back", |set| {
         set.held_deletions == 0 && set.resources == 300 && set.state == "in-sync"
     })
     .await;
@@ -98,45 +98,45 @@ async fn resource_list_that_lacks_much_holds_deletions_back_until_the_source_rec
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_of_a_deleted_resource_is_kept_if_the_operator_wants_it() {
+async fn file_of_a_deleted_resource_is_retained_if_delete_is_off() {
     let rig = Rig::start_with(resources(3), |config| config.sources[0].delete = false).await;
     rig.settled().await;
-    let (since, kept) = (
+    let (since, bytes) = (
         rig.operator.last_change().await,
         rig.mirrored("r0001.txt").unwrap(),
     );
     rig.source.delete(SET, "r0001.txt");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let line = rig.until_told(since, "r0001.txt").await;
+    let line = rig.until_in_feed(since, "r0001.txt").await;
     assert_eq!(line.change, "deleted");
-    assert_eq!(rig.mirrored("r0001.txt"), Some(kept));
+    assert_eq!(rig.mirrored("r0001.txt"), Some(bytes));
     let known = rig.operator.resource(&rig.uri("r0001.txt")).await.unwrap();
     assert_eq!(known["deleted"], true);
-    rig.until("two count", |set| {
+    rig.until("two resources", |set| {
         set.resources == 2 && set.state == "in-sync"
     })
     .await;
-    // It is created again, over the file that was kept.
+    // The resource is created again, over the retained file.
     rig.source.create(SET, "r0001.txt", "again");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
-    rig.until("three count", |set| {
+    rig.until("three resources", |set| {
         set.resources == 3 && set.state == "in-sync"
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_that_a_crash_left_uncommitted_goes_with_its_resource() {
+async fn file_that_a_crash_left_uncommitted_is_deleted_with_its_resource() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let uri = rig.source.resource_uri(SET, "new.txt");
     rig.source.fail(uri.path(), Fault::Status(503), usize::MAX);
     rig.source.create(SET, "new.txt", "never committed");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until("it is to be fetched", |set| set.pending + set.failed > 0)
+    rig.until("task pending", |set| set.pending + set.failed > 0)
         .await;
-    // As after a crash between publishing the file and telling the database.
+    // The state after a crash between publishing the file and the commit.
     let path = rig.config.sources[0].mirror.join(path_of(&uri));
     std::fs::write(&path, "never committed").unwrap();
     rig.source.delete(SET, "new.txt");

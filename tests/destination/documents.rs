@@ -1,4 +1,4 @@
-//! Documents that are not what they should be: nothing is deleted for them, and the trouble is told.
+//! Invalid documents: they delete nothing, and the error is reported.
 
 use std::time::Duration;
 
@@ -28,49 +28,46 @@ async fn polled(change_list: bool) -> Rig {
     rig
 }
 
-/// A document is broken just when it would tell of changes: the trouble is told with this code, no file goes, and once it
-/// is healed all that happened meanwhile is applied. `break_it` is given the document as it was before.
-async fn check(change_list: bool, code: &str, break_it: impl FnOnce(&Rig, &str, String)) {
+/// A document becomes invalid when it would announce changes. The error is reported with this code, and no file is deleted.
+/// When the document is valid again, all changes are applied. `invalidate` receives the document as it was before.
+async fn check(change_list: bool, code: &str, invalidate: impl FnOnce(&Rig, &str, String)) {
     let rig = polled(change_list).await;
     let path = if change_list { CHANGES } else { LIST };
     let before = files(&rig.config.sources[0].mirror);
-    let whole = whole(&rig, path).await;
-    // It is looked at every second: nobody may see the true one before it is broken.
-    let curtain = format!("{path}*");
-    rig.source.fail(&curtain, Fault::Status(500), usize::MAX);
+    let valid = fetch(&rig, path).await;
+    // The daemon polls every second: it must not read the valid version with the changes.
+    let pattern = format!("{path}*");
+    rig.source.fail(&pattern, Fault::Status(500), usize::MAX);
     rig.source.delete(SET, "r0000.txt");
-    rig.source.update(SET, "r0001.txt", "after the trouble");
+    rig.source.update(SET, "r0001.txt", "after the error");
     if !change_list {
         rig.source.refresh_resource_list(SET);
     }
-    break_it(&rig, path, whole);
-    rig.source.heal(&curtain);
-    let told = |set: &SetStatus| set.error.as_ref().is_some_and(|error| error.code == code);
+    invalidate(&rig, path, valid);
+    rig.source.heal(&pattern);
+    let reported = |set: &SetStatus| set.error.as_ref().is_some_and(|error| error.code == code);
     let set = rig
-        .until(code, |set| set.state == "failing" && told(set))
+        .until(code, |set| set.state == "failing" && reported(set))
         .await;
     let error = set.error.unwrap();
-    assert!(
-        error.message.contains(path),
-        "{error:?} tells which document"
-    );
+    assert!(error.message.contains(path), "{error:?} names the document");
     let polled = rig.source.hits(path);
     rig.source.wait_for_hits(path, polled + 1).await;
     assert_eq!(
         files(&rig.config.sources[0].mirror),
         before,
-        "nothing has changed"
+        "the mirror has not changed"
     );
 
     rig.source.remove_document(path);
     rig.source.heal(path);
     rig.until_mirrored().await;
-    let set = rig.until("in step", |set| set.state == "in-sync").await;
+    let set = rig.until("in sync", |set| set.state == "in-sync").await;
     assert!(set.error.is_none(), "{set:?}");
     assert_eq!(set.resources, 19);
 }
 
-async fn whole(rig: &Rig, path: &str) -> String {
+async fn fetch(rig: &Rig, path: &str) -> String {
     let url = rig.source.base().join(path).unwrap();
     client()
         .get(url)
@@ -83,7 +80,7 @@ async fn whole(rig: &Rig, path: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn web_page_for_a_resource_list_deletes_nothing() {
+async fn web_page_in_place_of_a_resource_list_deletes_nothing() {
     check(false, "doctype", |rig, path, _| {
         rig.source.put_document(path, "text/html", PAGE);
     })
@@ -91,7 +88,7 @@ async fn web_page_for_a_resource_list_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn web_page_for_a_change_list_deletes_nothing() {
+async fn web_page_in_place_of_a_change_list_deletes_nothing() {
     check(true, "doctype", |rig, path, _| {
         rig.source.put_document(path, "text/html", PAGE);
     })
@@ -99,27 +96,27 @@ async fn web_page_for_a_change_list_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_list_that_ends_too_early_deletes_nothing() {
-    check(false, "cut-short", |rig, path, whole| {
-        let half = whole[..whole.len() / 2].to_owned();
+async fn truncated_resource_list_deletes_nothing() {
+    check(false, "cut-short", |rig, path, valid| {
+        let half = valid[..valid.len() / 2].to_owned();
         rig.source.put_document(path, "application/xml", half);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_list_that_ends_too_early_changes_nothing() {
-    check(true, "cut-short", |rig, path, whole| {
-        let gone = rig.uri("r0005.txt");
-        let entry = format!("<url><loc>{gone}</loc><rs:md change=\"deleted\"/></url>");
-        let cut = whole.replace("</urlset>", &entry);
+async fn truncated_change_list_changes_nothing() {
+    check(true, "cut-short", |rig, path, valid| {
+        let uri = rig.uri("r0005.txt");
+        let entry = format!("<url><loc>{uri}</loc><rs:md change=\"deleted\"/></url>");
+        let cut = valid.replace("</urlset>", &entry);
         rig.source.put_document(path, "application/xml", cut);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_list_whose_connection_is_cut_deletes_nothing() {
+async fn resource_list_on_a_dropped_connection_deletes_nothing() {
     check(false, "cut-short", |rig, path, _| {
         rig.source.fail(path, Fault::Truncated, usize::MAX);
     })
@@ -127,16 +124,16 @@ async fn resource_list_whose_connection_is_cut_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn document_of_another_capability_is_refused() {
-    check(false, "wrong-capability", |rig, path, whole| {
-        let other = whole.replace("\"resourcelist\"", "\"changelist\"");
+async fn document_of_another_capability_is_rejected() {
+    check(false, "wrong-capability", |rig, path, valid| {
+        let other = valid.replace("\"resourcelist\"", "\"changelist\"");
         rig.source.put_document(path, "application/xml", other);
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn document_that_is_not_there_deletes_nothing() {
+async fn missing_document_deletes_nothing() {
     check(true, "not-found", |rig, path, _| {
         rig.source.fail(path, Fault::Status(404), usize::MAX);
     })
@@ -144,7 +141,7 @@ async fn document_that_is_not_there_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn document_that_is_too_large_is_refused() {
+async fn oversized_document_is_rejected() {
     let rig = Rig::start_with(resources(3), |config| config.limits.document = 20_000).await;
     rig.settled().await;
     rig.source
@@ -155,7 +152,7 @@ async fn document_that_is_too_large_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn baseline_waits_for_a_resource_list_that_can_be_read() {
+async fn baseline_waits_for_a_valid_resource_list() {
     let source = resyncd::demo::SampleSource::start(resources(5))
         .await
         .unwrap();
@@ -164,12 +161,12 @@ async fn baseline_waits_for_a_resource_list_that_can_be_read() {
     let set = rig.until("failing", |set| set.state == "failing").await;
     assert_eq!((set.resources, set.synced_until), (0, None));
     rig.source
-        .update(SET, "r0001.txt", "told before the baseline");
+        .update(SET, "r0001.txt", "notified before the baseline");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.source.remove_document(LIST);
     rig.operator.poll(NAME).await;
     let set = rig.settled().await;
     assert_eq!((set.resources, set.error.is_none()), (5, true));
-    rig.until_holds("r0001.txt", "told before the baseline")
+    rig.until_holds("r0001.txt", "notified before the baseline")
         .await;
 }

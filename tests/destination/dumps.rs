@@ -1,4 +1,4 @@
-//! Baselines from Resource Dumps: few requests, and the same mirror.
+//! Baselines from Resource Dumps: few requests, the same mirror.
 
 use std::time::Duration;
 
@@ -36,7 +36,7 @@ async fn baseline_from_a_resource_dump_takes_few_requests() {
     assert_eq!(known["type"], "text/plain");
     assert_eq!(packages_left(&rig), 0);
 
-    // From then on it is a set as any other.
+    // Later changes are followed as in any other set.
     rig.source.update(SET, "r0001.txt", "new");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_holds("r0001.txt", "new").await;
@@ -44,7 +44,7 @@ async fn baseline_from_a_resource_dump_takes_few_requests() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn index_of_resource_dumps_is_read_whole() {
+async fn every_part_of_a_resource_dump_index_is_read() {
     let mut options = only_dumped(35);
     options.dumps.indexed = true;
     let rig = Rig::start(options).await;
@@ -55,15 +55,15 @@ async fn index_of_resource_dumps_is_read_whole() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_that_was_given_up_is_had_from_the_next_dump() {
+async fn resource_that_was_given_up_is_read_from_the_next_dump() {
     let source = SampleSource::start(only_dumped(5)).await.unwrap();
     source.spoil_member(SET, "r0003.txt", Some(MemberFault::Missing));
     source.refresh_resource_dump(SET);
     source.fail("/set1/res/*", Fault::Status(403), usize::MAX);
     let rig = Rig::follow(source, |_| {}).await;
-    // Once from the baseline, and once more when the poll that made it has ended.
+    // One request in the baseline, and one retry at the end of that poll.
     rig.source.wait_for_hits("/set1/res/r0003.txt", 2).await;
-    rig.until("one failed", |set| set.failed == 1).await;
+    rig.until("one task failed", |set| set.failed == 1).await;
     rig.source.spoil_member(SET, "r0003.txt", None);
     rig.source.set_change_list(SET, false);
     rig.source.refresh_resource_dump(SET);
@@ -73,8 +73,8 @@ async fn resource_that_was_given_up_is_had_from_the_next_dump() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn baseline_is_made_as_the_configuration_wants_it() {
-    for (wanted, dump, list, from_dump) in [
+async fn baseline_uses_the_configured_document() {
+    for (configured, dump, list, from_dump) in [
         (Baseline::Auto, true, true, true),
         (Baseline::Auto, true, false, true),
         (Baseline::Auto, false, true, false),
@@ -86,9 +86,9 @@ async fn baseline_is_made_as_the_configuration_wants_it() {
         let mut options = dumped(12);
         options.dumps.resource_dump = dump;
         options.resource_list = list;
-        let rig = Rig::start_with(options, |config| config.sources[0].baseline = wanted).await;
+        let rig = Rig::start_with(options, |config| config.sources[0].baseline = configured).await;
         rig.settled().await;
-        let case = format!("{wanted:?}, dump: {dump}, list: {list}");
+        let case = format!("{configured:?}, dump: {dump}, list: {list}");
         assert_eq!(rig.source.hits(&package(0)) > 0, from_dump, "{case}");
         assert_eq!(single_fetches(&rig, 12) == 0, from_dump, "{case}");
         assert_eq!(rig.source.hits(LIST) == 0, from_dump, "{case}");
@@ -96,7 +96,7 @@ async fn baseline_is_made_as_the_configuration_wants_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn set_without_list_and_dump_says_so() {
+async fn set_without_list_and_dump_reports_no_resource_list() {
     let mut options = only_dumped(3);
     options.dumps.resource_dump = false;
     let rig = Rig::start(options).await;
@@ -105,7 +105,7 @@ async fn set_without_list_and_dump_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_newer_dump_lacks_is_deleted_where_there_is_no_list() {
+async fn resource_that_a_newer_dump_lacks_is_deleted_without_a_list() {
     let rig = Rig::start_with(
         SampleOptions {
             change_list: false,
@@ -118,13 +118,13 @@ async fn what_a_newer_dump_lacks_is_deleted_where_there_is_no_list() {
     let since = rig.operator.last_change().await;
     rig.source.delete(SET, "r0003.txt");
     let at = rig.source.refresh_resource_dump(SET);
-    let line = rig.until_told(since, "r0003.txt").await;
+    let line = rig.until_in_feed(since, "r0003.txt").await;
     assert_eq!(
         (line.change.as_str(), line.origin.as_str()),
         ("deleted", "resource-dump")
     );
     rig.until_mirrored().await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync"
             && set.resources == 24
             && set.synced_until.as_ref().map(time) >= Some(at)
@@ -137,8 +137,8 @@ async fn what_a_newer_dump_lacks_is_deleted_where_there_is_no_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dump_that_cannot_be_read_whole_deletes_nothing() {
-    for (what, replace) in [
+async fn dump_that_is_not_read_completely_deletes_nothing() {
+    for (removed, replacement) in [
         ("capability=\"resourcedump\"", ""),
         ("<url>", "<url><loc>http://</loc></url><url>"),
     ] {
@@ -150,32 +150,32 @@ async fn dump_that_cannot_be_read_whole_deletes_nothing() {
         .unwrap();
         let rig = Rig::follow(source, |_| {}).await;
         rig.settled().await;
-        let gone = rig.mirrored("r0001.txt");
+        let deleted = rig.mirrored("r0001.txt");
         rig.source.delete(SET, "r0001.txt");
         rig.source.update(SET, "r0002.txt", "new");
         rig.source.refresh_resource_dump(SET);
         let url = rig.source.base().join(DUMP).unwrap();
         let text = crate::support::client().get(url).send().await.unwrap();
         let text = text.text().await.unwrap();
-        let odd = text.replacen(what, replace, 1);
-        assert_ne!(text, odd, "{what}");
-        rig.source.put_document(DUMP, "application/xml", odd);
+        let invalid = text.replacen(removed, replacement, 1);
+        assert_ne!(text, invalid, "{removed}");
+        rig.source.put_document(DUMP, "application/xml", invalid);
         rig.operator.poll(NAME).await;
         rig.until_holds("r0002.txt", "new").await;
-        rig.until("told", |set| {
+        rig.until("error reported", |set| {
             set.state == "in-sync" && set.error.is_some() && set.resources == 3
         })
         .await;
-        assert_eq!(rig.mirrored("r0001.txt"), gone, "{what}");
+        assert_eq!(rig.mirrored("r0001.txt"), deleted, "{removed}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn restart_in_the_middle_goes_on_with_the_next_package() {
+async fn restart_during_the_baseline_continues_with_the_next_package() {
     let source = SampleSource::start(only_dumped(45)).await.unwrap();
     source.fail(&package(2), Fault::Stalled, 1);
     let mut rig = Rig::follow(source, |_| {}).await;
-    rig.until("twenty are here", |set| set.resources == 20)
+    rig.until("twenty resources", |set| set.resources == 20)
         .await;
     rig.source.wait_for_hits(&package(2), 1).await;
     rig.stop_daemon().await;
@@ -188,13 +188,13 @@ async fn restart_in_the_middle_goes_on_with_the_next_package() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_dump_in_the_middle_is_begun_anew() {
+async fn dump_replaced_during_the_baseline_is_read_from_the_start() {
     let mut options = only_dumped(25);
     options.dumps.contents = true;
     let source = SampleSource::start(options).await.unwrap();
     source.fail(&package(2), Fault::Stalled, 1);
     let mut rig = Rig::follow(source, |_| {}).await;
-    rig.until("twenty are here", |set| set.resources == 20)
+    rig.until("twenty resources", |set| set.resources == 20)
         .await;
     rig.source.wait_for_hits(&package(2), 1).await;
     rig.stop_daemon().await;
@@ -203,54 +203,54 @@ async fn new_dump_in_the_middle_is_begun_anew() {
     rig.start_daemon().await;
     rig.settled().await;
     assert_eq!(rig.set().await.resources, 24);
-    // What is known is not fetched again: of the second package, one resource is new that was in the third one before.
+    // Mirrored resources are not fetched again. One resource has moved from the third package to the second.
     assert_eq!(package_fetches(&rig, 2), [1, 1]);
     assert_eq!(single_fetches(&rig, 25), 1);
     assert_eq!(rig.source.hits("/set1/res/r0020.txt"), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notification_during_the_baseline_has_the_last_word() {
+async fn notification_during_the_baseline_overrides_the_dump() {
     let source = SampleSource::start(only_dumped(25)).await.unwrap();
     source.fail(&package(1), Fault::Slow(Duration::from_secs(1)), 1);
     let rig = Rig::follow(source, |_| {}).await;
     rig.source.wait_for_hits(&package(1), 1).await;
     rig.source.update(SET, "r0012.txt", "newer than the dump");
     rig.source.delete(SET, "r0022.txt");
-    rig.source.update(SET, "r0001.txt", "newer, too");
+    rig.source.update(SET, "r0001.txt", "also newer");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.settled().await;
     assert_eq!(rig.set().await.resources, 24);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dump_marked_as_the_list_that_it_stands_for_is_taken() {
+async fn dump_labelled_resourcelist_is_accepted() {
     let source = SampleSource::start(only_dumped(12)).await.unwrap();
     let url = source.base().join(DUMP).unwrap();
     let text = crate::support::client().get(url).send().await.unwrap();
     let text = text.text().await.unwrap();
-    let odd = text.replace("capability=\"resourcedump\"", "capability=\"resourcelist\"");
-    assert_ne!(text, odd);
-    source.put_document(DUMP, "application/xml", odd);
+    let invalid = text.replace("capability=\"resourcedump\"", "capability=\"resourcelist\"");
+    assert_ne!(text, invalid);
+    source.put_document(DUMP, "application/xml", invalid);
     let rig = Rig::follow(source, |_| {}).await;
     rig.settled().await;
     assert_eq!(single_fetches(&rig, 12), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn something_else_in_place_of_the_dump_is_refused() {
+async fn resource_dump_of_another_capability_is_rejected() {
     let source = SampleSource::start(only_dumped(3)).await.unwrap();
     let capability = Capability::ChangeList;
-    let odd =
+    let invalid =
         format!(r#"{HEAD}<rs:md capability="{capability}" at="2020-01-01T00:00:00Z"/></urlset>"#);
-    source.put_document(DUMP, "application/xml", odd);
+    source.put_document(DUMP, "application/xml", invalid);
     let rig = Rig::follow(source, |_| {}).await;
     let set = rig.until("failing", |set| set.state == "failing").await;
     assert_eq!(set.error.unwrap().code, "wrong-capability");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gap_is_closed_by_the_list_and_not_by_another_dump() {
+async fn gap_is_closed_by_the_list_not_by_another_dump() {
     let rig = Rig::start(SampleOptions {
         change_list: false,
         ..dumped(12)
@@ -261,10 +261,10 @@ async fn gap_is_closed_by_the_list_and_not_by_another_dump() {
     rig.source.notify(SET);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until("a gap", |set| set.state == "gap").await;
+    rig.until("gap", |set| set.state == "gap").await;
     rig.source.refresh_resource_dump(SET);
     rig.source.refresh_resource_list(SET);
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
     assert_eq!(package_fetches(&rig, 2), [1, 1]);
     assert_eq!(rig.source.hits("/set1/res/lost.txt"), 1);
@@ -281,7 +281,7 @@ async fn every_set_has_its_own_dump() {
     rig.sets = sets;
     rig.settled().await;
     let other = rig
-        .until_named("set2", "in step", |set| set.state == "in-sync")
+        .until_named("set2", "in sync", |set| set.state == "in-sync")
         .await;
     assert_eq!(other.resources, 25);
     rig.until_mirrored().await;
@@ -290,7 +290,7 @@ async fn every_set_has_its_own_dump() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dump_that_lacks_much_holds_deletions_back() {
+async fn dump_that_lacks_many_resources_holds_deletions_back() {
     let mut options = only_dumped(300);
     options.change_list = false;
     options.dumps.entries_per_package = 5000;
@@ -308,7 +308,7 @@ async fn dump_that_lacks_much_holds_deletions_back() {
     rig.until_mirrored().await;
 }
 
-/// Both a list and a dump of twelve, and nothing that tells of changes.
+/// A Source with a list and a dump of twelve resources, without Change List and hub.
 async fn listed_and_dumped() -> SampleSource {
     SampleSource::start(SampleOptions {
         change_list: false,
@@ -320,7 +320,7 @@ async fn listed_and_dumped() -> SampleSource {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_that_is_newer_than_the_dump_of_the_baseline_is_read_at_once() {
+async fn list_newer_than_the_dump_is_read_right_after_the_baseline() {
     let source = listed_and_dumped().await;
     source.update(SET, "r0001.txt", "newer than the dump");
     source.delete(SET, "r0002.txt");
@@ -332,16 +332,16 @@ async fn list_that_is_newer_than_the_dump_of_the_baseline_is_read_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dump_that_is_newer_than_the_list_is_followed() {
+async fn dump_newer_than_the_list_is_followed() {
     let source = listed_and_dumped().await;
     source.update(SET, "r0001.txt", "newer than the list");
     source.delete(SET, "r0002.txt");
     source.refresh_resource_dump(SET);
     let rig = Rig::follow(source, |_| {}).await;
     rig.settled().await;
-    let set = rig.until("told", |set| set.error.is_some()).await;
+    let set = rig.until("error reported", |set| set.error.is_some()).await;
     assert_eq!(set.error.unwrap().code, "older-resource-list");
-    rig.source.update(SET, "r0003.txt", "newer still");
+    rig.source.update(SET, "r0003.txt", "newest");
     rig.source.refresh_resource_dump(SET);
     rig.operator.poll(NAME).await;
     rig.settled().await;
@@ -349,6 +349,5 @@ async fn dump_that_is_newer_than_the_list_is_followed() {
     rig.source.refresh_resource_list(SET);
     rig.operator.poll(NAME).await;
     rig.settled().await;
-    rig.until("as it should be", |set| set.error.is_none())
-        .await;
+    rig.until("no error", |set| set.error.is_none()).await;
 }

@@ -1,4 +1,4 @@
-//! What a Source that has not changed costs: one small answer for each document that may tell of changes.
+//! Cost of polling an unchanged Source: one 304 answer per document that can announce changes.
 
 use resyncd::demo::{ChannelHub, SampleOptions};
 use resyncd::protocol::{Capability, ChangeKind};
@@ -20,59 +20,60 @@ async fn polled() -> Rig {
     rig
 }
 
-/// Polls, and looks for new sets; `last` is the document that the poll asks for last. How many requests that took, and how
-/// many bytes.
+/// Polls and discovers sets; `last` is the document that the poll requests last. Returns the numbers of requests and of
+/// body bytes.
 async fn poll(rig: &Rig, last: &str) -> (u64, u64) {
     let (requests, bytes) = rig.source.traffic();
-    let (hits, searches) = (rig.source.hits(last), rig.source.hits(DESCRIPTION));
+    let (hits, discoveries) = (rig.source.hits(last), rig.source.hits(DESCRIPTION));
     rig.operator.poll(NAME).await;
-    rig.source.wait_for_hits(DESCRIPTION, searches + 1).await;
+    rig.source.wait_for_hits(DESCRIPTION, discoveries + 1).await;
     rig.source.wait_for_hits(last, hits + 1).await;
     let now = rig.source.traffic();
     (now.0 - requests, now.1 - bytes)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn poll_without_news_is_three_small_answers() {
+async fn poll_of_an_unchanged_source_is_three_304_answers() {
     let rig = polled().await;
     for _ in 0..3 {
         assert_eq!(poll(&rig, CHANGES).await, (3, 0));
     }
     assert_eq!(rig.source.hits_not_modified(CHANGES), 3);
-    // The first one found what the search for sets had read.
+    // The first of them had the validators of the discovery.
     assert_eq!(rig.source.hits_not_modified(CAPABILITIES), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn poll_of_an_index_without_news_asks_only_for_its_open_list() {
+async fn poll_of_an_unchanged_index_requests_only_its_open_list() {
     let rig = polled().await;
     for name in ["a.txt", "b.txt", "c.txt"] {
         rig.source.roll_change_list(SET);
         rig.source.create(SET, name, name);
     }
-    // Beyond the moment at which the list before was closed.
+    // After the previous list was closed.
     rig.source.create(SET, "d.txt", "d");
     let open = "/set1/changelist-0004.xml";
     poll(&rig, open).await;
     rig.until_mirrored().await;
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
     for _ in 0..3 {
         assert_eq!(poll(&rig, open).await, (4, 0));
     }
-    // The index stays the same while its open list grows.
+    // The index does not change while its open list grows.
     let unchanged = rig.source.hits_not_modified(CHANGES);
-    rig.source.update(SET, "r0001.txt", "of the open list");
+    rig.source.update(SET, "r0001.txt", "in the open list");
     assert_eq!(poll(&rig, open).await.0, 4);
     rig.until_mirrored().await;
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
     assert_eq!(rig.source.hits_not_modified(CHANGES), unchanged + 1);
-    // The index changes: closed lists that are known are still not asked for.
+    // The index changes: closed lists that were read are still not requested.
     rig.source.roll_change_list(SET);
-    rig.source.update(SET, "r0002.txt", "of the next list");
-    rig.source.update(SET, "r0001.txt", "of the next list, too");
+    rig.source.update(SET, "r0002.txt", "in the next list");
+    rig.source
+        .update(SET, "r0001.txt", "in the next list again");
     poll(&rig, "/set1/changelist-0005.xml").await;
     rig.until_mirrored().await;
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
     for closed in ["/set1/changelist-0001.xml", "/set1/changelist-0002.xml"] {
         assert_eq!(rig.source.hits(closed), 1, "{closed}");
     }
@@ -80,7 +81,7 @@ async fn poll_of_an_index_without_news_asks_only_for_its_open_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn looking_for_new_sets_asks_for_nothing_that_is_followed() {
+async fn discovery_does_not_download_documents_of_followed_sets() {
     let names: Vec<String> = (0..20).map(|n| format!("set{n}")).collect();
     let rig = Rig::start(SampleOptions {
         sets: names.clone(),
@@ -88,17 +89,17 @@ async fn looking_for_new_sets_asks_for_nothing_that_is_followed() {
     })
     .await;
     for name in &names {
-        rig.until_named(name, "in step", |set| {
+        rig.until_named(name, "in sync", |set| {
             set.state == "in-sync" && set.channels.iter().all(|c| c.state == "active")
         })
         .await;
     }
-    let whole = |path: &str| rig.source.hits(path) - rig.source.hits_not_modified(path);
-    let lists = || -> Vec<u64> {
+    let downloads = |path: &str| rig.source.hits(path) - rig.source.hits_not_modified(path);
+    let capability_lists = || -> Vec<u64> {
         let path = |name: &String| format!("/{name}/capabilitylist.xml");
-        names.iter().map(|name| whole(&path(name))).collect()
+        names.iter().map(|name| downloads(&path(name))).collect()
     };
-    let before = (whole(DESCRIPTION), lists());
+    let before = (downloads(DESCRIPTION), capability_lists());
     for round in 1..=3 {
         let hits = rig.source.hits(DESCRIPTION);
         let uri = rig.source.base().join(DESCRIPTION).unwrap();
@@ -110,9 +111,9 @@ async fn looking_for_new_sets_asks_for_nothing_that_is_followed() {
         rig.source.wait_for_hits(DESCRIPTION, hits + 1).await;
         assert_eq!(rig.source.hits_not_modified(DESCRIPTION), round);
     }
-    assert_eq!((whole(DESCRIPTION), lists()), before);
+    assert_eq!((downloads(DESCRIPTION), capability_lists()), before);
 
-    // One more set costs its own Capability List.
+    // A new set costs a download of its Capability List.
     rig.source.add_set("late");
     let uri = rig.source.base().join(DESCRIPTION).unwrap();
     let entry = rig
@@ -122,5 +123,8 @@ async fn looking_for_new_sets_asks_for_nothing_that_is_followed() {
     rig.source.publish(&notification).await.unwrap();
     rig.until_named("late", "followed", |set| set.state == "in-sync")
         .await;
-    assert_eq!((whole(DESCRIPTION), lists()), (before.0 + 1, before.1));
+    assert_eq!(
+        (downloads(DESCRIPTION), capability_lists()),
+        (before.0 + 1, before.1)
+    );
 }

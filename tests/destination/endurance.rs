@@ -1,43 +1,44 @@
-//! What goes on when something does not: other Sources, a hub that has forgotten, a stop in the middle of something.
+//! Isolation and recovery: failing Sources, hubs that lose subscriptions, stops, restarts, a damaged database.
 
 use std::time::Duration;
 
-use resyncd::clock;
 use resyncd::config::Source;
 use resyncd::demo::{Fault, SampleSource};
 use url::Url;
 
-use crate::support::{NAME, Rig, SET, eventually, resources};
+use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn trouble_of_one_source_is_its_own() {
+async fn failing_sources_do_not_affect_the_others() {
     let stalled = SampleSource::start(resources(20)).await.unwrap();
     stalled.fail("/set1/res/*", Fault::Stalled, usize::MAX);
     let rig = Rig::start_with(resources(20), |config| {
         let folder = config.state_dir.parent().unwrap().to_owned();
-        let nowhere = Url::parse("http://127.0.0.1:1/").unwrap();
-        for (name, url) in [("stalled", stalled.base()), ("nowhere", nowhere)] {
+        let unreachable = Url::parse("http://127.0.0.1:1/").unwrap();
+        for (name, url) in [("stalled", stalled.base()), ("unreachable", unreachable)] {
             let source = Source::new(name, url, folder.join(name));
             config.sources.insert(0, source);
         }
     })
     .await;
     let mirror = rig.config.sources[2].mirror.clone();
-    let set = rig.until("in step", |set| set.state == "in-sync").await;
+    let set = rig.until("in sync", |set| set.state == "in-sync").await;
     assert_eq!(set.resources, 20);
     rig.source.update(SET, "r0001.txt", "pushed");
     rig.source.notify_and_publish(SET).await.unwrap();
     let file = mirror.join(crate::support::path_of(
         &rig.source.resource_uri(SET, "r0001.txt"),
     ));
-    eventually("applied", Some(rig.wakes()), async || {
-        match std::fs::read(&file) {
+    eventually(
+        "update mirrored",
+        Some(rig.wakes()),
+        async || match std::fs::read(&file) {
             Ok(bytes) if bytes == b"pushed" => Ok(()),
             other => Err(format!("{other:?}")),
-        }
-    })
+        },
+    )
     .await;
-    eventually("each as it is", Some(rig.wakes()), async || {
+    eventually("state of each Source", Some(rig.wakes()), async || {
         let status = rig.operator.status().await;
         let mut states = status.sources.iter().map(|source| source.state.as_str());
         let found = [states.next(), states.next(), states.next()].map(Option::unwrap);
@@ -51,8 +52,12 @@ async fn trouble_of_one_source_is_its_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stop_does_not_wait_for_what_hangs() {
-    let mut rig = Rig::start(resources(5)).await;
+async fn stop_does_not_wait_for_stalled_requests() {
+    let mut rig = Rig::start_with(resources(5), |config| {
+        // A stop that waited for a stalled request would exceed the limit of the test.
+        config.http.timeout = 10 * LIMIT;
+    })
+    .await;
     rig.settled().await;
     rig.source
         .fail("/set1/res/r0001.txt", Fault::Stalled, usize::MAX);
@@ -65,10 +70,7 @@ async fn stop_does_not_wait_for_what_hangs() {
     rig.source
         .wait_for_hits("/set1/res/r0001.txt", hits + 1)
         .await;
-    let start = clock::now().mono;
     rig.stop_daemon().await;
-    let took = clock::now().mono - start;
-    assert!(took < Duration::from_secs(5), "{took:?}");
     rig.source.heal("/set1/res/r0001.txt");
     rig.source.heal("/set1/changelist.xml");
     rig.start_daemon().await;
@@ -76,7 +78,7 @@ async fn stop_does_not_wait_for_what_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_forgets_is_made_up_for_by_polling() {
+async fn polling_finds_changes_when_the_hub_loses_the_subscription() {
     let rig = Rig::start_with(resources(5), |config| {
         config.sources[0].poll_interval = Duration::from_secs(1);
     })
@@ -93,14 +95,14 @@ async fn hub_that_forgets_is_made_up_for_by_polling() {
             .is_empty()
     );
     assert_eq!(
-        rig.until_told(since, "r0001.txt").await.origin,
+        rig.until_in_feed(since, "r0001.txt").await.origin,
         "change-list"
     );
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gap_is_remembered_over_a_restart() {
+async fn gap_survives_a_restart() {
     let mut rig = Rig::start(resources(5)).await;
     rig.settled().await;
     rig.source.freeze_change_list(SET, true);
@@ -108,21 +110,23 @@ async fn gap_is_remembered_over_a_restart() {
     rig.source.notify(SET);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let before = rig.until("a gap", |set| set.state == "gap").await;
+    let before = rig.until("gap", |set| set.state == "gap").await;
     rig.stop_daemon().await;
     rig.start_daemon().await;
-    let after = rig.until("still a gap", |set| set.state == "gap").await;
+    let after = rig
+        .until("gap after the restart", |set| set.state == "gap")
+        .await;
     assert_eq!(
         (&after.gaps[0].from, &after.gaps[0].since),
         (&before.gaps[0].from, &before.gaps[0].since)
     );
     rig.source.freeze_change_list(SET, false);
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn held_back_deletions_are_remembered_over_a_restart() {
+async fn held_back_deletions_survive_a_restart() {
     let mut rig = Rig::start(resources(150)).await;
     rig.settled().await;
     for number in 0..110 {
@@ -134,7 +138,9 @@ async fn held_back_deletions_are_remembered_over_a_restart() {
     rig.stop_daemon().await;
     rig.start_daemon().await;
     let set = rig
-        .until("still held back", |set| set.last_poll_at.is_some())
+        .until("held back after the restart", |set| {
+            set.last_poll_at.is_some()
+        })
         .await;
     assert_eq!((set.held_deletions, set.resources), (110, 150));
     rig.operator.post(&format!("/sources/{NAME}/approve")).await;
@@ -142,20 +148,20 @@ async fn held_back_deletions_are_remembered_over_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damaged_database_is_set_aside_and_made_anew() {
+async fn damaged_database_is_set_aside_and_rebuilt() {
     let mut rig = Rig::start(resources(5)).await;
     rig.settled().await;
     rig.stop_daemon().await;
     let database = rig.config.state_dir.join("resyncd.db");
     std::fs::write(
         &database,
-        "this is no database at all, and never was one".repeat(200),
+        "this is not a database, only some other text".repeat(200),
     )
     .unwrap();
     rig.source.delete(SET, "r0003.txt");
     rig.source.refresh_resource_list(SET);
     rig.start_daemon().await;
-    let set = rig.until("in step", |set| set.state == "in-sync").await;
+    let set = rig.until("in sync", |set| set.state == "in-sync").await;
     assert_eq!(set.resources, 4);
     rig.until_holds(
         "r0001.txt",

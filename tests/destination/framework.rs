@@ -1,4 +1,4 @@
-//! What framework notifications tell: documents that were published anew, channels and sets that come and go.
+//! Framework notifications: documents that were published again, channels and sets that are added and removed.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use resyncd::protocol::{Capability, ChangeKind};
 
 use crate::support::{Rig, SET, eventually, files, resources, soon};
 
-/// Publishes a framework notification of one document of the set.
-async fn tell(rig: &Rig, file: &str, capability: Capability, change: ChangeKind) {
+/// Publishes a framework notification of one document of the set, and checks that it is accepted.
+async fn notify_framework(rig: &Rig, file: &str, capability: Capability, change: ChangeKind) {
     let uri = rig.source.document_uri(SET, file);
     let entry = rig.source.framework_entry(uri, capability, change);
     let notification = rig.source.framework(SET, &[entry]);
     let deliveries = rig.source.publish(&notification).await.unwrap();
-    assert!(deliveries.iter().all(|delivery| delivery.is_taken()));
+    assert!(deliveries.iter().all(|delivery| delivery.is_accepted()));
     assert_eq!(deliveries.len(), 1);
 }
 
-async fn tell_description(rig: &Rig) {
+async fn notify_description(rig: &Rig) {
     let uri = rig.source.base().join("/.well-known/resourcesync").unwrap();
     let entry = rig
         .source
@@ -28,12 +28,12 @@ async fn tell_description(rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_list_that_is_told_of_is_read() {
+async fn change_list_in_a_framework_notification_is_read() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0001.txt", "new");
-    tell(
+    notify_framework(
         &rig,
         "changelist.xml",
         Capability::ChangeList,
@@ -41,11 +41,11 @@ async fn change_list_that_is_told_of_is_read() {
     )
     .await;
     assert_eq!(
-        rig.until_told(since, "r0001.txt").await.origin,
+        rig.until_in_feed(since, "r0001.txt").await.origin,
         "change-list"
     );
     rig.until_mirrored().await;
-    // The notification of the same changes is nothing new.
+    // The notification of the same change adds nothing.
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.settled().await;
     assert_eq!(rig.operator.changes(since).await.len(), 1);
@@ -61,7 +61,7 @@ async fn channel_that_is_no_longer_advertised_is_unsubscribed() {
         .await;
     rig.source
         .remove_channel(SET, &Capability::ChangeNotification);
-    tell(
+    notify_framework(
         &rig,
         "capabilitylist.xml",
         Capability::CapabilityList,
@@ -75,7 +75,7 @@ async fn channel_that_is_no_longer_advertised_is_unsubscribed() {
         }),
     )
     .await;
-    rig.until("the channel is no longer told of", |set| {
+    rig.until("channel no longer listed", |set| {
         set.channels
             .iter()
             .all(|channel| channel.kind == "framework-notification")
@@ -88,15 +88,11 @@ async fn channel_that_is_no_longer_advertised_is_unsubscribed() {
         .send()
         .await
         .unwrap();
-    assert_eq!(
-        answer.status(),
-        410,
-        "what still comes is told that the channel is gone"
-    );
+    assert_eq!(answer.status(), 410, "a late delivery is answered 410");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channel_that_is_advertised_anew_is_subscribed_to() {
+async fn newly_advertised_channel_is_subscribed_to() {
     let source = resyncd::demo::SampleSource::start(resources(3))
         .await
         .unwrap();
@@ -104,7 +100,7 @@ async fn channel_that_is_advertised_anew_is_subscribed_to() {
     let rig = Rig::follow(source, |_| {}).await;
     assert_eq!(rig.settled().await.channels.len(), 1);
     rig.source.add_channel(SET, Capability::ChangeNotification);
-    tell(
+    notify_framework(
         &rig,
         "capabilitylist.xml",
         Capability::CapabilityList,
@@ -123,34 +119,32 @@ async fn channel_that_is_advertised_anew_is_subscribed_to() {
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0001.txt", "pushed");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "r0001.txt").await;
+    rig.until_in_feed(since, "r0001.txt").await;
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channel_that_comes_back_is_subscribed_to_again() {
+async fn channel_that_returns_is_subscribed_to_again() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let topic = rig.changes().to_string();
     let channels = |rig: &Rig| rig.hub().subscriptions().len();
     rig.source
         .remove_channel(SET, &Capability::ChangeNotification);
-    tell(
+    notify_framework(
         &rig,
         "capabilitylist.xml",
         Capability::CapabilityList,
         ChangeKind::Updated,
     )
     .await;
-    eventually("one subscription is left", None, async || {
-        match channels(&rig) {
-            1 => Ok(()),
-            other => Err(other.to_string()),
-        }
+    eventually("one subscription", None, async || match channels(&rig) {
+        1 => Ok(()),
+        other => Err(other.to_string()),
     })
     .await;
     rig.source.add_channel(SET, Capability::ChangeNotification);
-    tell(
+    notify_framework(
         &rig,
         "capabilitylist.xml",
         Capability::CapabilityList,
@@ -165,12 +159,12 @@ async fn channel_that_comes_back_is_subscribed_to_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_set_is_followed_and_removed_set_is_left_with_its_files() {
+async fn new_set_is_followed_and_files_of_a_removed_set_stay() {
     let mut rig = Rig::start(resources(3)).await;
     rig.settled().await;
     rig.source.add_set("set2");
     rig.sets.push("set2".to_owned());
-    tell_description(&rig).await;
+    notify_description(&rig).await;
     let set = rig
         .until_named("set2", "followed", |set| {
             set.state == "in-sync" && set.channels.iter().all(|c| c.state == "active")
@@ -182,7 +176,7 @@ async fn new_set_is_followed_and_removed_set_is_left_with_its_files() {
 
     let before = files(&rig.config.sources[0].mirror);
     rig.source.remove_set("set2");
-    tell_description(&rig).await;
+    notify_description(&rig).await;
     eventually(
         "no longer followed",
         Some(rig.wakes()),
@@ -201,9 +195,9 @@ async fn new_set_is_followed_and_removed_set_is_left_with_its_files() {
     .await;
     assert_eq!(files(&rig.config.sources[0].mirror), before);
 
-    // It comes back: it is followed again.
+    // The set returns and is followed again.
     rig.source.add_set("set2");
-    tell_description(&rig).await;
+    notify_description(&rig).await;
     rig.until_named("set2", "followed again", |set| {
         set.state == "in-sync" && set.channels.iter().all(|c| c.state == "active")
     })
@@ -212,23 +206,23 @@ async fn new_set_is_followed_and_removed_set_is_left_with_its_files() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_resource_list_is_not_fetched_while_in_step() {
+async fn new_resource_list_is_not_fetched_while_in_sync() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     rig.source.refresh_resource_list(SET);
-    tell(
+    notify_framework(
         &rig,
         "resourcelist.xml",
         Capability::ResourceList,
         ChangeKind::Created,
     )
     .await;
-    // The notification behind it has been worked off, and so it has been.
+    // The next notification has been processed, so this one has been, too.
     rig.source.update(SET, "r0001.txt", "new");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
-    rig.until("worked off", |set| {
+    rig.until("both notifications applied", |set| {
         set.channels.iter().all(|channel| channel.applied == 1)
     })
     .await;
@@ -236,7 +230,7 @@ async fn new_resource_list_is_not_fetched_while_in_step() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn new_resource_list_closes_a_gap_that_waits_for_it() {
+async fn announced_resource_list_closes_a_gap() {
     let rig = Rig::start_with(
         resyncd::demo::SampleOptions {
             change_list: false,
@@ -250,15 +244,15 @@ async fn new_resource_list_closes_a_gap_that_waits_for_it() {
     rig.source.notify(SET);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until("a gap", |set| set.state == "gap").await;
+    rig.until("gap", |set| set.state == "gap").await;
     rig.source.refresh_resource_list(SET);
-    tell(
+    notify_framework(
         &rig,
         "resourcelist.xml",
         Capability::ResourceList,
         ChangeKind::Updated,
     )
     .await;
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
 }

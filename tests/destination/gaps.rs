@@ -1,4 +1,4 @@
-//! Lost notifications, and how what they told is had all the same.
+//! Gaps from lost notifications, and the documents that close them.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use resyncd::protocol::SourceTime;
 
 use crate::support::{NAME, Rig, SET, resources, time};
 
-/// Loses a notification of `lost.txt`, and delivers the next one, of `next.txt`; the moment of the lost change.
+/// Drops the notification of `lost.txt` and delivers the next one, of `next.txt`. Returns the time of the lost change.
 async fn lose_one(rig: &Rig) -> SourceTime {
     let at = rig.source.create(SET, "lost.txt", "lost");
     let lost = rig.source.notify(SET);
@@ -18,7 +18,7 @@ async fn lose_one(rig: &Rig) -> SourceTime {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_notification_is_a_gap_until_the_change_list_proves_it_closed() {
+async fn lost_notification_is_a_gap_until_the_change_list_covers_it() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     rig.source.freeze_change_list(SET, true);
@@ -27,9 +27,7 @@ async fn lost_notification_is_a_gap_until_the_change_list_proves_it_closed() {
     let lost_at = lose_one(&rig).await;
 
     let set = rig
-        .until("a gap that is told", |set| {
-            set.state == "gap" && set.pending == 0
-        })
+        .until("gap reported", |set| set.state == "gap" && set.pending == 0)
         .await;
     let gap = &set.gaps[0];
     assert_eq!(
@@ -46,11 +44,11 @@ async fn lost_notification_is_a_gap_until_the_change_list_proves_it_closed() {
         set.synced_until
     );
     assert_eq!(rig.channel().await.gaps, 1);
-    // What is known is not held back by what is not.
+    // The gap does not delay the changes after it.
     rig.until_holds("next.txt", "next").await;
     assert_eq!(rig.mirrored("lost.txt"), None);
 
-    // A poll that proves nothing closes nothing.
+    // A poll that proves nothing does not close the gap.
     let polled = rig.source.hits("/set1/changelist.xml");
     rig.operator.poll(NAME).await;
     rig.source
@@ -62,9 +60,9 @@ async fn lost_notification_is_a_gap_until_the_change_list_proves_it_closed() {
 
     rig.source.freeze_change_list(SET, false);
     rig.operator.poll(NAME).await;
-    let line = rig.until_told(since, "lost.txt").await;
+    let line = rig.until_in_feed(since, "lost.txt").await;
     assert_eq!(line.origin, "change-list");
-    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    let set = rig.until("gap closed", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
     let after = time(set.synced_until.unwrap());
     assert!(after > before && after > lost_at, "{after}");
@@ -72,19 +70,19 @@ async fn lost_notification_is_a_gap_until_the_change_list_proves_it_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_list_that_lags_is_read_again_without_being_asked() {
+async fn stale_change_list_is_polled_again_while_there_is_a_gap() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     rig.source.freeze_change_list(SET, true);
     lose_one(&rig).await;
-    rig.until("a gap", |set| set.state == "gap").await;
+    rig.until("gap", |set| set.state == "gap").await;
     rig.source.freeze_change_list(SET, false);
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn late_notification_fills_its_gap() {
+async fn late_notification_closes_its_gap() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     rig.source.freeze_change_list(SET, true);
@@ -92,23 +90,23 @@ async fn late_notification_fills_its_gap() {
     let late = rig.source.notify(SET);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until("a gap", |set| set.state == "gap").await;
+    rig.until("gap", |set| set.state == "gap").await;
     rig.source.publish(&late).await.unwrap();
-    let set = rig.until("closed", |set| set.state == "in-sync").await;
+    let set = rig.until("gap closed", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_notification_is_had_from_the_change_list() {
+async fn gap_is_closed_by_the_change_list() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     lose_one(&rig).await;
-    let line = rig.until_told(since, "lost.txt").await;
+    let line = rig.until_in_feed(since, "lost.txt").await;
     assert_eq!(line.origin, "change-list");
-    rig.until("closed", |set| {
+    rig.until("gap closed", |set| {
         set.state == "in-sync" && set.channels.iter().map(|c| c.gaps).sum::<u64>() == 1
     })
     .await;
@@ -117,7 +115,7 @@ async fn lost_notification_is_had_from_the_change_list() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lost_notification_is_had_from_an_index_of_change_lists() {
+async fn gap_is_closed_by_an_index_of_change_lists() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
@@ -131,17 +129,17 @@ async fn lost_notification_is_had_from_an_index_of_change_lists() {
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
     assert_eq!(
-        rig.until_told(since, "lost.txt").await.origin,
+        rig.until_in_feed(since, "lost.txt").await.origin,
         "change-list"
     );
     assert_eq!(
-        rig.until_told(since, "lost-too.txt").await.origin,
+        rig.until_in_feed(since, "lost-too.txt").await.origin,
         "change-list"
     );
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
     assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
-    // A closed list that is known is not fetched again.
+    // A closed list that was read is not fetched again.
     let hits = rig.source.hits("/set1/changelist-0001.xml");
     let index = rig.source.hits("/set1/changelist.xml");
     rig.operator.poll(NAME).await;
@@ -155,7 +153,7 @@ async fn lost_notification_is_had_from_an_index_of_change_lists() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_list_that_begins_after_the_gap_makes_the_resource_list_prove_it() {
+async fn gap_before_the_change_list_is_closed_by_a_newer_resource_list() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
@@ -166,8 +164,8 @@ async fn change_list_that_begins_after_the_gap_makes_the_resource_list_prove_it(
     assert_eq!(rig.source.drop_old_change_lists(SET, 0), 1);
     rig.source.create(SET, "next.txt", "next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until("a gap", |set| set.state == "gap").await;
-    // The Resource List that is published is older than the gap, and proves nothing.
+    rig.until("gap", |set| set.state == "gap").await;
+    // The published Resource List is older than the gap and does not close it.
     let seen = rig.source.hits("/set1/resourcelist.xml");
     rig.operator.poll(NAME).await;
     rig.source
@@ -178,14 +176,14 @@ async fn change_list_that_begins_after_the_gap_makes_the_resource_list_prove_it(
 
     rig.source.refresh_resource_list(SET);
     rig.operator.poll(NAME).await;
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
     assert_eq!(
-        rig.until_told(since, "lost.txt").await.origin,
+        rig.until_in_feed(since, "lost.txt").await.origin,
         "resource-list"
     );
     assert_eq!(
-        rig.until_told(since, "r0002.txt").await.origin,
+        rig.until_in_feed(since, "r0002.txt").await.origin,
         "resource-list"
     );
 }
@@ -199,9 +197,9 @@ async fn gap_of_a_set_without_change_list_is_closed_by_the_resource_list() {
     .await;
     rig.settled().await;
     lose_one(&rig).await;
-    rig.until("a gap", |set| set.state == "gap").await;
+    rig.until("gap", |set| set.state == "gap").await;
     rig.source.refresh_resource_list(SET);
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
 }
 
@@ -225,7 +223,7 @@ async fn source_without_hub_and_change_list_is_followed_by_its_resource_list() {
     let at = rig.source.refresh_resource_list(SET);
     rig.until_mirrored().await;
     let set = rig
-        .until("in step", |set| {
+        .until("in sync", |set| {
             set.state == "in-sync" && set.synced_until.as_ref().map(time) >= Some(at)
         })
         .await;
@@ -253,14 +251,14 @@ async fn source_without_hub_is_followed_by_its_change_list() {
     rig.source.roll_change_list(SET);
     rig.source.create(SET, "newer.txt", "newer");
     rig.until_mirrored().await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 6
     })
     .await;
     assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
 }
 
-/// Change Lists as they are out in the world: what they tell is applied, whatever they leave out.
+/// The entries of a Change List are applied, whatever attributes it omits.
 async fn check_form(form: ChangeListForm) {
     let rig = Rig::start_with(
         SampleOptions {
@@ -279,7 +277,7 @@ async fn check_form(form: ChangeListForm) {
     rig.source.update(SET, "r0001.txt", "second");
     rig.source.delete(SET, "r0002.txt");
     rig.until_mirrored().await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 5
     })
     .await;
@@ -325,7 +323,7 @@ async fn change_lists_newest_first_are_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whole_seconds_lose_nothing() {
+async fn no_change_is_lost_when_times_have_whole_seconds() {
     let rig = Rig::start(SampleOptions {
         whole_seconds: true,
         ..resources(5)

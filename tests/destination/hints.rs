@@ -1,4 +1,4 @@
-//! Notifications as they are out in the world: what they leave out proves nothing, and is no reason to lose a change.
+//! Incomplete and deviating notifications: their changes are applied, but what they omit proves nothing.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use resyncd::protocol::websub::{Signature, SignatureMethod};
 
 use crate::support::{Rig, SET, client, resources, soon};
 
-/// A rig with the subscription that the test itself delivers to.
+/// A rig, and the subscription to which the test delivers.
 async fn rig() -> (Rig, Subscription) {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
@@ -27,21 +27,21 @@ async fn deliver(to: &Subscription, body: Vec<u8>) {
     assert_eq!(request.send().await.unwrap().status(), 200);
 }
 
-/// Changes a resource, makes the notification, has `alter` change its text, and delivers that; the change is applied.
+/// Updates a resource, alters the text of the notification, delivers it, and waits until the update is applied.
 async fn check(alter: impl Fn(String) -> String) -> Rig {
     let (rig, subscription) = rig().await;
-    // Nothing but the notification tells of it.
+    // Only the notification announces the update.
     rig.source.freeze_change_list(SET, true);
-    rig.source.update(SET, "r0001.txt", "told");
+    rig.source.update(SET, "r0001.txt", "announced");
     let text = String::from_utf8(rig.source.notify(SET).body.to_vec()).unwrap();
     let altered = alter(text.clone());
     assert_ne!(text, altered);
     deliver(&subscription, altered.into_bytes()).await;
-    rig.until_holds("r0001.txt", "told").await;
+    rig.until_holds("r0001.txt", "announced").await;
     rig
 }
 
-/// A text without an attribute.
+/// The text without the first occurrence of an attribute.
 fn without(text: &str, attribute: &str) -> String {
     let at = text.find(&format!(" {attribute}=\"")).unwrap();
     let end = at + attribute.len() + 3;
@@ -53,19 +53,19 @@ fn without(text: &str, attribute: &str) -> String {
 async fn notification_without_interval_is_applied_and_the_set_is_polled() {
     let (rig, subscription) = rig().await;
     let polled = rig.source.hits("/set1/changelist.xml");
-    rig.source.update(SET, "r0001.txt", "told");
+    rig.source.update(SET, "r0001.txt", "announced");
     let text = String::from_utf8(rig.source.notify(SET).body.to_vec()).unwrap();
     let bare = without(&without(&text, "from"), "until");
     deliver(&subscription, bare.into_bytes()).await;
-    rig.until_holds("r0001.txt", "told").await;
+    rig.until_holds("r0001.txt", "announced").await;
     let hits = rig.source.wait_for_hits("/set1/changelist.xml", polled + 1);
     soon("polled", hits).await;
-    let set = rig.until("in step", |set| set.state == "in-sync").await;
+    let set = rig.until("in sync", |set| set.state == "in-sync").await;
     assert!(set.gaps.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notification_of_the_far_future_proves_nothing() {
+async fn interval_in_the_far_future_proves_nothing() {
     let rig = check(|text| {
         let text = without(&text, "until");
         text.replacen(
@@ -75,17 +75,17 @@ async fn notification_of_the_far_future_proves_nothing() {
         )
     })
     .await;
-    // Had it been believed, the next one would be nothing new.
+    // If the interval had been accepted, the next notification would be a duplicate.
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0002.txt", "the next");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_told(since, "r0002.txt").await;
+    rig.until_in_feed(since, "r0002.txt").await;
     rig.source.freeze_change_list(SET, false);
     rig.settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notification_that_is_labelled_as_a_change_list_is_taken() {
+async fn notification_labelled_changelist_is_accepted() {
     let rig = check(|text| {
         text.replace(
             "capability=\"change-notification\"",
@@ -98,12 +98,12 @@ async fn notification_that_is_labelled_as_a_change_list_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notification_that_was_left_compressed_is_read() {
+async fn gzip_notification_without_content_encoding_is_read() {
     let (rig, subscription) = rig().await;
     rig.source.freeze_change_list(SET, true);
-    rig.source.update(SET, "r0001.txt", "told");
-    let mut packed = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-    packed.write_all(&rig.source.notify(SET).body).unwrap();
-    deliver(&subscription, packed.finish().unwrap()).await;
-    rig.until_holds("r0001.txt", "told").await;
+    rig.source.update(SET, "r0001.txt", "announced");
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    gzip.write_all(&rig.source.notify(SET).body).unwrap();
+    deliver(&subscription, gzip.finish().unwrap()).await;
+    rig.until_holds("r0001.txt", "announced").await;
 }

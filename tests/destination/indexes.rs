@@ -1,4 +1,4 @@
-//! Resource Lists and Change Lists in parts: what of them is read, and what is concluded from what was not.
+//! Indexes of Resource Lists and Change Lists: which parts are read, and what unread parts prove.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ const INDEX: &str = "/set1/resourcelist.xml";
 const A: &str = "/set1/a.xml";
 const B: &str = "/set1/b.xml";
 const C: &str = "/set1/c.xml";
-/// What the three lists name at first.
+/// The resources that the three parts name at first.
 const ALL: [&str; 5] = [
     "r0000.txt",
     "r0001.txt",
@@ -22,7 +22,7 @@ const ALL: [&str; 5] = [
 const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
 const RESOURCE_LIST: &str = "<rs:md capability=\"resourcelist\"/>";
 
-/// A list of resources, all of them as they were in January.
+/// Serves a part; every entry has the same `lastmod`.
 fn put_list(rig: &Rig, path: &str, names: &[&str]) {
     let entries: String = names
         .iter()
@@ -35,7 +35,7 @@ fn put_list(rig: &Rig, path: &str, names: &[&str]) {
     rig.source.put_document(path, "application/xml", list);
 }
 
-/// An index of lists, each with the day in January that it tells; 0 is none.
+/// Serves an index. Each part has the day of its `lastmod` in January 2026; 0: no `lastmod`.
 fn put_index(rig: &Rig, lists: &[(&str, u32)]) {
     let entries: String = lists
         .iter()
@@ -74,32 +74,28 @@ async fn indexed(lists: &[(&str, u32)]) -> Rig {
     rig
 }
 
-/// Waits until the mirror holds these, and no others.
+/// Waits until the mirror holds exactly these resources.
 async fn until_mirrored(rig: &Rig, names: &[&str]) {
-    eventually(
-        "the mirror holds what is listed",
-        Some(rig.wakes()),
-        async || {
-            let held: Vec<String> = (0..9)
-                .map(|number| format!("r{number:04}.txt"))
-                .filter(|name| rig.mirrored(name).is_some())
-                .collect();
-            if held == names {
-                Ok(())
-            } else {
-                Err(format!("{held:?}"))
-            }
-        },
-    )
+    eventually("listed resources mirrored", Some(rig.wakes()), async || {
+        let mirrored: Vec<String> = (0..9)
+            .map(|number| format!("r{number:04}.txt"))
+            .filter(|name| rig.mirrored(name).is_some())
+            .collect();
+        if mirrored == names {
+            Ok(())
+        } else {
+            Err(format!("{mirrored:?}"))
+        }
+    })
     .await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == names.len() as u64
     })
     .await;
 }
 
-/// Requests for the documents since `before`, and how many of them were answered 304.
-fn asked(rig: &Rig, before: &[(u64, u64)]) -> Vec<(u64, u64)> {
+/// For each document, the numbers of requests and of 304 answers since `before`.
+fn requests_since(rig: &Rig, before: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let now = hits(rig).into_iter();
     now.zip(before)
         .map(|(now, before)| (now.0 - before.0, now.1 - before.1))
@@ -113,28 +109,28 @@ fn hits(rig: &Rig) -> Vec<(u64, u64)> {
 }
 
 /// Waits for a poll that begins after now, and ends.
-async fn polled(rig: &Rig) {
+async fn wait_for_poll(rig: &Rig) {
     let hits = rig.source.hits(INDEX);
     rig.source.wait_for_hits(INDEX, hits + 2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn index_that_is_unchanged_costs_one_request() {
+async fn unchanged_index_costs_one_request() {
     let rig = indexed(&[(A, 5), (B, 6), (C, 7)]).await;
-    polled(&rig).await;
+    wait_for_poll(&rig).await;
     let before = hits(&rig);
-    polled(&rig).await;
-    polled(&rig).await;
-    let asked = asked(&rig, &before);
+    wait_for_poll(&rig).await;
+    wait_for_poll(&rig).await;
+    let requests = requests_since(&rig, &before);
     // The last one may not be answered yet.
-    assert!(asked[0].1 + 1 >= asked[0].0, "{asked:?}");
-    assert_eq!(asked[1..], [(0, 0); 3]);
+    assert!(requests[0].1 + 1 >= requests[0].0, "{requests:?}");
+    assert_eq!(requests[1..], [(0, 0); 3]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_an_index_only_the_list_that_has_changed_is_read() {
+async fn only_the_changed_part_of_an_index_is_read() {
     let rig = indexed(&[(A, 5), (B, 6), (C, 7)]).await;
-    polled(&rig).await;
+    wait_for_poll(&rig).await;
     let before = hits(&rig);
     put_list(&rig, B, &["r0003.txt", "r0005.txt"]);
     put_index(&rig, &[(A, 5), (B, 8), (C, 7)]);
@@ -149,19 +145,19 @@ async fn of_an_index_only_the_list_that_has_changed_is_read() {
         ],
     )
     .await;
-    polled(&rig).await;
-    let asked = asked(&rig, &before);
-    assert!(asked[0].1 >= 1, "and then no more: {asked:?}");
-    assert_eq!(asked[1..], [(0, 0), (1, 0), (0, 0)]);
+    wait_for_poll(&rig).await;
+    let requests = requests_since(&rig, &before);
+    assert!(requests[0].1 >= 1, "later polls get 304: {requests:?}");
+    assert_eq!(requests[1..], [(0, 0), (1, 0), (0, 0)]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_that_an_index_tells_no_time_of_are_asked_for_and_kept_while_unchanged() {
+async fn parts_without_lastmod_are_requested_conditionally() {
     let rig = indexed(&[(A, 0), (B, 0), (C, 0)]).await;
-    polled(&rig).await;
+    wait_for_poll(&rig).await;
     let before = hits(&rig);
-    polled(&rig).await;
-    let unchanged = asked(&rig, &before);
+    wait_for_poll(&rig).await;
+    let unchanged = requests_since(&rig, &before);
     for list in &unchanged[1..] {
         assert!(list.0 >= 1 && list.1 + 1 >= list.0, "{unchanged:?}");
     }
@@ -177,20 +173,23 @@ async fn lists_that_an_index_tells_no_time_of_are_asked_for_and_kept_while_uncha
         ],
     )
     .await;
-    let asked = asked(&rig, &before);
-    let are_read = |list: &(u64, u64)| list.0 - list.1;
-    assert!(are_read(&asked[2]) >= 1, "{asked:?}");
-    assert!(are_read(&asked[1]) <= 1 && asked[1].0 >= 2, "{asked:?}");
+    let requests = requests_since(&rig, &before);
+    let downloads = |list: &(u64, u64)| list.0 - list.1;
+    assert!(downloads(&requests[2]) >= 1, "{requests:?}");
+    assert!(
+        downloads(&requests[1]) <= 1 && requests[1].0 >= 2,
+        "{requests:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_that_leaves_the_index_takes_its_entries_with_it() {
+async fn resources_of_a_part_removed_from_the_index_are_deleted() {
     let rig = indexed(&[(A, 5), (B, 6), (C, 7)]).await;
     let before = hits(&rig);
     put_index(&rig, &[(A, 5), (C, 8)]);
     until_mirrored(&rig, &["r0000.txt", "r0001.txt", "r0004.txt"]).await;
-    assert_eq!(asked(&rig, &before)[1..3], [(0, 0), (0, 0)]);
-    // It comes again, unchanged: what it names is here again.
+    assert_eq!(requests_since(&rig, &before)[1..3], [(0, 0), (0, 0)]);
+    // The part returns unchanged: its resources are mirrored again.
     put_index(&rig, &[(A, 5), (B, 6), (C, 9)]);
     until_mirrored(
         &rig,
@@ -206,40 +205,40 @@ async fn list_that_leaves_the_index_takes_its_entries_with_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn entry_that_moves_from_one_list_to_another_is_not_deleted() {
+async fn entry_that_moves_to_another_part_is_not_deleted() {
     let rig = indexed(&[(A, 5), (B, 6), (C, 7)]).await;
     let since = rig.operator.last_change().await;
-    // Forwards and backwards.
+    // To a later part and to an earlier one.
     put_list(&rig, A, &["r0000.txt", "r0002.txt"]);
     put_list(&rig, B, &["r0001.txt", "r0003.txt"]);
     put_index(&rig, &[(A, 8), (B, 8), (C, 7)]);
-    polled(&rig).await;
-    polled(&rig).await;
+    wait_for_poll(&rig).await;
+    wait_for_poll(&rig).await;
     put_list(&rig, C, &["r0004.txt", "r0000.txt"]);
     put_list(&rig, A, &["r0002.txt"]);
     put_index(&rig, &[(A, 9), (B, 8), (C, 9)]);
-    polled(&rig).await;
-    polled(&rig).await;
-    let told = rig.operator.changes(since).await;
-    assert!(told.is_empty(), "{told:?}");
-    // It is gone when the list goes that it moved to.
+    wait_for_poll(&rig).await;
+    wait_for_poll(&rig).await;
+    let lines = rig.operator.changes(since).await;
+    assert!(lines.is_empty(), "{lines:?}");
+    // It is deleted when the part that it moved to no longer names it.
     put_list(&rig, C, &["r0004.txt"]);
     put_index(&rig, &[(A, 9), (B, 8), (C, 10)]);
     until_mirrored(&rig, &["r0001.txt", "r0002.txt", "r0003.txt", "r0004.txt"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_that_two_lists_name_is_deleted_when_neither_does() {
+async fn resource_of_two_parts_is_deleted_when_neither_names_it() {
     let rig = indexed(&[(A, 5), (B, 6), (C, 7)]).await;
     let since = rig.operator.last_change().await;
     put_list(&rig, A, &["r0000.txt", "r0001.txt", "r0002.txt"]);
     put_index(&rig, &[(A, 8), (B, 6), (C, 7)]);
-    polled(&rig).await;
-    polled(&rig).await;
+    wait_for_poll(&rig).await;
+    wait_for_poll(&rig).await;
     put_list(&rig, A, &["r0000.txt", "r0001.txt"]);
     put_index(&rig, &[(A, 9), (B, 6), (C, 7)]);
-    polled(&rig).await;
-    polled(&rig).await;
+    wait_for_poll(&rig).await;
+    wait_for_poll(&rig).await;
     assert!(rig.operator.changes(since).await.is_empty());
     put_list(&rig, B, &["r0003.txt"]);
     put_index(&rig, &[(A, 9), (B, 10), (C, 7)]);
@@ -247,12 +246,12 @@ async fn resource_that_two_lists_name_is_deleted_when_neither_does() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn filter_that_has_changed_is_applied_to_lists_that_have_not() {
+async fn changed_filter_is_applied_to_unchanged_parts() {
     let mut rig = indexed(&[(A, 5), (B, 6), (C, 7)]).await;
     rig.stop_daemon().await;
     let mirror = rig.config.sources[0].mirror.clone();
     rig.config.sources[0].filter = Filter::matching(&[], &["*r0002.txt"]).unwrap();
-    // Nothing but what was there from the beginning: as if the mirror were made with the filter.
+    // A new mirror, made with the filter.
     std::fs::remove_dir_all(&rig.config.state_dir).unwrap();
     std::fs::remove_dir_all(&mirror).unwrap();
     rig.start_daemon().await;
@@ -264,11 +263,11 @@ async fn filter_that_has_changed_is_applied_to_lists_that_have_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_changed_filter_leaves_out_stays() {
+async fn resource_that_a_changed_filter_excludes_stays() {
     let mut rig = indexed(&[(A, 5), (B, 6), (C, 7)]).await;
     rig.stop_daemon().await;
     rig.config.sources[0].filter = Filter::matching(&[], &["*r0002.txt"]).unwrap();
-    // One that is wanted is gone, and that is proof of it; one that is not wanted is gone, too, which nobody looks at.
+    // The lists lose an included and an excluded resource. Only the included one is deleted.
     put_list(&rig, A, &["r0000.txt"]);
     put_list(&rig, B, &["r0003.txt"]);
     put_index(&rig, &[(A, 8), (B, 9), (C, 7)]);
@@ -276,9 +275,9 @@ async fn what_a_changed_filter_leaves_out_stays() {
     until_mirrored(&rig, &["r0000.txt", "r0002.txt", "r0003.txt", "r0004.txt"]).await;
 }
 
-/// Some Sources have the newest list first, and say only of the lists from when on they tell.
+/// Some Sources list the newest part first, and state `from` only for the parts.
 #[tokio::test(flavor = "multi_thread")]
-async fn change_lists_of_an_index_are_read_oldest_first_in_whatever_order_it_has_them() {
+async fn parts_of_a_change_list_index_are_read_oldest_first_in_any_order() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let lists = rig.source.hits(INDEX);
@@ -307,12 +306,12 @@ async fn change_lists_of_an_index_are_read_oldest_first_in_whatever_order_it_has
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.source.freeze_change_list(SET, false);
     rig.operator.poll(NAME).await;
-    rig.until("closed", |set| set.state == "in-sync").await;
+    rig.until("gap closed", |set| set.state == "in-sync").await;
     rig.until_mirrored().await;
     assert_eq!(rig.source.hits(INDEX), lists, "no Resource List was needed");
 }
 
-/// An index whose entries come in reverse, and whose head tells no `from`.
+/// The index with its entries in reverse order and without `from` in its head.
 fn newest_first(index: &str) -> String {
     let (head, rest) = index.split_once("<sitemap>").unwrap();
     let (entries, tail) = rest.rsplit_once("</sitemap>").unwrap();

@@ -1,9 +1,8 @@
-//! The Destination as a whole, in process: a daemon follows a sample Source on loopback, and each test tells one thing that
-//! it does.
+//! The complete Destination in process: a daemon follows a sample Source on loopback.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test relies on and does not get, it should panic of"
+    reason = "a test panics when a precondition fails"
 )]
 
 #[path = "../support/mod.rs"]

@@ -1,8 +1,5 @@
-//! Changes that are pushed.
+//! Changes that are pushed. `cargo bench` measures their latency.
 
-use std::time::Duration;
-
-use resyncd::clock;
 use resyncd::store::Wake;
 use serde_json::Value;
 
@@ -11,7 +8,7 @@ use crate::support::{Rig, SET, eventually, resources, soon, time};
 const CHANGE_LIST: &str = "/set1/changelist.xml";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pushed_creation_update_and_deletion_are_applied_and_told() {
+async fn pushed_creation_update_and_deletion_are_applied_and_in_the_feed() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let polls = rig.source.hits(CHANGE_LIST);
@@ -19,7 +16,7 @@ async fn pushed_creation_update_and_deletion_are_applied_and_told() {
 
     let created_at = rig.source.create(SET, "new.txt", "one");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let created = rig.until_told(since, "new.txt").await;
+    let created = rig.until_in_feed(since, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt").unwrap(), b"one");
     assert_eq!(
         (created.change.as_str(), created.origin.as_str()),
@@ -41,7 +38,7 @@ async fn pushed_creation_update_and_deletion_are_applied_and_told() {
 
     rig.source.update(SET, "new.txt", "two!");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let updated = rig.until_told(created.seq, "new.txt").await;
+    let updated = rig.until_in_feed(created.seq, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt").unwrap(), b"two!");
     assert_eq!(
         (updated.change.as_str(), updated.length),
@@ -50,7 +47,7 @@ async fn pushed_creation_update_and_deletion_are_applied_and_told() {
 
     let deleted_at = rig.source.delete(SET, "new.txt");
     rig.source.notify_and_publish(SET).await.unwrap();
-    let deleted = rig.until_told(updated.seq, "new.txt").await;
+    let deleted = rig.until_in_feed(updated.seq, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt"), None);
     assert_eq!(
         (deleted.change.as_str(), deleted.path.clone()),
@@ -76,38 +73,27 @@ async fn pushed_creation_update_and_deletion_are_applied_and_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn push_is_applied_within_milliseconds_without_polling() {
+async fn every_push_is_applied_at_its_first_delivery_without_a_poll() {
     const PUSHES: usize = 100;
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let polls = rig.source.hits(CHANGE_LIST);
-    let mut took = Vec::new();
     for number in 0..PUSHES {
         rig.source
             .update(SET, "r0001.txt", format!("content number {number}"));
         let notification = rig.source.notify(SET);
         let mut wakes = rig.wakes();
-        let start = clock::now().mono;
         let publishing = {
             let source = rig.source.clone();
             tokio::spawn(async move { source.publish(&notification).await.unwrap() })
         };
-        soon("a push is applied", async {
+        soon("change applied", async {
             while !matches!(wakes.recv().await.unwrap(), Wake::Feed(_)) {}
         })
         .await;
-        took.push(clock::now().mono - start);
         let deliveries = publishing.await.unwrap();
         assert!(deliveries.iter().all(|delivery| delivery.attempts == 1));
     }
-    took.sort();
-    let median = took[PUSHES / 2];
-    println!(
-        "publication to application of {PUSHES} pushes: median {median:?}, 99 of 100 within {:?}",
-        took[98]
-    );
-    let limit = if cfg!(debug_assertions) { 500 } else { 100 };
-    assert!(median < Duration::from_millis(limit), "{median:?}");
     rig.assert_mirrored();
     let channel = rig.channel().await;
     assert_eq!((channel.received, channel.applied), (100, 100));
@@ -116,7 +102,7 @@ async fn push_is_applied_within_milliseconds_without_polling() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_burst_of_changes_is_applied_side_by_side() {
+async fn burst_of_changes_is_applied() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     for number in 0..200 {
@@ -129,7 +115,7 @@ async fn a_burst_of_changes_is_applied_side_by_side() {
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
     let set = rig
-        .until("in step", |set| {
+        .until("in sync", |set| {
             set.state == "in-sync" && set.resources == 203
         })
         .await;
@@ -137,7 +123,7 @@ async fn a_burst_of_changes_is_applied_side_by_side() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn doubled_notification_is_counted_and_applied_once() {
+async fn repeated_notification_is_counted_and_applied_once() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let since = rig.operator.last_change().await;
@@ -145,15 +131,13 @@ async fn doubled_notification_is_counted_and_applied_once() {
     let notification = rig.source.notify(SET);
     rig.source.publish(&notification).await.unwrap();
     rig.source.publish(&notification).await.unwrap();
-    rig.until_told(since, "r0001.txt").await;
-    eventually(
-        "the second is a duplicate",
-        Some(rig.wakes()),
-        async || match rig.channel().await {
+    rig.until_in_feed(since, "r0001.txt").await;
+    eventually("duplicate counted", Some(rig.wakes()), async || {
+        match rig.channel().await {
             channel if channel.duplicate == 1 => Ok(()),
             channel => Err(format!("{channel:?}")),
-        },
-    )
+        }
+    })
     .await;
     let channel = rig.channel().await;
     assert_eq!((channel.received, channel.applied), (2, 1));
@@ -167,11 +151,11 @@ async fn last_of_several_changes_of_a_resource_wins() {
     rig.source.update(SET, "r0000.txt", "first");
     rig.source.delete(SET, "r0000.txt");
     rig.source.create(SET, "r0000.txt", "last");
-    rig.source.update(SET, "r0001.txt", "gone soon");
+    rig.source.update(SET, "r0001.txt", "deleted next");
     rig.source.delete(SET, "r0001.txt");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
-    rig.until("two are left", |set| {
+    rig.until("two resources", |set| {
         set.resources == 2 && set.state == "in-sync"
     })
     .await;

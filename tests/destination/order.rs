@@ -1,26 +1,25 @@
-//! Notifications that come in another order than they were sent.
+//! Notifications that arrive out of order.
 
-use std::time::Duration;
-
-use crate::support::{Rig, SET, eventually, resources};
+use crate::support::{LIMIT, Rig, SET, eventually, resources};
 
 const CHANGE_LIST: &str = "/set1/changelist.xml";
 
-async fn patient() -> Rig {
+async fn long_window() -> Rig {
     let rig = Rig::start_with(resources(3), |config| {
-        config.sources[0].reorder_window = Duration::from_secs(15);
+        // The reorder window does not end during the test.
+        config.sources[0].reorder_window = 10 * LIMIT;
     })
     .await;
     rig.settled().await;
     rig
 }
 
-async fn until_held(rig: &Rig, held: u64) {
+async fn until_held(rig: &Rig, count: u64) {
     eventually(
-        &format!("{held} are held"),
+        &format!("{count} notifications held"),
         Some(rig.wakes()),
         async || match rig.channel().await {
-            channel if channel.held == held => Ok(()),
+            channel if channel.held == count => Ok(()),
             channel => Err(format!("{channel:?}")),
         },
     )
@@ -29,7 +28,7 @@ async fn until_held(rig: &Rig, held: u64) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn swapped_notifications_are_applied_in_order() {
-    let rig = patient().await;
+    let rig = long_window().await;
     let polls = rig.source.hits(CHANGE_LIST);
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0000.txt", "old");
@@ -41,14 +40,18 @@ async fn swapped_notifications_are_applied_in_order() {
 
     rig.source.publish(&second).await.unwrap();
     until_held(&rig, 1).await;
-    assert_eq!(rig.mirrored("b.txt"), None, "the early one waits");
+    assert_eq!(
+        rig.mirrored("b.txt"),
+        None,
+        "the early notification is held"
+    );
     assert_eq!(rig.set().await.state, "in-sync");
     rig.source.publish(&first).await.unwrap();
     rig.until_mirrored().await;
     until_held(&rig, 0).await;
 
     let set = rig
-        .until("in step", |set| {
+        .until("in sync", |set| {
             set.state == "in-sync" && set.channels.iter().any(|channel| channel.applied == 2)
         })
         .await;
@@ -65,7 +68,7 @@ async fn swapped_notifications_are_applied_in_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn twenty_notifications_in_reverse_order_are_applied_in_order() {
-    let rig = patient().await;
+    let rig = long_window().await;
     let polls = rig.source.hits(CHANGE_LIST);
     let mut notifications = Vec::new();
     for number in 0..20 {
@@ -92,13 +95,13 @@ async fn twenty_notifications_in_reverse_order_are_applied_in_order() {
         (20, 20, 0)
     );
     assert_eq!(rig.source.hits(CHANGE_LIST), polls);
-    rig.until("in step", |set| set.state == "in-sync").await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_early_notifications_are_not_waited_with() {
+async fn reorder_window_ends_when_too_many_notifications_are_held() {
     let rig = Rig::start_with(resources(3), |config| {
-        config.sources[0].reorder_window = Duration::from_secs(600);
+        config.sources[0].reorder_window = 10 * LIMIT;
         config.limits.held_notifications = 5;
     })
     .await;

@@ -1,5 +1,4 @@
-//! Change Dumps that are not as the sample Source would make them: of other forms, with entries that can't be read, and of
-//! times that can't be.
+//! Change Dumps unlike those of the sample Source: other forms, unreadable entries, impossible times.
 
 use std::time::Duration;
 
@@ -10,7 +9,7 @@ use super::change_dumps::{DUMP, fetches, only_dumped, polled};
 use super::packing::{HEAD, put_zip};
 use crate::support::{NAME, Rig, SET, time};
 
-/// A Change Dump of one package of our own making.
+/// Serves a Change Dump with one package written by the test.
 fn put_package(source: &SampleSource, capability: &str, manifest: &str, members: &[(&str, &str)]) {
     let until = source.boundary();
     let dump = format!(
@@ -25,7 +24,7 @@ fn put_package(source: &SampleSource, capability: &str, manifest: &str, members:
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn closed_dump_leads_to_the_next_by_its_index() {
+async fn next_dump_after_a_closed_one_is_found_in_the_index() {
     let rig = polled(only_dumped()).await;
     let source = &rig.source;
     let begin = source.boundary();
@@ -36,7 +35,7 @@ async fn closed_dump_leads_to_the_next_by_its_index() {
         r#"{HEAD}<rs:md capability="changedump" from="2020-01-01T00:00:00Z" until="{end}"/>{index}
         <url><loc>/set1/first.zip</loc><rs:md type="application/zip" until="{end}"/></url></urlset>"#
     );
-    let told = |name: &str, at: SourceTime| {
+    let entry = |name: &str, at: SourceTime| {
         format!(
             "<url><loc>/set1/res/{name}</loc><lastmod>{at}</lastmod><rs:md path=\"/{name}\"/></url>"
         )
@@ -44,10 +43,10 @@ async fn closed_dump_leads_to_the_next_by_its_index() {
     let manifest = |md: &str, entries: &str| {
         format!(r#"{HEAD}<rs:md capability="changedump-manifest" {md}/>{entries}</urlset>"#)
     };
-    let first = manifest(&format!(r#"until="{end}""#), &told("first.txt", begin));
+    let first = manifest(&format!(r#"until="{end}""#), &entry("first.txt", begin));
     put_zip(source, "/set1/first.zip", &first, &[("first.txt", "1")]);
     source.put_document(DUMP, "application/xml", closed);
-    // The next one is not there yet.
+    // The next dump is not published yet.
     rig.until_holds("first.txt", "1").await;
     let next = |packages: &str| {
         format!(r#"{HEAD}<rs:md capability="changedump" from="{end}"/>{index}{packages}</urlset>"#)
@@ -66,18 +65,18 @@ async fn closed_dump_leads_to_the_next_by_its_index() {
         source.advance(Duration::from_secs(1));
         let at = source.boundary();
         let member = format!("{name}.txt");
-        let told = manifest(&format!(r#"from="{end}""#), &told(&member, at));
+        let manifest = manifest(&format!(r#"from="{end}""#), &entry(&member, at));
         put_zip(
             source,
             &format!("/set1/{name}.zip"),
-            &told,
+            &manifest,
             &[(&member, "2")],
         );
         packages.push_str(&package(name, at));
         source.put_document("/set1/next.xml", "application/xml", next(&packages));
         source.put_document("/set1/dumps.xml", "application/xml", list.clone());
         rig.until_holds(&member, "2").await;
-        rig.until("in step", |set| {
+        rig.until("in sync", |set| {
             set.state == "in-sync" && set.synced_until.as_ref().map(time) >= Some(at)
         })
         .await;
@@ -89,7 +88,7 @@ async fn closed_dump_leads_to_the_next_by_its_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifest_without_changes_newest_first_in_a_dump_marked_changelist_is_taken() {
+async fn dump_labelled_changelist_with_a_manifest_newest_first_is_accepted() {
     let rig = polled(only_dumped()).await;
     let older = rig.source.boundary();
     rig.source.advance(Duration::from_secs(1));
@@ -104,7 +103,7 @@ async fn manifest_without_changes_newest_first_in_a_dump_marked_changelist_is_ta
     put_package(&rig.source, "changelist", &manifest, &members);
     rig.until_holds("r0001.txt", "new").await;
     rig.until_holds("n.txt", "n").await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 3
     })
     .await;
@@ -116,43 +115,48 @@ async fn manifest_without_changes_newest_first_in_a_dump_marked_changelist_is_ta
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn something_else_in_place_of_the_dump_is_refused() {
+async fn change_dump_of_another_capability_is_rejected() {
     let rig = polled(only_dumped()).await;
     put_package(&rig.source, "resourcelist", "", &[]);
-    let set = rig.until("told", |set| set.error.is_some()).await;
+    let set = rig.until("error reported", |set| set.error.is_some()).await;
     assert_eq!(set.error.unwrap().code, "wrong-capability");
     assert_eq!(rig.source.hits("/set1/own.zip"), 0);
 }
 
-/// A package of which the dump, its manifest and its entry tell these times.
-struct Told {
+/// The times of one package: in the dump, in its manifest and in its entry.
+struct PackageTimes {
     package: &'static str,
     manifest: &'static str,
     entry: Option<&'static str>,
 }
 
-/// Serves a dump of a package of such times, which has an update of one resource, and of an open one, which has another's.
-fn put_evil(rig: &Rig, round: usize, evil: &Told, [first, second]: [&str; 2]) -> SourceTime {
+/// Serves a dump of two packages, each with one update: the first has these times, the second is open.
+fn put_with_times(
+    rig: &Rig,
+    round: usize,
+    times: &PackageTimes,
+    [first, second]: [&str; 2],
+) -> SourceTime {
     let source = &rig.source;
     let at = source.update(SET, "r0001.txt", first.to_owned());
-    let lastmod = evil.entry.map_or(at.to_string(), str::to_owned);
+    let lastmod = times.entry.map_or(at.to_string(), str::to_owned);
     let later = source.update(SET, "r0002.txt", second.to_owned());
     let put = |number: usize, name: &str, lastmod: &str, md: &str, text: &str| {
         let manifest = format!(
             r#"{HEAD}<rs:md capability="changedump-manifest" {md}/><url><loc>/set1/res/{name}</loc>
             <lastmod>{lastmod}</lastmod><rs:md change="updated" path="/{name}"/></url></urlset>"#
         );
-        let path = format!("/set1/evil-{round}-{number}.zip");
+        let path = format!("/set1/times-{round}-{number}.zip");
         put_zip(source, &path, &manifest, &[(name, text)]);
         path
     };
     let begin = r#"from="2020-01-01T00:00:00Z""#;
-    let first = put(1, "r0001.txt", &lastmod, evil.manifest, first);
+    let first = put(1, "r0001.txt", &lastmod, times.manifest, first);
     let second = put(2, "r0002.txt", &later.to_string(), begin, second);
-    let told = evil.package;
+    let package_times = times.package;
     let dump = format!(
         r#"{HEAD}<rs:md capability="changedump" {begin}/>
-        <url><loc>{first}</loc><lastmod>{at}</lastmod><rs:md type="application/zip" {told}/></url>
+        <url><loc>{first}</loc><lastmod>{at}</lastmod><rs:md type="application/zip" {package_times}/></url>
         <url><loc>{second}</loc><lastmod>{later}</lastmod></url></urlset>"#
     );
     source.put_document(DUMP, "application/xml", dump);
@@ -160,7 +164,7 @@ fn put_evil(rig: &Rig, round: usize, evil: &Told, [first, second]: [&str; 2]) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_times_of_a_package_keep_its_changes_or_the_next_one_back() {
+async fn impossible_times_of_a_package_delay_no_changes() {
     const FAR: &str = r#"from="9998-01-01T00:00:00Z" until="9999-12-31T23:59:59Z""#;
     const ALL: &str = r#"from="0001-01-01T00:00:00Z" until="9999-12-31T23:59:59Z""#;
     const BACKWARDS: &str = r#"from="2025-01-01T00:00:00Z" until="2021-01-01T00:00:00Z""#;
@@ -169,7 +173,7 @@ async fn no_times_of_a_package_keep_its_changes_or_the_next_one_back() {
     const LONG_AGO: &str = r#"from="1970-01-01T00:00:00Z" until="1971-01-01T00:00:00Z""#;
     let rig = polled(only_dumped()).await;
     let both = |times| (times, times, None);
-    let evil = [
+    let cases = [
         both(FAR),
         (FAR, "", None),
         ("", FAR, None),
@@ -182,14 +186,14 @@ async fn no_times_of_a_package_keep_its_changes_or_the_next_one_back() {
         (EMPTY, "", None),
         ("", LONG_AGO, None),
     ];
-    for (round, (package, manifest, entry)) in evil.into_iter().enumerate() {
-        let evil = Told {
+    for (round, (package, manifest, entry)) in cases.into_iter().enumerate() {
+        let times = PackageTimes {
             package,
             manifest,
             entry,
         };
-        let texts = [format!("evil {round}"), format!("next {round}")];
-        let until = put_evil(&rig, round, &evil, [&texts[0], &texts[1]]);
+        let texts = [format!("first {round}"), format!("second {round}")];
+        let until = put_with_times(&rig, round, &times, [&texts[0], &texts[1]]);
         rig.operator.poll(NAME).await;
         rig.until_holds("r0002.txt", &texts[1]).await;
         rig.until_holds("r0001.txt", &texts[0]).await;
@@ -207,7 +211,7 @@ async fn no_times_of_a_package_keep_its_changes_or_the_next_one_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dump_of_which_an_entry_cannot_be_read_proves_nothing() {
+async fn dump_with_an_unreadable_entry_proves_nothing() {
     let rig = polled(only_dumped()).await;
     let known = time(rig.set().await.synced_until.unwrap());
     rig.source.create(SET, "lost.txt", "lost");
@@ -231,7 +235,7 @@ async fn dump_of_which_an_entry_cannot_be_read_proves_nothing() {
     );
     rig.source.put_document(DUMP, "application/xml", dump);
     rig.until_holds("next.txt", "next").await;
-    let set = rig.until("told", |set| set.error.is_some()).await;
+    let set = rig.until("error reported", |set| set.error.is_some()).await;
     assert_eq!(set.error.unwrap().code, "bad-entries");
     assert_eq!(time(set.synced_until.unwrap()), known);
     rig.source.refresh_resource_list(SET);

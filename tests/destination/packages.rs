@@ -1,4 +1,4 @@
-//! Packages of Resource Dumps (section 11): what is taken from them, and what becomes of those that are of no use.
+//! Packages of Resource Dumps (section 11): members, and unusable packages.
 
 use resyncd::demo::{Fault, MemberFault, PathForm, SampleOptions, SampleSource};
 
@@ -15,7 +15,7 @@ async fn many_members_are_published_in_batches() {
     let mut options = dumped(2300);
     options.dumps.entries_per_package = 5000;
     let rig = Rig::start(options).await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 2300
     })
     .await;
@@ -25,7 +25,7 @@ async fn many_members_are_published_in_batches() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn members_are_found_however_their_paths_are_written() {
+async fn members_are_found_in_every_form_of_path() {
     for paths in [PathForm::NoSlash, PathForm::Local] {
         let mut options = dumped(12);
         options.dumps.paths = paths;
@@ -35,7 +35,7 @@ async fn members_are_found_however_their_paths_are_written() {
     }
 }
 
-/// A dump of one package of our own making.
+/// Serves a dump with one package written by the test.
 fn put_package(source: &SampleSource, capability: &str, entries: &str, members: &[(&str, &str)]) {
     let at = source.boundary();
     let dump = format!(
@@ -47,7 +47,7 @@ fn put_package(source: &SampleSource, capability: &str, entries: &str, members: 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn member_that_nothing_proves_is_taken_only_from_where_the_manifest_says() {
+async fn member_without_digest_is_read_only_at_its_manifest_path() {
     let source = SampleSource::start(only_dumped(3)).await.unwrap();
     let entries = "<url><loc>/set1/res/r0000.txt</loc><rs:md path=\"/a/r0\"/></url>
         <url><loc>/set1/res/r0001.txt</loc><rs:md path=\"/elsewhere/r1\"/></url>
@@ -59,7 +59,7 @@ async fn member_that_nothing_proves_is_taken_only_from_where_the_manifest_says()
     ];
     put_package(&source, MANIFEST, entries, &members);
     let rig = Rig::follow(source, |_| {}).await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 3
     })
     .await;
@@ -77,7 +77,7 @@ async fn member_that_nothing_proves_is_taken_only_from_where_the_manifest_says()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn manifest_that_is_something_else_is_refused() {
+async fn manifest_of_another_capability_is_rejected() {
     for (capability, code) in [
         ("capability=\"changelist\"", "wrong-capability"),
         ("", "unproven-manifest"),
@@ -86,13 +86,13 @@ async fn manifest_that_is_something_else_is_refused() {
         let entries = "<url><loc>/set1/res/r0000.txt</loc><rs:md path=\"/r0\"/></url>";
         put_package(&source, capability, entries, &[("r0", "from the package")]);
         let rig = Rig::follow(source, |_| {}).await;
-        let set = rig.until("told", |set| set.error.is_some()).await;
+        let set = rig.until("error reported", |set| set.error.is_some()).await;
         assert_eq!(set.error.unwrap().code, code);
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn missing_and_wrong_members_are_fetched_by_themselves() {
+async fn missing_and_wrong_members_are_fetched_from_their_own_uris() {
     let source = SampleSource::start(dumped(25)).await.unwrap();
     source.spoil_member(SET, "r0003.txt", Some(MemberFault::Missing));
     source.spoil_member(SET, "r0014.txt", Some(MemberFault::WrongBytes));
@@ -107,26 +107,28 @@ async fn missing_and_wrong_members_are_fetched_by_themselves() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_that_cannot_be_had_at_all_holds_up_no_other() {
+async fn unavailable_resource_does_not_delay_the_others() {
     let source = SampleSource::start(dumped(25)).await.unwrap();
     source.spoil_member(SET, "r0003.txt", Some(MemberFault::Missing));
     source.refresh_resource_dump(SET);
     source.fail("/set1/res/r0003.txt", Fault::Status(404), usize::MAX);
     let rig = Rig::follow(source, |_| {}).await;
     let set = rig
-        .until("one failed", |set| set.failed == 1 && set.resources == 24)
+        .until("one task failed", |set| {
+            set.failed == 1 && set.resources == 24
+        })
         .await;
     assert_eq!(set.error.unwrap().code, "not-found");
     assert_eq!(package_fetches(&rig, 3), [1, 1, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_is_not_what_was_told_is_not_used() {
+async fn package_with_a_wrong_digest_is_not_used() {
     let source = SampleSource::start(dumped(25)).await.unwrap();
     source.fail(&package(1), Fault::WrongBytes, usize::MAX);
     let rig = Rig::follow(source, |_| {}).await;
     rig.settled().await;
-    // The Resource List is there: what the first package had is not fetched again.
+    // The Resource List replaces the dump. Members of the first package are not fetched again.
     assert_eq!(rig.source.hits(LIST), 1);
     assert_eq!(single_fetches(&rig, 25), 15);
     let set = rig.set().await;
@@ -135,7 +137,7 @@ async fn package_that_is_not_what_was_told_is_not_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_is_of_no_use_is_not_fetched_at_every_poll() {
+async fn unusable_package_is_not_fetched_at_every_poll() {
     let source = SampleSource::start(only_dumped(25)).await.unwrap();
     source.fail(&package(1), Fault::WrongBytes, usize::MAX);
     let rig = Rig::follow(source, |_| {}).await;
@@ -143,9 +145,9 @@ async fn package_that_is_of_no_use_is_not_fetched_at_every_poll() {
     rig.source.wait_for_hits(DUMP, 3).await;
     let set = rig.set().await;
     assert_eq!(set.error.unwrap().code, "digest-mismatch");
-    // Nor does it keep the one after it from being read.
+    // The package after it is read.
     assert_eq!(package_fetches(&rig, 3), [1, 1, 1]);
-    // Another version may be a better one.
+    // A new version is fetched.
     rig.source.heal(&package(1));
     rig.source.create(SET, "new.txt", "new");
     rig.source.refresh_resource_dump(SET);
@@ -154,20 +156,20 @@ async fn package_that_is_of_no_use_is_not_fetched_at_every_poll() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_cannot_be_had_is_tried_again_where_there_is_no_list() {
+async fn unavailable_package_is_retried_without_a_list() {
     let source = SampleSource::start(only_dumped(25)).await.unwrap();
     source.fail(&package(1), Fault::Status(404), 2);
     let rig = Rig::follow(source, |_| {}).await;
     let set = rig.until("failing", |set| set.state == "failing").await;
     assert_eq!(set.error.unwrap().code, "not-found");
     rig.settled().await;
-    // What was read is not read again.
+    // Packages that were read are not fetched again.
     assert_eq!(package_fetches(&rig, 3), [1, 3, 1]);
     assert_eq!(single_fetches(&rig, 25), 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_is_gone_keeps_no_later_one_from_being_read() {
+async fn missing_package_does_not_delay_later_packages() {
     for indexed in [false, true] {
         let mut options = only_dumped(25);
         options.dumps.indexed = indexed;
@@ -175,12 +177,12 @@ async fn package_that_is_gone_keeps_no_later_one_from_being_read() {
         source.fail(&package(1), Fault::Status(404), usize::MAX);
         let rig = Rig::follow(source, |_| {}).await;
         let set = rig
-            .until("the others are here", |set| {
+            .until("other packages applied", |set| {
                 set.resources == 15 && set.state == "failing"
             })
             .await;
         assert_eq!(set.error.unwrap().code, "not-found");
-        assert_eq!(set.synced_until, None, "a part of it is not known");
+        assert_eq!(set.synced_until, None, "the baseline is incomplete");
         rig.source.heal(&package(1));
         rig.settled().await;
         assert_eq!(single_fetches(&rig, 25), 0);
@@ -188,7 +190,7 @@ async fn package_that_is_gone_keeps_no_later_one_from_being_read() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_is_cut_short_goes_on_where_it_was() {
+async fn truncated_package_is_resumed() {
     let source = SampleSource::start(dumped(10)).await.unwrap();
     source.fail(&package(0), Fault::Truncated, 1);
     let rig = Rig::follow(source, |_| {}).await;
@@ -198,7 +200,7 @@ async fn package_that_is_cut_short_goes_on_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_came_of_a_package_that_is_not_needed_after_all_is_removed() {
+async fn partial_download_of_an_abandoned_package_is_removed() {
     let source = SampleSource::start(dumped(10)).await.unwrap();
     source.fail(&package(0), Fault::Truncated, 1);
     source.fail(&package(0), Fault::Status(404), usize::MAX);
@@ -206,17 +208,17 @@ async fn what_came_of_a_package_that_is_not_needed_after_all_is_removed() {
     rig.settled().await;
     assert_eq!(single_fetches(&rig, 10), 10);
     eventually(
-        "nothing is left",
+        "no package file",
         Some(rig.wakes()),
         async || match packages_left(&rig) {
             0 => Ok(()),
-            left => Err(format!("{left} files")),
+            count => Err(format!("{count} files")),
         },
     )
     .await;
 }
 
-/// A dump whose packages are something else.
+/// Serves a dump whose package is not a ZIP file.
 fn put_unsupported(source: &SampleSource, contents: bool) {
     let link = if contents {
         r#"<rs:ln rel="contents" href="/set1/contents.xml"/>"#
@@ -241,7 +243,7 @@ fn put_unsupported(source: &SampleSource, contents: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsupported_package_is_told_and_the_list_is_used() {
+async fn unsupported_package_is_reported_and_the_list_is_used() {
     let source = SampleSource::start(dumped(3)).await.unwrap();
     put_unsupported(&source, false);
     let rig = Rig::follow(source, |_| {}).await;
@@ -252,7 +254,7 @@ async fn unsupported_package_is_told_and_the_list_is_used() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_whose_bytes_are_no_zip_file_is_unsupported_too() {
+async fn package_that_is_not_a_zip_file_is_unsupported() {
     let source = SampleSource::start(SampleOptions {
         digests: false,
         ..dumped(3)
@@ -277,7 +279,7 @@ async fn package_whose_bytes_are_no_zip_file_is_unsupported_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_unsupported_package_has_is_fetched_by_itself_where_there_is_no_list() {
+async fn members_of_an_unsupported_package_are_fetched_singly_without_a_list() {
     let source = SampleSource::start(only_dumped(3)).await.unwrap();
     put_unsupported(&source, true);
     let rig = Rig::follow(source, |_| {}).await;
@@ -286,7 +288,7 @@ async fn what_an_unsupported_package_has_is_fetched_by_itself_where_there_is_no_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsupported_packages_alone_are_the_sets_trouble() {
+async fn set_with_only_unsupported_packages_fails() {
     let source = SampleSource::start(only_dumped(3)).await.unwrap();
     put_unsupported(&source, false);
     let rig = Rig::follow(source, |_| {}).await;
@@ -295,14 +297,14 @@ async fn unsupported_packages_alone_are_the_sets_trouble() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn copy_of_the_manifest_tells_whether_a_package_is_needed() {
+async fn package_is_fetched_only_if_the_copy_of_its_manifest_has_enough_news() {
     let mut options = only_dumped(35);
     options.dumps.contents = true;
     let mut rig = Rig::start(options).await;
     rig.settled().await;
     assert_eq!(package_fetches(&rig, 4), [1, 1, 1, 1]);
 
-    // One of the first ten is new, six of the next ten, none of the others; one is gone.
+    // One of the first ten resources is new, six of the next ten, none of the others; one is deleted.
     rig.stop_daemon().await;
     rig.source.set_change_list(SET, false);
     rig.source.update(SET, "r0001.txt", "new");
@@ -313,7 +315,7 @@ async fn copy_of_the_manifest_tells_whether_a_package_is_needed() {
     rig.source.refresh_resource_dump(SET);
     rig.start_daemon().await;
     rig.until_mirrored().await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 34
     })
     .await;
@@ -325,14 +327,14 @@ async fn copy_of_the_manifest_tells_whether_a_package_is_needed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_is_wanted_is_taken_from_a_package() {
+async fn filter_is_applied_to_the_members_of_a_package() {
     let rig = Rig::start_with(dumped(12), |config| {
         let exclude = ["*/r0001.txt", "*/r0002.txt"];
         config.sources[0].filter =
             resyncd::config::Filter::matching::<&str>(&[], &exclude).unwrap();
     })
     .await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 10
     })
     .await;
@@ -341,13 +343,13 @@ async fn only_what_is_wanted_is_taken_from_a_package() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn member_that_is_too_large_is_not_taken() {
+async fn oversized_member_is_rejected() {
     let source = SampleSource::start(dumped(3)).await.unwrap();
     source.create(SET, "large.txt", vec![b'x'; 5000]);
     source.refresh_resource_dump(SET);
     let rig = Rig::follow(source, |config| config.limits.resource = Some(1000)).await;
     let set = rig
-        .until("one is too large", |set| {
+        .until("one task failed", |set| {
             set.failed == 1 && set.resources == 3
         })
         .await;
@@ -370,11 +372,11 @@ async fn restart_in_the_middle_of_a_package_does_not_fetch_it_again() {
     let mut options = only_dumped(3000);
     options.dumps.entries_per_package = 5000;
     let mut rig = Rig::start(options).await;
-    rig.until("some are here", |set| set.resources > 0).await;
+    rig.until("some resources", |set| set.resources > 0).await;
     rig.stop_daemon().await;
     let before = files(&rig.config.sources[0].mirror).len();
     rig.start_daemon().await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 3000
     })
     .await;
@@ -388,10 +390,10 @@ async fn restart_in_the_middle_of_a_package_does_not_fetch_it_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_is_too_large_is_not_fetched_and_the_list_is_used() {
+async fn oversized_package_is_not_fetched_and_the_list_is_used() {
     let rig = Rig::start_with(dumped(12), |config| config.limits.package = Some(500)).await;
     let set = rig
-        .until("in step", |set| {
+        .until("in sync", |set| {
             set.state == "in-sync" && set.resources == 12
         })
         .await;

@@ -1,4 +1,4 @@
-//! Sources whose resources come in packages, and how often what was fetched.
+//! Sources with Resource Dumps, and counts of their requests.
 
 use std::io::{Cursor, Write};
 
@@ -8,7 +8,7 @@ use zip::write::SimpleFileOptions;
 
 use crate::support::{Rig, resources};
 
-/// How a document of our own begins.
+/// Start of a document written by a test.
 pub(crate) const HEAD: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
 pub(crate) const LIST: &str = "/set1/resourcelist.xml";
 pub(crate) const DUMP: &str = "/set1/resourcedump.xml";
@@ -26,7 +26,7 @@ pub(crate) fn dumped(resources_per_set: usize) -> SampleOptions {
     }
 }
 
-/// The same, and no Resource List.
+/// A set with a Resource Dump and no Resource List.
 pub(crate) fn only_dumped(resources_per_set: usize) -> SampleOptions {
     SampleOptions {
         resource_list: false,
@@ -38,7 +38,7 @@ pub(crate) fn package(number: usize) -> String {
     format!("/set1/resourcedump-{number:04}.zip")
 }
 
-/// How often the first resources of the set were fetched by themselves.
+/// Number of requests for the first `resources` of the set.
 pub(crate) fn single_fetches(rig: &Rig, resources: usize) -> u64 {
     let path = |number| format!("/set1/res/r{number:04}.txt");
     (0..resources)
@@ -46,20 +46,20 @@ pub(crate) fn single_fetches(rig: &Rig, resources: usize) -> u64 {
         .sum()
 }
 
-/// How often the first packages were fetched.
+/// Number of requests for each of the first packages.
 pub(crate) fn package_fetches(rig: &Rig, packages: usize) -> Vec<u64> {
     (0..packages)
         .map(|number| rig.source.hits(&package(number)))
         .collect()
 }
 
-/// What lies in the folder of packages.
+/// Number of files in the package folder of the mirror.
 pub(crate) fn packages_left(rig: &Rig) -> usize {
     let folder = rig.config.sources[0].mirror.join(".resyncd/packages");
     std::fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// Serves a package of our own making.
+/// Serves a package written by the test.
 pub(crate) fn put_zip(source: &SampleSource, path: &str, manifest: &str, members: &[(&str, &str)]) {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let manifest = ("manifest.xml", manifest);

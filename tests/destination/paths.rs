@@ -1,9 +1,9 @@
-//! Where the files are.
+//! Paths of the mirrored files.
 
 use crate::support::{Rig, SET, resources};
 
-/// Creates resources of these names, pushes them, and waits until each is known; where each is kept.
-async fn kept(rig: &Rig, names: &[&str]) -> Vec<String> {
+/// Creates and pushes resources of these names, and waits until each is mirrored. Returns their paths.
+async fn create(rig: &Rig, names: &[&str]) -> Vec<String> {
     let since = rig.operator.last_change().await;
     for name in names {
         rig.source.create(SET, name, format!("content of {name}"));
@@ -11,7 +11,7 @@ async fn kept(rig: &Rig, names: &[&str]) -> Vec<String> {
     rig.source.notify_and_publish(SET).await.unwrap();
     let mut paths = Vec::new();
     for name in names {
-        let line = rig.until_told(since, name).await;
+        let line = rig.until_in_feed(since, name).await;
         let path = line.path.unwrap();
         let known = rig.operator.resource(&rig.uri(name)).await.unwrap();
         assert_eq!(known["path"].as_str(), Some(path.as_str()));
@@ -23,11 +23,11 @@ async fn kept(rig: &Rig, names: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn folder_and_query_have_names_of_their_own() {
+async fn folder_and_query_have_distinct_paths() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let host = rig.source.base().authority().to_owned();
-    let paths = kept(&rig, &["folder/", "page.txt?x=1", "folder/page.txt"]).await;
+    let paths = create(&rig, &["folder/", "page.txt?x=1", "folder/page.txt"]).await;
     let expected = ["folder/%index", "page.txt%3Fx=1", "folder/page.txt"];
     for (path, expected) in paths.iter().zip(expected) {
         assert_eq!(*path, format!("{host}/set1/res/{expected}"));
@@ -35,15 +35,15 @@ async fn folder_and_query_have_names_of_their_own() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn file_and_folder_of_one_name_are_both_kept() {
+async fn file_and_folder_of_the_same_name_are_both_mirrored() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
-    let mut paths = kept(&rig, &["a", "a/b", "a/b/c"]).await;
-    paths.extend(kept(&rig, &["x/y/z", "x/y", "x"]).await);
+    let mut paths = create(&rig, &["a", "a/b", "a/b/c"]).await;
+    paths.extend(create(&rig, &["x/y/z", "x/y", "x"]).await);
     paths.sort();
     paths.dedup();
     assert_eq!(paths.len(), 6, "{paths:?}");
-    // Deleted and created anew, in the other order.
+    // Deleted and created again in reverse order.
     for name in ["a", "a/b", "a/b/c"] {
         rig.source.delete(SET, name);
     }
@@ -52,15 +52,15 @@ async fn file_and_folder_of_one_name_are_both_kept() {
         set.resources == 6 && set.state == "in-sync"
     })
     .await;
-    kept(&rig, &["a/b/c", "a/b", "a"]).await;
+    create(&rig, &["a/b/c", "a/b", "a"]).await;
 }
 
-/// The daemon was killed when the files were in their places, and the database did not know yet.
+/// The daemon was killed after publishing the files and before the commit.
 #[tokio::test(flavor = "multi_thread")]
-async fn file_that_made_way_before_a_crash_is_not_in_the_way_after_it() {
+async fn file_and_folder_exchanged_before_a_crash_are_mirrored_after_it() {
     let mut rig = Rig::start(resources(3)).await;
     rig.settled().await;
-    let paths = kept(&rig, &["a", "b/c"]).await;
+    let paths = create(&rig, &["a", "b/c"]).await;
     rig.stop_daemon().await;
     for (name, bytes) in [
         ("a", None),
@@ -74,13 +74,13 @@ async fn file_that_made_way_before_a_crash_is_not_in_the_way_after_it() {
         }
     }
     let mirror = rig.config.sources[0].mirror.clone();
-    let file_that_was = mirror.join(&paths[0]);
-    std::fs::remove_file(&file_that_was).unwrap();
-    std::fs::create_dir(&file_that_was).unwrap();
-    std::fs::write(file_that_was.join("d"), "new").unwrap();
-    let folder_that_was = mirror.join(&paths[1]).parent().unwrap().to_owned();
-    std::fs::remove_dir_all(&folder_that_was).unwrap();
-    std::fs::write(&folder_that_was, "new").unwrap();
+    let former_file = mirror.join(&paths[0]);
+    std::fs::remove_file(&former_file).unwrap();
+    std::fs::create_dir(&former_file).unwrap();
+    std::fs::write(former_file.join("d"), "new").unwrap();
+    let former_folder = mirror.join(&paths[1]).parent().unwrap().to_owned();
+    std::fs::remove_dir_all(&former_folder).unwrap();
+    std::fs::write(&former_folder, "new").unwrap();
     rig.start_daemon().await;
     rig.until_mirrored().await;
     rig.settled().await;
@@ -88,7 +88,7 @@ async fn file_that_made_way_before_a_crash_is_not_in_the_way_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_name_leaves_the_mirror() {
+async fn no_resource_name_escapes_the_mirror() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let long = format!("{}.txt", "n".repeat(300));
@@ -100,7 +100,7 @@ async fn no_name_leaves_the_mirror() {
         long.as_str(),
     ];
     let mirror = rig.config.sources[0].mirror.clone();
-    for path in kept(&rig, &names).await {
+    for path in create(&rig, &names).await {
         let file = mirror.join(&path).canonicalize().unwrap();
         assert!(file.starts_with(mirror.canonicalize().unwrap()), "{path}");
         assert!(path.split('/').all(|name| name.len() <= 255), "{path}");

@@ -1,4 +1,4 @@
-//! Sites without ResourceSync: a plain sitemap is followed by polling it.
+//! Sites without ResourceSync: plain sitemaps are polled.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -32,7 +32,7 @@ fn put(source: &SampleSource, path: &str, text: impl Into<String>) {
     source.put_document(path, "text/plain", text.into());
 }
 
-/// A site of these pages, each of which holds its name, and nothing else.
+/// A site of these pages. The content of each is its path.
 async fn site(pages: &[&str]) -> SampleSource {
     let source = SampleSource::start(SampleOptions {
         sets: Vec::new(),
@@ -54,14 +54,14 @@ fn every_second(config: &mut Config) {
     config.sources[0].poll_interval = Duration::from_secs(1);
 }
 
-/// A site of four pages at [`SITEMAP`], followed and in step.
+/// A site of four pages in [`SITEMAP`], followed and in sync.
 async fn followed() -> Rig {
     let pages = ["/a", "/b", "/c", "/d"];
     let source = site(&pages).await;
     let text = sitemap(&source, "", &FOUR);
     put(&source, SITEMAP, text);
     let rig = Rig::follow(source, every_second).await;
-    until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
     rig
 }
@@ -82,7 +82,7 @@ async fn sets(rig: &Rig) -> Vec<SetStatus> {
         .collect()
 }
 
-/// Waits until the set of that sitemap stands as it should.
+/// Waits until the set of a sitemap satisfies a condition.
 async fn until(
     rig: &Rig,
     path: &str,
@@ -101,32 +101,28 @@ async fn until(
     .await
 }
 
-/// Waits until the mirror holds these pages, and nothing else.
+/// Waits until the mirror holds exactly these pages.
 async fn until_files(rig: &Rig, pages: &[&str]) {
     let base = rig.source.base();
     let wanted: Vec<String> = pages
         .iter()
         .map(|page| path_of(&base.join(page).unwrap()))
         .collect();
-    eventually(
-        "the mirror holds the pages",
-        Some(rig.wakes()),
-        async || {
-            let found: Vec<String> = files(&rig.config.sources[0].mirror).into_keys().collect();
-            if found == wanted {
-                Ok(())
-            } else {
-                Err(format!("{found:?}"))
-            }
-        },
-    )
+    eventually("pages mirrored", Some(rig.wakes()), async || {
+        let found: Vec<String> = files(&rig.config.sources[0].mirror).into_keys().collect();
+        if found == wanted {
+            Ok(())
+        } else {
+            Err(format!("{found:?}"))
+        }
+    })
     .await;
 }
 
 /// Waits until a page in the mirror has these bytes.
 async fn until_holds(rig: &Rig, page: &str, bytes: &str) {
     let path = path_of(&rig.source.base().join(page).unwrap());
-    eventually("it is fetched", Some(rig.wakes()), async || {
+    eventually("page updated", Some(rig.wakes()), async || {
         let found = files(&rig.config.sources[0].mirror).remove(&path);
         match found {
             Some(found) if found == bytes.as_bytes() => Ok(()),
@@ -144,13 +140,13 @@ fn hits(rig: &Rig) -> BTreeMap<&'static str, u64> {
         .collect()
 }
 
-/// Publishes a sitemap, and waits until it has been taken in: it is asked for again and has not changed.
+/// Publishes a sitemap, and waits until it has been ingested: the next request for it is answered 304.
 async fn publish(rig: &Rig, text: String) {
     put(&rig.source, SITEMAP, text);
-    let known = rig.source.hits_not_modified(SITEMAP);
-    eventually("it is known", None, async || {
+    let unchanged = rig.source.hits_not_modified(SITEMAP);
+    eventually("sitemap ingested", None, async || {
         let now = rig.source.hits_not_modified(SITEMAP);
-        if now > known {
+        if now > unchanged {
             Ok(())
         } else {
             Err(now.to_string())
@@ -160,32 +156,32 @@ async fn publish(rig: &Rig, text: String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn plain_sitemap_is_followed_by_its_times_and_deletes_nothing() {
+async fn plain_sitemap_is_followed_by_lastmod_and_deletes_nothing() {
     let rig = followed().await;
-    let set = until(&rig, SITEMAP, "told", |set| set.error.is_some()).await;
+    let set = until(&rig, SITEMAP, "error reported", |set| set.error.is_some()).await;
     assert_eq!((set.resources, set.channels.len()), (4, 0));
     let error = set.error.unwrap();
     assert_eq!(error.code, "unstated-capability");
-    assert!(error.message.contains("is kept"), "{error:?}");
+    assert!(error.message.contains("are not deleted"), "{error:?}");
 
-    // Nothing has changed: a poll is one conditional request.
-    let (asked, unchanged) = (
+    // An unchanged sitemap costs one conditional request per poll.
+    let (requests, unchanged) = (
         rig.source.hits(SITEMAP),
         rig.source.hits_not_modified(SITEMAP),
     );
     let before = hits(&rig);
-    rig.source.wait_for_hits(SITEMAP, asked + 3).await;
-    let (asked, unchanged) = (
-        rig.source.hits(SITEMAP) - asked,
+    rig.source.wait_for_hits(SITEMAP, requests + 3).await;
+    let (requests, unchanged) = (
+        rig.source.hits(SITEMAP) - requests,
         rig.source.hits_not_modified(SITEMAP) - unchanged,
     );
     assert!(
-        asked - unchanged <= 1,
-        "{unchanged} of {asked}, one under way"
+        requests - unchanged <= 1,
+        "{unchanged} of {requests} answered 304"
     );
     assert_eq!(hits(&rig), before);
 
-    // One has changed, another is gone from the sitemap, a third has changed and not its time.
+    // One page has a new `lastmod`, another is no longer listed, a third has changed without a new `lastmod`.
     for page in ["/b", "/c"] {
         put(&rig.source, page, "new");
     }
@@ -193,7 +189,7 @@ async fn plain_sitemap_is_followed_by_its_times_and_deletes_nothing() {
     pages[1].1 = "2026-01-03T10:00:00Z";
     publish(&rig, sitemap(&rig.source, "", &pages[1..])).await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
-    eventually("the page is fetched", Some(rig.wakes()), async || {
+    eventually("page fetched", Some(rig.wakes()), async || {
         let found = hits(&rig);
         if found["/b"] > before["/b"] {
             Ok(())
@@ -202,26 +198,30 @@ async fn plain_sitemap_is_followed_by_its_times_and_deletes_nothing() {
         }
     })
     .await;
-    let set = until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
-    assert_eq!(set.resources, 4, "what is not named is kept");
+    let set = until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
+    assert_eq!(set.resources, 4, "unlisted pages are retained");
     let expected = BTreeMap::from([
         ("/a", before["/a"]),
         ("/b", before["/b"] + 1),
         ("/c", before["/c"]),
         ("/d", before["/d"]),
     ]);
-    assert_eq!(hits(&rig), expected, "only what has a new time is fetched");
+    assert_eq!(
+        hits(&rig),
+        expected,
+        "only the page with a new lastmod is fetched"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sitemap_whose_newest_page_goes_is_followed_on() {
+async fn sitemap_that_loses_its_newest_page_is_still_followed() {
     let rig = followed().await;
     let before = hits(&rig);
     publish(&rig, sitemap(&rig.source, "", &FOUR[..3])).await;
     let mut pages = FOUR;
     pages[0].1 = "2026-01-02T12:00:00Z";
     publish(&rig, sitemap(&rig.source, "", &pages[..3])).await;
-    eventually("the page is fetched", Some(rig.wakes()), async || {
+    eventually("page fetched", Some(rig.wakes()), async || {
         let found = hits(&rig);
         if found["/a"] > before["/a"] {
             Ok(())
@@ -230,22 +230,22 @@ async fn sitemap_whose_newest_page_goes_is_followed_on() {
         }
     })
     .await;
-    let set = until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    let set = until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
     assert_eq!(set.error.unwrap().code, "unstated-capability");
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn time_beyond_the_newest_one_that_is_believed_is_a_change_too() {
+async fn changed_lastmod_in_the_future_is_a_change() {
     let rig = followed().await;
     let mut pages = FOUR;
     for time in ["2999-01-01", "2999-01-02"] {
         let before = hits(&rig);
-        // The local time of somebody to the east, marked as if it were ours.
+        // Such as a local time east of Greenwich that is marked as UTC.
         pages[3].1 = time;
         put(&rig.source, "/d", time);
         publish(&rig, sitemap(&rig.source, "", &pages)).await;
-        eventually("the page is fetched", Some(rig.wakes()), async || {
+        eventually("page fetched", Some(rig.wakes()), async || {
             let found = hits(&rig);
             if found["/d"] > before["/d"] {
                 Ok(())
@@ -258,32 +258,32 @@ async fn time_beyond_the_newest_one_that_is_believed_is_a_change_too() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_list_without_a_time_is_not_stuck_when_its_newest_resource_goes() {
+async fn resource_list_without_at_that_loses_its_newest_resource_is_still_followed() {
     let source = site(&["/a", "/b", "/c", "/d"]).await;
     let head = r#"<rs:md capability="resourcelist"/>"#;
     put(&source, SITEMAP, sitemap(&source, head, &FOUR));
     let rig = Rig::follow(source, every_second).await;
-    until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
     publish(&rig, sitemap(&rig.source, head, &FOUR[1..3])).await;
-    let told = |set: &SetStatus| {
+    let reported = |set: &SetStatus| {
         let code = set.error.as_ref().map(|error| error.code.as_str());
         set.state == "in-sync" && code == Some("older-resource-list")
     };
-    // An old copy of the list would look the same: it proves no deletion.
-    until(&rig, SITEMAP, "kept", told).await;
+    // An outdated copy of the list would be the same, so it proves no deletion.
+    until(&rig, SITEMAP, "older list reported", reported).await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
     let mut pages = FOUR;
     pages[2].1 = "2026-01-05";
     publish(&rig, sitemap(&rig.source, head, &pages[1..3])).await;
     until_files(&rig, &["/b", "/c"]).await;
-    until(&rig, SITEMAP, "in step", |set| {
+    until(&rig, SITEMAP, "in sync", |set| {
         set.state == "in-sync" && set.error.is_none() && set.resources == 2
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_sitemap_of_robots_txt_is_a_set_and_goes_on_after_a_restart() {
+async fn every_sitemap_of_robots_txt_is_a_set_and_survives_a_restart() {
     let source = site(&["/a", "/b", "/c", "/d"]).await;
     put(
         &source,
@@ -295,18 +295,18 @@ async fn every_sitemap_of_robots_txt_is_a_set_and_goes_on_after_a_restart() {
     put(&source, "/index.xml", index(&source, &["/2.xml"]));
     let mut rig = Rig::follow(source, every_second).await;
     for path in ["/1.xml", "/index.xml"] {
-        let set = until(&rig, path, "in step", |set| set.state == "in-sync").await;
+        let set = until(&rig, path, "in sync", |set| set.state == "in-sync").await;
         assert_eq!(set.resources, 2);
     }
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
     rig.stop_daemon().await;
     let mut pages = FOUR;
     pages[0].1 = "2026-02-01";
-    put(&rig.source, "/a", "while nobody looked");
+    put(&rig.source, "/a", "changed during downtime");
     put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages[..2]));
     rig.start_daemon().await;
-    until_holds(&rig, "/a", "while nobody looked").await;
-    until(&rig, "/1.xml", "in step", |set| set.state == "in-sync").await;
+    until_holds(&rig, "/a", "changed during downtime").await;
+    until(&rig, "/1.xml", "in sync", |set| set.state == "in-sync").await;
     assert_eq!(sets(&rig).await.len(), 2);
 }
 
@@ -322,7 +322,7 @@ fn index(source: &SampleSource, parts: &[&str]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sitemap_of_an_index_that_is_not_there_is_told_and_keeps_nothing_back() {
+async fn missing_sitemap_of_an_index_is_reported_and_does_not_delay_the_others() {
     let source = site(&["/a", "/b", "/c", "/d"]).await;
     let parts = ["/absent.xml", "/page.xml", "/1.xml"];
     put(&source, SITEMAP, index(&source, &parts));
@@ -330,46 +330,46 @@ async fn sitemap_of_an_index_that_is_not_there_is_told_and_keeps_nothing_back() 
     put(&source, "/1.xml", sitemap(&source, "", &FOUR));
     let rig = Rig::follow(source, every_second).await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
-    let told = |set: &SetStatus| {
+    let reported = |set: &SetStatus| {
         let error = set.error.as_ref();
         set.state == "in-sync" && error.is_some_and(|error| error.code == "not-found")
     };
-    let set = until(&rig, SITEMAP, "told", told).await;
+    let set = until(&rig, SITEMAP, "error reported", reported).await;
     assert!(set.error.unwrap().message.contains("/absent.xml"));
-    // One that fails for now is waited for.
+    // A sitemap that fails temporarily is retried.
     let mut pages = FOUR;
     pages[0].1 = "2026-02-01";
     rig.source.fail("/1.xml", Fault::Status(503), usize::MAX);
-    until(&rig, SITEMAP, "waited for", |set| set.state == "failing").await;
+    until(&rig, SITEMAP, "failing", |set| set.state == "failing").await;
     put(&rig.source, "/a", "meanwhile");
     put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages));
     rig.source.heal("/1.xml");
     until_holds(&rig, "/a", "meanwhile").await;
-    until(&rig, SITEMAP, "told", told).await;
+    until(&rig, SITEMAP, "error reported", reported).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sitemap_that_is_named_is_followed_wherever_it_is() {
+async fn configured_sitemap_is_followed_at_any_path() {
     let source = site(&["/a", "/b", "/c", "/d"]).await;
     put(&source, "/deep/map.xml", sitemap(&source, "", &FOUR[..2]));
     put(&source, "/other.xml", sitemap(&source, "", &FOUR[2..]));
     let named = source.base().join("/deep/map.xml").unwrap();
-    // At first nothing leads to it; then others do to others.
+    // At first no document names a sitemap; later robots.txt names another one.
     let rig = Rig::follow(source, |config| {
         every_second(config);
         config.sources[0].sets = vec![named];
     })
     .await;
-    until(&rig, "/deep/map.xml", "in step", |set| {
+    until(&rig, "/deep/map.xml", "in sync", |set| {
         set.state == "in-sync"
     })
     .await;
     until_files(&rig, &["/a", "/b"]).await;
     assert_eq!(rig.operator.status().await.sources[0].state, "ok");
     put(&rig.source, "/robots.txt", "Sitemap: /other.xml");
-    let asked = rig.source.hits("/other.xml");
+    let requests = rig.source.hits("/other.xml");
     rig.operator.poll(NAME).await;
-    rig.source.wait_for_hits("/other.xml", asked + 1).await;
+    rig.source.wait_for_hits("/other.xml", requests + 1).await;
     let polled = rig.source.hits("/deep/map.xml");
     rig.source.wait_for_hits("/deep/map.xml", polled + 2).await;
     until_files(&rig, &["/a", "/b"]).await;
@@ -377,7 +377,7 @@ async fn sitemap_that_is_named_is_followed_wherever_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn source_whose_description_is_missing_for_now_does_not_become_a_plain_site() {
+async fn source_without_description_for_now_does_not_become_a_plain_site() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     put(&rig.source, "/page", "a page");
@@ -390,7 +390,7 @@ async fn source_whose_description_is_missing_for_now_does_not_become_a_plain_sit
         rig.source.fail(path, Fault::Status(404), usize::MAX);
     }
     rig.operator.poll(NAME).await;
-    eventually("it is told", Some(rig.wakes()), async || {
+    eventually("error reported", Some(rig.wakes()), async || {
         let status = rig.operator.status().await;
         let error = status.sources[0].error.clone();
         match error {
@@ -399,15 +399,15 @@ async fn source_whose_description_is_missing_for_now_does_not_become_a_plain_sit
         }
     })
     .await;
-    assert!(rig.source.hits(SITEMAP) > 0, "it was a temptation");
-    rig.source.update(SET, "r0000.txt", "goes on");
+    assert!(rig.source.hits(SITEMAP) > 0, "the sitemap was found");
+    rig.source.update(SET, "r0000.txt", "still followed");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
     assert_eq!(sets(&rig).await.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sitemap_that_comes_back_is_followed_from_where_it_was() {
+async fn sitemap_that_returns_is_followed_from_its_former_state() {
     let source = site(&["/a", "/b", "/c", "/d"]).await;
     let both = "Sitemap: /1.xml\nSitemap: /2.xml\n";
     put(&source, "/robots.txt", both);
@@ -415,11 +415,11 @@ async fn sitemap_that_comes_back_is_followed_from_where_it_was() {
     put(&source, "/2.xml", sitemap(&source, "", &FOUR[2..]));
     let rig = Rig::follow(source, every_second).await;
     for path in ["/1.xml", "/2.xml"] {
-        until(&rig, path, "in step", |set| set.state == "in-sync").await;
+        until(&rig, path, "in sync", |set| set.state == "in-sync").await;
     }
     put(&rig.source, "/robots.txt", "Sitemap: /2.xml");
     rig.operator.poll(NAME).await;
-    eventually("one is ended", Some(rig.wakes()), async || {
+    eventually("one set", Some(rig.wakes()), async || {
         let all = sets(&rig).await;
         if all.len() == 1 {
             Ok(())
@@ -438,7 +438,7 @@ async fn sitemap_that_comes_back_is_followed_from_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn named_set_is_followed_although_discovery_fails() {
+async fn configured_set_is_followed_although_discovery_fails() {
     let source = site(&["/a", "/b", "/c", "/d"]).await;
     put(&source, SITEMAP, sitemap(&source, "", &FOUR));
     let well_known = "/.well-known/resourcesync";
@@ -450,7 +450,7 @@ async fn named_set_is_followed_although_discovery_fails() {
         config.sources[0].sets = vec![named];
     })
     .await;
-    until(&rig, SITEMAP, "in step", |set| set.state == "in-sync").await;
+    until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
     let status = rig.operator.status().await;
     let error = status.sources[0].error.as_ref().unwrap();

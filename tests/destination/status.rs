@@ -1,4 +1,4 @@
-//! What the status endpoint answers.
+//! The status endpoint.
 
 use crate::support::{FeedLine, NAME, Rig, SET, resources, soon, time};
 
@@ -16,7 +16,7 @@ async fn health_readiness_and_the_page_answer() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_tells_the_source_its_sets_and_their_channels() {
+async fn status_lists_source_sets_and_channels() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let status = rig.operator.status().await;
@@ -52,7 +52,7 @@ async fn status_tells_the_source_its_sets_and_their_channels() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn feed_is_told_in_pieces_as_lines() {
+async fn feed_is_served_in_pages_of_lines() {
     let rig = Rig::start(resources(10)).await;
     rig.settled().await;
     let all = rig.operator.changes(0).await;
@@ -66,11 +66,11 @@ async fn feed_is_told_in_pieces_as_lines() {
         .operator
         .get(&format!("/changes?since={}&limit=4", all[2].seq))
         .await;
-    let piece: Vec<FeedLine> = body
+    let page: Vec<FeedLine> = body
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
-    assert_eq!(piece, all[3..7]);
+    assert_eq!(page, all[3..7]);
     let (status, body) = rig
         .operator
         .get(&format!("/changes?since={}", all[9].seq))
@@ -79,7 +79,7 @@ async fn feed_is_told_in_pieces_as_lines() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn feed_goes_on_as_a_stream_of_events() {
+async fn feed_continues_as_a_stream_of_events() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let mut events = rig.operator.events(1).await;
@@ -104,8 +104,8 @@ async fn feed_goes_on_as_a_stream_of_events() {
             })
             .collect()
     };
-    let past = read_until(2).await;
-    assert_eq!(past.len(), 2, "what was applied after number 1");
+    let former = read_until(2).await;
+    assert_eq!(former.len(), 2, "changes after number 1");
     rig.source.update(SET, "r0001.txt", "live");
     rig.source.notify_and_publish(SET).await.unwrap();
     let all = read_until(3).await;
@@ -120,14 +120,14 @@ async fn stream_of_events_ends_when_the_daemon_stops() {
     rig.settled().await;
     let mut events = rig.operator.events(0).await;
     rig.stop_daemon().await;
-    soon("the end", async {
+    soon("end of the stream", async {
         while let Ok(Some(_)) = events.chunk().await {}
     })
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resources_that_are_not_known_are_not_found() {
+async fn unknown_resource_and_unknown_source_are_not_found() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     assert!(
@@ -140,6 +140,6 @@ async fn resources_that_are_not_known_are_not_found() {
     assert_eq!(status, 400, "{body}");
     let (status, _) = rig.operator.get("/resource").await;
     assert_eq!(status, 400);
-    let (status, _) = rig.operator.post("/sources/nobody/poll").await;
+    let (status, _) = rig.operator.post("/sources/unknown/poll").await;
     assert_eq!(status, 404);
 }

@@ -1,4 +1,4 @@
-//! What becomes of subscriptions and deliveries in the daemon's life. What WebSub asks of a subscriber has a table of its own.
+//! Subscriptions and deliveries across restarts. `tests/websub` has the requirements of WebSub itself.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn subscribed(rig: &Rig) -> Subscription {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn external_hub_is_used_as_advertised() {
+async fn advertised_external_hub_is_used() {
     let hub = Hub::start(HubOptions::default()).await.unwrap();
     let rig = Rig::start(SampleOptions {
         hub: ChannelHub::External {
@@ -34,7 +34,7 @@ async fn external_hub_is_used_as_advertised() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn full_inbox_puts_the_hub_off() {
+async fn full_inbox_answers_503() {
     let rig = Rig::start_with(resources(3), |config| {
         config.limits.inbox = 3_000;
         config.sources[0].reorder_window = Duration::from_secs(600);
@@ -43,29 +43,34 @@ async fn full_inbox_puts_the_hub_off() {
     rig.settled().await;
     rig.source.create(SET, "first.txt", "first");
     let first = rig.source.notify(SET);
-    let mut put_off = false;
+    let mut is_unavailable = false;
     for number in 0..10 {
         rig.source.create(SET, &format!("n{number}.txt"), "n");
         let notification = rig.source.notify(SET);
         let deliveries = rig.source.publish(&notification).await.unwrap();
-        put_off |= deliveries[0].status == Some(503);
+        is_unavailable |= deliveries[0].status == Some(503);
     }
-    assert!(put_off);
-    assert!(rig.channel().await.rejected > 0, "it is counted");
+    assert!(is_unavailable);
+    assert!(rig.channel().await.rejected > 0, "the rejection is counted");
     rig.source.publish(&first).await.unwrap();
-    // What the hub gave up on is missing, and is had from the Change List.
+    // The changes that the hub could not deliver come from the Change List.
     rig.operator.poll(NAME).await;
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscriptions_outlive_the_process() {
+async fn subscriptions_survive_a_restart() {
     let mut rig = Rig::start(resources(3)).await;
     let first = subscribed(&rig).await;
-    let asked = rig.hub().counts().requested;
+    let requests = rig.hub().counts().requested;
     rig.stop_daemon().await;
-    assert_eq!(rig.hub().subscriptions().len(), 2, "a stop ends none");
-    rig.source.update(SET, "r0001.txt", "changed while away");
+    assert_eq!(
+        rig.hub().subscriptions().len(),
+        2,
+        "a stop does not unsubscribe"
+    );
+    rig.source
+        .update(SET, "r0001.txt", "changed during downtime");
     rig.source.notify(SET);
     rig.start_daemon().await;
     rig.settled().await;
@@ -75,13 +80,9 @@ async fn subscriptions_outlive_the_process() {
         rig.source.publish(&notification).await.unwrap()
     };
     assert_eq!(deliveries[0].callback, first.callback);
-    assert!(deliveries[0].is_taken());
+    assert!(deliveries[0].is_accepted());
     rig.until_mirrored().await;
-    assert_eq!(
-        rig.hub().counts().requested,
-        asked,
-        "nothing was asked again"
-    );
+    assert_eq!(rig.hub().counts().requested, requests, "no new request");
     assert_eq!(
         rig.source.hits("/set1/resourcelist.xml"),
         1,

@@ -1,11 +1,11 @@
-//! Change Lists in any order, and with any times or none.
+//! Change Lists in any order, with any times or without times.
 
 use crate::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
 };
 use crate::support::{Destination, eventually};
 
-/// A Source that has told its changes in this list before it was followed, and tells them after.
+/// Follows two Sources: one publishes this list before it is followed, the other one afterwards.
 async fn check(changes: &str, oddities: &[&str]) {
     let site = Site::with_lists(&resource_list(&(listed("/gone") + &listed("/kept")))).await;
     site.put("/kept", "kept");
@@ -18,15 +18,15 @@ async fn check(changes: &str, oddities: &[&str]) {
     ];
     site.put("/changes.xml", changes);
     let follower = Follower::start(site).await;
-    follower.holds(&now).await;
-    follower.shows(oddities).await;
+    follower.until_mirrored(&now).await;
+    follower.until_oddities(oddities).await;
 
     let site = Site::with_lists(&resource_list(&(listed("/gone") + &listed("/kept")))).await;
     site.put("/kept", "kept");
     site.put("/gone", "gone");
     let follower = Follower::start(site).await;
     follower
-        .holds(&[("/gone", "gone"), ("/kept", "kept")])
+        .until_mirrored(&[("/gone", "gone"), ("/kept", "kept")])
         .await;
     let site = &follower.site;
     site.remove("/gone");
@@ -34,12 +34,12 @@ async fn check(changes: &str, oddities: &[&str]) {
     site.put("/changed", "changed");
     site.put("/changes.xml", changes);
     follower.poll().await;
-    follower.holds(&now).await;
-    follower.shows(oddities).await;
+    follower.until_mirrored(&now).await;
+    follower.until_oddities(oddities).await;
 }
 
-/// What happened, in the order of time: one resource went and came again, one went.
-fn story() -> Vec<String> {
+/// Changes ordered by time: one resource is deleted and created again, another one is deleted.
+fn history() -> Vec<String> {
     vec![
         changed("/again", "created", "02T00:00:00"),
         changed("/changed", "created", "02T01:00:00"),
@@ -52,41 +52,45 @@ fn story() -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn order_as_it_should_be_is_not_odd() {
-    check(&change_list(&story().concat()), &[]).await;
+async fn order_by_time_is_not_an_oddity() {
+    check(&change_list(&history().concat()), &[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn order_with_the_newest_first_ends_the_same() {
-    let mut story = story();
-    story.reverse();
+async fn order_newest_first_has_the_same_result() {
+    let mut history = history();
+    history.reverse();
     check(
-        &change_list(&story.concat()),
+        &change_list(&history.concat()),
         &["/changes.xml newest-first=1"],
     )
     .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn grouped_by_kind_of_change_ends_the_same() {
-    let mut story = story();
-    story.sort_by_key(|entry| entry.contains("deleted"));
-    story.sort_by_key(|entry| !entry.contains("created"));
-    check(&change_list(&story.concat()), &["/changes.xml unordered=1"]).await;
+async fn order_grouped_by_kind_of_change_has_the_same_result() {
+    let mut history = history();
+    history.sort_by_key(|entry| entry.contains("deleted"));
+    history.sort_by_key(|entry| !entry.contains("created"));
+    check(
+        &change_list(&history.concat()),
+        &["/changes.xml unordered=1"],
+    )
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn order_of_no_kind_ends_the_same() {
-    let story = story();
+async fn order_at_random_has_the_same_result() {
+    let history = history();
     let shuffled: String = [5, 0, 6, 3, 1, 4, 2]
-        .map(|n: usize| story[n].as_str())
+        .map(|n: usize| history[n].as_str())
         .concat();
     check(&change_list(&shuffled), &["/changes.xml unordered=1"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn order_within_one_second_is_that_of_the_document_also_backwards() {
-    let mut story = [
+async fn order_within_one_second_is_that_of_the_document_in_either_direction() {
+    let mut history = [
         changed("/changed", "created", "02T01:00:00"),
         changed("/again", "created", "02T02:00:00"),
         changed("/again", "deleted", "02T02:00:00"),
@@ -94,10 +98,10 @@ async fn order_within_one_second_is_that_of_the_document_also_backwards() {
         changed("/gone", "created", "02T03:00:00"),
         changed("/gone", "deleted", "02T03:00:00"),
     ];
-    check(&change_list(&story.concat()), &[]).await;
-    story.reverse();
+    check(&change_list(&history.concat()), &[]).await;
+    history.reverse();
     check(
-        &change_list(&story.concat()),
+        &change_list(&history.concat()),
         &["/changes.xml newest-first=1"],
     )
     .await;
@@ -105,7 +109,7 @@ async fn order_within_one_second_is_that_of_the_document_also_backwards() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn change_list_without_from_is_applied() {
-    let list = change_list(&story().concat()).replace(" from=\"2026-03-01T00:00:00Z\"", "");
+    let list = change_list(&history().concat()).replace(" from=\"2026-03-01T00:00:00Z\"", "");
     check(&list, &["/changes.xml no-from=1"]).await;
 }
 
@@ -146,7 +150,7 @@ async fn change_list_without_kinds_of_change_is_applied() {
     let site = Site::with_lists(&resource_list(&listed("/kept"))).await;
     site.put("/kept", "kept");
     let follower = Follower::start(site).await;
-    follower.holds(&[("/kept", "kept")]).await;
+    follower.until_mirrored(&[("/kept", "kept")]).await;
     let site = &follower.site;
     site.put("/kept", "altered");
     site.put("/new", "new");
@@ -155,12 +159,14 @@ async fn change_list_without_kinds_of_change_is_applied() {
     site.put("/changes.xml", &change_list(&changes));
     follower.poll().await;
     follower
-        .holds(&[("/kept", "altered"), ("/new", "new")])
+        .until_mirrored(&[("/kept", "altered"), ("/new", "new")])
         .await;
-    follower.shows(&["/changes.xml bad-change=2"]).await;
+    follower
+        .until_oddities(&["/changes.xml bad-change=2"])
+        .await;
 }
 
-/// A Change List of some days in March.
+/// A Change List of an interval in March 2026.
 fn part(from: &str, until: Option<&str>, entries: &str) -> String {
     let until = until.map(|until| format!(" until=\"2026-03-{until}T00:00:00Z\""));
     let md = format!(
@@ -181,25 +187,27 @@ async fn check_index(index: &str, oddities: &[&str]) {
     site.put("/capabilities.xml", &capability_list(&lists));
     site.put("/index.xml", index);
     let follower = Follower::start(site).await;
-    follower.holds(&[("/gone", "gone"), ("/new", "new")]).await;
+    follower
+        .until_mirrored(&[("/gone", "gone"), ("/new", "new")])
+        .await;
     let site = &follower.site;
     site.remove("/gone");
     site.put(
         "/2.xml",
         &part("02", None, &changed("/gone", "deleted", "02T12:00:00")),
     );
-    // Some indexes change with every list, others stay as they are.
+    // Some Sources change the index with every list.
     site.put("/index.xml", &format!("{index}<!-- again -->"));
     follower.poll().await;
-    follower.holds(&[("/new", "new")]).await;
-    follower.shows(oddities).await;
+    follower.until_mirrored(&[("/new", "new")]).await;
+    follower.until_oddities(oddities).await;
 }
 
-fn parts(name: &str, of_each: &str, times: (&str, &str)) -> String {
+fn parts(name: &str, md: &str, times: (&str, &str)) -> String {
     let (from, until) = times;
     let first = format!("{from}=\"2026-03-01T00:00:00Z\" {until}=\"2026-03-02T00:00:00Z\"");
     let second = format!("{from}=\"2026-03-02T00:00:00Z\"");
-    let part = |path: &str, times: &str| entry(path, &format!("<rs:md {of_each} {times}/>"));
+    let part = |path: &str, times: &str| entry(path, &format!("<rs:md {md} {times}/>"));
     (part("/1.xml", &first) + &part("/2.xml", &second)).replace("url>", &format!("{name}>"))
 }
 
@@ -264,8 +272,10 @@ async fn index_of_indexes_of_change_lists_is_followed() {
         &part("02", None, &changed("/new", "created", "02T12:00:00")),
     );
     let follower = Follower::start(site).await;
-    follower.holds(&[("/kept", "kept"), ("/new", "new")]).await;
-    follower.shows(&[]).await;
+    follower
+        .until_mirrored(&[("/kept", "kept"), ("/new", "new")])
+        .await;
+    follower.until_oddities(&[]).await;
 }
 
 /// An entry of an index of Change Lists.
@@ -275,7 +285,7 @@ fn named(path: &str, span: (&str, &str)) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn index_of_which_an_entry_cannot_be_read_proves_nothing() {
+async fn index_of_change_lists_with_an_unreadable_entry_proves_nothing() {
     const FIRST: (&str, &str) = ("2026-03-01T00:00:00Z", "2026-03-03T00:00:00Z");
     const SECOND: (&str, &str) = ("2026-03-03T00:00:00Z", "2026-03-05T00:00:00Z");
     let site = Site::with_lists(&resource_list(&listed("/a"))).await;
@@ -294,8 +304,8 @@ async fn index_of_which_an_entry_cannot_be_read_proves_nothing() {
         "/2.xml",
         &list(SECOND, &changed("/c", "created", "04T00:00:00")),
     );
-    let whole = named("/1.xml", FIRST) + &named("/2.xml", SECOND);
-    let bad = whole.replace("{site}/1.xml", "http://");
+    let valid = named("/1.xml", FIRST) + &named("/2.xml", SECOND);
+    let invalid = valid.replace("{site}/1.xml", "http://");
     let md = "capability=\"changelist\" from=\"2026-03-01T00:00:00Z\"";
     let nested = document(
         "sitemapindex",
@@ -303,18 +313,18 @@ async fn index_of_which_an_entry_cannot_be_read_proves_nothing() {
         &named("/inner.xml", (FIRST.0, SECOND.1)),
     );
     for is_nested in [false, true] {
-        let index = document("sitemapindex", md, &bad);
+        let index = document("sitemapindex", md, &invalid);
         if is_nested {
             site.put("/inner.xml", &index);
         }
         site.put("/changes.xml", if is_nested { &nested } else { &index });
         let destination = Destination::start(site.url("/").parse().unwrap(), |_| {}).await;
-        eventually("told", Some(destination.wakes()), async || {
+        eventually("error reported", Some(destination.wakes()), async || {
             let status = destination.operator.status().await;
             let set = status.sources.iter().flat_map(|source| &source.sets).next();
-            let told = set.and_then(|set| set.error.as_ref());
+            let error = set.and_then(|set| set.error.as_ref());
             let is_read = set.is_some_and(|set| set.resources == 2);
-            match told {
+            match error {
                 Some(error) if error.code == "bad-entries" && is_read => {
                     let until = set.unwrap().synced_until.clone().unwrap();
                     assert_eq!(until, FIRST.0);
@@ -325,16 +335,16 @@ async fn index_of_which_an_entry_cannot_be_read_proves_nothing() {
         })
         .await;
     }
-    site.put("/changes.xml", &document("sitemapindex", md, &whole));
+    site.put("/changes.xml", &document("sitemapindex", md, &valid));
     let follower = Follower::start(site).await;
     let set = follower
-        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
+        .until_mirrored(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
         .await;
     assert_eq!(set.synced_until.unwrap(), SECOND.1);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_list_that_ends_in_a_time_that_cannot_be_covers_what_it_tells() {
+async fn change_list_with_an_impossible_until_covers_its_entries() {
     let site = Site::with_lists(&resource_list(&listed("/a"))).await;
     site.put("/a", "a");
     site.put("/b", "b");
@@ -352,7 +362,7 @@ async fn change_list_that_ends_in_a_time_that_cannot_be_covers_what_it_tells() {
         site.put("/changes.xml", &changes);
         let url = site.url("/").parse().unwrap();
         let destination = Destination::start(url, |_| {}).await;
-        eventually("covered", Some(destination.wakes()), async || {
+        eventually("interval covered", Some(destination.wakes()), async || {
             let status = destination.operator.status().await;
             let set = status.sources.iter().flat_map(|source| &source.sets).next();
             let until = set.and_then(|set| set.synced_until.as_deref());
@@ -367,7 +377,7 @@ async fn change_list_that_ends_in_a_time_that_cannot_be_covers_what_it_tells() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn change_lists_that_stand_side_by_side_are_read_one_after_the_other() {
+async fn all_change_lists_of_a_capability_list_are_read() {
     let site = Site::with_lists(&resource_list(&listed("/a"))).await;
     site.put(
         "/capabilities.xml",
@@ -392,13 +402,13 @@ async fn change_lists_that_stand_side_by_side_are_read_one_after_the_other() {
     }
     let follower = Follower::start(site).await;
     follower
-        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
+        .until_mirrored(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
         .await;
-    let more = created + &changed("/d", "created", "05T00:00:00");
-    follower.site.put("/2.xml", &open(&more));
+    let extended = created + &changed("/d", "created", "05T00:00:00");
+    follower.site.put("/2.xml", &open(&extended));
     follower.poll().await;
     let set = follower
-        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")])
+        .until_mirrored(&[("/a", "a"), ("/b", "b"), ("/c", "c"), ("/d", "d")])
         .await;
     assert_eq!(set.synced_until.unwrap(), "2026-03-05T00:00:00Z");
     assert!(set.gaps.is_empty());

@@ -1,4 +1,4 @@
-//! Resource Lists and what their entries look like.
+//! Resource Lists and their entries.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -11,7 +11,7 @@ use crate::site::{
 use crate::support::{eventually, files};
 
 /// A Source without Change Lists.
-async fn listing(resource_list: &str) -> Site {
+async fn without_change_list(resource_list: &str) -> Site {
     let site = Site::with_lists(resource_list).await;
     site.put(
         "/capabilities.xml",
@@ -20,22 +20,22 @@ async fn listing(resource_list: &str) -> Site {
     site
 }
 
-/// The first version of a list, then a second one that names another resource and no longer the first.
+/// Follows a list whose second version names another resource in place of the first.
 async fn check_baseline(list: impl Fn(&str, &str) -> String, oddity: &str) {
-    let site = listing(&list("/a", "01")).await;
+    let site = without_change_list(&list("/a", "01")).await;
     site.put("/a", "a");
     site.put("/b", "b");
     let follower = Follower::start(site).await;
-    let set = follower.holds(&[("/a", "a")]).await;
+    let set = follower.until_mirrored(&[("/a", "a")]).await;
     assert_eq!(set.synced_until.as_deref(), Some("2026-03-01T00:00:00Z"));
     follower.site.put("/list.xml", &list("/b", "04"));
     follower.poll().await;
-    follower.holds(&[("/b", "b")]).await;
-    follower.shows(&[oddity]).await;
+    follower.until_mirrored(&[("/b", "b")]).await;
+    follower.until_oddities(&[oddity]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_list_without_at_is_of_its_newest_entry() {
+async fn resource_list_without_at_has_the_time_of_its_newest_entry() {
     let list = |path: &str, day: &str| {
         let lastmod = format!("<lastmod>2026-03-{day}T00:00:00Z</lastmod>");
         document(
@@ -48,7 +48,7 @@ async fn resource_list_without_at_is_of_its_newest_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_list_with_from_is_of_its_newest_entry() {
+async fn resource_list_with_from_has_the_time_of_its_newest_entry() {
     let list = |path: &str, day: &str| {
         let lastmod = format!("<lastmod>2026-03-{day}T00:00:00Z</lastmod>");
         let md = format!("capability=\"resourcelist\" from=\"2026-03-{day}T00:00:00Z\"");
@@ -58,29 +58,35 @@ async fn resource_list_with_from_is_of_its_newest_entry() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_lastmod_tells_a_change() {
+async fn newer_lastmod_alone_is_a_change() {
     let list = |at: &str, day: &str| {
         let lastmod = |day: &str| format!("<lastmod>2026-02-{day}T00:00:00Z</lastmod>");
         let entries = entry("/a", &lastmod(day)) + &entry("/b", &lastmod("01"));
         let md = format!("capability=\"resourcelist\" at=\"2026-03-{at}T00:00:00Z\"");
         document("urlset", &md, &entries)
     };
-    let site = listing(&list("01", "01")).await;
+    let site = without_change_list(&list("01", "01")).await;
     site.put("/a", "a");
     site.put("/b", "b");
     let follower = Follower::start(site).await;
-    follower.holds(&[("/a", "a"), ("/b", "b")]).await;
-    let asked = follower.site.hits("/b");
+    follower.until_mirrored(&[("/a", "a"), ("/b", "b")]).await;
+    let hits = follower.site.hits("/b");
     follower.site.put("/a", "altered");
     follower.site.put("/list.xml", &list("02", "03"));
     follower.poll().await;
-    follower.holds(&[("/a", "altered"), ("/b", "b")]).await;
-    assert_eq!(follower.site.hits("/b"), asked, "nothing has changed there");
-    follower.shows(&[]).await;
+    follower
+        .until_mirrored(&[("/a", "altered"), ("/b", "b")])
+        .await;
+    assert_eq!(
+        follower.site.hits("/b"),
+        hits,
+        "unchanged resource is not fetched"
+    );
+    follower.until_oddities(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn elements_in_any_order_say_the_same() {
+async fn elements_in_any_order_are_read() {
     let text = "text";
     let digest = Digest::of(Algorithm::Sha256, text.as_bytes());
     let entries = format!(
@@ -90,22 +96,22 @@ async fn elements_in_any_order_say_the_same() {
         text.len()
     );
     let list = resource_list(&entries);
-    // The head's metadata before its links.
+    // In the head, `rs:md` before `rs:ln`.
     let (up, md) = (list.find("<rs:ln").unwrap(), list.find("<rs:md").unwrap());
-    let behind = list[md..].find("/>").unwrap() + md + 2;
+    let end = list[md..].find("/>").unwrap() + md + 2;
     let list = format!(
         "{}{}{}{}",
         &list[..up],
-        &list[md..behind],
+        &list[md..end],
         &list[up..md],
-        &list[behind..]
+        &list[end..]
     );
     let site = Site::with_lists(&list).await;
     site.put("/a", text);
     let follower = Follower::start(site).await;
-    follower.holds(&[("/a", text)]).await;
+    follower.until_mirrored(&[("/a", text)]).await;
     follower
-        .shows(&["/list.xml relative-uri=1", "/list.xml several-metadata=1"])
+        .until_oddities(&["/list.xml relative-uri=1", "/list.xml several-metadata=1"])
         .await;
 }
 
@@ -140,24 +146,24 @@ async fn digests_in_any_encoding_are_checked() {
     }
     let follower = Follower::start(site).await;
     let set = follower
-        .until("one is refused", |set| {
+        .until("one digest mismatch", |set| {
             (set.resources, set.pending) == (4, 1) && set.error.is_some()
         })
         .await;
     assert_eq!(set.error.unwrap().code, "digest-mismatch");
     follower
-        .shows(&["/list.xml digest-encoding=3", "/list.xml unknown-digest=3"])
+        .until_oddities(&["/list.xml digest-encoding=3", "/list.xml unknown-digest=3"])
         .await;
     follower.site.put("/wrong", "another");
     follower.poll().await;
     let names = ["/base64", "/several", "/unknown", "/urls", "/wrong"];
-    let held = names.map(|name| (name, name.trim_start_matches('/')));
-    let held = held.map(|(path, text)| (path, if path == "/wrong" { "another" } else { text }));
-    follower.holds(&held).await;
+    let pages = names.map(|name| (name, name.trim_start_matches('/')));
+    let pages = pages.map(|(path, text)| (path, if path == "/wrong" { "another" } else { text }));
+    follower.until_mirrored(&pages).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn loc_with_white_space_or_without_a_host_is_found() {
+async fn loc_with_white_space_or_without_host_is_resolved() {
     let entries = [
         "<url><loc>\n      {site}/a\n    </loc></url>",
         "<url><loc>{site}\n      /deep/\n      b</loc></url>",
@@ -166,20 +172,20 @@ async fn loc_with_white_space_or_without_a_host_is_found() {
         "<url><loc>   </loc></url>",
     ];
     let site = Site::with_lists(&resource_list(&entries.concat())).await;
-    let held = [("/a", "a"), ("/c", "c"), ("/d", "d"), ("/deep/b", "b")];
-    held.iter().for_each(|(path, text)| site.put(path, text));
+    let pages = [("/a", "a"), ("/c", "c"), ("/d", "d"), ("/deep/b", "b")];
+    pages.iter().for_each(|(path, text)| site.put(path, text));
     let follower = Follower::start(site).await;
     let set = follower.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 4
     });
     assert_eq!(set.await.error.unwrap().code, "bad-entries");
     follower
-        .shows(&["/list.xml bad-loc=1", "/list.xml relative-uri=3"])
+        .until_oddities(&["/list.xml bad-loc=1", "/list.xml relative-uri=3"])
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn markup_of_others_is_passed_over() {
+async fn foreign_markup_is_ignored() {
     let list = resource_list(
         "<!-- a > comment --><i:all xmlns:i=\"http://example.com/i\"><i:url><i:loc>{site}/no</i:loc></i:url></i:all>
          <url><i:image xmlns:i=\"http://example.com/i\"><i:loc>{site}/no</i:loc><loc>{site}/no</loc></i:image>
@@ -192,12 +198,12 @@ async fn markup_of_others_is_passed_over() {
     let site = Site::with_lists(&list).await;
     site.put("/a", "a");
     let follower = Follower::start(site).await;
-    follower.holds(&[("/a", "a")]).await;
-    follower.shows(&[]).await;
+    follower.until_mirrored(&[("/a", "a")]).await;
+    follower.until_oddities(&[]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn gzip_is_known_by_the_name_or_by_the_header_alone() {
+async fn gzip_is_recognized_by_name_or_header_alone() {
     let site = Site::with_lists("").await;
     let lists = [
         ("resourcelist", "/list.xml.gz"),
@@ -208,36 +214,36 @@ async fn gzip_is_known_by_the_name_or_by_the_header_alone() {
     let changes = change_list(&changed("/b", "created", "02T00:00:00"));
     site.put_gzip("/changes.xml", &changes, true);
     site.put("/a", "a");
-    site.put_gzip("/b", "kept as it is served", false);
+    site.put_gzip("/b", "mirrored as it is served", false);
     let follower = Follower::start(site).await;
     let set = follower.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 2
     });
     assert!(set.await.error.is_none());
-    follower.shows(&[]).await;
+    follower.until_oddities(&[]).await;
     follower.site.put("/b", "b");
     let changes = change_list(&changed("/b", "updated", "02T00:00:01"));
     follower.site.put_gzip("/changes.xml", &changes, true);
     follower.poll().await;
-    follower.holds(&[("/a", "a"), ("/b", "b")]).await;
+    follower.until_mirrored(&[("/a", "a"), ("/b", "b")]).await;
 }
 
-/// Two lists below an index, or below two of them.
+/// Follows an index of two lists, one of which may be in an inner index.
 async fn check_index(index: &str, oddities: &[&str]) {
-    let site = listing(index).await;
+    let site = without_change_list(index).await;
     let md = "capability=\"resourcelist\" at=\"2026-03-01T00:00:00Z\"";
     let part = entry("/2.xml", "<rs:md at=\"2026-03-01T00:00:00Z\"/>");
     let inner = document("sitemapindex", md, &part.replace("url>", "sitemap>"));
     site.put("/inner.xml", &inner);
     site.put("/1.xml", &resource_list(&listed("/a")));
     site.put("/2.xml", &resource_list(&(listed("/b") + &listed("/c"))));
-    let held = [("/a", "a"), ("/b", "b"), ("/c", "c")];
-    held.iter().for_each(|(path, text)| site.put(path, text));
+    let pages = [("/a", "a"), ("/b", "b"), ("/c", "c")];
+    pages.iter().for_each(|(path, text)| site.put(path, text));
     let follower = Follower::start(site).await;
-    follower.holds(&held).await;
-    follower.shows(oddities).await;
+    follower.until_mirrored(&pages).await;
+    follower.until_oddities(oddities).await;
 
-    // Absence from all lists together is what deletes.
+    // Only absence from all lists deletes.
     let newer = |page: &str| page.replace("2026-03-01", "2026-03-04");
     let site = &follower.site;
     site.put("/list.xml", &newer(index));
@@ -245,13 +251,13 @@ async fn check_index(index: &str, oddities: &[&str]) {
     site.put("/1.xml", &newer(&resource_list(&listed("/b"))));
     site.put("/2.xml", &newer(&resource_list(&listed("/c"))));
     follower.poll().await;
-    follower.holds(&held[1..]).await;
-    follower.shows(oddities).await;
+    follower.until_mirrored(&pages[1..]).await;
+    follower.until_oddities(oddities).await;
 }
 
-fn index(root: &str, inside: [&str; 2], of_each: &str) -> String {
+fn index(root: &str, paths: [&str; 2], md: &str) -> String {
+    let parts = paths.map(|path| entry(path, md)).concat();
     let md = "capability=\"resourcelist\" at=\"2026-03-01T00:00:00Z\"";
-    let parts = inside.map(|path| entry(path, of_each)).concat();
     let name = if root == "urlset" { "url>" } else { "sitemap>" };
     document(root, md, &parts.replace("url>", name))
 }
@@ -260,7 +266,7 @@ fn index(root: &str, inside: [&str; 2], of_each: &str) -> String {
 async fn index_of_resource_lists_is_followed() {
     let times = "<rs:md at=\"2026-03-01T00:00:00Z\"/>";
     check_index(&index("sitemapindex", ["/1.xml", "/2.xml"], times), &[]).await;
-    // No capability, no times, not even a link up.
+    // No capability, no times, no link `up`.
     let plain = "<sitemapindex xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\"
         xmlns:rs=\"http://www.openarchives.org/rs/terms/\"><rs:md capability=\"resourcelist\" at=\"2026-03-01\"/>
         <sitemap><loc>/1.xml</loc></sitemap><sitemap><loc>/2.xml</loc></sitemap></sitemapindex>";
@@ -269,8 +275,8 @@ async fn index_of_resource_lists_is_followed() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn index_of_resource_lists_as_a_urlset_is_followed() {
-    let named = "<rs:md capability=\"resourcelist\"/>";
-    let index = index("urlset", ["/1.xml", "/2.xml"], named);
+    let md = "<rs:md capability=\"resourcelist\"/>";
+    let index = index("urlset", ["/1.xml", "/2.xml"], md);
     check_index(&index, &["/list.xml index-as-urlset=1"]).await;
 }
 
@@ -281,22 +287,24 @@ async fn index_of_indexes_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_of_more_entries_than_the_protocol_allows_is_read_whole() {
+async fn oversized_list_is_read_completely() {
     let others: String = (0..50_000)
         .map(|n| listed(&format!("/others/{n}")))
         .collect();
     let site = Site::with_lists(&resource_list(&(others + &listed("/a")))).await;
     site.put("/a", "a");
-    let follower = Follower::enter_with(site, "/", |source| {
+    let follower = Follower::start_with(site, "/", |source| {
         source.filter = Filter::matching(&[], &["*/others/*".to_owned()]).unwrap();
     })
     .await;
-    follower.holds(&[("/a", "a")]).await;
-    follower.shows(&["/list.xml too-many-entries=1"]).await;
+    follower.until_mirrored(&[("/a", "a")]).await;
+    follower
+        .until_oddities(&["/list.xml too-many-entries=1"])
+        .await;
 }
 
-/// Waits until the mirror has a page, whatever else it has.
-async fn has(follower: &Follower, path: &str) {
+/// Waits until the mirror has a page, possibly among others.
+async fn until_has(follower: &Follower, path: &str) {
     let mirror = &follower.destination.config.sources[0].mirror;
     eventually(path, Some(follower.destination.wakes()), async || {
         let found = files(mirror);
@@ -307,50 +315,50 @@ async fn has(follower: &Follower, path: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_that_is_gone_from_an_index_keeps_no_later_one_from_being_read() {
+async fn missing_part_of_an_index_does_not_delay_later_parts() {
     let md = "capability=\"resourcelist\" at=\"2026-03-01T00:00:00Z\"";
     let parts = ["/1.xml", "/2.xml", "/3.xml"];
     let parts = parts.map(|path| entry(path, "")).concat();
     let index = document("sitemapindex", md, &parts.replace("url>", "sitemap>"));
-    let site = listing(&index).await;
+    let site = without_change_list(&index).await;
     site.put("/1.xml", &resource_list(&listed("/a")));
     site.put("/3.xml", &resource_list(&listed("/c")));
     for name in ["a", "b", "c"] {
         site.put(&format!("/{name}"), name);
     }
     let follower = Follower::start(site).await;
-    has(&follower, "/a").await;
-    has(&follower, "/c").await;
+    until_has(&follower, "/a").await;
+    until_has(&follower, "/c").await;
     let set = follower
-        .until("told", |set| {
+        .until("error reported", |set| {
             set.error
                 .as_ref()
                 .is_some_and(|error| error.code == "not-found")
         })
         .await;
-    assert_eq!(set.synced_until, None, "a part of it is not known");
+    assert_eq!(set.synced_until, None, "the baseline is incomplete");
     follower.site.put("/2.xml", &resource_list(&listed("/b")));
     follower.poll().await;
     follower
-        .holds(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
+        .until_mirrored(&[("/a", "a"), ("/b", "b"), ("/c", "c")])
         .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn list_whose_at_never_moves_still_tells_what_has_changed() {
+async fn changes_in_a_list_with_a_constant_at_are_applied() {
     let list = |time: &str| {
         let md = "capability=\"resourcelist\" at=\"2020-01-01T00:00:00Z\"";
         let lastmod = format!("<lastmod>{time}</lastmod>");
         document("urlset", md, &entry("/a", &lastmod))
     };
-    let site = listing(&list("2026-02-01T00:00:00Z")).await;
+    let site = without_change_list(&list("2026-02-01T00:00:00Z")).await;
     site.put("/a", "a");
     let follower = Follower::start(site).await;
-    follower.holds(&[("/a", "a")]).await;
+    follower.until_mirrored(&[("/a", "a")]).await;
     follower.site.put("/a", "altered");
     follower
         .site
         .put("/list.xml", &list("2026-03-01T00:00:00Z"));
     follower.poll().await;
-    follower.holds(&[("/a", "altered")]).await;
+    follower.until_mirrored(&[("/a", "altered")]).await;
 }

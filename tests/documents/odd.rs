@@ -1,10 +1,10 @@
-//! Documents made at random that are odd in all the ways that the reader takes in its stride.
+//! Generators of random documents with every oddity that the reader tolerates.
 
 use proptest::prelude::*;
 
-/// One of some spellings.
-fn one(of: &[&'static str]) -> impl Strategy<Value = &'static str> + use<> {
-    prop::sample::select(of.to_vec())
+/// One of several spellings.
+fn one(spellings: &[&'static str]) -> impl Strategy<Value = &'static str> + use<> {
+    prop::sample::select(spellings.to_vec())
 }
 
 fn times() -> impl Strategy<Value = &'static str> {
@@ -53,16 +53,16 @@ fn attributes() -> impl Strategy<Value = String> {
     ]
 }
 
-/// An element of these, or none.
+/// A link, metadata, or markup that the reader ignores.
 fn markup() -> impl Strategy<Value = String> {
     let md =
         prop::collection::btree_map(one(&["a", "b", "c"]), attributes(), 0..3).prop_map(|all| {
             let mut names = std::collections::HashSet::new();
-            let fresh = all.into_values().filter(|it| {
-                let name = it.split('=').next().unwrap_or_default().to_owned();
+            let distinct = all.into_values().filter(|attribute| {
+                let name = attribute.split('=').next().unwrap_or_default().to_owned();
                 names.insert(name)
             });
-            format!("<rs:md {}/>", fresh.collect::<Vec<_>>().join(" "))
+            format!("<rs:md {}/>", distinct.collect::<Vec<_>>().join(" "))
         });
     let ln = (
         one(&["up", " describedBy ", "INDEX", "hub", ""]),
@@ -81,7 +81,7 @@ fn markup() -> impl Strategy<Value = String> {
         "<?xml-stylesheet href='a.xsl'?>",
         "<i:image xmlns:i='http://example.com/i'><i:loc>http://example.com/i</i:loc></i:image>",
         "<changefreq>daily</changefreq>",
-        "\n  text that says nothing \n",
+        "\n  ignored text \n",
     ]);
     prop_oneof![3 => md, 2 => ln, 2 => others.prop_map(str::to_owned)]
 }
@@ -104,14 +104,14 @@ fn entries() -> impl Strategy<Value = String> {
         prop::option::of(lastmod),
         prop::collection::vec(markup(), 0..3),
     );
-    pieces.prop_map(|(name, before, loc, lastmod, behind)| {
-        let (before, behind) = (before.concat(), behind.concat());
+    pieces.prop_map(|(name, before, loc, lastmod, after)| {
+        let (before, after) = (before.concat(), after.concat());
         let lastmod = lastmod.unwrap_or_default();
-        format!("<{name}>{before}{loc}{lastmod}{behind}</{name}>\n")
+        format!("<{name}>{before}{loc}{lastmod}{after}</{name}>\n")
     })
 }
 
-/// Documents that are read, however odd they are.
+/// Valid documents with any combination of oddities.
 pub(crate) fn odd_documents() -> impl Strategy<Value = String> {
     let begin = (
         one(&["urlset", "sitemapindex"]),

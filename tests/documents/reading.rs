@@ -1,8 +1,8 @@
-//! What single documents say, through the reader alone.
+//! Single documents, parsed by the reader alone.
 
 use resyncd::protocol::{Capability, ChangeKind, Document};
 
-use crate::read_odd;
+use crate::read_with_oddities;
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 const UP: &str = "<rs:ln rel='up' href='http://example.com/capabilities.xml'/>";
@@ -17,8 +17,8 @@ fn locs(document: &Document) -> Vec<&str> {
 }
 
 #[test]
-fn capabilities_are_known_however_they_are_spelt() {
-    for (written, meant, at) in [
+fn misspelt_capabilities_are_recognized() {
+    for (spelling, capability, at) in [
         ("changelistindex", "changelist", "from"),
         ("resourceList", "resourcelist", "at"),
         ("resourcecelist", "resourcelist", "at"),
@@ -27,23 +27,23 @@ fn capabilities_are_known_however_they_are_spelt() {
         ("resourcedump_manifest", "resourcedump-manifest", "at"),
         ("Change-List", "changelist", "from"),
     ] {
-        let md = format!("capability='{written}' {at}='2026-03-01'");
-        let read = read_odd(&document(&md, ""), "capability-spelling=1");
-        assert_eq!(read.head.md.capability.unwrap().as_str(), meant);
+        let md = format!("capability='{spelling}' {at}='2026-03-01'");
+        let read = read_with_oddities(&document(&md, ""), "capability-spelling=1");
+        assert_eq!(read.head.md.capability.unwrap().as_str(), capability);
     }
 }
 
 #[test]
-fn what_two_md_say_is_said_by_both() {
+fn two_md_elements_are_combined() {
     let md = "capability='changelist' from='2026-03-01'";
     let entry = "<url><rs:md change='updated'/><rs:md length='4' change='deleted'/><rs:ln rel='up' href='/x'/>
         <lastmod>2026-03-02</lastmod><loc>/a</loc></url>";
-    let read = read_odd(&document(md, entry), "several-metadata=1 relative-uri=2");
+    let read = read_with_oddities(&document(md, entry), "several-metadata=1 relative-uri=2");
     let entry = &read.entries[0];
     assert_eq!(
         entry.md.change,
         Some(ChangeKind::Updated),
-        "the first word counts"
+        "the first value is used"
     );
     assert_eq!(entry.md.length, Some(4));
     assert_eq!(entry.loc.as_str(), "http://example.com/a");
@@ -54,7 +54,7 @@ fn digests_are_read_over_several_lines_and_in_base64() {
     let entry = "<url><loc>http://example.com/a</loc><rs:md hash='md5:900150983cd24fb0d6963f7d28e17f72
         sha-1:qZk+NkcGgWq6PiVxeFDCbJzQ2J0= sha-256:ungWv48Bz-pBQUDeXa4iI7ADYaOWF3qctBD_YfIAFa0 crc32:352441c2'/></url>";
     let md = "capability='resourcelist' at='2026-03-01'";
-    let read = read_odd(&document(md, entry), "unknown-digest=1 digest-encoding=2");
+    let read = read_with_oddities(&document(md, entry), "unknown-digest=1 digest-encoding=2");
     let shown: Vec<String> = read.entries[0]
         .md
         .hashes
@@ -72,13 +72,13 @@ fn digests_are_read_over_several_lines_and_in_base64() {
 }
 
 #[test]
-fn manifests_keep_paths_as_they_are_written() {
+fn manifests_preserve_paths_verbatim() {
     let entries = "<url><loc>http://example.com/a</loc><rs:md path='/resources/a'/></url>
         <url><loc>http://example.com/b</loc><rs:md path='resources/b'/></url>
         <url><loc>http://example.com/c</loc><rs:md path='/home/someone/export/c.txt'/></url>
         <url><loc>http://example.com/d</loc><rs:md path='C:\\export\\d e.txt '/></url>";
     let md = "capability='resourcedump-manifest' at='2026-03-01'";
-    let read = read_odd(&document(md, entries), "");
+    let read = read_with_oddities(&document(md, entries), "");
     let paths = read.entries.iter().map(|entry| entry.md.path.as_deref());
     let expected = [
         "/resources/a",
@@ -90,22 +90,22 @@ fn manifests_keep_paths_as_they_are_written() {
 }
 
 #[test]
-fn manifests_of_change_dumps_may_lack_the_change() {
+fn manifests_of_change_dumps_may_omit_change() {
     let entries = "<url><loc>http://example.com/a</loc><lastmod>2026-03-01</lastmod><rs:md path='/a'/></url>
         <url><loc>http://example.com/b</loc><lastmod>2026-03-02</lastmod><rs:md change='deleted'/></url>";
     let md = "capability='changedump-manifest' from='2026-03-01'";
-    let read = read_odd(&document(md, entries), "bad-change=1");
+    let read = read_with_oddities(&document(md, entries), "bad-change=1");
     assert_eq!(read.entries[0].md.change, None);
     assert_eq!(read.entries[0].md.path.as_deref(), Some("/a"));
 }
 
 #[test]
-fn change_dump_that_calls_itself_a_change_list_shows_packages() {
+fn change_dump_labelled_changelist_lists_packages() {
     let entry = "<url><loc>http://example.com/1.tar.xz</loc><lastmod>2026-03-01</lastmod>
         <rs:md type='application/x-xz' length='9' from='2026-03-01' until='2026-03-02'/>
         <rs:ln rel='contents' href='http://example.com/1.xml' type='application/xml'/></url>";
     let md = "capability='changelist' from='2026-03-01'";
-    let read = read_odd(&document(md, entry), "bad-change=1");
+    let read = read_with_oddities(&document(md, entry), "bad-change=1");
     assert_eq!(read.head.md.capability, Some(Capability::ChangeList));
     let contents = read.entries[0].links("contents").next().unwrap();
     assert_eq!(contents.href.as_str(), "http://example.com/1.xml");
@@ -113,7 +113,7 @@ fn change_dump_that_calls_itself_a_change_list_shows_packages() {
 }
 
 #[test]
-fn what_is_odd_about_a_whole_is_told_by_its_capability() {
+fn oddities_of_a_document_depend_on_its_capability() {
     let dated = |path: &str, day: &str| {
         format!(
             "<url><loc>http://example.com/{path}</loc><lastmod>2026-03-{day}</lastmod><rs:md change='updated'/></url>"
@@ -121,7 +121,7 @@ fn what_is_odd_about_a_whole_is_told_by_its_capability() {
     };
     let backwards = dated("a", "03") + &dated("b", "02") + &dated("c", "02");
     let mixed = dated("a", "03") + &dated("b", "02") + &dated("c", "03");
-    for (md, inside, odd) in [
+    for (md, inside, oddities) in [
         (
             "capability='changelist' from='2026'",
             &*backwards,
@@ -179,17 +179,17 @@ fn what_is_odd_about_a_whole_is_told_by_its_capability() {
         ),
         ("", &mixed, "no-capability=1"),
     ] {
-        read_odd(&document(md, inside), odd);
+        read_with_oddities(&document(md, inside), oddities);
     }
     let itself = "<rs:ln rel='up' href='http://example.com/sets/1/list.xml'/>";
     let text = document("capability='changelist' from='2026'", "").replace(UP, itself);
-    read_odd(&text, "wrong-up=1");
+    read_with_oddities(&text, "wrong-up=1");
 }
 
 #[test]
-fn fifty_thousand_entries_are_not_too_many() {
-    let entries = |many: usize| "<url><loc>http://example.com/a</loc></url>".repeat(many);
+fn more_than_50_000_entries_are_an_oddity() {
+    let entries = |count: usize| "<url><loc>http://example.com/a</loc></url>".repeat(count);
     let md = "capability='resourcelist' at='2026'";
-    read_odd(&document(md, &entries(50_000)), "");
-    read_odd(&document(md, &entries(50_001)), "too-many-entries=1");
+    read_with_oddities(&document(md, &entries(50_000)), "");
+    read_with_oddities(&document(md, &entries(50_001)), "too-many-entries=1");
 }

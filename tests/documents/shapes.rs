@@ -1,9 +1,9 @@
-//! Documents in the shapes of the specification's examples, sections 8 to 14, and of those of the notification specifications. None
-//! of them is odd, but where the specification contradicts itself.
+//! Documents like the examples of the specification, sections 8 to 14, and of the notification specifications. They have no
+//! oddities, except where the specification contradicts itself.
 
-use crate::read_odd;
+use crate::read_with_oddities;
 
-/// The namespaces, `up` to a Capability List, an `rs:md` of these attributes, and entries.
+/// A document with namespaces, `up` to a Capability List, an `rs:md` with these attributes, and entries.
 fn shape(root: &str, md: &str, entries: &[String]) -> String {
     let up = "\n  <rs:ln rel=\"up\"\n         href=\"http://example.com/sets/capabilities.xml\"/>";
     format!(
@@ -45,13 +45,13 @@ fn source_descriptions_and_capability_lists() {
     // Example 12, and its index.
     let description = shape("urlset", "capability=\"description\"", &sets);
     let up = description.find("<rs:ln rel=\"up\"").unwrap();
-    let behind = description[up..].find("/>").unwrap() + up + 2;
-    let topmost = format!("{}{about}{}", &description[..up], &description[behind..]);
-    read_odd(&topmost, "");
+    let end = description[up..].find("/>").unwrap() + up + 2;
+    let topmost = format!("{}{about}{}", &description[..up], &description[end..]);
+    read_with_oddities(&topmost, "");
     let index = topmost
         .replace("urlset", "sitemapindex")
         .replace("url>", "sitemap>");
-    read_odd(&index, "");
+    read_with_oddities(&index, "");
     // Example 13, with the channels of the notification specifications.
     let hub = "<rs:ln rel=\"hub\" href=\"http://hub.example.org/websub/\"/>";
     let offers = ["resourcelist", "resourcedump", "changelist", "changedump"]
@@ -59,7 +59,7 @@ fn source_descriptions_and_capability_lists() {
     let channels = ["change-notification", "framework-notification"]
         .map(|name| url(name, &format!("{hub}<rs:md capability=\"{name}\"/>")));
     let entries = [offers.concat(), channels.concat()];
-    read_odd(
+    read_with_oddities(
         &shape("urlset", "capability=\"capabilitylist\"", &entries),
         "",
     );
@@ -84,25 +84,25 @@ fn resource_lists_and_their_index() {
     ];
     let md = "capability=\"resourcelist\" at=\"2026-05-06T09:00:00Z\" completed=\"2026-05-06T09:01:00Z\"";
     let list = shape("urlset", md, &entries);
-    read_odd(&list, "");
-    // Example 15. The specification leaves out a slash of its own namespace here.
+    read_with_oddities(&list, "");
+    // Example 15. Here the specification omits the last slash of its own namespace.
     let parts = [0, 3, 7].map(|minute| {
         let md = format!("<rs:md at=\"2026-05-06T09:0{minute}:00Z\"/>");
         entry("sitemap", &format!("list{minute}.xml"), &md)
     });
     let index = shape("sitemapindex", md, &parts);
-    read_odd(&index, "");
-    read_odd(
+    read_with_oddities(&index, "");
+    read_with_oddities(
         &index.replace("/rs/terms/", "/rs/terms"),
         "namespace-spelling=1",
     );
-    // Example 16: a list of an index, as the text has it, and with the capability that the example has instead.
+    // Example 16: a part of an index, with the capability of the text and with that of the example.
     let linked = list.replace(
         "  <rs:md cap",
         "  <rs:ln rel=\"index\" href=\"http://example.com/index.xml\"/>\n  <rs:md cap",
     );
-    read_odd(&linked, "");
-    read_odd(
+    read_with_oddities(&linked, "");
+    read_with_oddities(
         &linked.replace("resourcelist", "resourceindex"),
         "capability-spelling=1",
     );
@@ -112,13 +112,13 @@ fn resource_lists_and_their_index() {
 fn resource_dumps_and_their_manifests() {
     let contents = "<rs:ln rel=\"contents\" href=\"http://example.com/manifest.xml\" type=\"application/xml\"/>";
     let times = "at=\"2026-05-06T09:00:00Z\" completed=\"2026-05-06T09:04:00Z\"";
-    // Example 17; the packages may be told in any order.
+    // Example 17; the packages may be listed in any order.
     let packages = [3, 0, 1].map(|n| {
         let md = format!("<rs:md type=\"application/zip\" length=\"4765\" at=\"2026-05-06T09:0{n}:00Z\" completed=\"2026-05-06T09:04:00Z\"/>");
         url(&format!("part{n}.zip"), &format!("{md}{contents}"))
     });
     let md = format!("capability=\"resourcedump\" {times}");
-    read_odd(&shape("urlset", &md, &packages), "");
+    read_with_oddities(&shape("urlset", &md, &packages), "");
     // Example 18.
     let bitstreams = ["a", "b"].map(|name| {
         let md = format!(
@@ -130,12 +130,12 @@ fn resource_dumps_and_their_manifests() {
         )
     });
     let md = format!("capability=\"resourcedump-manifest\" {times}");
-    read_odd(&shape("urlset", &md, &bitstreams), "");
+    read_with_oddities(&shape("urlset", &md, &bitstreams), "");
 }
 
 #[test]
 fn change_lists_and_their_index() {
-    // Example 19: an open one, in which a resource changes twice.
+    // Example 19: an open list in which a resource changes twice.
     let changes = [
         changed("a.html", 11, "created", ""),
         changed("b.pdf", 13, "updated", ""),
@@ -143,7 +143,7 @@ fn change_lists_and_their_index() {
         changed("b.pdf", 21, "updated", ""),
     ];
     let open = "capability=\"changelist\" from=\"2026-05-06T00:00:00Z\"";
-    read_odd(&shape("urlset", open, &changes), "");
+    read_with_oddities(&shape("urlset", open, &changes), "");
     // Example 20.
     let day = |from: u32, until: &str| {
         let md = format!("<rs:md from=\"2026-05-0{from}T00:00:00Z\"{until}/>");
@@ -155,18 +155,18 @@ fn change_lists_and_their_index() {
         day(6, ""),
     ];
     let md = "capability=\"changelist\" from=\"2026-05-04T00:00:00Z\"";
-    read_odd(&shape("sitemapindex", md, &days), "");
-    // Example 21: a closed one.
+    read_with_oddities(&shape("sitemapindex", md, &days), "");
+    // Example 21: a closed list.
     let closed = format!("{open} until=\"2026-05-07T00:00:00Z\"");
     let index = "<rs:ln rel=\"index\" href=\"http://example.com/index.xml\"/>\n  <rs:md capability";
     let list = shape("urlset", &closed, &changes).replace("<rs:md capability", index);
-    read_odd(&list, "");
+    read_with_oddities(&list, "");
 }
 
 #[test]
 fn change_dumps_and_their_manifests() {
     let contents = "<rs:ln rel=\"contents\" href=\"http://example.com/manifest.xml\" type=\"application/xml\"/>";
-    // Example 22; one of the packages says only where it ends.
+    // Example 22; one of the packages has `until` only.
     let package = |day: u32, from: &str| {
         let md = format!(
             "<rs:md type=\"application/zip\" length=\"6629\"{from} until=\"2026-05-0{day}T23:59:59Z\"/>"
@@ -183,23 +183,23 @@ fn change_dumps_and_their_manifests() {
         package(6, " from=\"2026-05-06T00:00:00Z\""),
     ];
     let md = "capability=\"changedump\" from=\"2026-05-04T00:00:00Z\"";
-    read_odd(&shape("urlset", md, &packages), "");
+    read_with_oddities(&shape("urlset", md, &packages), "");
     // Example 23.
-    let held =
+    let member =
         |path: &str| format!(" hash=\"{MD5}\" length=\"3\" type=\"text/html\" path=\"{path}\"");
     let bitstreams = [
-        changed("g.html", 12, "created", &held("/changes/g.html")),
-        changed("i.pdf", 13, "updated", &held("/changes/i.pdf")),
+        changed("g.html", 12, "created", &member("/changes/g.html")),
+        changed("i.pdf", 13, "updated", &member("/changes/i.pdf")),
         changed("e.tiff", 19, "deleted", ""),
-        changed("g.html", 20, "updated", &held("/changes/g-2.html")),
+        changed("g.html", 20, "updated", &member("/changes/g-2.html")),
     ];
     let md = "capability=\"changedump-manifest\" from=\"2026-05-06T00:00:00Z\" until=\"2026-05-07T00:00:00Z\"";
-    read_odd(&shape("urlset", md, &bitstreams), "");
+    read_with_oddities(&shape("urlset", md, &bitstreams), "");
 }
 
 #[test]
 fn changes_with_links_to_related_resources() {
-    let told = format!(" hash=\"{MD5}\" length=\"3\" type=\"text/html\"");
+    let attributes = format!(" hash=\"{MD5}\" length=\"3\" type=\"text/html\"");
     let modified = "modified=\"2026-05-06T18:00:00Z\"";
     let fixed = format!("{modified} hash=\"{MD5}\" length=\"3\" type=\"text/html\"");
     let href = "href=\"http://other.example.com/a\"";
@@ -228,28 +228,28 @@ fn changes_with_links_to_related_resources() {
         (33, vec![format!("<rs:ln rel=\"via\" {href} {fixed}/>")]),
     ] {
         let md = "capability=\"changelist\" from=\"2026-05-06T00:00:00Z\"";
-        let entry = changed("a", 18, "updated", &told).replace("  </url>", &format!("{}</url>", links.concat()));
-        let read = read_odd(&shape("urlset", md, &[entry]), "");
+        let entry = changed("a", 18, "updated", &attributes).replace("  </url>", &format!("{}</url>", links.concat()));
+        let read = read_with_oddities(&shape("urlset", md, &[entry]), "");
         assert_eq!(read.entries[0].links.len(), links.len(), "example {example}");
     }
-    // Example 27 has digests that are none.
-    let spoilt = changed(
+    // The digests of example 27 are invalid.
+    let invalid = changed(
         "a",
         18,
         "updated",
         " hash=\"sha-256:f40xZX_x_DFGFDgghgdfb6rtSx-iosjf6735432nklj\"",
     );
     let md = "capability=\"changelist\" from=\"2026-05-06T00:00:00Z\"";
-    let read = read_odd(&shape("urlset", md, &[spoilt]), "digest-encoding=1");
+    let read = read_with_oddities(&shape("urlset", md, &[invalid]), "digest-encoding=1");
     assert_eq!(
         read.entries[0].md.hashes[0].bytes().len(),
         32,
-        "by accident they look like base64"
+        "they happen to be valid base64"
     );
 }
 
 #[test]
-fn notifications() {
+fn change_and_framework_notifications() {
     let dated = |path: &str, lastmod: &str, minute: u32, more: &str| {
         let md =
             format!("<rs:md change=\"updated\" datetime=\"2026-05-06T00:0{minute}:22Z\" {more}/>");
@@ -265,7 +265,7 @@ fn notifications() {
         dated("b", "", 8, &format!("hash=\"{BOTH}\"")),
     ];
     let md = "capability=\"change-notification\" from=\"2026-05-06T00:00:00Z\" until=\"2026-05-06T00:10:00Z\"";
-    read_odd(&shape("urlset", md, &changes), "");
+    read_with_oddities(&shape("urlset", md, &changes), "");
     let index = "<rs:ln rel=\"index\" href=\"http://example.com/index.xml\"/></url>";
     let lists = [
         dated("list.xml", "", 7, "capability=\"resourcelist\"").replace("</url>", index),
@@ -274,8 +274,8 @@ fn notifications() {
     ];
     let md = "capability=\"framework-notification\"";
     let text = shape("urlset", md, &lists);
-    read_odd(&text, "");
+    read_with_oddities(&text, "");
     let up = text.find("<rs:ln rel=\"up\"").unwrap();
-    let behind = text[up..].find("/>").unwrap() + up + 2;
-    read_odd(&format!("{}{}", &text[..up], &text[behind..]), "");
+    let end = text[up..].find("/>").unwrap() + up + 2;
+    read_with_oddities(&format!("{}{}", &text[..up], &text[end..]), "");
 }

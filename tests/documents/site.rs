@@ -1,4 +1,4 @@
-//! A site made by hand, page by page, and a daemon that follows it.
+//! A site of pages written by the test, and a daemon that follows it.
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -31,7 +31,7 @@ struct Pages {
     hits: HashMap<String, usize>,
 }
 
-/// What serves the pages, until it is dropped. `{site}` in a page is where the site is.
+/// A server of pages, until it is dropped. `{site}` in a page is replaced by the base URL.
 pub(crate) struct Site {
     base: String,
     pages: Arc<Mutex<Pages>>,
@@ -80,14 +80,14 @@ impl Site {
     }
 
     pub(crate) fn put(&self, path: &str, page: &str) {
-        self.put_bytes(path, &[], self.filled(page));
+        self.put_bytes(path, &[], self.expand(page));
     }
 
-    /// A page that is compressed; with or without the header that says so.
-    pub(crate) fn put_gzip(&self, path: &str, page: &str, says_so: bool) {
+    /// Serves a compressed page, with or without `Content-Encoding`.
+    pub(crate) fn put_gzip(&self, path: &str, page: &str, has_header: bool) {
         let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(&self.filled(page)).unwrap();
-        let headers: &[(&str, &str)] = if says_so {
+        encoder.write_all(&self.expand(page)).unwrap();
+        let headers: &[(&str, &str)] = if has_header {
             &[("content-encoding", "gzip")]
         } else {
             &[]
@@ -113,13 +113,13 @@ impl Site {
         self.pages.lock().unwrap().pages.remove(path);
     }
 
-    /// How often a page was asked for.
+    /// Number of requests for a page.
     pub(crate) fn hits(&self, path: &str) -> usize {
         let pages = self.pages.lock().unwrap();
         pages.hits.get(path).copied().unwrap_or_default()
     }
 
-    fn filled(&self, page: &str) -> Vec<u8> {
+    fn expand(&self, page: &str) -> Vec<u8> {
         page.replace("{site}", &self.base).into_bytes()
     }
 }
@@ -141,12 +141,12 @@ fn answer(pages: &Mutex<Pages>, path: &str) -> Response {
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 
-/// A document with these attributes of its own, with a link `up` to the Capability List.
+/// A document with these attributes of its `rs:md` and a link `up` to the Capability List.
 pub(crate) fn document(root: &str, md: &str, inside: &str) -> String {
     with_up(root, "/capabilities.xml", md, inside)
 }
 
-/// The same; `up` leads there, or nowhere if it is empty.
+/// A document with a link `up` to this path, or without it if the path is empty.
 pub(crate) fn with_up(root: &str, up: &str, md: &str, inside: &str) -> String {
     let up = match up {
         "" => String::new(),
@@ -193,7 +193,7 @@ pub(crate) fn listed(path: &str) -> String {
     entry(path, "<lastmod>2026-02-01T00:00:00Z</lastmod>")
 }
 
-/// An entry of a Change List: what happened in March.
+/// An entry of a Change List, of March 2026.
 pub(crate) fn changed(path: &str, change: &str, time: &str) -> String {
     let inside = format!("<lastmod>2026-03-{time}Z</lastmod><rs:md change=\"{change}\"/>");
     entry(path, &inside)
@@ -206,24 +206,24 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    /// Begins at the site itself.
+    /// Follows the site from its root.
     pub(crate) async fn start(site: Site) -> Self {
-        Self::enter(site, "/").await
+        Self::start_at(site, "/").await
     }
 
-    /// Begins at a page.
-    pub(crate) async fn enter(site: Site, path: &str) -> Self {
-        Self::enter_with(site, path, |_| {}).await
+    /// Follows the site from a page.
+    pub(crate) async fn start_at(site: Site, path: &str) -> Self {
+        Self::start_with(site, path, |_| {}).await
     }
 
-    pub(crate) async fn enter_with(
+    pub(crate) async fn start_with(
         site: Site,
         path: &str,
         change: impl FnOnce(&mut Source),
     ) -> Self {
         let url = Url::parse(&site.url(path)).unwrap();
-        let set_up = |config: &mut Config| change(&mut config.sources[0]);
-        let destination = Destination::start(url, set_up).await;
+        let configure = |config: &mut Config| change(&mut config.sources[0]);
+        let destination = Destination::start(url, configure).await;
         Self { site, destination }
     }
 
@@ -232,7 +232,7 @@ impl Follower {
         status.sources.into_iter().next().unwrap()
     }
 
-    /// Waits until the sets stand as they should; the first of them.
+    /// Waits until every set satisfies a condition. Returns the first set.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
         eventually(what, Some(self.destination.wakes()), async || {
             let mut source = self.source().await;
@@ -245,25 +245,29 @@ impl Follower {
         .await
     }
 
-    /// Waits until the mirror holds these pages of the site and no others, and every set is in sync.
-    pub(crate) async fn holds(&self, pages: &[(&str, &str)]) -> SetStatus {
+    /// Waits until the mirror holds exactly these pages, and every set is in sync without an error.
+    pub(crate) async fn until_mirrored(&self, pages: &[(&str, &str)]) -> SetStatus {
         let host = self.site.base.trim_start_matches("http://").to_owned();
         let expected: Vec<(String, String)> = pages
             .iter()
             .map(|(path, text)| (format!("{host}{path}"), (*text).to_owned()))
             .collect();
-        eventually("the mirror", Some(self.destination.wakes()), async || {
-            let found = files(&self.destination.config.sources[0].mirror).into_iter();
-            let found: Vec<(String, String)> = found
-                .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
-                .collect();
-            if found == expected {
-                Ok(())
-            } else {
-                let source = self.source().await;
-                Err(format!("{found:#?}, not {expected:#?}; {source:#?}"))
-            }
-        })
+        eventually(
+            "pages mirrored",
+            Some(self.destination.wakes()),
+            async || {
+                let found = files(&self.destination.config.sources[0].mirror).into_iter();
+                let found: Vec<(String, String)> = found
+                    .map(|(path, bytes)| (path, String::from_utf8_lossy(&bytes).into_owned()))
+                    .collect();
+                if found == expected {
+                    Ok(())
+                } else {
+                    let source = self.source().await;
+                    Err(format!("{found:#?}, not {expected:#?}; {source:#?}"))
+                }
+            },
+        )
         .await;
         self.until("in sync", |set| {
             set.state == "in-sync" && set.error.is_none()
@@ -271,7 +275,7 @@ impl Follower {
         .await
     }
 
-    /// Has the documents looked at, and waits until that has begun.
+    /// Requests a poll, and waits until it has begun.
     pub(crate) async fn poll(&self) {
         let before = self.until("polled", |set| set.last_poll_at.is_some()).await;
         self.destination.operator.poll(NAME).await;
@@ -281,16 +285,20 @@ impl Follower {
         .await;
     }
 
-    /// Waits until the status shows these oddities, as `/list.xml no-at=1`, in the order of the documents' names.
-    pub(crate) async fn shows(&self, expected: &[&str]) {
-        eventually("the oddities", Some(self.destination.wakes()), async || {
-            let found = self.oddities().await;
-            if found == expected {
-                Ok(())
-            } else {
-                Err(format!("{found:#?}"))
-            }
-        })
+    /// Waits until the status shows these oddities, such as `/list.xml no-at=1`, sorted.
+    pub(crate) async fn until_oddities(&self, expected: &[&str]) {
+        eventually(
+            "oddities shown",
+            Some(self.destination.wakes()),
+            async || {
+                let found = self.oddities().await;
+                if found == expected {
+                    Ok(())
+                } else {
+                    Err(format!("{found:#?}"))
+                }
+            },
+        )
         .await;
     }
 

@@ -1,42 +1,44 @@
-//! Times in other forms.
+//! Times in various forms.
 
 use resyncd::protocol::{Algorithm, Digest};
 
 use crate::site::{Follower, Site, document, entry};
 
-/// A Resource List and a Change List whose times are written so; `later` is later by whatever they say.
+/// Follows a Resource List and a Change List with these times, which must be in this order.
 async fn check(times: [&str; 4], oddities: &[&str]) {
     let [baseline, before, changed, later] = times;
     let lastmod = |time: &str| format!("<lastmod>{time}</lastmod>");
     let listed = entry("/a", &lastmod(before)) + &entry("/gone", &lastmod(before));
     let md = format!("capability=\"resourcelist\" at=\"{baseline}\"");
     let site = Site::with_lists(&document("urlset", &md, &listed)).await;
-    let told = |path: &str, change: &str, time: &str| {
+    let change = |path: &str, change: &str, time: &str| {
         let md = format!("<rs:md change=\"{change}\"/>");
         entry(path, &(lastmod(time) + &md))
     };
     let md = format!("capability=\"changelist\" from=\"{baseline}\"");
-    let first = told("/b", "created", changed);
+    let first = change("/b", "created", changed);
     site.put("/changes.xml", &document("urlset", &md, &first));
     site.put("/a", "a");
     site.put("/b", "b");
     site.put("/gone", "gone");
     let follower = Follower::start(site).await;
     follower
-        .holds(&[("/a", "a"), ("/b", "b"), ("/gone", "gone")])
+        .until_mirrored(&[("/a", "a"), ("/b", "b"), ("/gone", "gone")])
         .await;
     let site = &follower.site;
     site.put("/b", "altered");
     site.remove("/gone");
-    let more = first + &told("/b", "updated", later) + &told("/gone", "deleted", later);
-    site.put("/changes.xml", &document("urlset", &md, &more));
+    let extended = first + &change("/b", "updated", later) + &change("/gone", "deleted", later);
+    site.put("/changes.xml", &document("urlset", &md, &extended));
     follower.poll().await;
-    follower.holds(&[("/a", "a"), ("/b", "altered")]).await;
-    follower.shows(oddities).await;
+    follower
+        .until_mirrored(&[("/a", "a"), ("/b", "altered")])
+        .await;
+    follower.until_oddities(oddities).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_to_the_day_only_are_enough() {
+async fn times_with_day_precision_are_accepted() {
     check(
         ["2026-03-02", "2026-03-01", "2026-03-03", "2026-03-04"],
         &[],
@@ -68,7 +70,7 @@ async fn times_without_a_zone_are_utc() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_with_a_space_are_times() {
+async fn times_with_a_space_are_accepted() {
     check(
         [
             "2026-03-02 00:00:00Z",
@@ -82,7 +84,7 @@ async fn times_with_a_space_are_times() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn times_with_an_offset_are_in_order() {
+async fn times_with_an_offset_are_ordered() {
     check(
         [
             "2026-03-02T09:00:00+09:00",
@@ -96,7 +98,7 @@ async fn times_with_an_offset_are_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn local_time_marked_as_utc_is_taken_as_it_comes_and_told_where_it_shows() {
+async fn local_time_marked_as_utc_is_accepted_and_reported() {
     let in_hours = |hours: i64| {
         let now = resyncd::clock::now().wall + chrono::TimeDelta::hours(hours);
         now.format("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -111,29 +113,31 @@ async fn local_time_marked_as_utc_is_taken_as_it_comes_and_told_where_it_shows()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_of_a_day_are_not_lost_on_a_list_of_that_morning() {
+async fn changes_with_day_precision_after_a_baseline_of_that_morning_are_not_lost() {
     let md = "capability=\"resourcelist\" at=\"2026-03-02T10:00:00Z\"";
     let list = document("urlset", md, &entry("/a", "<lastmod>2026-03-01</lastmod>"));
     let site = Site::with_lists(&list).await;
-    let put = |site: &Site, told: &[(&str, &str, &str)]| {
-        let told = told.iter().map(|(path, change, text)| {
+    let put = |site: &Site, changes: &[(&str, &str, &str)]| {
+        let entries = changes.iter().map(|(path, change, text)| {
             let hash = Digest::of(Algorithm::Sha256, text.as_bytes());
             let md = format!("<rs:md change=\"{change}\" hash=\"{hash}\"/>");
             site.put(path, text);
             entry(path, &format!("<lastmod>2026-03-02</lastmod>{md}"))
         });
-        let told: String = told.collect();
+        let entries: String = entries.collect();
         let md = "capability=\"changelist\" from=\"2026-03-02\"";
-        site.put("/changes.xml", &document("urlset", md, &told));
+        site.put("/changes.xml", &document("urlset", md, &entries));
     };
     put(&site, &[]);
     site.put("/a", "a");
     let follower = Follower::start(site).await;
-    follower.holds(&[("/a", "a")]).await;
+    follower.until_mirrored(&[("/a", "a")]).await;
     let site = &follower.site;
     put(site, &[("/b", "created", "b"), ("/a", "updated", "noon")]);
     follower.poll().await;
-    follower.holds(&[("/a", "noon"), ("/b", "b")]).await;
+    follower
+        .until_mirrored(&[("/a", "noon"), ("/b", "b")])
+        .await;
     put(
         site,
         &[
@@ -143,5 +147,7 @@ async fn changes_of_a_day_are_not_lost_on_a_list_of_that_morning() {
         ],
     );
     follower.poll().await;
-    follower.holds(&[("/a", "evening"), ("/b", "b")]).await;
+    follower
+        .until_mirrored(&[("/a", "evening"), ("/b", "b")])
+        .await;
 }

@@ -1,4 +1,4 @@
-//! Documents that are small and become large, or are large in every way there is: they end early, or take no memory.
+//! Documents that decompress to a large size, or are large in any other way: reading ends early, or takes little memory.
 
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -24,7 +24,7 @@ const GIB: u64 = 1 << 30;
 const CHANGES: &str = "/set1/changelist.xml";
 const HEAD: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="changelist" from="2026-01-01T00:00:00Z"/>"#;
 
-/// What a server serves: a beginning, then a piece again and again.
+/// A response body: a beginning, then one piece repeated.
 #[derive(Clone)]
 struct Bomb {
     beginning: Vec<u8>,
@@ -52,53 +52,55 @@ impl Bomb {
         }
     }
 
-    /// Serves it to one peer; answers how much was taken.
-    async fn serve(&self, mut peer: TcpStream, taken: &AtomicU64) {
-        let mut asked = [0; 4096];
-        let _ = peer.read(&mut asked).await;
+    /// Serves it to one peer; adds the bytes to `sent`.
+    async fn serve(&self, mut peer: TcpStream, sent: &AtomicU64) {
+        let mut request = [0; 4096];
+        let _ = peer.read(&mut request).await;
         let head = format!(
             "HTTP/1.1 200 OK\r\nConnection: close\r\n{}\r\n",
             self.headers
         );
-        let mut left = self.length;
+        let mut remaining = self.length;
         let mut next = &self.beginning;
         let _ = peer.write_all(head.as_bytes()).await;
-        while left > 0 && !next.is_empty() {
-            let now = &next[..next.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
-            if peer.write_all(now).await.is_err() {
+        while remaining > 0 && !next.is_empty() {
+            let chunk = &next[..next
+                .len()
+                .min(usize::try_from(remaining).unwrap_or(usize::MAX))];
+            if peer.write_all(chunk).await.is_err() {
                 return;
             }
-            left -= now.len() as u64;
-            taken.fetch_add(now.len() as u64, Ordering::Relaxed);
+            remaining -= chunk.len() as u64;
+            sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
             next = &self.piece;
         }
     }
 }
 
-/// Serves a bomb to everybody who asks.
+/// Serves a bomb to every client; returns the address and a counter of the bytes sent.
 async fn serve(bomb: Bomb) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
-    let (address, taken) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
-    let counter = taken.clone();
+    let (address, sent) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
+    let counter = sent.clone();
     tokio::spawn(async move {
         while let Ok((peer, _)) = listener.accept().await {
             let (bomb, counter) = (bomb.clone(), counter.clone());
             tokio::spawn(async move { bomb.serve(peer, &counter).await });
         }
     });
-    (address, taken)
+    (address, sent)
 }
 
-/// A document of so many bytes of white space, compressed as gzip allows: in pieces, one behind the other.
-fn compressed(length: u64) -> Vec<u8> {
+/// A document with this number of bytes of white space, compressed as several gzip members.
+fn compressed_spaces(length: u64) -> Vec<u8> {
     const PIECE: u64 = 16 * MIB;
-    let piece = again(&vec![b' '; usize::try_from(PIECE).unwrap()]);
+    let piece = compress(&vec![b' '; usize::try_from(PIECE).unwrap()]);
     let pieces = piece.repeat(usize::try_from(length / PIECE).unwrap());
-    [again(HEAD.as_bytes()), pieces].concat()
+    [compress(HEAD.as_bytes()), pieces].concat()
 }
 
-/// The bytes, compressed (once more).
-fn again(bytes: &[u8]) -> Vec<u8> {
+/// The bytes, compressed.
+fn compress(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::new(9));
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
@@ -123,9 +125,9 @@ impl Site {
         }
     }
 
-    /// The Change List is a bomb: that is told with this code, and so much of it was taken. Answers how much.
-    async fn meets(&self, what: &str, bomb: Bomb, code: &str) -> u64 {
-        let (address, taken) = serve(bomb).await;
+    /// Polls a Change List that is a bomb and checks the code of the error. Returns how many bytes were sent.
+    async fn poll_bomb(&self, what: &str, bomb: Bomb, code: &str) -> u64 {
+        let (address, sent) = serve(bomb).await;
         self.source.fail(
             CHANGES,
             Fault::Redirect(format!("http://{address}{CHANGES}.gz")),
@@ -141,10 +143,10 @@ impl Site {
             })
             .await;
         self.source.heal(CHANGES);
-        let (error, taken) = (set.error.unwrap(), taken.load(Ordering::Relaxed));
+        let (error, sent) = (set.error.unwrap(), sent.load(Ordering::Relaxed));
         assert_eq!(error.code, code, "{what}: {error:?}");
         self.assert_small(what);
-        taken
+        sent
     }
 
     #[track_caller]
@@ -153,7 +155,7 @@ impl Site {
         assert!(peak < 64 * MIB, "{what}: {peak} bytes of memory");
     }
 
-    async fn goes_on(&self) {
+    async fn check_keeps_working(&self) {
         self.home.operator.poll(NAME).await;
         self.source.update(SET, "r0000.txt", "after the bombs");
         self.source.notify_and_publish(SET).await.unwrap();
@@ -162,22 +164,22 @@ impl Site {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn endless_document_is_left_at_the_limit() {
-    let _turn = PROCESSOR.read().await;
+async fn endless_document_is_cut_off_at_the_size_limit() {
+    let _permit = PROCESSOR.read().await;
     let site = Site::start("document = \"8MiB\"").await;
     let bomb = Bomb::plain("", "<url><loc>http://example.com/a</loc></url>", GIB);
-    let taken = site.meets("a gibibyte", bomb, "too-large").await;
-    assert!(taken < 64 * MIB, "{taken}");
-    let bomb = Bomb::gzip(compressed(GIB), "Content-Encoding: gzip\r\n");
-    site.meets("a gibibyte in one megabyte", bomb, "too-large")
+    let sent = site.poll_bomb("a gibibyte", bomb, "too-large").await;
+    assert!(sent < 64 * MIB, "{sent}");
+    let bomb = Bomb::gzip(compressed_spaces(GIB), "Content-Encoding: gzip\r\n");
+    site.poll_bomb("a gibibyte in one megabyte", bomb, "too-large")
         .await;
-    site.goes_on().await;
+    site.check_keeps_working().await;
 }
 
-/// Some of them would be a gibibyte, if the reader went on; each event has its limit, so that what lies before it is enough.
+/// Each XML event has a size limit, so that bodies of a few megabytes suffice. The compressed ones unpack to a gibibyte.
 #[tokio::test(flavor = "multi_thread")]
 async fn large_document_takes_no_memory() {
-    let _turn = PROCESSOR.read().await;
+    let _permit = PROCESSOR.read().await;
     let site = Site::start("document = \"4GiB\"").await;
     let large = 12 * MIB;
     for (what, beginning, piece, length, code) in [
@@ -209,13 +211,13 @@ async fn large_document_takes_no_memory() {
         ("a million tiny elements", "", "<a/>", 4 * MIB, "cut-short"),
         ("tiny entries", "", "<url/>", 2 * MIB, "cut-short"),
     ] {
-        site.meets(what, Bomb::plain(beginning, piece, length), code)
+        site.poll_bomb(what, Bomb::plain(beginning, piece, length), code)
             .await;
     }
-    // What is compressed ends where it is out of proportion, long before it is all there.
-    let once = compressed(GIB);
+    // Decompression ends when the ratio is exceeded, long before the end of the data.
+    let once = compressed_spaces(GIB);
     assert!(once.len() < 2 << 20);
-    let twice = again(&once);
+    let twice = compress(&once);
     for (what, bytes, headers) in [
         (
             "by name",
@@ -224,25 +226,25 @@ async fn large_document_takes_no_memory() {
         ),
         ("twice", twice, "Content-Encoding: gzip\r\n"),
     ] {
-        site.meets(what, Bomb::gzip(bytes, headers), "expansion")
+        site.poll_bomb(what, Bomb::gzip(bytes, headers), "expansion")
             .await;
     }
-    site.goes_on().await;
+    site.check_keeps_working().await;
 }
 
-/// Whether a channel has rejected so many.
+/// Whether a channel has rejected this number of deliveries.
 fn rejected(set: &SetStatus, count: u64) -> bool {
     set.channels.iter().any(|channel| channel.rejected == count)
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn notification_that_is_a_bomb_is_rejected() {
-    let _turn = PROCESSOR.read().await;
+    let _permit = PROCESSOR.read().await;
     let site = Site::start("").await;
     let topic = site.source.topic(SET, &Capability::ChangeNotification);
-    // One piece: of several, the first would be enough to be refused.
-    let once = again(&vec![b' '; 64 << 20]);
-    for (number, body) in [again(&once), once].into_iter().enumerate() {
+    // One gzip member: of several, the first would be rejected already.
+    let once = compress(&vec![b' '; 64 << 20]);
+    for (number, body) in [compress(&once), once].into_iter().enumerate() {
         let hub = site.source.hub().unwrap();
         hub.deliver(topic.as_str(), Bytes::from(body)).await;
         site.home
@@ -250,7 +252,7 @@ async fn notification_that_is_a_bomb_is_rejected() {
             .await;
     }
     site.assert_small("compressed notifications");
-    // As many entries as there is room for: they are all in memory at once, so their number has a limit, too.
+    // The entries of a notification are in memory at once, so that their number is limited, too.
     let entry = "<url><loc>/a</loc><rs:md change='deleted'/></url>";
     let head = HEAD.replace("changelist", "change-notification");
     let crowd = format!("{head}{}</urlset>", entry.repeat(50_001));
@@ -262,5 +264,5 @@ async fn notification_that_is_a_bomb_is_rejected() {
     site.home.until("rejected", |set| rejected(set, 3)).await;
     let peak = peak_memory(site.daemon.id());
     assert!(peak < 128 * MIB, "{peak} bytes of memory");
-    site.goes_on().await;
+    site.check_keeps_working().await;
 }

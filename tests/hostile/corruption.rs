@@ -1,4 +1,4 @@
-//! Bits of the database that are not what they were.
+//! Flipped bits and other damage of the database.
 
 use std::fs;
 use std::path::Path;
@@ -7,22 +7,22 @@ use std::time::Duration;
 
 use resyncd::clock;
 use resyncd::protocol::ResourceUri;
-use resyncd::store::{Store, StoreError, Taken};
+use resyncd::store::{Store, StoreError, TasksInProgress};
 
 use crate::process::Home;
-use crate::support::{DEADLINE, NAME, Rig, SET, resources, soon};
+use crate::support::{LIMIT, NAME, Rig, SET, resources, soon};
 
-/// A pseudo-random sequence of ours, so that a failure comes again.
-struct Seed(u64);
+/// A pseudo-random sequence with a fixed seed, so that failures are reproducible.
+struct Random(u64);
 
-impl Seed {
+impl Random {
     fn below(&mut self, end: usize) -> usize {
         let next = self.0.wrapping_mul(6_364_136_223_846_793_005);
         self.0 = next.wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % end
     }
 
-    /// Flips a bit of a file; answers in which byte.
+    /// Flips a bit of a file; returns the index of its byte.
     fn flip(&mut self, path: &Path) -> usize {
         let mut bytes = fs::read(path).unwrap();
         let at = self.below(bytes.len());
@@ -32,41 +32,43 @@ impl Seed {
     }
 }
 
-/// All that a daemon asks of its database while it works, and something that it writes.
-async fn ask(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, StoreError> {
+/// Runs the queries of a working daemon, and one that writes; returns their results as text.
+async fn query(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, StoreError> {
     let now = clock::now().wall;
-    let mut told = String::new();
+    let mut answers = String::new();
     for set in store.sets(NAME).await? {
-        told += &format!("{:?} {:?}", set.capability_list, set.offers);
-        told += &format!("{:?}", store.progress(set.id).await?);
-        told += &format!("{:?}", store.deliveries(set.id, 0, 100).await?.len());
-        let numbers = store.set_numbers(set.id).await?;
-        told += &format!(
+        answers += &format!("{:?} {:?}", set.capability_list, set.offers);
+        answers += &format!("{:?}", store.progress(set.id).await?);
+        answers += &format!("{:?}", store.deliveries(set.id, 0, 100).await?.len());
+        let statistics = store.set_statistics(set.id).await?;
+        answers += &format!(
             "{} {} {}",
-            numbers.resources, numbers.bytes, numbers.pending
+            statistics.resources, statistics.bytes, statistics.pending
         );
         for channel in store.channels(set.id).await? {
-            told += &format!("{} {}", channel.topic, channel.hub_name());
+            answers += &format!("{} {}", channel.topic, channel.hub_name());
         }
         store.retry_failed(set.id, NAME, now).await?;
     }
     for uri in uris {
         if let Some(view) = store.resource(uri).await? {
-            told += &format!(
+            answers += &format!(
                 "{} {:?} {:?} {}\n",
                 view.uri, view.path, view.length, view.hashes
             );
         }
     }
     for line in store.feed(0, 1000).await? {
-        told += &format!("{} {} {:?}\n", line.seq, line.uri, line.path);
+        answers += &format!("{} {} {:?}\n", line.seq, line.uri, line.path);
     }
-    store.due_tasks(NAME, now, 100, Taken::default()).await?;
-    Ok(told)
+    store
+        .due_tasks(NAME, now, 100, TasksInProgress::default())
+        .await?;
+    Ok(answers)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn flipped_bit_is_harmless_or_has_the_database_set_aside() {
+async fn flipped_bit_is_harmless_or_the_database_is_set_aside() {
     const FLIPS: usize = 120;
     let mut rig = Rig::start(resources(60)).await;
     rig.settled().await;
@@ -74,83 +76,86 @@ async fn flipped_bit_is_harmless_or_has_the_database_set_aside() {
         .map(|number| ResourceUri::parse(&rig.uri(&format!("r{number:04}.txt"))).unwrap())
         .collect();
     let folder = tempfile::tempdir().unwrap();
-    let (whole, state) = (folder.path().join("whole"), folder.path().join("state"));
-    fs::create_dir(&whole).unwrap();
-    // While it runs, for there is a log beside the database only then.
+    let (intact, state) = (folder.path().join("intact"), folder.path().join("state"));
+    fs::create_dir(&intact).unwrap();
+    // Copied while the daemon runs, because the write-ahead log exists only then.
     for name in ["resyncd.db", "resyncd.db-wal"] {
-        fs::copy(rig.config.state_dir.join(name), whole.join(name)).unwrap();
+        fs::copy(rig.config.state_dir.join(name), intact.join(name)).unwrap();
     }
     rig.stop_daemon().await;
-    let tidy = rig.config.state_dir.join("resyncd.db");
+    let checkpointed = rig.config.state_dir.join("resyncd.db");
 
-    let (mut seed, mut right) = (Seed(20_130_101), String::new());
-    let (mut harmless, mut aside, mut met, mut unseen, mut shorter) = (0, 0, 0, 0, 0);
+    let (mut random, mut expected) = (Random(20_130_101), String::new());
+    let (mut harmless, mut set_aside, mut at_restart, mut undetected, mut earlier_state) =
+        (0, 0, 0, 0, 0);
     for round in 0..=FLIPS {
         fs::create_dir(&state).unwrap();
         let at = match round % 3 {
             0 | 1 => {
-                fs::copy(&tidy, state.join("resyncd.db")).unwrap();
+                fs::copy(&checkpointed, state.join("resyncd.db")).unwrap();
                 "resyncd.db"
             }
             _ => {
                 for name in ["resyncd.db", "resyncd.db-wal"] {
-                    fs::copy(whole.join(name), state.join(name)).unwrap();
+                    fs::copy(intact.join(name), state.join(name)).unwrap();
                 }
                 "resyncd.db-wal"
             }
         };
         let byte = match round {
             0 => 0,
-            _ => seed.flip(&state.join(at)),
+            _ => random.flip(&state.join(at)),
         };
         let store = Store::open(&state).unwrap();
-        let answer = soon("an answer", ask(&store, &uris)).await;
-        let is_met = tokio::time::timeout(Duration::ZERO, store.damaged())
+        let answer = soon("the queries", query(&store, &uris)).await;
+        let is_damaged = tokio::time::timeout(Duration::ZERO, store.damaged())
             .await
             .is_ok();
-        let is_aside = state.join("resyncd.db.damaged-1").exists();
+        let is_set_aside = state.join("resyncd.db.damaged-1").exists();
         match answer {
             Ok(answer) if round == 0 => {
-                assert!(!answer.is_empty() && !is_met && !is_aside);
-                right = answer;
+                assert!(!answer.is_empty() && !is_damaged && !is_set_aside);
+                expected = answer;
             }
-            Ok(_) if is_aside => aside += 1,
-            _ if is_met => {
-                met += 1;
+            Ok(_) if is_set_aside => set_aside += 1,
+            _ if is_damaged => {
+                at_restart += 1;
                 drop(store);
                 let store = Store::open(&state).unwrap();
                 assert!(state.join("resyncd.db.damaged-1").exists(), "{at} {byte}");
-                ask(&store, &uris).await.unwrap();
+                query(&store, &uris).await.unwrap();
             }
-            Ok(answer) if answer == right => harmless += 1,
-            // A log that ends early is an earlier state: what is missing comes with the next poll.
-            Ok(_) if at == "resyncd.db-wal" => shorter += 1,
-            // What a value was before it was another one, nobody can know.
-            Ok(_) => unseen += 1,
-            Err(error) => panic!("{at}, byte {byte}: {error} is met again and again"),
+            Ok(answer) if answer == expected => harmless += 1,
+            // A log that ends early is an earlier state of the database: the next poll repairs it.
+            Ok(_) if at == "resyncd.db-wal" => earlier_state += 1,
+            // A flipped bit within a stored value can't be detected.
+            Ok(_) => undetected += 1,
+            Err(error) => panic!("{at}, byte {byte}: {error} does not have the database set aside"),
         }
-        // Whoever still reads would be surprised.
         fs::remove_dir_all(&state).unwrap();
     }
     println!(
-        "{FLIPS} flips: {harmless} harmless, {aside} set aside at once, {met} by a restart, {shorter} an earlier state, {unseen} unseen"
+        "{FLIPS} flips: {harmless} harmless, {set_aside} set aside on opening, {at_restart} set aside at the restart, {earlier_state} an earlier state, {undetected} undetected"
     );
-    assert!(aside > 0 && unseen < FLIPS / 5, "{unseen} unseen");
+    assert!(
+        set_aside > 0 && undetected < FLIPS / 5,
+        "{undetected} undetected"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn daemon_follows_on_whatever_bit_was_flipped() {
-    let mut seed = Seed(20_171_010);
+async fn daemon_recovers_from_any_flipped_bit() {
+    let mut random = Random(20_171_010);
     let mut rig = Rig::start(resources(12)).await;
     rig.settled().await;
     for round in 0..5 {
         rig.stop_daemon().await;
-        let at = seed.flip(&rig.config.state_dir.join("resyncd.db"));
+        let at = random.flip(&rig.config.state_dir.join("resyncd.db"));
         rig.start_daemon().await;
         let content = format!("in round {round}");
         rig.source.update(SET, "r0002.txt", content.clone());
         rig.source.notify(SET);
-        let deadline = clock::now().mono + DEADLINE;
+        let deadline = clock::now().mono + LIMIT;
         while rig.mirrored("r0002.txt") != Some(content.clone().into_bytes()) {
             let damaged = rig.daemon().store.clone();
             let pace = Duration::from_millis(100);
@@ -168,7 +173,7 @@ async fn daemon_follows_on_whatever_bit_was_flipped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn damage_that_is_met_at_work_ends_the_daemon_and_the_next_one_rebuilds() {
+async fn damage_found_while_running_stops_the_daemon_and_the_next_start_rebuilds() {
     let source = resyncd::demo::SampleSource::start(resources(30))
         .await
         .unwrap();
@@ -176,7 +181,7 @@ async fn damage_that_is_met_at_work_ends_the_daemon_and_the_next_one_rebuilds() 
     let mut running = home.run();
     home.settled(&source).await;
     let hits = source.traffic().0;
-    // As if the disk had lost the tables: the file is as long as it was, and what is in it is not.
+    // As if the disk had lost the tables: the files have their length, but not their content.
     let database = home.folder().join("state/resyncd.db");
     let length = fs::metadata(&database).unwrap().len();
     let file = fs::OpenOptions::new().write(true).open(&database).unwrap();
@@ -186,9 +191,9 @@ async fn damage_that_is_met_at_work_ends_the_daemon_and_the_next_one_rebuilds() 
     std::os::unix::fs::FileExt::write_all_at(&file, &junk, 0).unwrap();
     let junk = vec![0x5a; usize::try_from(log.metadata().unwrap().len()).unwrap()];
     std::os::unix::fs::FileExt::write_all_at(&log, &junk, 0).unwrap();
-    source.update(SET, "r0001.txt", "unheard");
+    source.update(SET, "r0001.txt", "during the damage");
     source.notify_and_publish(SET).await.unwrap();
-    assert_eq!(running.ended().await.code(), Some(1));
+    assert_eq!(running.wait_for_exit().await.code(), Some(1));
     assert!(source.traffic().0 >= hits);
 
     let fetched = || -> u64 {
@@ -198,8 +203,11 @@ async fn damage_that_is_met_at_work_ends_the_daemon_and_the_next_one_rebuilds() 
     let before = fetched();
     let running = home.run();
     home.settled(&source).await;
-    assert!(fetched() <= before + 1, "only what had changed");
-    let aside = home.folder().join("state/resyncd.db.damaged-1");
-    assert!(aside.exists());
+    assert!(
+        fetched() <= before + 1,
+        "only the changed resource is fetched again"
+    );
+    let set_aside = home.folder().join("state/resyncd.db.damaged-1");
+    assert!(set_aside.exists());
     assert_eq!(running.stop().await.code(), Some(0));
 }

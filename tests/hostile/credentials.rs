@@ -1,4 +1,4 @@
-//! User names and passwords: to their own origin, and to nobody's eyes.
+//! User names and passwords are sent to their own origin only, and never shown.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
@@ -12,12 +12,12 @@ use crate::process::{Home, command, free_address};
 use crate::site::{Site, entry, ok, redirect, status, urlset};
 use crate::support::eventually;
 
-/// What the configuration has, as `me:s%40cret` and as what is sent of it.
-const OURS: &str = "me:s%40cret";
-const OURS_SENT: &str = "Basic bWU6c0BjcmV0";
-/// What documents have.
-const THEIRS: &str = "them:hunter2";
-/// What must not be seen anywhere: the passwords, as they are and encoded.
+/// The credentials of the configuration, and the header that is sent for them.
+const CONFIGURED: &str = "me:s%40cret";
+const CONFIGURED_HEADER: &str = "Basic bWU6c0BjcmV0";
+/// The credentials of URIs in documents.
+const IN_DOCUMENTS: &str = "them:hunter2";
+/// Texts that must not appear anywhere: the passwords, plain and encoded.
 const HIDDEN: &[&str] = &[
     "s%40cret",
     "s@cret",
@@ -26,23 +26,23 @@ const HIDDEN: &[&str] = &[
     "dGhlbTpodW50ZXIy",
 ];
 
-/// Who was asked for what, and with which credentials.
+/// The requested paths, each with its `Authorization` header.
 type Log = Arc<Mutex<Vec<(String, Option<String>)>>>;
 
-fn note(log: &Log, path: &str, headers: &HeaderMap) {
+fn record(log: &Log, path: &str, headers: &HeaderMap) {
     assert!(!headers.contains_key("cookie") && !headers.contains_key("referer"));
-    let sent = headers.get("authorization");
-    let sent = sent.map(|sent| sent.to_str().unwrap().to_owned());
-    log.lock().unwrap().push((path.to_owned(), sent));
+    let header = headers.get("authorization");
+    let header = header.map(|header| header.to_str().unwrap().to_owned());
+    log.lock().unwrap().push((path.to_owned(), header));
 }
 
-/// Another server: it would like a password, and a cookie.
-async fn elsewhere(log: &Log) -> Site {
+/// A server of another origin that sets a cookie.
+async fn foreign_site(log: &Log) -> Site {
     let log = Arc::clone(log);
     Site::start(Ipv4Addr::LOCALHOST, |_| {
         move |path: &str, headers: &_| {
-            note(&log, path, headers);
-            let mut answer = ok("elsewhere");
+            record(&log, path, headers);
+            let mut answer = ok("foreign");
             answer
                 .headers_mut()
                 .insert("set-cookie", "a=b".parse().unwrap());
@@ -52,17 +52,17 @@ async fn elsewhere(log: &Log) -> Site {
     .await
 }
 
-/// A Source behind a password. Some of its resources are elsewhere, or are redirected there.
-async fn source(log: &Log, elsewhere: SocketAddr) -> Site {
+/// A Source that requires a password. Some of its resources are on another server, or are redirected there.
+async fn source(log: &Log, foreign_site: SocketAddr) -> Site {
     let log = Arc::clone(log);
     Site::start(Ipv4Addr::LOCALHOST, |address| {
         let own = format!("http://{address}");
-        let theirs = format!("http://{THEIRS}@{elsewhere}");
-        let caps = format!("http://{THEIRS}@{address}/caps.xml");
+        let foreign_base = format!("http://{IN_DOCUMENTS}@{foreign_site}");
+        let caps = format!("http://{IN_DOCUMENTS}@{address}/caps.xml");
         let description = entry(&caps, r#"<rs:md capability="capabilitylist"/>"#);
         let description = urlset("description", "", &description);
         let hub = format!(
-            r#"<rs:md capability="change-notification"/><rs:ln rel="hub" href="{theirs}/hub"/>"#
+            r#"<rs:md capability="change-notification"/><rs:ln rel="hub" href="{foreign_base}/hub"/>"#
         );
         let caps = entry(
             &format!("{own}/list.xml"),
@@ -72,14 +72,14 @@ async fn source(log: &Log, elsewhere: SocketAddr) -> Site {
         let list = entry(&format!("{own}/own"), "")
             + &entry(&format!("{own}/redirected"), "")
             + &entry(&format!("{own}/failing"), "")
-            + &entry(&format!("http://{THEIRS}@{address}/marked"), "")
-            + &entry(&format!("{theirs}/theirs"), "");
+            + &entry(&format!("http://{IN_DOCUMENTS}@{address}/marked"), "")
+            + &entry(&format!("{foreign_base}/foreign"), "");
         let list = urlset("resourcelist", "", &list);
         move |path: &str, headers: &_| {
-            note(&log, path, headers);
+            record(&log, path, headers);
             if headers
                 .get("authorization")
-                .is_none_or(|sent| sent != OURS_SENT)
+                .is_none_or(|header| header != CONFIGURED_HEADER)
             {
                 return status(401);
             }
@@ -87,7 +87,7 @@ async fn source(log: &Log, elsewhere: SocketAddr) -> Site {
                 "/.well-known/resourcesync" => ok(description.clone()),
                 "/caps.xml" => ok(caps.clone()),
                 "/list.xml" => ok(list.clone()),
-                "/redirected" => redirect(302, &format!("{theirs}/target")),
+                "/redirected" => redirect(302, &format!("{foreign_base}/target")),
                 "/own" | "/marked" => ok("own"),
                 _ => status(403),
             }
@@ -101,39 +101,41 @@ fn address(site: &Site) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn passwords_go_to_their_own_origin_and_are_never_shown() {
-    let (own_log, other_log) = (Log::default(), Log::default());
-    let other = elsewhere(&other_log).await;
-    let site = source(&own_log, address(&other)).await;
-    let url = format!("http://{OURS}@{}/", address(&site));
+async fn passwords_are_sent_to_their_own_origin_only_and_never_shown() {
+    let (source_log, foreign_log) = (Log::default(), Log::default());
+    let foreign_server = foreign_site(&foreign_log).await;
+    let site = source(&source_log, address(&foreign_server)).await;
+    let url = format!("http://{CONFIGURED}@{}/", address(&site));
     let home = Home::new(&url, "");
-    let logged = home.folder().join("log");
-    let file = std::fs::File::create(&logged).unwrap();
+    let log_file = home.folder().join("log");
+    let file = std::fs::File::create(&log_file).unwrap();
     let mut daemon = command(&home.config);
     daemon
         .arg("run")
         .env("RUST_LOG", "trace")
         .stdout(Stdio::null());
     let mut daemon = daemon.stderr(file).spawn().unwrap();
-    let set = eventually("tried all", None, async || match home.set().await {
-        Some(set)
-            if set.resources == 4
-                && set.failed == 1
-                && !other_log
-                    .lock()
-                    .unwrap()
-                    .iter()
-                    .all(|(path, _)| path != "/hub") =>
-        {
-            Ok(set)
+    let set = eventually("every resource was tried", None, async || {
+        match home.set().await {
+            Some(set)
+                if set.resources == 4
+                    && set.failed == 1
+                    && !foreign_log
+                        .lock()
+                        .unwrap()
+                        .iter()
+                        .all(|(path, _)| path != "/hub") =>
+            {
+                Ok(set)
+            }
+            set => Err(format!("{set:#?}")),
         }
-        set => Err(format!("{set:#?}")),
     })
     .await;
     assert_eq!(set.error.unwrap().code, "http-status");
-    let mut told = String::new();
+    let mut shown = String::new();
     for path in ["/", "/status", "/changes", "/metrics"] {
-        told += &home.operator.get(path).await.1;
+        shown += &home.operator.get(path).await.1;
     }
     let _ = daemon.kill();
     let _ = daemon.wait();
@@ -142,37 +144,40 @@ async fn passwords_go_to_their_own_origin_and_are_never_shown() {
         &["discover", &url],
         &["discover", "--json", &url],
     ] {
-        let output = home.tell(command);
-        told += &String::from_utf8_lossy(&output.stdout);
-        told += &String::from_utf8_lossy(&output.stderr);
+        let output = home.run_command(command);
+        shown += &String::from_utf8_lossy(&output.stdout);
+        shown += &String::from_utf8_lossy(&output.stderr);
     }
-    told += &std::fs::read_to_string(&logged).unwrap();
-    assert!(told.contains("/own") && told.contains("TRACE"));
+    shown += &std::fs::read_to_string(&log_file).unwrap();
+    assert!(shown.contains("/own") && shown.contains("TRACE"));
     for hidden in HIDDEN {
-        let at = told
+        let at = shown
             .find(hidden)
-            .map(|at| told[at.saturating_sub(200)..].chars().take(400));
+            .map(|at| shown[at.saturating_sub(200)..].chars().take(400));
         assert!(
             at.is_none(),
             "{hidden}: {}",
             at.unwrap().collect::<String>()
         );
     }
-    // The Source got its own with every request, the other one got nothing.
-    for (path, sent) in own_log.lock().unwrap().iter() {
-        assert_eq!(sent.as_deref(), Some(OURS_SENT), "{path}");
+    // The Source received its credentials with every request, the other server received none.
+    for (path, header) in source_log.lock().unwrap().iter() {
+        assert_eq!(header.as_deref(), Some(CONFIGURED_HEADER), "{path}");
     }
-    let other_log = other_log.lock().unwrap();
-    for (path, sent) in other_log.iter() {
-        assert_eq!(*sent, None, "{path}");
+    let foreign_log = foreign_log.lock().unwrap();
+    for (path, header) in foreign_log.iter() {
+        assert_eq!(*header, None, "{path}");
     }
-    for path in ["/target", "/theirs", "/hub"] {
-        assert!(other_log.iter().any(|(asked, _)| asked == path), "{path}");
+    for path in ["/target", "/foreign", "/hub"] {
+        assert!(
+            foreign_log.iter().any(|(requested, _)| requested == path),
+            "{path}"
+        );
     }
 }
 
 #[test]
-fn passwords_of_sets_and_hubs_are_for_their_own_origins() {
+fn passwords_of_sets_and_hubs_are_bound_to_their_origins() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("config.toml");
     let write = |url: &str| {
@@ -217,22 +222,22 @@ fn passwords_of_sets_and_hubs_are_for_their_own_origins() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn password_comes_back_when_a_redirect_leads_home() {
+async fn password_is_sent_again_when_a_redirect_returns_to_its_origin() {
     let log = Log::default();
     let own = Arc::clone(&log);
     let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
         move |path: &str, headers: &_| {
-            note(&own, path, headers);
+            record(&own, path, headers);
             ok("home")
         }
     })
     .await;
     let home = site.url("/home").to_string();
-    let away = Log::default();
-    let theirs = Arc::clone(&away);
-    let other = Site::start(Ipv4Addr::LOCALHOST, |_| {
+    let foreign_log = Log::default();
+    let foreign = Arc::clone(&foreign_log);
+    let foreign_server = Site::start(Ipv4Addr::LOCALHOST, |_| {
         move |path: &str, headers: &_| {
-            note(&theirs, path, headers);
+            record(&foreign, path, headers);
             redirect(302, &home)
         }
     })
@@ -241,15 +246,17 @@ async fn password_comes_back_when_a_redirect_leads_home() {
     let mut url = site.url("/");
     url.set_username("me").unwrap();
     url.set_password(Some("s%40cret")).unwrap();
-    let _ = credentials.take(url);
-    let http = resyncd::config::Http {
+    let _ = credentials.extract(url);
+    let http = resyncd::config::HttpConfig {
         allow_private_addresses: true,
         ..Default::default()
     };
     let client = Client::new(&http).unwrap().with_credentials(&credentials);
-    let got = client.get_document(&other.url("/away"), None, 99).await;
+    let got = client
+        .get_document(&foreign_server.url("/away"), None, 99)
+        .await;
     assert!(got.is_ok());
-    assert_eq!(*away.lock().unwrap(), [("/away".to_owned(), None)]);
-    let sent = Some(OURS_SENT.to_owned());
-    assert_eq!(*log.lock().unwrap(), [("/home".to_owned(), sent)]);
+    assert_eq!(*foreign_log.lock().unwrap(), [("/away".to_owned(), None)]);
+    let header = Some(CONFIGURED_HEADER.to_owned());
+    assert_eq!(*log.lock().unwrap(), [("/home".to_owned(), header)]);
 }

@@ -1,5 +1,5 @@
-//! All that a Source does to its mirror: a baseline, pushes, a poll, a Resource List that lacks something, a renewal. And what
-//! must hold, at whatever step of it the daemon was killed.
+//! A cycle of everything that a daemon does: a baseline, pushes, a poll, a renewal, a Resource List without some resources. And
+//! the invariants that must hold at whatever step of the cycle the daemon was killed.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,38 +14,38 @@ use resyncd::protocol::{ResourceUri, SourceTime};
 use resyncd::store::Store;
 use url::Url;
 
+use crate::completeness::{content_of_length, is_complete};
 use crate::process::Home;
 use crate::support::{FeedLine, NAME, SET, client, eventually, files};
-use crate::traced::Scene;
-use crate::whole::{content_of_length, is_whole};
+use crate::traced::Crash;
 
 const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
-/// The lease that the hub grants at first: it is renewed within the cycle.
+/// The lease that the hub grants at first, so that it is renewed during the cycle.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
 const LONG_LEASE: Duration = Duration::from_secs(10 * 86_400);
 
-/// A Source, the home of the daemon that follows it, and all that the Source ever had.
+/// A Source, the home of the daemon that follows it, and every version of every resource.
 pub(crate) struct Cycle {
     pub(crate) source: SampleSource,
     pub(crate) home: Home,
     history: RefCell<BTreeMap<String, Vec<Version>>>,
     number: Cell<usize>,
-    /// How often the hub was asked while it granted short leases only.
-    asked: Cell<u64>,
-    /// How much has happened at the Source.
+    /// The number of requests to the hub while it granted short leases.
+    requests_before: Cell<u64>,
+    /// The number of changes at the Source so far.
     pub(crate) happened: Arc<AtomicUsize>,
 }
 
-/// What a resource was at a time; no bytes: it was deleted.
+/// A version of a resource; without bytes, a deletion.
 struct Version {
     at: SourceTime,
     bytes: Option<String>,
-    /// How much had happened before.
+    /// The number of changes at the Source before this one.
     happened: usize,
 }
 
 impl Cycle {
-    /// A Source of twenty resources: in folders, with a query, one of a folder, one whose path has to be made.
+    /// A Source of twenty resources: in folders, with a query, one with a final slash, one with a made path.
     pub(crate) async fn new() -> Self {
         let hub = HubOptions {
             max_lease: SHORT_LEASE,
@@ -65,7 +65,7 @@ impl Cycle {
             home,
             history: RefCell::default(),
             number: Cell::new(0),
-            asked: Cell::new(0),
+            requests_before: Cell::new(0),
             happened: Arc::default(),
         };
         for number in 0..10 {
@@ -93,15 +93,15 @@ impl Cycle {
         } else {
             self.source.create(SET, name, bytes.clone())
         };
-        self.note(uri, at, Some(bytes));
+        self.record(uri, at, Some(bytes));
     }
 
     fn delete(&self, name: &str) {
         let at = self.source.delete(SET, name);
-        self.note(self.source.resource_uri(SET, name).to_string(), at, None);
+        self.record(self.source.resource_uri(SET, name).to_string(), at, None);
     }
 
-    fn note(&self, uri: String, at: SourceTime, bytes: Option<String>) {
+    fn record(&self, uri: String, at: SourceTime, bytes: Option<String>) {
         let mut history = self.history.borrow_mut();
         let happened = self.happened.fetch_add(1, Ordering::SeqCst);
         history.entry(uri).or_default().push(Version {
@@ -111,24 +111,23 @@ impl Cycle {
         });
     }
 
-    /// Lives through all of it. The daemon may die at any moment, and comes back.
-    pub(crate) async fn live(&self) {
+    /// Runs the cycle. The daemon may be killed at any moment, and is started again.
+    pub(crate) async fn run(&self) {
         let source = &self.source;
         let hub = source.hub().unwrap();
-        let begun = clock::now().mono;
         self.settled().await;
-        // What keeps it from being settled may take longer than such a lease.
-        let renewals = (clock::now().mono - begun).as_secs() / (SHORT_LEASE / 2).as_secs() * 2;
-        self.asked.set(hub.counts().requested);
-        let asked = self.asked.get();
+        // Settling may take longer than a short lease: renewals add to the requests, and a kill can lose a confirmed one.
+        let counts = hub.counts();
+        let (requests_before, confirmed) = (counts.requested, counts.subscribed);
+        self.requests_before.set(requests_before);
         assert!(
-            (2..=4 + renewals).contains(&asked),
-            "the hub was asked {asked} times"
+            requests_before >= 2 && requests_before <= confirmed + 4,
+            "{requests_before} requests to the hub, {confirmed} confirmed"
         );
         hub.configure(|options| options.max_lease = LONG_LEASE);
         let lists = source.hits(RESOURCE_LIST);
 
-        // From here on nothing but the notifications tells of what changes.
+        // From here on only notifications state the changes.
         source.freeze_change_list(SET, true);
         for name in [
             "new.txt",
@@ -153,23 +152,22 @@ impl Cycle {
         self.write(&long_name());
         self.delete("folder/");
         self.push().await;
-        assert_eq!(
-            self.gaps().await,
-            0,
-            "nothing that was acknowledged is lost"
-        );
+        assert_eq!(self.gaps().await, 0, "no acknowledged notification is lost");
 
-        // A notification is lost, and a poll finds what it told of.
+        // A notification is lost, and a poll finds its changes.
         source.freeze_change_list(SET, false);
         self.write("r3.txt");
         self.write("polled.txt");
         self.delete("r4.txt");
         source.notify(SET);
         self.poll().await;
-        self.in_step().await;
+        self.until_in_sync().await;
         assert_eq!(source.hits(RESOURCE_LIST), lists, "no second baseline");
 
-        // A change that only the Resource List tells of, by what it lacks.
+        // A renewal is followed by a poll; from here on none is due.
+        self.renewed().await;
+
+        // Deletions that only the Resource List shows, by absence.
         self.delete("r5.txt");
         self.delete("d/e");
         source.notify(SET);
@@ -179,10 +177,16 @@ impl Cycle {
         source.refresh_resource_list(SET);
         let next = source.notify(SET);
         self.deliver(&next).await;
-        self.in_step().await;
+        self.until_in_sync().await;
         let read = source.hits(RESOURCE_LIST) - lists;
-        assert!((1..=3).contains(&read), "read {read} times");
+        assert!(
+            (1..=3).contains(&read),
+            "the Resource List was read {read} times"
+        );
+    }
 
+    /// Waits until every channel has the long lease.
+    async fn renewed(&self) {
         self.home
             .until("renewed", |set| {
                 let far = clock::now().wall + LONG_LEASE / 2;
@@ -196,22 +200,22 @@ impl Cycle {
             .await;
     }
 
-    /// Pushes what changed; nothing else tells of it.
+    /// Publishes a notification of the changes and waits until they are applied.
     async fn push(&self) {
         let notification = self.source.notify(SET);
         self.deliver(&notification).await;
-        self.in_step().await;
+        self.until_in_sync().await;
     }
 
-    /// Has the hub deliver a notification until it is acknowledged.
+    /// Publishes a notification until it is acknowledged.
     async fn deliver(&self, notification: &Notification) {
         eventually("acknowledged", None, async || {
             let deliveries = self.source.publish(notification).await.unwrap();
-            if deliveries.iter().any(|delivery| delivery.is_taken()) {
+            if deliveries.iter().any(|delivery| delivery.is_accepted()) {
                 return Ok(());
             }
-            if deliveries.is_empty() && self.is_unheard().await {
-                // Nothing was acknowledged, so nobody but the Change List can tell.
+            if deliveries.is_empty() && self.is_unverified().await {
+                // There is no subscription: only a poll of the Change List finds the changes.
                 self.source.freeze_change_list(SET, false);
                 self.poll().await;
                 return Ok(());
@@ -221,18 +225,18 @@ impl Cycle {
         .await;
     }
 
-    /// Whether the hub has no subscription because the daemon died between noting a verification and answering it. To the
-    /// daemon it is active: what polls find tells it otherwise in time.
-    async fn is_unheard(&self) -> bool {
+    /// Whether the hub has no subscription because the daemon was killed between storing a verification and answering it. The
+    /// daemon takes the channel for active, until polls find changes that were not pushed.
+    async fn is_unverified(&self) -> bool {
         let set = self.home.until("the status", |_| true).await;
-        let unheard = self.source.hub().unwrap().counts().not_verified > 0;
-        unheard && set.channels.iter().all(|channel| channel.state == "active")
+        let unverified = self.source.hub().unwrap().counts().not_verified > 0;
+        unverified && set.channels.iter().all(|channel| channel.state == "active")
     }
 
     async fn poll(&self) {
         let url = format!("http://{}/sources/{NAME}/poll", self.home.status);
         let client = client();
-        eventually("asked to poll", None, async || {
+        eventually("the poll is accepted", None, async || {
             let answer = client.post(&url).send().await;
             let answer = answer.and_then(|answer| answer.error_for_status());
             answer.map_err(|error| error.to_string())
@@ -244,10 +248,10 @@ impl Cycle {
         self.home.until("the status", |_| true).await.gaps.len()
     }
 
-    /// Waits until the mirror is what the Source is, and the daemon says so. No two contents are the same, so that nothing has
-    /// to be known of paths.
-    pub(crate) async fn in_step(&self) {
-        eventually("the mirror is what the Source is", None, async || {
+    /// Waits until the mirror equals the Source and the set is in sync. No two contents are the same, so that comparing contents
+    /// suffices and paths need not be known.
+    pub(crate) async fn until_in_sync(&self) {
+        eventually("the mirror equals the Source", None, async || {
             let state: BTreeSet<Vec<u8>> = self
                 .source
                 .state(SET)
@@ -262,13 +266,13 @@ impl Cycle {
         })
         .await;
         self.home
-            .until("in step", |set| set.state == "in-sync" && set.pending == 0)
+            .until("in sync", |set| set.state == "in-sync" && set.pending == 0)
             .await;
     }
 
-    /// The same, with every channel active.
+    /// The same, and waits until every channel is active.
     pub(crate) async fn settled(&self) {
-        self.in_step().await;
+        self.until_in_sync().await;
         self.home
             .until("every channel active", |set| {
                 set.channels.len() == 2
@@ -277,28 +281,28 @@ impl Cycle {
             .await;
     }
 
-    /// Where a resource stood in its history when it had this file; `None`: it never had.
+    /// The index of the version of a resource with these bytes; `None` if there is no such version.
     fn version(&self, uri: &str, bytes: &[u8]) -> Option<usize> {
         let history = self.history.borrow();
         let mut versions = history.get(uri)?.iter();
         versions.position(|v| v.bytes.as_ref().is_some_and(|v| v.as_bytes() == bytes))
     }
 
-    /// What must hold at the moment of a kill: files are whole, and the database is not ahead of them.
-    pub(crate) async fn check_scene(&self, scene: &Scene) {
-        for (path, bytes) in &scene.files {
-            assert!(is_whole(bytes), "{path}: {} bytes", bytes.len());
+    /// Checks the invariants at the moment of a kill: files are complete, and the database never states more than the files.
+    pub(crate) async fn check_crash(&self, crash: &Crash) {
+        for (path, bytes) in &crash.files {
+            assert!(is_complete(bytes), "{path}: {} bytes", bytes.len());
         }
-        if !scene.state.join("resyncd.db").exists() {
-            assert!(scene.files.is_empty());
+        if !crash.state.join("resyncd.db").exists() {
+            assert!(crash.files.is_empty());
             return;
         }
-        let store = Store::open(&scene.state).unwrap();
+        let store = Store::open(&crash.state).unwrap();
         let uris: Vec<String> = self.history.borrow().keys().cloned().collect();
         for uri in uris {
             let parsed = ResourceUri::try_from(Url::parse(&uri).unwrap()).unwrap();
             let known = store.resource(&parsed).await.unwrap();
-            let files = scene.files.iter();
+            let files = crash.files.iter();
             let its_files: Vec<(&String, usize)> = files
                 .filter_map(|(path, bytes)| Some((path, self.version(&uri, bytes)?)))
                 .collect();
@@ -309,12 +313,12 @@ impl Cycle {
             let versions = &history[&uri];
             let stated = versions.iter().rposition(|version| match &version.bytes {
                 Some(bytes) => !known.deleted && Some(bytes.len() as u64) == known.length,
-                // A Resource List that lacks it is later than the deletion.
+                // A deletion that was found by absence has the time of the Resource List, which is later.
                 None => known.deleted && known.changed_at >= Some(version.at),
             });
-            let stated = stated.unwrap_or_else(|| panic!("never was so: {known:#?}"));
+            let stated = stated.unwrap_or_else(|| panic!("no such version: {known:#?}"));
             match file {
-                // The database says that there is a file: it is that, or a later one that was not committed yet.
+                // The file has the version of the database, or a later one that was published but not committed.
                 Some(file) if !known.deleted => {
                     assert!(file >= stated, "{file}, {known:#?}");
                     assert_eq!(Some(its_files[0].0), known.path.as_ref());
@@ -324,38 +328,42 @@ impl Cycle {
                 None => assert!(
                     versions[stated..]
                         .iter()
-                        .any(|later| later.bytes.is_none() && later.happened < scene.happened),
+                        .any(|later| later.bytes.is_none() && later.happened < crash.happened),
                     "its file is missing: {known:#?}"
                 ),
             }
         }
-        let told = store.feed(0, usize::MAX >> 1).await.unwrap();
-        assert!(told.windows(2).all(|pair| pair[0].seq < pair[1].seq));
+        let lines_of_feed = store.feed(0, usize::MAX >> 1).await.unwrap();
+        assert!(
+            lines_of_feed
+                .windows(2)
+                .all(|pair| pair[0].seq < pair[1].seq)
+        );
     }
 
-    /// What must hold at the end of all.
+    /// Checks the invariants at the end of the cycle.
     pub(crate) async fn check_end(&self) {
         let lines = self.home.operator.changes(0).await;
         assert!(lines.windows(2).all(|pair| pair[0].seq < pair[1].seq));
-        let mut once = BTreeSet::new();
-        let mut there: BTreeMap<&str, &FeedLine> = BTreeMap::new();
+        let mut distinct = BTreeSet::new();
+        let mut present: BTreeMap<&str, &FeedLine> = BTreeMap::new();
         for line in &lines {
-            let told = (&line.uri, &line.change, &line.changed_at, line.length);
-            assert!(once.insert(told), "told twice: {line:#?}");
+            let change = (&line.uri, &line.change, &line.changed_at, line.length);
+            assert!(distinct.insert(change), "duplicate line: {line:#?}");
             if line.change == "deleted" {
-                there.remove(line.uri.as_str());
+                present.remove(line.uri.as_str());
             } else {
-                there.insert(&line.uri, line);
+                present.insert(&line.uri, line);
             }
         }
-        // Who follows the feed has what the Source has.
+        // A client that follows the feed has the same resources as the Source.
         let state = self.source.state(SET);
         assert_eq!(
-            there.keys().copied().collect::<Vec<_>>(),
+            present.keys().copied().collect::<Vec<_>>(),
             state.keys().map(String::as_str).collect::<Vec<_>>()
         );
         for (uri, bytes) in &state {
-            let line = there[uri.as_str()];
+            let line = present[uri.as_str()];
             assert_eq!(line.length, Some(bytes.len() as u64), "{line:#?}");
             let known = self.home.operator.resource(uri).await.unwrap();
             assert_eq!(known["length"].as_u64(), line.length, "{uri}");
@@ -371,17 +379,14 @@ impl Cycle {
         );
         assert_eq!((set.gaps.len(), set.failed), (0, 0));
         let hub = self.source.hub().unwrap();
-        let unheard = hub.counts().not_verified as usize;
+        let unverified = hub.counts().not_verified as usize;
         let subscriptions = hub.subscriptions().len();
         assert!(
-            subscriptions <= 2 && subscriptions + unheard >= 2,
-            "one a channel"
+            subscriptions <= 2 && subscriptions + unverified >= 2,
+            "one subscription for each channel"
         );
-        let since = hub.counts().requested - self.asked.get();
-        assert!(
-            (2..=4).contains(&since),
-            "the hub was asked {since} times more"
-        );
+        let since = hub.counts().requested - self.requests_before.get();
+        assert!((2..=4).contains(&since), "{since} more requests to the hub");
         assert_eq!(working_files(&self.home.mirror), 0);
     }
 }
@@ -394,7 +399,7 @@ fn working_files(mirror: &Path) -> usize {
     entries.flatten().count()
 }
 
-/// A name that no file can have.
+/// A name that is too long for a file.
 fn long_name() -> String {
     format!("{}.txt", "n".repeat(300))
 }

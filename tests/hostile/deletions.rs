@@ -1,4 +1,4 @@
-//! A Source that deletes all it has, however it tells so: that waits until a person has looked.
+//! A Source that deletes all its resources: the deletions are held back until a person approves them, however they are announced.
 
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
 
@@ -7,9 +7,9 @@ use crate::support::{NAME, Rig, SET, files, resources};
 
 const RESOURCES: usize = 120;
 
-/// How it is told.
+/// The document that announces the deletions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Announcement {
     Notification,
     ChangeList,
     ResourceList,
@@ -17,34 +17,37 @@ enum Told {
     ResourceDump,
 }
 
-fn options(told: Told) -> SampleOptions {
+fn options(announcement: Announcement) -> SampleOptions {
     let dumps = DumpOptions {
-        resource_dump: told == Told::ResourceDump,
-        change_dump: told == Told::ChangeDump,
+        resource_dump: announcement == Announcement::ResourceDump,
+        change_dump: announcement == Announcement::ChangeDump,
         ..DumpOptions::default()
     };
     SampleOptions {
-        hub: match told {
-            Told::Notification => resources(0).hub,
+        hub: match announcement {
+            Announcement::Notification => resources(0).hub,
             _ => ChannelHub::None,
         },
-        change_list: matches!(told, Told::Notification | Told::ChangeList),
-        resource_list: told != Told::ResourceDump,
+        change_list: matches!(
+            announcement,
+            Announcement::Notification | Announcement::ChangeList
+        ),
+        resource_list: announcement != Announcement::ResourceDump,
         dumps,
         ..resources(RESOURCES)
     }
 }
 
-async fn tell(rig: &Rig, told: Told) {
-    match told {
-        Told::Notification => {
+async fn announce(rig: &Rig, announcement: Announcement) {
+    match announcement {
+        Announcement::Notification => {
             rig.source.notify_and_publish(SET).await.unwrap();
             return;
         }
-        Told::ChangeList => {}
-        Told::ResourceList => drop(rig.source.refresh_resource_list(SET)),
-        Told::ChangeDump => drop(rig.source.pack_changes(SET)),
-        Told::ResourceDump => drop(rig.source.refresh_resource_dump(SET)),
+        Announcement::ChangeList => {}
+        Announcement::ResourceList => drop(rig.source.refresh_resource_list(SET)),
+        Announcement::ChangeDump => drop(rig.source.pack_changes(SET)),
+        Announcement::ResourceDump => drop(rig.source.refresh_resource_dump(SET)),
     }
     rig.operator.poll(NAME).await;
 }
@@ -55,29 +58,29 @@ async fn approve(rig: &Rig) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_tells_that_all_is_gone_is_not_believed_at_once() {
-    let _turn = PROCESSOR.read().await;
-    for told in [
-        Told::Notification,
-        Told::ChangeList,
-        Told::ResourceList,
-        Told::ChangeDump,
-        Told::ResourceDump,
+async fn deletion_of_all_resources_is_held_back_however_it_is_announced() {
+    let _permit = PROCESSOR.read().await;
+    for announcement in [
+        Announcement::Notification,
+        Announcement::ChangeList,
+        Announcement::ResourceList,
+        Announcement::ChangeDump,
+        Announcement::ResourceDump,
     ] {
-        let rig = Rig::start(options(told)).await;
+        let rig = Rig::start(options(announcement)).await;
         rig.settled().await;
         let before = files(&rig.config.sources[0].mirror);
         for number in 0..RESOURCES {
             rig.source.delete(SET, &format!("r{number:04}.txt"));
         }
-        tell(&rig, told).await;
-        let what = format!("held back: {told:?}");
+        announce(&rig, announcement).await;
+        let what = format!("held back: {announcement:?}");
         let all = RESOURCES as u64;
         let set = rig.until(&what, |set| set.held_deletions == all).await;
-        assert_eq!(set.resources, all, "{told:?}");
+        assert_eq!(set.resources, all, "{announcement:?}");
         assert!(
             files(&rig.config.sources[0].mirror) == before,
-            "nothing is gone"
+            "no file was removed"
         );
         approve(&rig).await;
         rig.until_mirrored().await;
@@ -86,7 +89,7 @@ async fn whoever_tells_that_all_is_gone_is_not_believed_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deletions_that_are_told_one_by_one_are_held_back_too() {
+async fn many_deletions_announced_one_by_one_are_held_back() {
     let rig = Rig::start(resources(RESOURCES)).await;
     rig.settled().await;
     for number in 0..105 {
@@ -94,18 +97,20 @@ async fn deletions_that_are_told_one_by_one_are_held_back_too() {
         rig.source.notify_and_publish(SET).await.unwrap();
     }
     let set = rig
-        .until("a hundred are gone", |set| {
+        .until("a hundred are deleted", |set| {
             set.pending == 0 && set.held_deletions == 5
         })
         .await;
     assert_eq!(set.resources, 20);
-    // Others go on.
-    rig.source.update(SET, "r0110.txt", "goes on");
+    // Other changes are applied.
+    rig.source
+        .update(SET, "r0110.txt", "beside held-back deletions");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.until_holds("r0110.txt", "goes on").await;
+    rig.until_holds("r0110.txt", "beside held-back deletions")
+        .await;
     approve(&rig).await;
     rig.until_mirrored().await;
-    // Somebody has looked just now: a few more go on by themselves.
+    // Shortly after an approval, a few more deletions need none.
     rig.source.delete(SET, "r0111.txt");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;

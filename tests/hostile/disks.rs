@@ -1,5 +1,5 @@
-//! Disks that refuse what they are given, for the mirror or for the state. The refusing is done by a limit on the length of
-//! files, which a parent may set on its child at any time, and needs no rights for.
+//! Disks on which the mirror or the state can't be written. The tests simulate them by a limit on the length of files, which a
+//! parent may set on its child at any time without privileges.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,12 +13,12 @@ use crate::support::{SET, eventually, resources};
 
 const MIB: usize = 1 << 20;
 
-/// A daemon whose writes may be refused: without the trap, its first one too long would be its last.
+/// A daemon that survives failing writes: without the trap, SIGXFSZ would end it.
 fn run(home: &Home) -> Running {
-    home.run_by("trap '' XFSZ; exec \"$0\" \"$@\"")
+    home.run_in_shell("trap '' XFSZ; exec \"$0\" \"$@\"")
 }
 
-/// Has no file of a process grow beyond so many bytes; `None`: as long as it likes.
+/// Limits the length of the files that a process writes, in bytes; `None` removes the limit.
 fn limit(process: &Running, longest: Option<usize>) {
     let limit = Rlimit {
         current: longest.map(|longest| longest as u64),
@@ -41,7 +41,7 @@ async fn until_ready(home: &Home, wanted: u16) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
+async fn mirror_on_a_failing_disk_waits_and_everything_else_continues() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let other = SampleSource::start(resources(3)).await.unwrap();
     let more = format!(
@@ -49,26 +49,28 @@ async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
         other.url()
     );
     let home = Home::new(&source.url(), &more);
-    let running = home.run_by("trap '' XFSZ; exec \"$0\" \"$@\" 2>\"${2%/*}/log\"");
+    let running = home.run_in_shell("trap '' XFSZ; exec \"$0\" \"$@\" 2>\"${2%/*}/log\"");
     home.settled(&source).await;
     until_ready(&home, 200).await;
 
-    // More than the database and its log ever have here.
+    // Longer than the database and its log become in this test.
     limit(&running, Some(16 * MIB));
     source.update(SET, "r0001.txt", "long ".repeat(4 * MIB));
     source.update(SET, "r0002.txt", "short");
     source.notify_and_publish(SET).await.unwrap();
-    let refusal = until_ready(&home, 503).await;
+    let not_ready = until_ready(&home, 503).await;
     assert!(
-        refusal.contains("\"io\"") && refusal.contains("sample"),
-        "{refusal}"
+        not_ready.contains("\"io\"") && not_ready.contains("sample"),
+        "{not_ready}"
     );
     let set = home
-        .until("one waits", |set| set.pending == 1 && set.error.is_some())
+        .until("one task is pending", |set| {
+            set.pending == 1 && set.error.is_some()
+        })
         .await;
     assert_eq!((set.state.as_str(), set.failed), ("catching-up", 0));
     assert_eq!(set.error.unwrap().code, "io");
-    other.update(SET, "r0001.txt", "elsewhere");
+    other.update(SET, "r0001.txt", "another mirror");
     other.notify_and_publish(SET).await.unwrap();
     source.update(SET, "r0000.txt", "beside it");
     source.notify_and_publish(SET).await.unwrap();
@@ -79,13 +81,13 @@ async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
         );
         std::fs::read(home.folder().join(path)).unwrap()
     };
-    eventually("everything else goes on", None, async || {
+    eventually("all other changes are applied", None, async || {
         let found = [
             mirrored("other", other.url(), "r0001.txt"),
             mirrored("mirror", source.url(), "r0000.txt"),
             mirrored("mirror", source.url(), "r0002.txt"),
         ];
-        let wanted: [&[u8]; 3] = [b"elsewhere", b"beside it", b"short"];
+        let wanted: [&[u8]; 3] = [b"another mirror", b"beside it", b"short"];
         if found.each_ref().map(Vec::as_slice) == wanted {
             Ok(())
         } else {
@@ -95,7 +97,7 @@ async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
     .await;
     assert!(
         mirrored("mirror", source.url(), "r0001.txt").len() < MIB,
-        "the old bytes stay"
+        "the old version is still there"
     );
     until_ready(&home, 503).await;
 
@@ -104,12 +106,12 @@ async fn mirror_whose_disk_refuses_waits_and_everything_else_goes_on() {
     until_ready(&home, 200).await;
     assert_eq!(running.stop().await.code(), Some(0));
     let log = std::fs::read_to_string(home.folder().join("log")).unwrap();
-    let told = log.matches("the mirror can't be written").count();
-    assert_eq!(told, 1, "{log}");
+    let reports = log.matches("mirror can't be written; tasks wait").count();
+    assert_eq!(reports, 1, "{log}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn state_that_can_t_be_written_puts_hubs_off_and_recovers() {
+async fn unwritable_state_answers_hubs_503_and_recovers() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let running = run(&home);
@@ -117,31 +119,31 @@ async fn state_that_can_t_be_written_puts_hubs_off_and_recovers() {
 
     limit(&running, Some(0));
     source.freeze_change_list(SET, true);
-    source.update(SET, "r0001.txt", "put off");
+    source.update(SET, "r0001.txt", "delayed");
     let notification = source.notify(SET);
     let deliveries = source.publish(&notification).await.unwrap();
     assert_eq!(deliveries[0].status, Some(503), "{deliveries:?}");
-    let refusal = until_ready(&home, 503).await;
-    assert!(refusal.contains("\"code\":\"database\""), "{refusal}");
+    let not_ready = until_ready(&home, 503).await;
+    assert!(not_ready.contains("\"code\":\"database\""), "{not_ready}");
     assert_eq!(
         home.set().await.unwrap().state,
         "in-sync",
-        "who only asks is answered"
+        "reading requests are answered"
     );
     assert_eq!(home.operator.get("/healthz").await.0, 200);
     assert_eq!(home.operator.changes(0).await.len(), 3);
 
     limit(&running, None);
-    // Nobody has anything to write meanwhile: it is tried out.
+    // Nothing is to be written meanwhile: the daemon tests whether it can write.
     until_ready(&home, 200).await;
     let deliveries = source.publish(&notification).await.unwrap();
-    assert!(deliveries[0].is_taken(), "{deliveries:?}");
+    assert!(deliveries[0].is_accepted(), "{deliveries:?}");
     home.settled(&source).await;
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn state_that_is_refused_in_the_midst_of_work_loses_nothing() {
+async fn state_writes_that_fail_during_work_lose_nothing() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let running = run(&home);
@@ -153,28 +155,28 @@ async fn state_that_is_refused_in_the_midst_of_work_loses_nothing() {
         }
         let notification = source.notify(SET);
         let publishing = source.publish(&notification);
-        let refusing = async {
-            // Each time at another moment of the work.
+        let failing = async {
+            // At another moment of the work in each round.
             tokio::time::sleep(std::time::Duration::from_millis(3 * round)).await;
             limit(&running, Some(0));
             tokio::time::sleep(std::time::Duration::from_millis(300)).await;
             limit(&running, None);
         };
-        let (deliveries, ()) = tokio::join!(publishing, refusing);
-        if !deliveries.unwrap()[0].is_taken() {
-            assert!(source.publish(&notification).await.unwrap()[0].is_taken());
+        let (deliveries, ()) = tokio::join!(publishing, failing);
+        if !deliveries.unwrap()[0].is_accepted() {
+            assert!(source.publish(&notification).await.unwrap()[0].is_accepted());
         }
     }
     home.settled(&source).await;
     let set = home.set().await.unwrap();
     assert!(set.gaps.is_empty(), "{:?}", set.gaps);
     let lines = home.operator.changes(0).await;
-    let told = lines.iter().filter(|line| line.uri.contains("/n"));
-    assert_eq!(told.count(), 60, "each is told once");
+    let reports = lines.iter().filter(|line| line.uri.contains("/n"));
+    assert_eq!(reports.count(), 60, "one feed line for each");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn package_that_finds_no_room_is_told_and_waited_for() {
+async fn package_that_does_not_fit_on_disk_is_reported_and_retried() {
     let source = SampleSource::start(SampleOptions {
         resource_list: false,
         dumps: DumpOptions {
@@ -185,7 +187,7 @@ async fn package_that_finds_no_room_is_told_and_waited_for() {
     })
     .await
     .unwrap();
-    // What can't be packed any smaller.
+    // Incompressible bytes.
     let mut state = 1_u32;
     let noise = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -195,22 +197,22 @@ async fn package_that_finds_no_room_is_told_and_waited_for() {
     source.create(SET, "long.bin", noise);
     source.refresh_resource_dump(SET);
     let home = Home::new(&source.url(), "");
-    let running = home.run_by("trap '' XFSZ; ulimit -S -f 4096; exec \"$0\" \"$@\"");
-    home.until_status("it answers", |_| true).await;
-    let refusal = until_ready(&home, 503).await;
+    let running = home.run_in_shell("trap '' XFSZ; ulimit -S -f 4096; exec \"$0\" \"$@\"");
+    home.until_status("the daemon answers", |_| true).await;
+    let not_ready = until_ready(&home, 503).await;
     assert!(
-        refusal.contains("\"io\"") && refusal.contains("sample"),
-        "{refusal}"
+        not_ready.contains("\"io\"") && not_ready.contains("sample"),
+        "{not_ready}"
     );
     limit(&running, None);
     home.settled(&source).await;
     until_ready(&home, 200).await;
 }
 
-/// On a file system that is as small as a test needs it, where somebody with the rights for it has mounted one and says so:
-/// the home of the daemon is all in there.
+/// Runs only if `RESYNCD_SMALL_DISK` names a folder on a small file system: mounting one needs privileges. State and mirror are
+/// both in that folder.
 #[tokio::test(flavor = "multi_thread")]
-async fn full_file_system_is_waited_for() {
+async fn full_file_system_is_reported_and_retried() {
     let Some(disk) = std::env::var_os("RESYNCD_SMALL_DISK") else {
         println!("skipped: RESYNCD_SMALL_DISK names no small file system");
         return;
@@ -225,19 +227,19 @@ async fn full_file_system_is_waited_for() {
     source.update(SET, "r0001.txt", "long ".repeat(MIB));
     let notification = source.notify(SET);
     let deliveries = source.publish(&notification).await.unwrap();
-    let refusal = until_ready(&home, 503).await;
-    assert!(refusal.contains("\"disk-full\""), "{refusal}");
+    let not_ready = until_ready(&home, 503).await;
+    assert!(not_ready.contains("\"disk-full\""), "{not_ready}");
     assert_eq!(home.set().await.unwrap().resources, 3);
     std::fs::remove_file(&ballast).unwrap();
-    if !deliveries[0].is_taken() {
-        assert!(source.publish(&notification).await.unwrap()[0].is_taken());
+    if !deliveries[0].is_accepted() {
+        assert!(source.publish(&notification).await.unwrap()[0].is_accepted());
     }
     home.settled(&source).await;
     until_ready(&home, 200).await;
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
-/// Writes until nothing more goes in; answers how much did.
+/// Writes until the disk is full; returns the number of bytes written.
 fn fill(path: &Path) -> usize {
     let mut file = File::create(path).unwrap();
     let (mut filled, mut piece) = (0, MIB);

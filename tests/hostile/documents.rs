@@ -1,31 +1,34 @@
-//! Documents that are none, are others, or are not whole: refused before anything is done for them.
+//! Documents of another kind, invalid documents and truncated ones are rejected without any effect, wherever they are read.
 
 use crate::PROCESSOR;
-use crate::doors::{Door, Guarded};
+use crate::entry_points::{EntryPoint, GuardedSet};
 
 const PAGE: &str = "<html><head><title>Sorry</title></head><body><p>We are down</p></body></html>";
 const RSS: &str = "<?xml version=\"1.0\"?><rss version=\"2.0\"><channel><title>t</title><link>http://example.com/</link></channel></rss>";
 
 /// The document with another capability.
-fn relabelled(whole: &str, capability: &str) -> String {
-    let at = whole.find("capability=\"").unwrap() + "capability=\"".len();
-    let end = at + whole[at..].find('"').unwrap();
-    format!("{}{capability}{}", &whole[..at], &whole[end..])
+fn relabelled(document: &str, capability: &str) -> String {
+    let at = document.find("capability=\"").unwrap() + "capability=\"".len();
+    let end = at + document[at..].find('"').unwrap();
+    format!("{}{capability}{}", &document[..at], &document[end..])
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_door_takes_what_is_something_else() {
-    let _turn = PROCESSOR.read().await;
-    for door in Door::ALL {
-        let guarded = Guarded::start(door).await;
-        let whole = guarded.whole.clone();
-        let other = match door {
-            Door::ChangeList | Door::Notification => "resourcelist",
+async fn documents_of_another_kind_are_rejected_everywhere() {
+    let _permit = PROCESSOR.read().await;
+    for entry_point in EntryPoint::ALL {
+        let set = GuardedSet::start(entry_point).await;
+        let document = set.document.clone();
+        let other = match entry_point {
+            EntryPoint::ChangeList | EntryPoint::Notification => "resourcelist",
             _ => "changelist",
         };
-        let no_namespace = whole.replace("http://www.sitemaps.org/schemas/sitemap/0.9", "urn:x");
-        let no_root = whole.replace("urlset", "sitemap");
-        let second = format!("{whole}{}", &whole[whole.find("<urlset").unwrap_or(0)..]);
+        let no_namespace = document.replace("http://www.sitemaps.org/schemas/sitemap/0.9", "urn:x");
+        let no_root = document.replace("urlset", "sitemap");
+        let second = format!(
+            "{document}{}",
+            &document[document.find("<urlset").unwrap_or(0)..]
+        );
         for (what, text, codes) in [
             ("a web page", PAGE.to_owned(), &["wrong-root"][..]),
             (
@@ -45,7 +48,7 @@ async fn no_door_takes_what_is_something_else() {
             ("text", "Service unavailable".to_owned(), &["not-xml"]),
             (
                 "another capability",
-                relabelled(&whole, other),
+                relabelled(&document, other),
                 &["wrong-capability"],
             ),
             (
@@ -55,59 +58,63 @@ async fn no_door_takes_what_is_something_else() {
             ),
             ("another root", no_root, &["wrong-root"]),
             ("a second root", second, &["trailing-content"]),
-            ("text behind", format!("{whole}more"), &["trailing-content"]),
+            (
+                "text behind",
+                format!("{document}more"),
+                &["trailing-content"],
+            ),
             (
                 "no end",
-                whole
+                document
                     .replace("</urlset>", "")
                     .replace("</sitemapindex>", ""),
                 &["cut-short"],
             ),
         ] {
-            guarded.refuses(what, text.into_bytes(), codes).await;
+            set.rejects(what, text.into_bytes(), codes).await;
         }
-        if door == Door::Notification {
-            let index = whole
+        if entry_point == EntryPoint::Notification {
+            let index = document
                 .replace("<urlset", "<sitemapindex")
                 .replace("</urlset>", "</sitemapindex>")
                 .replace("<url>", "<sitemap>")
                 .replace("</url>", "</sitemap>");
             let codes = &["wrong-root"];
-            guarded.refuses("an index", index.into_bytes(), codes).await;
+            set.rejects("an index", index.into_bytes(), codes).await;
         }
-        guarded.recovers().await;
+        set.recovers().await;
     }
 }
 
-/// As a Source serves that has lost its own database. It does not say what it is, so that it proves nothing.
+/// As served by a Source that has lost its database. The list states no capability, so that it proves no deletion.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_door_takes_a_list_of_nothing_for_the_end_of_all() {
-    let _turn = PROCESSOR.read().await;
+async fn empty_list_without_a_capability_deletes_nothing() {
+    let _permit = PROCESSOR.read().await;
     const NOTHING: &str = r#"<?xml version="1.0"?><urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"></urlset>"#;
-    for door in Door::ALL {
-        let guarded = Guarded::start(door).await;
+    for entry_point in EntryPoint::ALL {
+        let set = GuardedSet::start(entry_point).await;
         let index = NOTHING.replace("urlset", "sitemapindex");
         for (what, text) in [("an empty list", NOTHING), ("an empty index", &index)] {
-            guarded.learns_nothing(what, text.into()).await;
+            set.ignores(what, text.into()).await;
         }
-        guarded.recovers().await;
+        set.recovers().await;
     }
 }
 
-/// In steps, because each is a poll; the reader's own tests cut at every byte.
+/// In steps, because each length takes a poll; the tests of the reader truncate at every byte.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_door_takes_what_is_cut_short() {
-    let _turn = PROCESSOR.read().await;
-    for door in Door::ALL {
-        let guarded = Guarded::start(door).await;
-        let whole = guarded.whole.trim_end().as_bytes();
-        let step = whole.len() / 12 + 1;
-        let ends = (1..whole.len()).step_by(step);
-        for end in ends.chain(whole.len() - 10..whole.len()) {
-            let cut = whole[..end].to_vec();
-            let what = format!("the first {end} of {} bytes", whole.len());
-            guarded.refuses(&what, cut, &["cut-short", "not-xml"]).await;
+async fn truncated_documents_are_rejected_everywhere() {
+    let _permit = PROCESSOR.read().await;
+    for entry_point in EntryPoint::ALL {
+        let set = GuardedSet::start(entry_point).await;
+        let document = set.document.trim_end().as_bytes();
+        let step = document.len() / 12 + 1;
+        let ends = (1..document.len()).step_by(step);
+        for end in ends.chain(document.len() - 10..document.len()) {
+            let cut = document[..end].to_vec();
+            let what = format!("the first {end} of {} bytes", document.len());
+            set.rejects(&what, cut, &["cut-short", "not-xml"]).await;
         }
-        guarded.recovers().await;
+        set.recovers().await;
     }
 }

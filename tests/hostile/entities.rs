@@ -1,4 +1,4 @@
-//! Document type declarations and entities: refused wherever a document comes in, and nothing that they name is asked for.
+//! Document type declarations and entities are rejected wherever a document is read, and no URI in them is requested.
 
 use std::io::BufReader;
 
@@ -6,12 +6,12 @@ use resyncd::protocol::DocumentReader;
 use url::Url;
 
 use crate::PROCESSOR;
-use crate::doors::{Door, Guarded};
+use crate::entry_points::{EntryPoint, GuardedSet};
 
-/// Where an external entity would be had from.
+/// The path of the external entities; it must never be requested.
 const CANARY: &str = "/canary";
 
-/// A way to say it, with the codes that it may be refused with.
+/// A document with a doctype or an entity, and the codes with which it may be rejected.
 struct Variant {
     name: &'static str,
     bytes: Vec<u8>,
@@ -22,15 +22,15 @@ const DOCTYPE: &[&str] = &["doctype"];
 const ENTITY: &[&str] = &["entity"];
 const ENCODING: &[&str] = &["unsupported-encoding"];
 
-/// The document with all that entities have been used for. `canary` is a URI that must never be asked for.
-fn variants(whole: &str, canary: &str) -> Vec<Variant> {
-    let root_at = whole.find("?>").unwrap() + 2;
-    let (declaration, root) = whole.split_at(root_at);
+/// The document with every known kind of doctype and entity. `canary` is a URI that must never be requested.
+fn variants(document: &str, canary: &str) -> Vec<Variant> {
+    let root_at = document.find("?>").unwrap() + 2;
+    let (declaration, root) = document.split_at(root_at);
     let root = root.trim_start();
-    // Before the root, and used where a URI stands.
-    let with = |before: &str, used: &str| {
-        let used = root.replacen("<loc>", &format!("<loc>{used}"), 1);
-        format!("{declaration}{before}{used}").into_bytes()
+    // `before` is placed before the root, `reference` in the first `loc`.
+    let with = |before: &str, reference: &str| {
+        let with_reference = root.replacen("<loc>", &format!("<loc>{reference}"), 1);
+        format!("{declaration}{before}{with_reference}").into_bytes()
     };
     let laughs: String = (1..10)
         .map(|n| {
@@ -57,93 +57,97 @@ fn variants(whole: &str, canary: &str) -> Vec<Variant> {
     };
     let inside = root.find('>').unwrap() + 1;
     let (opened, rest) = root.split_at(inside);
-    let is = |name, bytes: Vec<u8>, codes| Variant { name, bytes, codes };
+    let variant = |name, bytes: Vec<u8>, codes| Variant { name, bytes, codes };
     let text = String::into_bytes;
     vec![
-        is("a billion laughs", with(&laughs, "&l9;"), DOCTYPE),
-        is(
+        variant("a billion laughs", with(&laughs, "&l9;"), DOCTYPE),
+        variant(
             "quadratic blow-up",
             with(&quadratic, &"&q;".repeat(1000)),
             DOCTYPE,
         ),
-        is(
+        variant(
             "a file",
             with(&external("file:///etc/hostname"), "&x;"),
             DOCTYPE,
         ),
-        is(
-            "a file, and never used",
+        variant(
+            "a file, without a reference",
             with(&external("file:///etc/hostname"), ""),
             DOCTYPE,
         ),
-        is("a URI", with(&external(canary), "&x;"), DOCTYPE),
-        is("a parameter entity", with(&parameter, ""), DOCTYPE),
-        is(
-            "parameter entities that carry a file away",
+        variant("a URI", with(&external(canary), "&x;"), DOCTYPE),
+        variant("a parameter entity", with(&parameter, ""), DOCTYPE),
+        variant(
+            "parameter entities that exfiltrate a file",
             with(&nested, ""),
             DOCTYPE,
         ),
-        is("an external subset", with(&system, ""), DOCTYPE),
-        is("a public external subset", with(&public, ""), DOCTYPE),
-        is("default attributes", with(defaults, ""), DOCTYPE),
-        is("an empty declaration", with(empty, ""), DOCTYPE),
-        is(
+        variant("an external subset", with(&system, ""), DOCTYPE),
+        variant("a public external subset", with(&public, ""), DOCTYPE),
+        variant("default attributes", with(defaults, ""), DOCTYPE),
+        variant("an empty declaration", with(empty, ""), DOCTYPE),
+        variant(
             "after a comment",
             with(&format!("<!-- c -->{system}"), ""),
             DOCTYPE,
         ),
-        is(
+        variant(
             "after an instruction",
             with(&format!("<?p i?>\n{system}"), ""),
             DOCTYPE,
         ),
-        is("twice", with(&format!("{empty}{system}"), ""), DOCTYPE),
-        is(
-            "without a declaration of XML",
+        variant("twice", with(&format!("{empty}{system}"), ""), DOCTYPE),
+        variant(
+            "without an XML declaration",
             text(format!("{system}{root}")),
             DOCTYPE,
         ),
-        is(
+        variant(
             "after a byte order mark",
             text(format!("\u{feff}{system}{root}")),
             DOCTYPE,
         ),
-        is("in lower case", with(&system.to_lowercase(), ""), DOCTYPE),
-        is(
+        variant("in lower case", with(&system.to_lowercase(), ""), DOCTYPE),
+        variant(
             "within the root",
             text(format!("{declaration}{opened}{system}{rest}")),
             DOCTYPE,
         ),
-        is("after the root", text(format!("{whole}{system}")), DOCTYPE),
-        is(
-            "left open",
+        variant(
+            "after the root",
+            text(format!("{document}{system}")),
+            DOCTYPE,
+        ),
+        variant(
+            "not closed",
             with("<!DOCTYPE urlset [", ""),
             &["cut-short", "not-xml", "doctype"],
         ),
-        is(
+        variant(
             "in UTF-16",
             utf16(u16::to_le_bytes, &[0xff, 0xfe]),
             ENCODING,
         ),
-        is(
-            "in UTF-16 of the other order",
+        variant(
+            "in big-endian UTF-16",
             utf16(u16::to_be_bytes, &[0xfe, 0xff]),
             ENCODING,
         ),
-        is(
+        variant(
             "in UTF-16 without a mark",
             utf16(u16::to_be_bytes, &[]),
             ENCODING,
         ),
-        is(
+        variant(
             "in UTF-7",
             text(format!(
                 "<?xml version=\"1.0\" encoding=\"UTF-7\"?>+ADwAIQ-DOCTYPE x+AD4-{root}"
             )),
             ENCODING,
         ),
-        is("an entity that is not declared", with("", "&x;"), ENTITY),
-        is(
+        variant("an entity that is not declared", with("", "&x;"), ENTITY),
+        variant(
             "an entity in an attribute",
             text(format!("{declaration}{opened}<a b=\"&x;\"/>{rest}")),
             ENTITY,
@@ -152,27 +156,27 @@ fn variants(whole: &str, canary: &str) -> Vec<Variant> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_door_takes_entities() {
-    let _turn = PROCESSOR.read().await;
-    for door in Door::ALL {
-        let guarded = Guarded::start(door).await;
-        let canary = guarded.rig.source.base().join(CANARY).unwrap();
-        let variants = variants(&guarded.whole, canary.as_str());
+async fn doctypes_and_entities_are_rejected_everywhere() {
+    let _permit = PROCESSOR.read().await;
+    for entry_point in EntryPoint::ALL {
+        let set = GuardedSet::start(entry_point).await;
+        let canary = set.rig.source.base().join(CANARY).unwrap();
+        let variants = variants(&set.document, canary.as_str());
         assert!(variants.len() >= 20);
         for Variant { name, bytes, codes } in variants {
-            guarded.refuses(name, bytes, codes).await;
+            set.rejects(name, bytes, codes).await;
         }
-        assert_eq!(guarded.rig.source.hits(CANARY), 0, "{door:?}");
-        guarded.recovers().await;
+        assert_eq!(set.rig.source.hits(CANARY), 0, "{entry_point:?}");
+        set.recovers().await;
     }
 }
 
 #[test]
-fn entities_are_refused_however_the_bytes_are_cut() {
-    let whole = r#"<?xml version="1.0" encoding="UTF-8"?>
+fn doctypes_and_entities_are_rejected_at_any_buffer_size() {
+    let document = r#"<?xml version="1.0" encoding="UTF-8"?>
         <urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"><url><loc>http://example.com/a</loc></url></urlset>"#;
     let base = Url::parse("http://example.com/").unwrap();
-    for Variant { name, bytes, codes } in variants(whole, "http://example.com/canary") {
+    for Variant { name, bytes, codes } in variants(document, "http://example.com/canary") {
         for piece in (1..24).chain([4096]) {
             let read = || {
                 let input = BufReader::with_capacity(piece, bytes.as_slice());
@@ -181,7 +185,10 @@ fn entities_are_refused_however_the_bytes_are_cut() {
                 Ok::<(), resyncd::protocol::ReadError>(())
             };
             let error = read().expect_err(name);
-            assert!(codes.contains(&error.code()), "{name}, by {piece}: {error}");
+            assert!(
+                codes.contains(&error.code()),
+                "{name}, buffer of {piece}: {error}"
+            );
         }
     }
 }

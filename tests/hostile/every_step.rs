@@ -1,8 +1,8 @@
-//! The daemon is killed at any step of its work, or finds it to fail: each write, fsync, rename and unlink, its database's
-//! among them.
+//! Kills the daemon before any step of its work, or has the step fail. A step is a write, fsync, rename or unlink, including those
+//! of the database.
 //!
-//! `RESYNCD_STEPS` says at which it is killed, `RESYNCD_FAULTS` which of them fails: `all`, a number for that one and those after
-//! it, `/5` for each fifth; without it, a few of them. Where no process may trace another, the tests say so and do nothing.
+//! `RESYNCD_STEPS` selects the steps at which it is killed, `RESYNCD_FAULTS` those that fail: `all`, a number for that step and all
+//! later ones, `/5` for every fifth; unset, a small sample. Where processes can't be traced, the tests print so and do nothing.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,98 +13,97 @@ use resyncd::clock;
 use tokio::runtime::Builder;
 
 use crate::PROCESSOR;
+use crate::completeness::{Watch, is_complete};
 use crate::cycle::Cycle;
-use crate::traced::{Blow, Life, Traced, Tracer};
-use crate::whole::{Watch, is_whole};
+use crate::traced::{Fault, RunReport, Traced, Tracer};
 
-/// How many of the steps are tried when nothing else is asked for.
+/// How many steps are tried by default.
 const SAMPLE: usize = 12;
-/// How many cycles go on at once: most of a cycle is waiting.
-const AT_ONCE: usize = 8;
-/// So many cycles in which the step never came, and the steps are at their end.
-const BEYOND: usize = 5;
-/// A step that never comes.
-const NEVER: usize = 0;
+/// How many cycles run concurrently: most of a cycle is waiting.
+const CYCLES_AT_ONCE: usize = 8;
+/// After this number of cycles whose step never came, no later step is tried.
+const MISSES: usize = 5;
+/// The number of no step.
+const NO_STEP: usize = 0;
 
-/// Lives through the cycle with its one blow, and checks all that must hold.
-async fn live(tracer: &Tracer, blow: Blow) -> Life {
+/// Runs the cycle with one fault and checks the invariants.
+async fn run_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
     let cycle = Cycle::new().await;
-    let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_whole);
-    let traced = Traced::start(&cycle.home, tracer, blow, Arc::clone(&cycle.happened));
-    cycle.live().await;
-    // It may be killed until it has ended: only the one after it can be asked all that is to be asked.
+    let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_complete);
+    let traced = Traced::start(&cycle.home, tracer, fault, Arc::clone(&cycle.happened));
+    cycle.run().await;
+    // The fault may still come while the daemon stops: the end is checked on a daemon without a fault.
     let settled = async || {
         cycle.settled().await;
         cycle.check_end().await;
     };
-    let life = traced.stop(settled).await;
-    if life.scene.is_none() {
-        let again = cycle.home.run();
+    let report = traced.stop(settled).await;
+    if report.crash.is_none() {
+        let restarted = cycle.home.run();
         settled().await;
-        assert_eq!(again.stop().await.code(), Some(0));
+        assert_eq!(restarted.stop().await.code(), Some(0));
     }
     watch.end();
-    if let Some(scene) = &life.scene {
-        cycle.check_scene(scene).await;
+    if let Some(crash) = &report.crash {
+        cycle.check_crash(crash).await;
     }
-    life
+    report
 }
 
-/// Tells which step it was that went wrong.
-struct Telling<'a>(Blow, &'a AtomicUsize);
+/// Prints the fault if the test panics, and ends the other workers.
+struct StepReporter<'a>(Fault, &'a AtomicUsize);
 
-#[allow(clippy::print_stdout, reason = "it is what the test says")]
-impl Drop for Telling<'_> {
+#[allow(clippy::print_stdout, reason = "the test reports its progress")]
+impl Drop for StepReporter<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            println!("that was {:?}", self.0);
-            // The others need not go on.
-            self.1.store(BEYOND, Ordering::Relaxed);
+            println!("failed at {:?}", self.0);
+            self.1.store(MISSES, Ordering::Relaxed);
         }
     }
 }
 
-/// Lives through a cycle for each blow that comes, several at once, until there are no more.
-fn live_through(tracer: &Tracer, blows: impl Iterator<Item = Blow> + Send) -> Vec<Life> {
-    let (blows, lives) = (Mutex::new(blows), Mutex::new(Vec::new()));
-    let beyond = AtomicUsize::new(0);
+/// Runs a cycle for each fault, several concurrently, until no step is left.
+fn run_cycles(tracer: &Tracer, faults: impl Iterator<Item = Fault> + Send) -> Vec<RunReport> {
+    let (faults, reports) = (Mutex::new(faults), Mutex::new(Vec::new()));
+    let misses = AtomicUsize::new(0);
     let worker = || {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
             .enable_all()
             .build()
             .unwrap();
-        while beyond.load(Ordering::Relaxed) < BEYOND {
-            let Some(blow) = blows.lock().unwrap().next() else {
+        while misses.load(Ordering::Relaxed) < MISSES {
+            let Some(fault) = faults.lock().unwrap().next() else {
                 return;
             };
-            let telling = Telling(blow, &beyond);
-            let life = runtime.block_on(live(tracer, blow));
-            drop(telling);
-            if life.met.is_none() {
-                beyond.fetch_add(1, Ordering::Relaxed);
+            let reporter = StepReporter(fault, &misses);
+            let report = runtime.block_on(run_cycle(tracer, fault));
+            drop(reporter);
+            if report.hit.is_none() {
+                misses.fetch_add(1, Ordering::Relaxed);
             }
-            lives.lock().unwrap().push(life);
+            reports.lock().unwrap().push(report);
         }
     };
     std::thread::scope(|scope| {
-        for _ in 0..AT_ONCE {
+        for _ in 0..CYCLES_AT_ONCE {
             scope.spawn(worker);
         }
     });
-    lives.into_inner().unwrap()
+    reports.into_inner().unwrap()
 }
 
-/// How many blows there were at each kind of step.
-fn kinds(lives: &[Life]) -> BTreeMap<String, usize> {
+/// The number of faults at each kind of step.
+fn kinds(reports: &[RunReport]) -> BTreeMap<String, usize> {
     let mut kinds = BTreeMap::new();
-    for met in lives.iter().filter_map(|life| life.met.as_deref()) {
-        *kinds.entry(kind(met)).or_default() += 1;
+    for hit in reports.iter().filter_map(|report| report.hit.as_deref()) {
+        *kinds.entry(kind(hit)).or_default() += 1;
     }
     kinds
 }
 
-/// A step without what differs from one to the next.
+/// The call and the kind of file of a step.
 fn kind(step: &str) -> String {
     let (call, path) = step.split_once(' ').unwrap();
     let place = match path.rsplit_once('/') {
@@ -117,46 +116,46 @@ fn kind(step: &str) -> String {
     format!("{call}, {place}")
 }
 
-/// Lives through the cycle once for each of the steps that the variable asks for.
-#[allow(clippy::print_stdout, reason = "it is what the test says")]
-fn try_steps(variable: &str, blow: fn(usize) -> Blow) {
+/// Runs the cycle once for each step that the environment variable selects.
+#[allow(clippy::print_stdout, reason = "the test reports its progress")]
+fn try_steps(variable: &str, fault: fn(usize) -> Fault) {
     let tracer = match Tracer::new() {
         Ok(tracer) => tracer,
-        Err(why) => return println!("SKIPPED, nothing was tried: {why}"),
+        Err(why) => return println!("SKIPPED, no step was tried: {why}"),
     };
-    // Many daemons at once are no company for a test that measures time.
-    let _turn = PROCESSOR.blocking_read();
-    let begun = clock::now().mono;
-    let whole = live_through(&tracer, std::iter::once(blow(NEVER)));
-    let steps = whole[0].steps.len();
+    // Not beside the tests that open thousands of connections.
+    let _permit = PROCESSOR.blocking_read();
+    let started = clock::now().mono;
+    let complete = run_cycles(&tracer, std::iter::once(fault(NO_STEP)));
+    let steps = complete[0].steps.len();
     println!("the cycle takes {steps} steps");
-    // One cycle takes a few more than another.
+    // The number of steps differs from cycle to cycle.
     let last = 2 * steps;
-    let chosen: Vec<usize> = match std::env::var(variable).as_deref() {
+    let selected: Vec<usize> = match std::env::var(variable).as_deref() {
         Ok("all") => (1..=last).collect(),
         Ok(some) => match some.strip_prefix('/') {
             Some(step) => (1..=last).step_by(step.parse().unwrap()).collect(),
-            // The one that went wrong, and those that come after it.
+            // That step and all later ones.
             None => (some.parse().unwrap()..=last).collect(),
         },
         Err(_) => (1..=SAMPLE).map(|n| n * steps / (SAMPLE + 1)).collect(),
     };
-    let lives = live_through(&tracer, chosen.into_iter().map(blow));
-    let kinds = kinds(&lives);
-    for (kind, met) in &kinds {
-        println!("{met:6} at: {kind}");
+    let reports = run_cycles(&tracer, selected.into_iter().map(fault));
+    let kinds = kinds(&reports);
+    for (kind, hit) in &kinds {
+        println!("{hit:6} at: {kind}");
     }
-    let (met, took) = (kinds.values().sum::<usize>(), clock::now().mono - begun);
-    println!("{met} steps, in {took:?}");
-    assert!(met > 0);
+    let (hit, took) = (kinds.values().sum::<usize>(), clock::now().mono - started);
+    println!("{hit} steps, in {took:?}");
+    assert!(hit > 0);
 }
 
 #[test]
-fn killed_at_any_step_it_loses_nothing() {
-    try_steps("RESYNCD_STEPS", Blow::Kill);
+fn kill_at_any_step_loses_nothing() {
+    try_steps("RESYNCD_STEPS", Fault::Kill);
 }
 
 #[test]
-fn whatever_step_fails_once_it_loses_nothing() {
-    try_steps("RESYNCD_FAULTS", Blow::Fail);
+fn failure_of_any_step_loses_nothing() {
+    try_steps("RESYNCD_FAULTS", Fault::Fail);
 }

@@ -1,4 +1,4 @@
-//! Notifications and documents that are signed, or fetched, well, and tell of times that can't be.
+//! Signed notifications and valid documents that state impossible times.
 
 use std::time::Duration;
 
@@ -42,12 +42,12 @@ async fn deliver(to: &Subscription, body: Vec<u8>) {
     assert_eq!(request.send().await.unwrap().status(), 200);
 }
 
-/// Waits until so many deliveries have been worked on.
-async fn worked_on(rig: &Rig, many: u64) {
-    eventually("worked on", Some(rig.wakes()), async || {
+/// Waits until this number of deliveries has been processed.
+async fn until_processed(rig: &Rig, count: u64) {
+    eventually("processed", Some(rig.wakes()), async || {
         let channel = rig.channel().await;
-        let worked_on = channel.applied + channel.duplicate + channel.rejected;
-        if worked_on == many {
+        let processed = channel.applied + channel.duplicate + channel.rejected;
+        if processed == count {
             Ok(())
         } else {
             Err(format!("{channel:?}"))
@@ -65,12 +65,12 @@ fn url(rig: &Rig, name: &str) -> Url {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_interval_keeps_the_next_notification_from_being_the_next() {
+async fn impossible_interval_does_not_block_the_next_notification() {
     const HOUR: i64 = 3_600_000_000;
     let (rig, subscription) = rig().await;
     rig.source.freeze_change_list(SET, true);
     let front = time(rig.set().await.synced_until.unwrap());
-    let evil = [
+    let impossible = [
         ("far future", later(front, HOUR), time(LAST)),
         ("the year 9999", time("9999-01-01"), time(LAST)),
         ("until far back", time(LAST), time("0001-01-01")),
@@ -89,19 +89,19 @@ async fn no_interval_keeps_the_next_notification_from_being_the_next() {
             later(front, 1),
         ),
     ];
-    for (round, (what, from, until)) in (1..).zip(evil) {
-        // It tells of a change that never was.
+    for (round, (what, from, until)) in (1..).zip(impossible) {
+        // It announces a change that has not happened.
         let entry = change(&url(&rig, "r0002.txt"), later(front, round as i64));
         let body = notification(Some(from), Some(until), &[entry]);
         deliver(&subscription, body).await;
-        worked_on(&rig, 2 * round - 1).await;
+        until_processed(&rig, 2 * round - 1).await;
         let since = rig.operator.last_change().await;
         rig.source.update(SET, "r0001.txt", what);
         rig.source.notify_and_publish(SET).await.unwrap();
-        let line = rig.until_told(since, "r0001.txt").await;
+        let line = rig.until_in_feed(since, "r0001.txt").await;
         assert_eq!(line.origin, "notification", "{what}");
         rig.until_holds("r0001.txt", what).await;
-        worked_on(&rig, 2 * round).await;
+        until_processed(&rig, 2 * round).await;
         let set = rig.set().await;
         assert_eq!(set.gaps.len(), 0, "{what}: {set:#?}");
     }
@@ -111,7 +111,7 @@ async fn no_interval_keeps_the_next_notification_from_being_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_span_of_a_polled_list_ends_the_polling() {
+async fn impossible_interval_of_a_polled_list_does_not_stop_polling() {
     let rig = Rig::start(SampleOptions {
         hub: ChannelHub::None,
         ..resources(3)
@@ -154,9 +154,9 @@ async fn no_span_of_a_polled_list_ends_the_polling() {
     rig.settled().await;
 }
 
-/// A change that is dated in a year that nobody will see, or nobody has seen, told so, and then a real one of the same resource.
+/// A change of the far future or past is announced, and then a real change of the same resource.
 #[tokio::test(flavor = "multi_thread")]
-async fn change_of_the_far_future_is_not_the_last_word() {
+async fn change_dated_in_the_far_future_does_not_block_later_changes() {
     let (rig, subscription) = rig().await;
     let front = time(rig.set().await.synced_until.unwrap());
     rig.source.freeze_change_list(SET, true);
@@ -168,23 +168,23 @@ async fn change_of_the_far_future_is_not_the_last_word() {
         "1970-01-01",
     ];
     for (round, date) in dates.into_iter().enumerate() {
-        let (told, real) = (format!("told {round}"), format!("real {round}"));
+        let (announced, real) = (format!("announced {round}"), format!("real {round}"));
         let Ok(date) = date.parse() else { continue };
-        rig.source.update(SET, "r0001.txt", told.clone());
+        rig.source.update(SET, "r0001.txt", announced.clone());
         let entry = change(&url(&rig, "r0001.txt"), date);
         let until = later(front, 1);
         let interval = Interval::new(front, until).unwrap();
         let body = notification(Some(interval.from()), Some(until), &[entry]);
         deliver(&subscription, body).await;
-        rig.until_holds("r0001.txt", &told).await;
+        rig.until_holds("r0001.txt", &announced).await;
         rig.source.update(SET, "r0001.txt", real.clone());
         rig.source.notify_and_publish(SET).await.unwrap();
         rig.until_holds("r0001.txt", &real).await;
-        rig.until("all done", |set| set.pending == 0).await;
+        rig.until("nothing pending", |set| set.pending == 0).await;
         let known = rig.operator.resource(&rig.uri("r0001.txt")).await.unwrap();
         for date in ["lastmod", "changed_at"] {
-            let told = known[date].as_str().unwrap();
-            assert!(time(told) < time("2900-01-01"), "{date} {told}");
+            let stated = known[date].as_str().unwrap();
+            assert!(time(stated) < time("2900-01-01"), "{date} {stated}");
         }
     }
     rig.source.freeze_change_list(SET, false);
@@ -192,8 +192,8 @@ async fn change_of_the_far_future_is_not_the_last_word() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn resource_of_the_far_future_in_a_resource_list_can_change() {
-    // Without digests, and with the same length, nothing but the times tells that it has changed.
+async fn resource_list_entry_dated_in_the_far_future_can_change_later() {
+    // Without digests and with the same length, only the times show that it has changed.
     let rig = Rig::start(SampleOptions {
         hub: ChannelHub::None,
         change_list: false,
@@ -209,7 +209,7 @@ async fn resource_of_the_far_future_in_a_resource_list_can_change() {
         .map(|name| {
             let mut entry = Entry::new(url(&rig, name));
             entry.lastmod = Some(time(LAST));
-            // Not what the mirror has, so that it is fetched.
+            // Another length than that of the file, so that it is fetched.
             entry.md.length = Some(5);
             entry
         })
@@ -234,9 +234,9 @@ async fn resource_of_the_far_future_in_a_resource_list_can_change() {
     rig.settled().await;
 }
 
-/// A Change List is read again and again: what it tells of a time that can't be must not come again with it.
+/// A Change List is read repeatedly: an entry of an impossible time must not be applied again each time.
 #[tokio::test(flavor = "multi_thread")]
-async fn deletion_of_the_far_future_does_not_come_again() {
+async fn deletion_dated_in_the_far_future_is_applied_once() {
     let rig = Rig::start_with(
         SampleOptions {
             hub: ChannelHub::None,
@@ -278,7 +278,7 @@ async fn deletion_of_the_far_future_does_not_come_again() {
     put(&entries);
     rig.operator.poll(NAME).await;
     rig.until_holds("r0002.txt", "the last").await;
-    rig.until("all done", |set| set.pending == 0).await;
+    rig.until("nothing pending", |set| set.pending == 0).await;
     assert_eq!(rig.mirrored("r0001.txt").unwrap(), b"created anew");
     let lines = rig.operator.changes(since).await;
     assert!(

@@ -1,4 +1,4 @@
-//! What strangers send ends up in the log: each kind of refusal once, on a line of its own that is not too long.
+//! Untrusted input in the log: each kind of rejection is logged once, on one line of limited length.
 
 use std::fs;
 
@@ -10,19 +10,20 @@ use crate::PROCESSOR;
 use crate::process::{Home, Running, command};
 use crate::support::{NAME, SET, client, resources, soon};
 
-/// What would begin a line of its own, clear a terminal, or turn the direction of what is read.
-const EVIL: &str = "a\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J\u{7}\u{0}\u{9b}31m\u{202e}txt";
-/// A line is cut at 4 KiB, and says so.
-const LONGEST_LINE: usize = 4096 + 8;
+/// Text that would forge a log line, clear a terminal or reverse the direction of the text.
+const HARMFUL: &str =
+    "a\r\n2026-01-01T00:00:00Z ERROR forged\u{1b}[2J\u{7}\u{0}\u{9b}31m\u{202e}txt";
+/// A line is truncated at 4 KiB, with a mark at its end.
+const LINE_LIMIT: usize = 4096 + 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_strangers_send_is_logged_once_on_a_line_of_its_own() {
-    let _turn = PROCESSOR.read().await;
+async fn each_kind_of_rejected_input_is_logged_once_on_a_single_line() {
+    let _permit = PROCESSOR.read().await;
     const TIMES: u64 = 20;
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "[limits]\nnotification = \"10KB\"");
-    let logged = home.folder().join("log");
-    let file = fs::File::create(&logged).unwrap();
+    let path = home.folder().join("log");
+    let file = fs::File::create(&path).unwrap();
     let daemon = Running::start(command(&home.config).env("RUST_LOG", "info").stderr(file));
     home.settled(&source).await;
     let topic = source.topic(SET, &Capability::ChangeNotification);
@@ -48,7 +49,7 @@ async fn whatever_strangers_send_is_logged_once_on_a_line_of_its_own() {
         channels.any(|channel| channel.rejected == 3 * TIMES)
     })
     .await;
-    // The name of a root element can be nearly anything, and a hub gives any reason.
+    // The name of a root element and the reason of a denial can contain nearly any text.
     let list = "/set1/changelist.xml";
     let root = format!("<{}/>", "\u{9b}31m\u{202e}root".repeat(9));
     source.put_document(list, "application/xml", root);
@@ -58,19 +59,20 @@ async fn whatever_strangers_send_is_logged_once_on_a_line_of_its_own() {
             set.error.as_ref().is_some_and(|error| error.code == code)
         }
     };
-    home.until("the root is told", error("wrong-root")).await;
+    home.until("the root is reported", error("wrong-root"))
+        .await;
     source.remove_document(list);
     let away = format!("/{}", "long".repeat(1500));
     source.fail(list, Fault::Redirect(away), usize::MAX);
     home.operator.poll(NAME).await;
-    home.until("it is not there", error("not-found")).await;
+    home.until("the list is missing", error("not-found")).await;
     source.heal(list);
     let denial = Verification {
         mode: Mode::Denied,
         topic: to.topic.clone(),
         challenge: None,
         lease_seconds: None,
-        reason: Some(EVIL.repeat(200)),
+        reason: Some(HARMFUL.repeat(200)),
     };
     let url = format!("{}?{}", to.callback, denial.to_query());
     assert_eq!(client.get(url).send().await.unwrap().status(), 200);
@@ -82,9 +84,9 @@ async fn whatever_strangers_send_is_logged_once_on_a_line_of_its_own() {
     assert!(!status.chars().any(is_harmful), "{status}");
     assert_eq!(daemon.stop().await.code(), Some(0));
 
-    let log = fs::read_to_string(&logged).unwrap();
+    let log = fs::read_to_string(&path).unwrap();
     for line in log.lines() {
-        assert!(line.len() <= LONGEST_LINE, "{}: {line}", line.len());
+        assert!(line.len() <= LINE_LIMIT, "{}: {line}", line.len());
         assert!(!line.chars().any(is_harmful), "{line:?}");
         let time: Option<&str> = line.split(' ').next();
         assert!(
@@ -102,8 +104,8 @@ async fn whatever_strangers_send_is_logged_once_on_a_line_of_its_own() {
         "denied",
     ] {
         let code = format!("code=\"{code}\"");
-        let told = log.lines().filter(|line| line.contains(&code)).count();
-        assert_eq!(told, 1, "{code}: {log}");
+        let lines = log.lines().filter(|line| line.contains(&code)).count();
+        assert_eq!(lines, 1, "{code}: {log}");
     }
 }
 

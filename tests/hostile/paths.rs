@@ -1,4 +1,4 @@
-//! Where files end up whose URIs mean harm, and what is planted in the mirror by somebody else.
+//! The files of malicious URIs, and symlinks that another process has planted in the mirror.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,9 +14,9 @@ use crate::support::{NAME, Rig, SET, eventually, files, resources};
 
 const LIST: &str = "/set1/resourcelist.xml";
 
-/// What comes behind the host. No two of them are the same URI.
-fn evil() -> Vec<String> {
-    let mut evil: Vec<String> = [
+/// Paths and queries of different URIs.
+fn malicious() -> Vec<String> {
+    let mut malicious: Vec<String> = [
         "/e/..%2f..%2fescape",
         "/e/%2e%2e/%2e%2e/%2E%2e/up",
         "/e/%2e%2e%2fhalf",
@@ -84,12 +84,12 @@ fn evil() -> Vec<String> {
     .map(str::to_owned)
     .into();
     for length in [254, 255, 256, 300] {
-        evil.push(format!("/e/{}", "n".repeat(length)));
+        malicious.push(format!("/e/{}", "n".repeat(length)));
     }
-    evil.push(format!("/e/q?{}", "n".repeat(300)));
-    evil.push(format!("/e{}", format!("/{}", "n".repeat(250)).repeat(16)));
-    evil.push(format!("/e/{}deep", "d/".repeat(1400)));
-    evil
+    malicious.push(format!("/e/q?{}", "n".repeat(300)));
+    malicious.push(format!("/e{}", format!("/{}", "n".repeat(250)).repeat(16)));
+    malicious.push(format!("/e/{}deep", "d/".repeat(1400)));
+    malicious
 }
 
 fn publish_list(rig: &Rig, uris: &[&Url]) {
@@ -101,7 +101,7 @@ fn publish_list(rig: &Rig, uris: &[&Url]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn evil_uris_end_up_as_whole_files_of_their_own_inside_the_mirror() {
+async fn malicious_uris_are_stored_as_separate_files_inside_the_mirror() {
     let rig = Rig::start(SampleOptions {
         hub: ChannelHub::None,
         change_list: false,
@@ -110,19 +110,25 @@ async fn evil_uris_end_up_as_whole_files_of_their_own_inside_the_mirror() {
     .await;
     rig.settled().await;
     let mut uris = Vec::new();
-    for evil in evil() {
-        let text = format!("{}{evil}", rig.source.base().as_str().trim_end_matches('/'));
+    for malicious in malicious() {
+        let text = format!(
+            "{}{malicious}",
+            rig.source.base().as_str().trim_end_matches('/')
+        );
         let uri = ResourceUri::parse(&text).unwrap().url().clone();
-        let asked = &uri[url::Position::BeforePath..];
-        let body = format!("bytes of {asked}");
-        rig.source.put_document(asked, "text/plain", body);
+        let path = &uri[url::Position::BeforePath..];
+        let body = format!("bytes of {path}");
+        rig.source.put_document(path, "text/plain", body);
         assert!(!uris.contains(&uri), "{uri}");
         uris.push(uri);
     }
-    assert!(uris.len() < 100, "as many as may be deleted at once");
+    assert!(
+        uris.len() < 100,
+        "half of them must not exceed the deletion limit"
+    );
     publish_list(&rig, &uris.iter().collect::<Vec<_>>());
     rig.operator.poll(NAME).await;
-    rig.until("all are here", |set| {
+    rig.until("all are mirrored", |set| {
         set.resources == uris.len() as u64 && set.pending == 0 && set.state == "in-sync"
     })
     .await;
@@ -140,37 +146,32 @@ async fn evil_uris_end_up_as_whole_files_of_their_own_inside_the_mirror() {
         assert_eq!(other, None, "{uri} shares its path");
     }
     let mirror = &rig.config.sources[0].mirror;
-    assert!(
-        files(mirror) == expected,
-        "all of them, whole, and no other"
-    );
+    assert!(files(mirror) == expected, "exactly these files, complete");
     let own: Vec<_> = fs::read_dir(mirror.join(".resyncd")).unwrap().collect();
     assert!(own.len() <= 4, "{own:?}");
     assert_eq!(fs::read_dir(mirror.parent().unwrap()).unwrap().count(), 2);
 
-    // Every other one goes; exactly those are removed.
-    let (stay, go): (Vec<_>, Vec<_>) = uris.iter().enumerate().partition(|(n, _)| n % 2 == 0);
-    let stay: Vec<&Url> = stay.into_iter().map(|(_, uri)| uri).collect();
-    publish_list(&rig, &stay);
+    // Every other resource is removed from the list; exactly their files are removed.
+    let (remaining, removed): (Vec<_>, Vec<_>) =
+        uris.iter().enumerate().partition(|(n, _)| n % 2 == 0);
+    let remaining: Vec<&Url> = remaining.into_iter().map(|(_, uri)| uri).collect();
+    publish_list(&rig, &remaining);
     rig.operator.poll(NAME).await;
-    rig.until("half are left", |set| {
-        set.resources == stay.len() as u64 && set.pending == 0 && set.state == "in-sync"
+    rig.until("half remain", |set| {
+        set.resources == remaining.len() as u64 && set.pending == 0 && set.state == "in-sync"
     })
     .await;
-    for (_, uri) in go {
+    for (_, uri) in removed {
         let known = rig.operator.resource(uri.as_str()).await.unwrap();
         assert_eq!(known["deleted"], true, "{uri}");
         let body = format!("bytes of {}", &uri[url::Position::BeforePath..]);
         expected.retain(|_, bytes| *bytes != body.as_bytes());
     }
-    assert_eq!(expected.len(), stay.len());
-    assert!(
-        files(mirror) == expected,
-        "those that are left, and no other"
-    );
+    assert_eq!(expected.len(), remaining.len());
+    assert!(files(mirror) == expected, "exactly the remaining files");
 }
 
-/// A file outside of the mirror that nobody may touch.
+/// A file outside the mirror that must stay as it is.
 struct Outside {
     folder: PathBuf,
     file: PathBuf,
@@ -181,20 +182,21 @@ impl Outside {
         let folder = home.folder().join("outside");
         fs::create_dir(&folder).unwrap();
         let file = folder.join("r0000.txt");
-        fs::write(&file, "theirs").unwrap();
+        fs::write(&file, "outside").unwrap();
         Self { folder, file }
     }
 
     #[track_caller]
     fn assert_untouched(&self) {
-        assert_eq!(fs::read(&self.file).unwrap(), b"theirs");
+        assert_eq!(fs::read(&self.file).unwrap(), b"outside");
         assert_eq!(fs::read_dir(&self.folder).unwrap().count(), 1);
     }
 }
 
-/// Symlinks in place of a file, a folder, to nothing and to outside: neither the daemon nor an audit follows or replaces them.
+/// Symlinks in the place of a file and a folder, dangling and to the outside: neither the daemon nor an audit follows or replaces
+/// them.
 #[tokio::test(flavor = "multi_thread")]
-async fn planted_symlinks_lead_nobody_out() {
+async fn planted_symlinks_are_neither_followed_nor_replaced() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     source.create(SET, "folder/a.txt", "one");
     source.create(SET, "folder/b.txt", "one");
@@ -211,7 +213,7 @@ async fn planted_symlinks_lead_nobody_out() {
     fs::rename(base.join("folder"), base.join("moved")).unwrap();
     symlink(&outside.folder, base.join("folder")).unwrap();
 
-    // What is published goes elsewhere; what is removed stays as it is.
+    // New versions are published at other paths; removing through a symlink fails.
     for name in ["r0000.txt", "r0001.txt", "folder/a.txt"] {
         source.update(SET, name, format!("new {name}"));
     }
@@ -237,15 +239,15 @@ async fn planted_symlinks_lead_nobody_out() {
         })
         .await;
     }
-    let told = home.until("the deletion can't be carried out", |set| set.failed == 1);
-    assert_eq!(told.await.error.unwrap().code, "path-blocked");
+    let failed = home.until("the deletion has failed", |set| set.failed == 1);
+    assert_eq!(failed.await.error.unwrap().code, "path-blocked");
     outside.assert_untouched();
     daemon.stop().await;
 
-    let audit = home.tell(&["audit"]);
+    let audit = home.run_command(&["audit"]);
     assert_eq!(audit.status.code(), Some(1), "{audit:?}");
     outside.assert_untouched();
-    home.tell(&["audit", "--repair"]);
+    home.run_command(&["audit", "--repair"]);
     outside.assert_untouched();
     for link in ["r0000.txt", "r0001.txt", "folder"] {
         assert!(base.join(link).is_symlink(), "{link}");

@@ -1,13 +1,11 @@
-//! Peers of our listeners that begin and do not go on, hubs that break off, and hubs that never end.
+//! Peers that stall within a request, and deliveries that are truncated or never end.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use axum::body::Bytes;
 use futures_util::{StreamExt, stream};
-use resyncd::clock;
 use resyncd::demo::{SampleSource, Subscription};
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 use resyncd::protocol::{Capability, TopicUri};
@@ -38,20 +36,18 @@ fn signature(to: &Subscription, body: &[u8]) -> String {
     Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), body).to_string()
 }
 
-/// Begins to ask, goes no further, and waits for the end; what was answered, and after how many seconds.
-async fn begin(address: SocketAddr, request: String) -> (String, u64) {
-    let begun = clock::now().mono;
+/// Sends an incomplete request and waits until the connection is closed; returns the answer.
+async fn send_partial(address: SocketAddr, request: String) -> String {
     let mut peer = TcpStream::connect(address).await.unwrap();
     peer.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    // An end without a word is as good.
+    // The connection may be closed without an answer.
     let _ = peer.read_to_end(&mut answer).await;
-    let took = clock::now().mono - begun;
-    (String::from_utf8(answer).unwrap(), took.as_secs())
+    String::from_utf8(answer).unwrap()
 }
 
-/// A delivery of which only the beginning is sent.
-fn beginning(to: &Subscription, body: &[u8], announced: usize) -> String {
+/// A delivery whose body is shorter than the announced length.
+fn partial_delivery(to: &Subscription, body: &[u8], announced: usize) -> String {
     let path = Url::parse(&to.callback).unwrap().path().to_owned();
     let signature = signature(to, body);
     let body = std::str::from_utf8(body).unwrap();
@@ -62,55 +58,57 @@ fn beginning(to: &Subscription, body: &[u8], announced: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn peers_that_do_not_go_on_are_ended_and_hold_up_no_other_channel() {
-    let _turn = PROCESSOR.read().await;
+async fn stalled_peers_are_disconnected_and_block_no_other_channel() {
+    let _permit = PROCESSOR.read().await;
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let changes = subscription(&rig.source, &rig.changes()).await;
     let framework = subscription(&rig.source, &rig.framework()).await;
     let callback = address(&changes.callback);
     let head = "POST / HTTP/1.1\r\nHos";
-    let heads = [callback, rig.config.status.listen].map(|address| begin(address, head.to_owned()));
+    let heads =
+        [callback, rig.config.status.listen].map(|address| send_partial(address, head.to_owned()));
     let heads = tokio::spawn(futures_util::future::join_all(heads));
-    // As many as are read of a channel at once.
-    let slow = (0..4).map(|_| begin(callback, beginning(&changes, b"<urlset", 10_000)));
-    let slow = tokio::spawn(futures_util::future::join_all(slow));
+    // As many deliveries as are read of one channel concurrently.
+    let bodies =
+        (0..4).map(|_| send_partial(callback, partial_delivery(&changes, b"<urlset", 10_000)));
+    let bodies = tokio::spawn(futures_util::future::join_all(bodies));
 
-    let begun = clock::now().mono;
     let other = client().post(&framework.callback).body("unsigned");
     assert_eq!(other.send().await.unwrap().status(), 403);
-    let took = clock::now().mono - begun;
-    assert!(took < Duration::from_secs(1), "another channel: {took:?}");
+    assert!(
+        !bodies.is_finished(),
+        "another channel is answered before the stalled peers are disconnected"
+    );
 
-    for (answer, took) in soon("the ends", heads).await.unwrap() {
-        assert!((4..8).contains(&took), "{took} s: {answer}");
-    }
-    for (answer, took) in soon("the ends", slow).await.unwrap() {
+    soon("the connections are closed", heads).await.unwrap();
+    for answer in soon("the connections are closed", bodies).await.unwrap() {
         assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
-        assert!((9..14).contains(&took), "{took} s");
     }
     let channel = rig.channel().await;
     assert_eq!((channel.rejected, channel.received), (4, 0));
-    rig.source.update(SET, "r0001.txt", "after them");
+    rig.source.update(SET, "r0001.txt", "after the peers");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delivery_that_is_cut_short_is_none_even_if_its_beginning_is_signed() {
+async fn truncated_delivery_is_rejected_even_if_its_beginning_is_signed() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let to = subscription(&rig.source, &rig.changes()).await;
     rig.source.freeze_change_list(SET, true);
     rig.source.update(SET, "r0001.txt", "cut short");
     let notification = rig.source.notify(SET);
-    let text = beginning(&to, &notification.body, notification.body.len() + 1);
+    let text = partial_delivery(&to, &notification.body, notification.body.len() + 1);
     let mut peer = TcpStream::connect(address(&to.callback)).await.unwrap();
     peer.write_all(text.as_bytes()).await.unwrap();
     peer.shutdown().await.unwrap();
-    eventually("it is counted", None, async || match rig.channel().await {
-        channel if (channel.rejected, channel.received) == (1, 0) => Ok(()),
-        channel => Err(format!("{channel:?}")),
+    eventually("the delivery is counted", None, async || {
+        match rig.channel().await {
+            channel if (channel.rejected, channel.received) == (1, 0) => Ok(()),
+            channel => Err(format!("{channel:?}")),
+        }
     })
     .await;
     assert!(rig.mirrored("r0001.txt").unwrap() != b"cut short");
@@ -119,8 +117,8 @@ async fn delivery_that_is_cut_short_is_none_even_if_its_beginning_is_signed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn delivery_without_an_end_is_left_early_and_not_kept() {
-    let _turn = PROCESSOR.read().await;
+async fn endless_delivery_is_cut_off_and_not_buffered() {
+    let _permit = PROCESSOR.read().await;
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "[limits]\nnotification = \"8MiB\"");
     let daemon = home.run();
@@ -129,12 +127,12 @@ async fn delivery_without_an_end_is_left_early_and_not_kept() {
     let to = subscription(&source, &topic).await;
     let client = client();
     let before = peak_memory(daemon.id());
-    let taken = Arc::new(AtomicUsize::new(0));
+    let sent = Arc::new(AtomicUsize::new(0));
     let endless = (0..4).map(|_| {
-        let taken = Arc::clone(&taken);
+        let sent = Arc::clone(&sent);
         let pieces = stream::repeat(Bytes::from(vec![b'x'; MIB]));
         let counted = pieces.map(move |piece| {
-            taken.fetch_add(piece.len(), Ordering::Relaxed);
+            sent.fetch_add(piece.len(), Ordering::Relaxed);
             Ok::<_, std::convert::Infallible>(piece)
         });
         let request = client.post(&to.callback);
@@ -143,20 +141,20 @@ async fn delivery_without_an_end_is_left_early_and_not_kept() {
     });
     let answers = soon("the answers", futures_util::future::join_all(endless)).await;
     for answer in answers {
-        // Who is still sending may not see the answer.
+        // A client that is still sending may not receive the answer.
         assert!(answer.is_err() || answer.unwrap().status() == 413);
     }
-    // Four times the longest is read on of each, and some lies between the two ends.
-    let taken = taken.load(Ordering::Relaxed);
-    assert!(taken < 4 * 48 * MIB, "{taken} bytes were taken");
+    // Of each, four times the limit is read and discarded; some bytes are in socket buffers.
+    let sent = sent.load(Ordering::Relaxed);
+    assert!(sent < 4 * 48 * MIB, "{sent} bytes were sent");
     home.until("counted", |set| {
         set.channels.iter().any(|channel| channel.rejected == 4)
     })
     .await;
-    let grown = peak_memory(daemon.id()).saturating_sub(before);
-    // Of four at once no more than the longest is kept.
-    assert!(grown < (64 * MIB) as u64, "{grown} bytes more");
-    source.update(SET, "r0001.txt", "after them");
+    let growth = peak_memory(daemon.id()).saturating_sub(before);
+    // Of four concurrent deliveries, no more than the limit is buffered in total.
+    assert!(growth < (64 * MIB) as u64, "{growth} bytes more");
+    source.update(SET, "r0001.txt", "after the peers");
     source.notify_and_publish(SET).await.unwrap();
     home.settled(&source).await;
 }

@@ -1,4 +1,4 @@
-//! A database that is lost, damaged or locked, and a mirror that two daemons want.
+//! A database that is lost or locked, and a mirror that two daemons are configured for.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
 use rusqlite::Connection;
 
 use crate::process::Home;
-use crate::support::{Rig, SET, eventually, files, path_of, resources};
+use crate::support::{LIMIT, Rig, SET, eventually, files, path_of, resources};
 
 /// How often each resource was fetched.
 fn fetched(rig: &Rig, count: usize) -> Vec<u64> {
@@ -22,7 +22,7 @@ fn file_of(rig: &Rig, name: &str) -> PathBuf {
     rig.config.sources[0].mirror.join(path)
 }
 
-/// The database is gone, three files are not what they were: nothing else is fetched again.
+/// Checks that after the loss of the database only three altered files are fetched again.
 async fn check_lost(options: SampleOptions) {
     const COUNT: usize = 20;
     let mut rig = Rig::start(SampleOptions {
@@ -33,8 +33,8 @@ async fn check_lost(options: SampleOptions) {
     rig.settled().await;
     rig.stop_daemon().await;
     let before = fetched(&rig, COUNT);
-    let told = rig.config.state_dir.clone();
-    fs::remove_dir_all(told).unwrap();
+    let state = rig.config.state_dir.clone();
+    fs::remove_dir_all(state).unwrap();
     let altered = file_of(&rig, "r0003.txt");
     let mut bytes = fs::read(&altered).unwrap();
     bytes[0] ^= 1;
@@ -49,7 +49,7 @@ async fn check_lost(options: SampleOptions) {
         let more = u64::from((3..=5).contains(&number));
         assert_eq!(after[number], before[number] + more, "r{number:04}.txt");
     }
-    // Whoever follows the feed begins anew with it.
+    // The feed starts again, too.
     let lines = rig.operator.changes(0).await;
     assert_eq!(lines.len(), COUNT);
     let known = rig.operator.resource(&rig.uri("r0000.txt")).await.unwrap();
@@ -58,19 +58,19 @@ async fn check_lost(options: SampleOptions) {
         known["hash"].as_str().unwrap().contains("sha-256:"),
         "{known}"
     );
-    // It is followed as ever.
+    // Notifications are applied as before.
     rig.source.update(SET, "r0000.txt", "pushed");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_holds("r0000.txt", "pushed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_whole_is_not_fetched_again_when_the_database_is_lost() {
+async fn intact_files_are_not_fetched_again_when_the_database_is_lost() {
     check_lost(SampleOptions::default()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn where_no_digest_is_told_length_and_time_prove_a_file() {
+async fn without_digests_length_and_time_identify_an_intact_file() {
     check_lost(SampleOptions {
         digests: false,
         ..SampleOptions::default()
@@ -79,7 +79,7 @@ async fn where_no_digest_is_told_length_and_time_prove_a_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn symlink_is_never_taken_for_a_file_that_is_whole() {
+async fn symlink_is_not_adopted_as_an_intact_file() {
     let mut rig = Rig::start(resources(3)).await;
     rig.settled().await;
     rig.stop_daemon().await;
@@ -93,7 +93,7 @@ async fn symlink_is_never_taken_for_a_file_that_is_whole() {
     symlink(&outside, &file).unwrap();
     let bytes = fs::read(&outside).unwrap();
     rig.start_daemon().await;
-    rig.until("in step", |set| {
+    rig.until("in sync", |set| {
         set.state == "in-sync" && set.resources == 3
     })
     .await;
@@ -116,7 +116,7 @@ async fn two_daemons_never_share_a_mirror() {
     let before = files(&first.mirror);
     let _second = second.run();
     let status = second
-        .until_status("it is refused", |status| {
+        .until_status("the second daemon is rejected", |status| {
             status.sources[0].state == "failing"
         })
         .await;
@@ -126,24 +126,31 @@ async fn two_daemons_never_share_a_mirror() {
     source.notify_and_publish(SET).await.unwrap();
     first.settled(&source).await;
     assert_eq!(files(&first.mirror).len(), before.len());
-    assert!(status.sources[0].sets.is_empty(), "it has not begun");
+    assert!(
+        status.sources[0].sets.is_empty(),
+        "the second daemon has read nothing"
+    );
     source.refresh_resource_list(SET);
     let hits = source.hits("/set1/res/r0001.txt");
 
     assert_eq!(running.stop().await.code(), Some(0));
     second
-        .until("it goes on by itself", |set| {
+        .until("the second daemon takes over", |set| {
             set.state == "in-sync" && set.resources == 5
         })
         .await;
-    assert_eq!(source.hits("/set1/res/r0001.txt"), hits, "it is whole");
+    assert_eq!(
+        source.hits("/set1/res/r0001.txt"),
+        hits,
+        "the intact file is adopted"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
+async fn database_locked_by_another_process_is_retried_and_hubs_get_503() {
     let hub = HubOptions {
         attempts: 1,
-        timeout: Duration::from_secs(15),
+        timeout: LIMIT,
         ..HubOptions::default()
     };
     let rig = Rig::start(SampleOptions {
@@ -154,34 +161,38 @@ async fn database_that_another_process_holds_on_to_is_waited_for_and_told() {
     rig.settled().await;
     let holder = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
     rig.source.freeze_change_list(SET, true);
-    // What lets go in a moment, as a backup does, is waited for: no hub hears of it.
+    // A short lock, as by a backup, delays the delivery, but does not fail it.
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     rig.source.update(SET, "r0000.txt", "in time");
     let notification = rig.source.notify(SET);
-    let letting_go = async {
+    let releasing = async {
         tokio::time::sleep(Duration::from_millis(500)).await;
         holder.execute_batch("ROLLBACK").unwrap();
     };
-    let (deliveries, ()) = tokio::join!(rig.source.publish(&notification), letting_go);
-    assert!(deliveries.unwrap()[0].is_taken());
+    let (deliveries, ()) = tokio::join!(rig.source.publish(&notification), releasing);
+    assert!(deliveries.unwrap()[0].is_accepted());
     rig.until_holds("r0000.txt", "in time").await;
-    rig.until("all done", |set| set.pending == 0).await;
+    rig.until("nothing pending", |set| set.pending == 0).await;
 
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     rig.source.update(SET, "r0001.txt", "late");
     let notification = rig.source.notify(SET);
-    // The wait ends: the hub keeps the notification.
+    // A long lock fails the delivery; the hub will send it again.
     let deliveries = rig.source.publish(&notification).await.unwrap();
     assert_eq!(deliveries[0].status, Some(503), "{deliveries:?}");
-    assert_eq!(rig.set().await.resources, 3, "who only asks is answered");
+    assert_eq!(
+        rig.set().await.resources,
+        3,
+        "reading requests are answered"
+    );
     holder.execute_batch("ROLLBACK").unwrap();
-    eventually("it is ready again", None, async || {
+    eventually("ready again", None, async || {
         match rig.operator.get("/readyz").await {
             (status, _) if status == 200 => Ok(()),
             answer => Err(format!("{answer:?}")),
         }
     })
     .await;
-    assert!(rig.source.publish(&notification).await.unwrap()[0].is_taken());
+    assert!(rig.source.publish(&notification).await.unwrap()[0].is_accepted());
     rig.until_holds("r0001.txt", "late").await;
 }

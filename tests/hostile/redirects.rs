@@ -1,4 +1,4 @@
-//! Redirects without an end: five are followed, whatever was asked for.
+//! Endless redirects: five are followed, for every kind of request.
 
 use std::net::Ipv4Addr;
 use std::sync::Arc;
@@ -14,27 +14,30 @@ use crate::site::{Site, redirect};
 use crate::support::soon;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn redirects_in_a_ring_are_left_after_five() {
-    let asked = Arc::new(AtomicUsize::new(0));
-    let count = Arc::clone(&asked);
+async fn redirect_loop_is_aborted_after_five_redirects() {
+    let requests = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&requests);
     let site = Site::start(Ipv4Addr::LOCALHOST, |_| {
         move |path: &str, _: &_| {
-            let before = count.fetch_add(1, Ordering::SeqCst);
-            redirect(307, &format!("{path}x?{before}"))
+            let number = count.fetch_add(1, Ordering::SeqCst);
+            redirect(307, &format!("{path}x?{number}"))
         }
     })
     .await;
     let client = client(Duration::from_secs(5));
-    let url = site.url("/ring");
+    let url = site.url("/loop");
     let expected: Result<u64, &str> = Err("too-many-redirects");
-    assert_eq!(soon("all", fetch_all(&client, &url)).await, [expected; 3]);
-    assert_eq!(asked.swap(0, Ordering::SeqCst), 3 * 6);
+    assert_eq!(
+        soon("three requests", fetch_all(&client, &url)).await,
+        [expected; 3]
+    );
+    assert_eq!(requests.swap(0, Ordering::SeqCst), 3 * 6);
 
     let any = AllowedHosts::any();
     let uri = ResourceUri::try_from(url.clone()).unwrap();
     let probed = soon("the probe", client.probe(&uri, &any)).await;
     assert_eq!(probed.map_err(|error| error.code()), expected.map(drop));
-    assert_eq!(asked.swap(0, Ordering::SeqCst), 6);
+    assert_eq!(requests.swap(0, Ordering::SeqCst), 6);
 
     let topic = TopicUri::try_from(url.clone()).unwrap();
     let links = soon("the topic", client.ask_topic(&topic)).await;
@@ -42,7 +45,7 @@ async fn redirects_in_a_ring_are_left_after_five() {
         links.map(drop).map_err(|error| error.code()),
         expected.map(drop)
     );
-    assert_eq!(asked.swap(0, Ordering::SeqCst), 6);
+    assert_eq!(requests.swap(0, Ordering::SeqCst), 6);
 
     let request = SubscriptionRequest {
         mode: Mode::Subscribe,
@@ -57,5 +60,5 @@ async fn redirects_in_a_ring_are_left_after_five() {
         answer.map(drop).map_err(|error| error.code()),
         expected.map(drop)
     );
-    assert_eq!(asked.load(Ordering::SeqCst), 6);
+    assert_eq!(requests.load(Ordering::SeqCst), 6);
 }

@@ -1,11 +1,9 @@
-//! A notification that was signed once, and is sent again and again.
+//! A signed notification that is sent repeatedly.
 
 use std::fs;
-use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream;
-use resyncd::clock;
 use resyncd::demo::{SampleSource, Subscription};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Signature, SignatureMethod};
@@ -15,7 +13,7 @@ use crate::support::{Rig, SET, client, eventually, resources, soon};
 
 const REPLAYS: usize = 10_000;
 
-/// What sends one signed body again and again.
+/// Sends one signed body repeatedly.
 struct Replayer {
     client: reqwest::Client,
     callback: String,
@@ -52,19 +50,6 @@ async fn subscription(source: &SampleSource) -> Subscription {
     .await
 }
 
-/// The time that a process has had of the processors.
-fn processor_time(process: u32) -> Duration {
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
-    let fields: Vec<&str> = stat
-        .rsplit_once(')')
-        .unwrap()
-        .1
-        .split_whitespace()
-        .collect();
-    let ticks: u64 = fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap();
-    Duration::from_millis(ticks * 10)
-}
-
 fn size_of_state(home: &Home) -> u64 {
     let files = fs::read_dir(home.folder().join("state")).unwrap();
     files
@@ -76,7 +61,7 @@ fn size_of_state(home: &Home) -> u64 {
 async fn ten_thousand_replays_have_one_effect() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let daemon = home.run();
+    let _daemon = home.run();
     home.settled(&source).await;
     let subscription = subscription(&source).await;
     source.freeze_change_list(SET, true);
@@ -86,16 +71,12 @@ async fn ten_thousand_replays_have_one_effect() {
     assert_eq!(replayer.send().await, 200);
     home.until_mirrored(&source).await;
     let fetched = source.hits("/set1/res/r0001.txt");
-    let (size, busy) = (size_of_state(&home), processor_time(daemon.id()));
+    let size = size_of_state(&home);
 
-    let begun = clock::now().mono;
     let sending = stream::iter(0..REPLAYS).map(|_| replayer.send());
     let answers: Vec<u16> = sending.buffer_unordered(16).collect().await;
-    let took = clock::now().mono - begun;
-    let busy = processor_time(daemon.id()) - busy;
     assert!(answers.iter().all(|&status| status == 200));
-    let grown = size_of_state(&home).saturating_sub(size);
-    println!("{REPLAYS} replays: {took:?}, {busy:?} of the processors, {grown} bytes more");
+    let growth = size_of_state(&home).saturating_sub(size);
 
     let set = home.set().await.unwrap();
     let mut channels = set.channels.into_iter();
@@ -106,16 +87,15 @@ async fn ten_thousand_replays_have_one_effect() {
     assert_eq!((channel.rejected, channel.held, channel.gaps), (0, 0, 0));
     assert_eq!(home.operator.changes(since).await.len(), 1);
     assert_eq!(source.hits("/set1/res/r0001.txt"), fetched);
-    // The journal of the database is a few megabytes at most, and is used anew.
-    assert!(grown < 8 << 20, "{grown} bytes");
-    assert!(busy < Duration::from_secs(30), "{busy:?}");
+    // The write-ahead log of the database has a few megabytes at most, and is reused.
+    assert!(growth < 8 << 20, "{growth} bytes");
     source.update(SET, "r0002.txt", "after the flood");
     source.notify_and_publish(SET).await.unwrap();
     home.until_mirrored(&source).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replay_after_a_restart_tells_nothing() {
+async fn replay_after_a_restart_is_a_duplicate() {
     let mut rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let replayer = {
@@ -137,7 +117,7 @@ async fn replay_after_a_restart_tells_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn replay_of_what_was_forgotten_is_known_by_its_interval() {
+async fn altered_replay_is_recognized_by_its_interval() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     rig.source.freeze_change_list(SET, true);
@@ -152,10 +132,10 @@ async fn replay_of_what_was_forgotten_is_known_by_its_interval() {
     rig.source.update(SET, "r0001.txt", "new");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_holds("r0001.txt", "new").await;
-    rig.until("all done", |set| set.pending == 0).await;
+    rig.until("nothing pending", |set| set.pending == 0).await;
     let since = rig.operator.last_change().await;
     let fetched = rig.source.hits("/set1/res/r0001.txt");
-    // Other bytes: nobody remembers them.
+    // Other bytes, which are not stored as delivered.
     let same = format!("{text}\n");
     assert_eq!(
         Replayer::new(&subscription, same.as_bytes()).send().await,

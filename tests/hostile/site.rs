@@ -1,4 +1,4 @@
-//! A server of whatever a test likes, and a daemon for which it is the public internet.
+//! A server of any documents, and a daemon that treats its address as public.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -20,25 +20,25 @@ use url::Url;
 
 use crate::support::{NAME, Operator, eventually};
 
-/// What counts as a public address here; every other one of this machine does not.
+/// The address that counts as public; all others of this machine are private.
 pub(crate) const PUBLIC: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// How documents begin that a test writes by hand.
+/// The namespace declarations of documents that a test writes by hand.
 pub(crate) const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 
-/// A document of a capability and these entries.
+/// A document of a capability with these entries.
 pub(crate) fn urlset(capability: &str, more: &str, entries: &str) -> String {
     format!(
         r#"<urlset {NAMESPACES}>{more}<rs:md capability="{capability}" at="2024-01-01T00:00:00Z" from="2024-01-01T00:00:00Z"/>{entries}</urlset>"#
     )
 }
 
-/// An entry, its `loc` as it is, and what comes after it.
+/// An entry with an unescaped `loc` and more elements.
 pub(crate) fn entry(loc: &str, more: &str) -> String {
     format!("<url><loc>{loc}</loc>{more}</url>")
 }
 
-/// The place of an element that a path such as `/set/7/list.xml` tells.
+/// The number in a path such as `/set/7/list.xml`.
 pub(crate) fn number(path: &str) -> usize {
     path.split('/').nth(2).unwrap().parse().unwrap()
 }
@@ -67,7 +67,7 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// Answers every request by a function of the path and the headers; the function is made for the address.
+    /// Answers every request by a function of the path and the headers; `answers` makes the function for the address.
     pub(crate) async fn start<A>(host: Ipv4Addr, answers: impl FnOnce(SocketAddr) -> A) -> Self
     where
         A: Fn(&str, &HeaderMap) -> Response + Send + Sync + 'static,
@@ -83,7 +83,7 @@ impl Site {
         Self { address, server }
     }
 
-    /// A site of one set, with this Resource List, which is told its base; `resource` answers for `/r/N`.
+    /// A site of one set. `list` makes the entries of its Resource List for its base; `resource` answers `/r/N`.
     pub(crate) async fn of_list(
         host: Ipv4Addr,
         list: impl FnOnce(&str) -> String,
@@ -130,7 +130,7 @@ impl Drop for Site {
     }
 }
 
-/// The configuration of a daemon that may not contact inner addresses.
+/// The configuration of a daemon that may not connect to private addresses.
 pub(crate) fn configuration(folder: &TempDir, url: Url) -> Config {
     let source = config::Source::new(NAME, url, folder.path().join("mirror"));
     let mut config = Config::new(folder.path().join("state"), vec![source]);
@@ -142,21 +142,21 @@ pub(crate) fn configuration(folder: &TempDir, url: Url) -> Config {
     config
 }
 
-/// A client of that configuration, for which [`PUBLIC`] is public.
-pub(crate) fn guarded_client(config: &config::Http) -> Client {
+/// A client of that configuration that treats [`PUBLIC`] as public.
+pub(crate) fn guarded_client(config: &config::HttpConfig) -> Client {
     assert!(!config.allow_private_addresses);
     Client::with_public(config, &[IpAddr::V4(PUBLIC)]).unwrap()
 }
 
-/// A daemon for which [`PUBLIC`] is the public internet.
-pub(crate) struct Guarded {
+/// A daemon that treats only [`PUBLIC`] as public.
+pub(crate) struct GuardedDaemon {
     pub(crate) operator: Operator,
     pub(crate) config: Config,
     _daemon: Daemon,
     _folder: TempDir,
 }
 
-impl Guarded {
+impl GuardedDaemon {
     pub(crate) async fn follow(url: Url) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let config = configuration(&folder, url);
@@ -170,7 +170,7 @@ impl Guarded {
         }
     }
 
-    /// Waits until its sets stand as they should.
+    /// Waits until the status of the sets satisfies `wanted`.
     pub(crate) async fn until(
         &self,
         what: &str,

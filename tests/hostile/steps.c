@@ -1,15 +1,15 @@
 /*
- * Runs a program and kills it just before the Nth step that it takes below a folder, or has that step fail. A step is a
- * system call that changes what is on disk, or waits for it; the database's own are among them.
+ * Runs a program and kills it just before the Nth step below a folder, or has that step fail. A step is a system call that
+ * changes or syncs files, including those of the database.
  *
  * Usage: steps kill|fail N FOLDER LOG PROGRAM [ARGUMENT...]
  *
- * N is 0: nothing happens to it. LOG gets the number of the process, and then a line a step: the call and its path.
- * A step that fails is not carried out, and answered with EIO.
- * Exits as the program does; 137 when it was killed; 77 when processes can't be traced here, or their calls not be changed.
+ * With N = 0 there is no fault. LOG gets the process id, and then one line for each step: the call and its path.
+ * A step that fails is not carried out; the program gets EIO.
+ * Exits with the status of the program; 137 if it was killed; 77 if processes can't be traced or their calls not be changed.
  *
- * A filter (seccomp) stops a thread at these calls only, and ptrace tells of it before the call is carried out: a process
- * that is killed there has not done it. Threads that run beside it may come a little further, as they may in a power cut.
+ * A seccomp filter stops a thread at these calls only, and ptrace reports them before they are carried out: when the process
+ * is killed there, the call has no effect. Other threads may continue for a moment, as in a power cut.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -28,14 +28,14 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Which argument of a call tells the file. */
+/* Which arguments of a call name the file. */
 enum where {
     DESCRIPTOR, /* the first is a file descriptor */
     PATH,       /* the first is a path */
     AT,         /* the first is a folder, the second a path in it */
-    NEW_AT,     /* the same, and only when the flags ask for a new file */
-    TO,         /* the second is the path that it gets */
-    TO_AT,      /* the third is the folder and the fourth the path that it gets */
+    NEW_AT,     /* the same, only with O_EXCL, which creates a file */
+    TO,         /* the second is the new path */
+    TO_AT,      /* the third is the folder and the fourth the new path in it */
 };
 
 static const struct call {
@@ -75,7 +75,7 @@ static const struct call {
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-static void ask_to_be_stopped(void) {
+static void install_filter(void) {
     struct sock_filter filter[2 * CALLS + 2];
     int at = 0;
     filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
@@ -88,7 +88,7 @@ static void ask_to_be_stopped(void) {
     if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) _exit(77);
 }
 
-/* The path of a file descriptor of a thread; empty if it is none. */
+/* The path of a file descriptor of a thread; empty if it has none. */
 static void path_of(pid_t thread, int descriptor, char *path, size_t size) {
     char link[64];
     if (descriptor == AT_FDCWD) snprintf(link, sizeof link, "/proc/%d/cwd", thread);
@@ -97,7 +97,7 @@ static void path_of(pid_t thread, int descriptor, char *path, size_t size) {
     path[length < 0 ? 0 : length] = 0;
 }
 
-/* Reads a string out of a thread's memory. */
+/* Reads a string from a thread's memory. */
 static void read_string(pid_t thread, unsigned long address, char *text, size_t size) {
     size_t length = 0;
     while (length + sizeof(long) < size) {
@@ -122,7 +122,7 @@ static void path_in(pid_t thread, int folder, unsigned long address, char *path,
     strncat(path, name, size - strlen(path) - 1);
 }
 
-/* The call that a stopped thread is about to make, and the file it is about. */
+/* The call that a stopped thread is about to make, and the path of its file. */
 static const struct call *call_of(pid_t thread, char *path, size_t size) {
     struct __ptrace_syscall_info info;
     if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0) return NULL;
@@ -144,8 +144,8 @@ static const struct call *call_of(pid_t thread, char *path, size_t size) {
     return call;
 }
 
-/* Has a stopped thread find that the call that it is about to make has failed; whether that can be done. */
-static int have_it_fail(pid_t thread) {
+/* Makes the call of a stopped thread fail with EIO; returns 0 if that is not possible. */
+static int fail_call(pid_t thread) {
 #ifdef __x86_64__
     return !ptrace(PTRACE_POKEUSER, thread, (void *)offsetof(struct user, regs.orig_rax), (void *)-1L) &&
            !ptrace(PTRACE_POKEUSER, thread, (void *)offsetof(struct user, regs.rax), (void *)(long)-EIO);
@@ -168,7 +168,7 @@ int main(int count, char **arguments) {
     if (process == 0) {
         if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(77);
         raise(SIGSTOP);
-        ask_to_be_stopped();
+        install_filter();
         execv(arguments[5], arguments + 5);
         _exit(127);
     }
@@ -196,13 +196,13 @@ int main(int count, char **arguments) {
             const struct call *call = call_of(thread, path, sizeof path);
             if (call && strncmp(path, folder, strlen(folder)) == 0) {
                 fprintf(log, "%s %s\n", call->name, path);
-                if (++steps == at && !(fails && have_it_fail(thread))) {
+                if (++steps == at && !(fails && fail_call(thread))) {
                     kill(process, SIGKILL);
                     continue;
                 }
             }
         }
-        /* A new thread begins with a stop of its own, which is not the program's. */
+        /* Do not pass on the stop with which a new thread begins. */
         if (event || signal == SIGSTOP || signal == SIGTRAP) signal = 0;
         ptrace(PTRACE_CONT, thread, 0, signal);
     }

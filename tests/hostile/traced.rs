@@ -1,4 +1,4 @@
-//! A daemon that is killed at one step of its work, or finds that step to fail, and is started again if it has ended.
+//! A daemon that is killed before one step of its work, or for which that step fails, and that is started again if it has ended.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,31 +9,31 @@ use std::thread::{self, JoinHandle};
 
 use tempfile::TempDir;
 
-use crate::process::{Home, Running, command, undisturbed};
+use crate::process::{Home, Running, command, isolated_command};
 use crate::support::{Files, eventually, files};
 
-/// What the tracer exits with when the program was killed.
+/// The exit status of the tracer when it has killed the program.
 const KILLED: i32 = 137;
-/// What it exits with where processes can't be traced.
-const UNABLE: i32 = 77;
+/// The exit status of the tracer where processes can't be traced.
+const UNTRACEABLE: i32 = 77;
 
-/// What happens at a step; step 0 never comes.
+/// What happens at a step, by its number; there is no step 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blow {
-    /// The process is killed before it.
+pub(crate) enum Fault {
+    /// The process is killed before the step.
     Kill(usize),
-    /// The system answers that it has failed (EIO).
+    /// The step fails with EIO.
     Fail(usize),
 }
 
-/// The program that does it: `steps.c`, compiled.
+/// The compiled `steps.c`, which carries out a fault.
 pub(crate) struct Tracer {
     _folder: TempDir,
     program: PathBuf,
 }
 
 impl Tracer {
-    /// Compiles it; `Err` says why nothing can be traced here.
+    /// Compiles it; `Err` is the reason why processes can't be traced here.
     pub(crate) fn new() -> Result<Self, String> {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("steps");
@@ -52,76 +52,76 @@ impl Tracer {
             _folder: folder,
         };
         let log = tracer.program.with_extension("log");
-        let tried = tracer
-            .command(Blow::Kill(0), Path::new("/"), &log)
+        let probe = tracer
+            .command(Fault::Kill(0), Path::new("/"), &log)
             .arg("/bin/true")
             .status()
             .unwrap();
-        match tried.code() {
+        match probe.code() {
             Some(0) => Ok(tracer),
-            Some(UNABLE) => Err("the system lets no process trace another".to_owned()),
+            Some(UNTRACEABLE) => Err("processes can't be traced on this system".to_owned()),
             other => panic!("the tracer ends with {other:?}"),
         }
     }
 
-    fn command(&self, blow: Blow, folder: &Path, log: &Path) -> Command {
-        let mut command = undisturbed(&self.program);
-        let (what, at) = match blow {
-            Blow::Kill(at) => ("kill", at),
-            Blow::Fail(at) => ("fail", at),
+    fn command(&self, fault: Fault, folder: &Path, log: &Path) -> Command {
+        let mut command = isolated_command(&self.program);
+        let (what, at) = match fault {
+            Fault::Kill(at) => ("kill", at),
+            Fault::Fail(at) => ("fail", at),
         };
         command.args([what, &at.to_string()]).args([folder, log]);
         command
     }
 }
 
-/// A daemon that a blow meets, and that goes on afterwards as a process of its own if it has ended.
+/// A daemon with a fault. If the fault ends it, it is started again without the tracer.
 pub(crate) struct Traced {
     log: PathBuf,
-    blow: Blow,
+    fault: Fault,
     tracer: u32,
-    waiting: Option<JoinHandle<Fate>>,
+    waiting: Option<JoinHandle<Exit>>,
 }
 
-enum Fate {
+enum Exit {
     Ended(Option<i32>),
-    /// It could not even begin.
-    Refused(Running),
-    Killed(Scene, Running),
+    /// The fault failed the start.
+    StartFailed(Running),
+    Killed(Crash, Running),
 }
 
-/// What a kill left.
-pub(crate) struct Scene {
-    /// The state, copied before the daemon was started again.
+/// State and mirror after a kill.
+pub(crate) struct Crash {
+    /// A copy of the state directory, made before the daemon was started again.
     pub(crate) state: PathBuf,
-    /// The mirror's files.
+    /// The files of the mirror.
     pub(crate) files: Files,
-    /// How much had happened at the Source.
+    /// The number of changes at the Source before the kill.
     pub(crate) happened: usize,
 }
 
-/// How a daemon's life went.
-pub(crate) struct Life {
-    /// The steps that it took before it was killed, or all; each is a call and its path.
+/// What a daemon with a fault has done.
+pub(crate) struct RunReport {
+    /// The steps until the kill, or all; each is a call and its path.
     pub(crate) steps: Vec<String>,
-    /// The step that the blow met, if it came.
-    pub(crate) met: Option<String>,
-    /// What a kill left.
-    pub(crate) scene: Option<Scene>,
+    /// The step at which the fault happened, if it did.
+    pub(crate) hit: Option<String>,
+    /// State and mirror after a kill.
+    pub(crate) crash: Option<Crash>,
 }
 
 impl Traced {
-    /// Starts it. `happened`: how much has happened at the Source so far.
+    /// Starts it. `happened` counts the changes at the Source.
     pub(crate) fn start(
         home: &Home,
         tracer: &Tracer,
-        blow: Blow,
+        fault: Fault,
         happened: Arc<AtomicUsize>,
     ) -> Self {
         let (folder, config, mirror) = (home.folder(), home.config.clone(), home.mirror.clone());
         let log = folder.join("steps");
         let mut traced = tracer
-            .command(blow, folder, &log)
+            .command(fault, folder, &log)
             .env("RUST_LOG", "error")
             .arg(env!("CARGO_BIN_EXE_resyncd"))
             .arg("--config")
@@ -132,33 +132,33 @@ impl Traced {
         let (state, copy) = (folder.join("state"), folder.join("killed"));
         let waiting = thread::spawn(move || {
             let code = traced.wait().unwrap().code();
-            let again = || Running::start(command(&config).env("RUST_LOG", "error"));
-            let begun = || !files(&mirror).is_empty();
-            if code == Some(1) && matches!(blow, Blow::Fail(_)) && !begun() {
-                // As systemd would.
-                return Fate::Refused(again());
+            let restarted = || Running::start(command(&config).env("RUST_LOG", "error"));
+            let has_files = || !files(&mirror).is_empty();
+            if code == Some(1) && matches!(fault, Fault::Fail(_)) && !has_files() {
+                // Restart on failure, as systemd does.
+                return Exit::StartFailed(restarted());
             }
             if code != Some(KILLED) {
-                return Fate::Ended(code);
+                return Exit::Ended(code);
             }
             let happened = happened.load(Ordering::SeqCst);
             fs::create_dir(&copy).unwrap();
-            // What is mapped into memory belongs to processes that live; the lock file is empty.
+            // SQLite rebuilds the shared-memory file; the lock file is empty.
             for name in ["resyncd.db", "resyncd.db-wal"] {
                 if state.join(name).exists() {
                     fs::copy(state.join(name), copy.join(name)).unwrap();
                 }
             }
-            let scene = Scene {
+            let crash = Crash {
                 state: copy,
                 files: files(&mirror),
                 happened,
             };
-            Fate::Killed(scene, again())
+            Exit::Killed(crash, restarted())
         });
         Self {
             log,
-            blow,
+            fault,
             tracer: id,
             waiting: Some(waiting),
         }
@@ -168,12 +168,12 @@ impl Traced {
         self.waiting.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Stops it as systemd would. `settled` is awaited first when it is killed on its way out and has to be started again.
-    pub(crate) async fn stop(mut self, settled: impl AsyncFn()) -> Life {
+    /// Stops it by SIGTERM. If the fault has ended it, the restarted daemon is stopped after `settled`.
+    pub(crate) async fn stop(mut self, settled: impl AsyncFn()) -> RunReport {
         if !self.is_finished() {
             let log = fs::read_to_string(&self.log).unwrap();
             let process = log.lines().next().unwrap();
-            // It may be killed at this moment.
+            // Fails if the fault has killed it meanwhile.
             let _ = Command::new("kill")
                 .arg("-TERM")
                 .arg(process)
@@ -181,37 +181,37 @@ impl Traced {
                 .status();
         }
         eventually("the process ends", None, async || {
-            self.is_finished().then_some(()).ok_or("there".to_owned())
+            self.is_finished().then_some(()).ok_or("running".to_owned())
         })
         .await;
-        let scene = match self.waiting.take().unwrap().join().unwrap() {
-            Fate::Ended(code) => {
+        let crash = match self.waiting.take().unwrap().join().unwrap() {
+            Exit::Ended(code) => {
                 assert_eq!(code, Some(0));
                 None
             }
-            Fate::Refused(again) => {
+            Exit::StartFailed(restarted) => {
                 settled().await;
-                assert_eq!(again.stop().await.code(), Some(0));
+                assert_eq!(restarted.stop().await.code(), Some(0));
                 None
             }
-            Fate::Killed(scene, again) => {
+            Exit::Killed(crash, restarted) => {
                 settled().await;
-                assert_eq!(again.stop().await.code(), Some(0));
-                Some(scene)
+                assert_eq!(restarted.stop().await.code(), Some(0));
+                Some(crash)
             }
         };
         let log = fs::read_to_string(&self.log).unwrap();
         let steps: Vec<String> = log.lines().skip(1).map(str::to_owned).collect();
-        let (Blow::Kill(at) | Blow::Fail(at)) = self.blow;
-        let met = at.checked_sub(1).and_then(|at| steps.get(at)).cloned();
-        Life { steps, met, scene }
+        let (Fault::Kill(at) | Fault::Fail(at)) = self.fault;
+        let hit = at.checked_sub(1).and_then(|at| steps.get(at)).cloned();
+        RunReport { steps, hit, crash }
     }
 }
 
 impl Drop for Traced {
     fn drop(&mut self) {
         if let Some(waiting) = self.waiting.take() {
-            // The test has failed. What is traced goes with its tracer.
+            // The test has failed. The traced process is killed with its tracer.
             let tracer = self.tracer.to_string();
             let _ = Command::new("kill")
                 .args(["-KILL", &tracer])

@@ -1,5 +1,5 @@
-//! URIs that mean to leave the mirror, or to share a path: however they are written, each has a path of its own inside.
-//! `RESYNCD_URIS` says how many are tried.
+//! URIs that are made to leave the mirror or to share a path: each has a path of its own inside the mirror. `RESYNCD_URIS` sets
+//! how many are tried.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -11,10 +11,10 @@ use proptest::test_runner::{RngSeed, TestRunner};
 use resyncd::mirror::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::ResourceUri;
 
-/// How many URIs are tried, unless the environment says otherwise.
+/// How many URIs are tried by default.
 const URIS: u32 = 20_000;
 
-/// Names and pieces of names that have led out of other mirrors, or onto another file of theirs.
+/// Names and parts of names that have led out of other mirrors, or to the path of another URI.
 const PIECES: &[&str] = &[
     "a",
     "b",
@@ -144,7 +144,7 @@ const HOSTS: &[&str] = &[
 ];
 
 fn piece() -> impl Strategy<Value = String> {
-    // Most of it harmless: of what is evil throughout, hardly anything has a plain path.
+    // Mostly harmless pieces: hardly any URI of malicious pieces only has a plain path.
     prop_oneof![
         24 => prop::sample::select(&["a", "b", "A", "file.txt", "x=1", ""][..]).prop_map(str::to_owned),
         12 => prop::sample::select(PIECES).prop_map(str::to_owned),
@@ -154,7 +154,7 @@ fn piece() -> impl Strategy<Value = String> {
     ]
 }
 
-/// What one URI is written as, and its twin otherwise: whoever decodes or cleans too much takes them for one.
+/// Replacements that make a twin of a URI: code that decodes or normalizes too much takes the two for one.
 const TWINS: &[(&str, &str)] = &[
     ("?", "%3F"),
     ("?", "%3f"),
@@ -191,12 +191,12 @@ const TWINS: &[(&str, &str)] = &[
 ];
 
 fn twin(text: &str, (one, other): (&str, &str)) -> Option<String> {
-    // Behind the host, as a rule.
+    // The last occurrence, which is mostly after the host.
     let at = text.rfind(one)?;
     Some(format!("{}{other}{}", &text[..at], &text[at + one.len()..]))
 }
 
-/// A URI, rarely a very long one.
+/// A URI; a few are very long.
 fn uri() -> impl Strategy<Value = String> {
     let segment = prop::collection::vec(piece(), 0..3).prop_map(|pieces| pieces.concat());
     let path = prop::collection::vec(segment, 0..5).prop_map(|segments| segments.join("/"));
@@ -210,12 +210,12 @@ fn uri() -> impl Strategy<Value = String> {
     })
 }
 
-/// It is a path of real names that stays where it begins, and out of what is ours.
+/// Whether a path consists of real names and leads neither out of the mirror nor into `.resyncd/`.
 fn is_inside(path: &MirrorPath) -> bool {
     let text = path.as_str();
     let mut names = Path::new(text).components();
     let is_real = names.all(|name| matches!(name, Component::Normal(name) if name.len() <= 255));
-    // `Path` passes over what the operating system does; nothing may be passed over.
+    // `Path` skips empty names and `.`, which must not occur.
     let plain: Vec<&str> = text.split('/').collect();
     is_real
         && plain.len() >= 2
@@ -225,7 +225,7 @@ fn is_inside(path: &MirrorPath) -> bool {
         && !text.contains(['\0', '\\', '\n'])
 }
 
-/// Of two URIs that differ in their scheme alone, only one can have the plain path: the store sees to that.
+/// Two URIs that differ only in their scheme have the same plain path; the store gives it to one of them.
 fn without_scheme(uri: &ResourceUri) -> &str {
     let text = uri.as_str();
     text.split_once("://").map_or(text, |(_, rest)| rest)
@@ -233,34 +233,34 @@ fn without_scheme(uri: &ResourceUri) -> &str {
 
 #[test]
 fn every_uri_has_a_path_of_its_own_inside_the_mirror() {
-    let asked = std::env::var("RESYNCD_URIS").ok();
-    let asked = asked.map_or(URIS, |uris| uris.parse().unwrap());
+    let cases = std::env::var("RESYNCD_URIS").ok();
+    let cases = cases.map_or(URIS, |uris| uris.parse().unwrap());
     let config = ProptestConfig {
-        // They come in twos.
-        cases: asked / 2,
+        // Each case has two URIs.
+        cases: cases / 2,
         rng_seed: RngSeed::Fixed(0),
         failure_persistence: None,
         ..ProptestConfig::default()
     };
-    // Who has which path, as hashes: a million of them are remembered.
+    // The URI of each path, as hashes: there may be a million.
     let (keys, owners) = (RandomState::new(), RefCell::new(HashMap::new()));
-    let plain_ones = RefCell::new(0_u32);
-    let tried = RefCell::new(0_u32);
+    let with_plain_path = RefCell::new(0_u32);
+    let parsed_uris = RefCell::new(0_u32);
     let check = |text: &str| {
         let Ok(uri) = ResourceUri::parse(text) else {
             return Ok(());
         };
-        *tried.borrow_mut() += 1;
+        *parsed_uris.borrow_mut() += 1;
         let (plain, made) = (plain_path(&uri), made_path(&uri));
-        *plain_ones.borrow_mut() += u32::from(plain.is_some());
+        *with_plain_path.borrow_mut() += u32::from(plain.is_some());
         let of_plain = plain.as_ref().map(|path| (path, without_scheme(&uri)));
         for (path, owner) in of_plain.into_iter().chain([(&made, uri.as_str())]) {
-            prop_assert!(is_inside(path), "{uri} is kept at {path}");
+            prop_assert!(is_inside(path), "{uri} is stored at {path}");
             let parsed = MirrorPath::parse(path.as_str());
             prop_assert_eq!(parsed.as_ref(), Ok(path));
             let (at, owner) = (keys.hash_one(path.as_str()), keys.hash_one(owner));
             let first = *owners.borrow_mut().entry(at).or_insert(owner);
-            prop_assert!(first == owner, "{uri} and another are kept at {path}");
+            prop_assert!(first == owner, "{uri} and another URI are stored at {path}");
         }
         Ok(())
     };
@@ -270,11 +270,14 @@ fn every_uri_has_a_path_of_its_own_inside_the_mirror() {
         twin(&text, edit).map_or(Ok(()), |twin| check(&twin))
     });
     run.unwrap();
-    let (tried, plain) = (*tried.borrow(), *plain_ones.borrow());
-    assert!(tried > asked / 2, "{tried} of {asked} are URIs");
+    let (parsed_uris, plain) = (*parsed_uris.borrow(), *with_plain_path.borrow());
+    assert!(parsed_uris > cases / 2, "{parsed_uris} of {cases} are URIs");
     println!(
-        "{tried} URIs, {plain} with a plain path, {} paths",
+        "{parsed_uris} URIs, {plain} with a plain path, {} paths",
         owners.borrow().len()
     );
-    assert!(plain > tried / 4 && plain < tried, "{plain} of {tried}");
+    assert!(
+        plain > parsed_uris / 4 && plain < parsed_uris,
+        "{plain} of {parsed_uris}"
+    );
 }

@@ -1,11 +1,11 @@
-"""Waits until the hub has that many subscriptions: `expect_subscriptions.py DATABASE NUMBER`, at most 20 seconds."""
+"""Waits until the hub has NUMBER subscriptions, at most 20 seconds: `expect_subscriptions.py DATABASE NUMBER`."""
 
 import sqlite3
 import sys
 import time
 
-PATIENCE = 20.0
-PAUSE = 0.05
+TIMEOUT = 20.0
+INTERVAL = 0.05
 
 
 def count(database):
@@ -14,11 +14,11 @@ def count(database):
 
 
 def main(database, wanted):
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while count(database) != wanted:
         if time.monotonic() > deadline:
             return f"the hub has {count(database)} subscriptions, not {wanted}"
-        time.sleep(PAUSE)
+        time.sleep(INTERVAL)
     return 0
 
 

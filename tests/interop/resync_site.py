@@ -1,8 +1,8 @@
 """Builds a Source with resync-build, the reference implementation: `resync_site.py STAGE FOLDER BASE`.
 
 STAGE `baseline`: resources, their Resource List with digests, an empty Change List, Capability List and Source Description.
-STAGE `changes`: an update, a creation and a deletion, and the Change List that tells them. The Resource List stays as it is,
-so that it is the Change List that a Destination has to follow.
+STAGE `changes`: an update, a creation and a deletion, and the Change List that states them. The Resource List does not
+change, so that a Destination has to read the Change List.
 """
 
 import pathlib
@@ -20,11 +20,11 @@ def write_baseline(site, base):
     data = site / "data"
     (data / "deep/er").mkdir(parents=True)
     (site / ".well-known").mkdir()
-    (data / "updated.txt").write_text("as it was at first\n")
+    (data / "updated.txt").write_text("first version\n")
     (data / "deleted.txt").write_text("will be deleted\n")
     (data / "kept.bin").write_bytes(bytes(range(256)) * 1000)
     (data / "empty.txt").write_bytes(b"")
-    (data / "deep/er/kept.txt").write_text("far down\n")
+    (data / "deep/er/kept.txt").write_text("in a subfolder\n")
     capability_list = f"{base}/capabilitylist.xml"
     description = site / ".well-known/resourcesync"
     build(
@@ -47,8 +47,8 @@ def write_baseline(site, base):
 
 def write_changes(site, base):
     data = site / "data"
-    (data / "updated.txt").write_text("as it is now, longer than before\n")
-    (data / "created.txt").write_text("was not there\n")
+    (data / "updated.txt").write_text("second version, longer than the first\n")
+    (data / "created.txt").write_text("new\n")
     (data / "deleted.txt").unlink()
     build(
         *("--write-changelist", "--hash", "md5", "--hash", "sha-256"),
@@ -56,7 +56,7 @@ def write_changes(site, base):
         *("--reference", site / "resourcelist.xml"),
         *("--paths", data, "--outfile", site / "changelist.new", f"{base}={site}"),
     )
-    # In one step, for the Destination may be reading.
+    # Renamed in one step: the Destination may be reading the list.
     (site / "changelist.new").rename(site / "changelist.xml")
 
 

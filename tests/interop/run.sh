@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# resyncd against implementations by others, on loopback:
-#   1. it follows, by polling, a Source that `resync` (PyPI) built and Python's http.server serves;
-#   2. it follows, by notification, the sample Source through a hub made of `flask-websub` (PyPI), once with a hub that verifies
-#      before it answers and once with one that verifies afterwards.
+# Interoperability of resyncd with other implementations, on loopback:
+#   1. polling: a Source that `resync` (PyPI) builds and Python's http.server serves;
+#   2. notifications: the sample Source through a hub made of `flask-websub` (PyPI). The hub verifies intent once before it
+#      answers and once afterwards.
 # Usage: tests/interop/run.sh RESYNCD SAMPLE_SOURCE [FOLDER]
 #   RESYNCD        the daemon's binary
 #   SAMPLE_SOURCE  the binary of examples/sample_source.rs
-#   FOLDER         where the Python environment is kept from run to run; default target/interop
+#   FOLDER         the Python environment, reused by later runs; default target/interop
 set -euo pipefail
 
 if (($# < 2)); then
@@ -16,18 +16,18 @@ fi
 here=$(cd "$(dirname "$0")" && pwd)
 resyncd=$(realpath "$1")
 sample_source=$(realpath "$2")
-kept=${3:-${CARGO_TARGET_DIR:-$here/../../target}/interop}
-mkdir -p "$kept"
-kept=$(realpath "$kept")
-work=$(mktemp -d "$kept/run.XXXXXX")
-python=$kept/venv/bin/python
+folder=${3:-${CARGO_TARGET_DIR:-$here/../../target}/interop}
+mkdir -p "$folder"
+folder=$(realpath "$folder")
+work=$(mktemp -d "$folder/run.XXXXXX")
+python=$folder/venv/bin/python
 export PYTHONUNBUFFERED=1
 
 started=()
 
 step() { printf 'interop: %s\n' "$*"; }
 
-# start NAME COMMAND…: in the background, its output in $work/NAME.log, its process id in $pid
+# start NAME COMMAND…: runs it in the background; output in $work/NAME.log, process id in $pid
 start() {
     local name=$1
     shift
@@ -36,7 +36,7 @@ start() {
     started+=("$pid")
 }
 
-# stop PID: asks it to end, and waits until it has; its exit status
+# stop PID: sends SIGTERM, waits for the end, and returns the exit status
 stop() {
     local each running=() status=0
     for each in "${started[@]}"; do
@@ -69,8 +69,8 @@ trap finish EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# said NAME PATTERN: waits until a log has a line that matches, and prints what the pattern's group caught
-said() {
+# wait_for_log NAME PATTERN: waits for a matching line of a log, and prints the group of the pattern
+wait_for_log() {
     local log=$work/$1.log line tries
     for ((tries = 0; tries < 300; tries++)); do
         line=$(sed -nE "s|$2|\\1|p" "$log" | head -n 1)
@@ -80,7 +80,7 @@ said() {
         fi
         sleep 0.1
     done
-    step "$1 did not start" >&2
+    step "$1 has not started" >&2
     return 1
 }
 
@@ -112,21 +112,21 @@ configure() {
 }
 
 prepare_python() {
-    if ! cmp -s "$here/requirements.txt" "$kept/venv/installed.txt"; then
-        step "installing the Python parts into $kept/venv"
-        rm -rf "$kept/venv"
-        python3 -m venv "$kept/venv"
-        "$kept/venv/bin/pip" install --quiet --requirement "$here/requirements.txt"
-        cp "$here/requirements.txt" "$kept/venv/installed.txt"
+    if ! cmp -s "$here/requirements.txt" "$folder/venv/installed.txt"; then
+        step "installing the Python packages into $folder/venv"
+        rm -rf "$folder/venv"
+        python3 -m venv "$folder/venv"
+        "$folder/venv/bin/pip" install --quiet --requirement "$here/requirements.txt"
+        cp "$here/requirements.txt" "$folder/venv/installed.txt"
     fi
 }
 
-# The mirror holds the same files as the folder that is served, byte for byte.
+# The mirror must have the same files as the served folder, byte for byte.
 poll_a_source_of_resync() {
     local site=$work/site base port daemon
     mkdir "$site"
     start site "$python" -m http.server 0 --bind 127.0.0.1 --directory "$site"
-    port=$(said site '.* port ([0-9]+).*')
+    port=$(wait_for_log site '.* port ([0-9]+).*')
     base=http://127.0.0.1:$port
     "$python" "$here/resync_site.py" baseline "$site" "$base"
     step "resync: a Source built by resync-build is served at $base"
@@ -136,34 +136,34 @@ poll_a_source_of_resync() {
     daemon=$pid
     wait_for in-sync
     diff -r "$site/data" "$mirror/127.0.0.1:$port/data"
-    step "resync: the baseline is the same, byte for byte"
+    step "resync: baseline equal, byte for byte"
     "$resyncd" --config "$config" discover "$base/"
     "$resyncd" --config "$config" audit
-    step "resync: discover tells what there is, and an audit beside the daemon finds nothing"
+    step "resync: discover succeeds, and an audit of the running daemon has no findings"
 
     "$python" "$here/resync_site.py" changes "$site" "$base"
     wait_for "applied=updated:$base/data/updated.txt" "applied=created:$base/data/created.txt" \
         "applied=deleted:$base/data/deleted.txt"
     diff -r "$site/data" "$mirror/127.0.0.1:$port/data"
-    step "resync: an update, a creation and a deletion came by the Change List; the mirror is the same"
+    step "resync: update, creation and deletion applied from the Change List; mirror equal"
 
     stop "$daemon"
     step "resync: the daemon stopped cleanly"
 }
 
-# expect_subscriptions DATABASE NUMBER: the hub comes to have that many; it writes them down a moment after it has verified
+# expect_subscriptions DATABASE NUMBER: waits until the hub has that many; it stores them shortly after verification
 expect_subscriptions() {
     "$python" "$here/expect_subscriptions.py" "$@"
 }
 
-# control REQUEST [CONTENT]: asks the sample Source for something
+# control REQUEST [CONTENT]: sends a control request to the sample Source
 control() {
     "$python" -c 'import sys, urllib.request
 request = urllib.request.Request(sys.argv[1], data=sys.argv[2].encode(), method="POST")
 urllib.request.urlopen(request, timeout=30).read()' "$control/$1" "${2-}"
 }
 
-# Each of the sample Source's resources is in the mirror as it is served, and nothing else is.
+# The mirror must have exactly the named resources of the sample Source, with equal bytes.
 compare_with_sample_source() {
     "$python" "$here/same_as_source.py" "$source" "$mirror" "$@"
 }
@@ -172,10 +172,10 @@ compare_with_sample_source() {
 follow_through_a_hub() {
     local verifies=$1 name=hub-verifies-$1 database=$work/$1.sqlite hub source control daemon names
     start "$name" "$python" "$here/websub_hub.py" "$database" "$verifies"
-    hub=$(said "$name" '^hub (.*)')
+    hub=$(wait_for_log "$name" '^hub (.*)')
     start "$name-source" "$sample_source" --hub "$hub" --set-size 3
-    source=$(said "$name-source" '^source (.*)')
-    control=$(said "$name-source" '^control (.*)')
+    source=$(wait_for_log "$name-source" '^source (.*)')
+    control=$(wait_for_log "$name-source" '^control (.*)')
     step "flask-websub: a hub that verifies $verifies it answers is at $hub, a Source at $source"
 
     configure "$name" "$source" 'signatures = "required"' 'poll_interval = "1h"'
@@ -184,21 +184,21 @@ follow_through_a_hub() {
     wait_for in-sync active=change-notification active=framework-notification
     expect_subscriptions "$database" 2
     compare_with_sample_source r0000.txt r0001.txt r0002.txt
-    step "flask-websub: subscribed and verified; the baseline is the same"
+    step "flask-websub: subscribed and verified; baseline equal"
 
-    control 'update?name=r0000.txt' 'as it is now'
-    control 'create?name=new.txt' 'was not there'
+    control 'update?name=r0000.txt' 'second version'
+    control 'create?name=new.txt' 'new'
     control 'delete?name=r0002.txt'
     control publish
     names=${source}set1/res
     wait_for in-sync "applied=updated:$names/r0000.txt" "applied=created:$names/new.txt" \
         "applied=deleted:$names/r0002.txt" "origin=notification:$names/new.txt"
     compare_with_sample_source r0000.txt r0001.txt new.txt
-    step "flask-websub: a signed notification was delivered and applied; the mirror is the same"
+    step "flask-websub: signed notification delivered and applied; mirror equal"
 
     "$resyncd" --config "$config" unsubscribe
     expect_subscriptions "$database" 0
-    step "flask-websub: unsubscribed; the hub has no subscription left"
+    step "flask-websub: unsubscribed; the hub has no subscription"
 
     stop "$daemon"
     step "flask-websub: the daemon stopped cleanly"
@@ -208,4 +208,4 @@ prepare_python
 poll_a_source_of_resync
 follow_through_a_hub before
 follow_through_a_hub after
-step "all is well"
+step "passed"

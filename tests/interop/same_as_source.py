@@ -1,6 +1,6 @@
 """Compares a mirror with the sample Source: `same_as_source.py SOURCE_URL MIRROR NAME…`.
 
-Each named resource of the set must be in the mirror just as the Source serves it, and there must be no other file.
+Each named resource must have the same bytes in the mirror and at the Source. There must be no other file.
 """
 
 import pathlib
@@ -10,16 +10,16 @@ import urllib.request
 
 
 def main(source, mirror, names):
-    place = pathlib.Path(mirror) / urllib.parse.urlsplit(source).netloc / "set1/res"
-    found = {path.relative_to(place).as_posix() for path in place.rglob("*") if path.is_file()}
-    faults = [f"{name} should not be there" for name in sorted(found - set(names))]
+    folder = pathlib.Path(mirror) / urllib.parse.urlsplit(source).netloc / "set1/res"
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()}
+    faults = [f"{name} is not expected" for name in sorted(found - set(names))]
     for name in names:
         if name not in found:
             faults.append(f"{name} is missing")
             continue
-        with urllib.request.urlopen(f"{source}set1/res/{name}", timeout=10) as answer:
-            if answer.read() != (place / name).read_bytes():
-                faults.append(f"{name} is not what the Source serves")
+        with urllib.request.urlopen(f"{source}set1/res/{name}", timeout=10) as response:
+            if response.read() != (folder / name).read_bytes():
+                faults.append(f"{name} differs from the Source")
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0

@@ -1,13 +1,13 @@
-"""Waits until the running daemon says what is wanted: `wait_for.py STATUS_URL CONDITION…`, at most 60 seconds.
+"""Waits until the status of the daemon satisfies all conditions, at most 60 seconds: `wait_for.py STATUS_URL CONDITION…`.
 
-Conditions, all of which must hold at once:
+All conditions must be true at the same time:
   ready                    the daemon answers /readyz with 200
   in-sync                  there are sets, all of them are in sync, and nothing is pending
   active=KIND              a channel of that kind is active
   unsubscribed=KIND        every channel of that kind is unsubscribed
-  applied=CHANGE:URI       the change feed tells that change of that resource
-  origin=ORIGIN:URI        the change feed tells a change of that resource, learnt that way
-On failure it prints what the status was last.
+  applied=CHANGE:URI       the change feed has that change of that resource
+  origin=ORIGIN:URI        the change feed has a change of that resource with that origin
+On failure it prints the last status.
 """
 
 import json
@@ -16,17 +16,17 @@ import time
 import urllib.error
 import urllib.request
 
-PATIENCE = 60.0
-PAUSE = 0.1
+TIMEOUT = 60.0
+INTERVAL = 0.1
 
 
 def get(url):
-    with urllib.request.urlopen(url, timeout=5) as answer:
-        return answer.read().decode()
+    with urllib.request.urlopen(url, timeout=5) as response:
+        return response.read().decode()
 
 
 class Daemon:
-    """What the daemon says at one moment."""
+    """A snapshot of status and change feed."""
 
     def __init__(self, url):
         get(f"{url}/readyz")
@@ -48,35 +48,35 @@ class Daemon:
             each["state"] == "in-sync" and each["pending"] == 0 for each in self.sets
         )
 
-    def holds(self, condition):
-        name, _, wanted = condition.partition("=")
+    def satisfies(self, condition):
+        name, _, value = condition.partition("=")
         if name == "ready":
             return True
         if name == "in-sync":
             return self.is_in_sync()
         if name == "active":
-            return "active" in self.channels(wanted)
+            return "active" in self.channels(value)
         if name == "unsubscribed":
-            return set(self.channels(wanted)) <= {"unsubscribed"}
-        value, _, uri = wanted.partition(":")
+            return set(self.channels(value)) <= {"unsubscribed"}
+        expected, _, uri = value.partition(":")
         field = {"applied": "change", "origin": "origin"}[name]
-        return any(each["uri"] == uri and each[field] == value for each in self.changes)
+        return any(each["uri"] == uri and each[field] == expected for each in self.changes)
 
 
 def main(url, conditions):
     url = url.rstrip("/")
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     missing, daemon = conditions, None
     while time.monotonic() < deadline:
         try:
             daemon = Daemon(url)
-            missing = [each for each in conditions if not daemon.holds(each)]
+            missing = [each for each in conditions if not daemon.satisfies(each)]
             if not missing:
                 return 0
         except (urllib.error.URLError, OSError) as error:
-            missing = [f"an answer ({error})"]
-        time.sleep(PAUSE)
-    print(f"waited {PATIENCE:.0f} s in vain for: {' '.join(missing)}", file=sys.stderr)
+            missing = [f"response ({error})"]
+        time.sleep(INTERVAL)
+    print(f"waited {TIMEOUT:.0f} s; not satisfied: {' '.join(missing)}", file=sys.stderr)
     if daemon:
         print(json.dumps(daemon.status, indent=2), file=sys.stderr)
         for change in daemon.changes:

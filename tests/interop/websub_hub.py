@@ -1,7 +1,7 @@
 """A WebSub hub made of flask-websub: `websub_hub.py DATABASE before|after`.
 
-It verifies intent before or after it answers a subscription request. It takes `hub.mode=publish` and fetches the topic itself.
-It prints `hub URL` once it answers, and a line for each thing it does.
+It verifies intent before or after it answers a subscription request. On `hub.mode=publish` it fetches the topic itself.
+It prints `hub URL` when it listens, and then its log.
 """
 
 import logging
@@ -23,7 +23,7 @@ SETTINGS = {
 
 
 def start_worker(celery):
-    """Works off the tasks in threads of this process: the broker is its memory."""
+    """Executes the tasks in threads of this process; the broker is in memory."""
     worker = celery.Worker(pool="threads", concurrency=4, loglevel="WARNING")
     threading.Thread(target=worker.start, daemon=True).start()
 

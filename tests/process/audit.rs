@@ -1,4 +1,4 @@
-//! `audit`: the mirror, file by file, against what the Source says now.
+//! `audit`: comparison of mirror and Source, file by file.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use resyncd::demo::{Fault, SampleOptions, SampleSource};
 use serde_json::Value;
 
-use crate::process::{Home, command, ended, signal, text};
+use crate::process::{Home, command, signal, text, wait_for_exit};
 use crate::support::{SET, files, path_of, resources, soon};
 
 mod absence;
@@ -25,7 +25,7 @@ fn modified(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().modified().unwrap()
 }
 
-/// Writes other bytes, and leaves the file's time as it was.
+/// Changes the bytes of a file, and preserves its time.
 fn alter(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let time = modified(path);
     let mut bytes = fs::read(path).unwrap();
@@ -39,20 +39,20 @@ fn date(path: &Path, time: SystemTime) {
     file.set_modified(time).unwrap();
 }
 
-/// The objects of `--json`, each by `type`, and the last one by itself.
-fn lines(told: &Output) -> (Vec<Value>, Value) {
-    let mut lines: Vec<Value> = text(&told.stdout)
+/// The objects of `--json`: those before the summary, and the summary.
+fn lines(output: &Output) -> (Vec<Value>, Value) {
+    let mut lines: Vec<Value> = text(&output.stdout)
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
         .collect();
     let last = lines.pop().unwrap();
-    assert_eq!(last["type"], "summary", "{told:?}");
+    assert_eq!(last["type"], "summary", "{output:?}");
     (lines, last)
 }
 
-/// What was found: `kind name differs`, sorted; with `+` in front if it was mended.
-fn found(told: &Output) -> Vec<String> {
-    let (lines, _) = lines(told);
+/// The findings as `kind name differs`, sorted, with a leading `+` if repaired.
+fn found(output: &Output) -> Vec<String> {
+    let (lines, _) = lines(output);
     let findings = lines.iter().filter(|line| line["type"] == "finding");
     let mut found: Vec<String> = findings
         .map(|finding| {
@@ -60,10 +60,10 @@ fn found(told: &Output) -> Vec<String> {
             let name = named.unwrap().rsplit('/').next().unwrap();
             let differs = finding["differs"].as_array().unwrap().iter();
             let differs: Vec<_> = differs.map(|differs| differs.as_str().unwrap()).collect();
-            let mended = if finding["mended"] == true { "+" } else { "" };
+            let repaired = if finding["mended"] == true { "+" } else { "" };
             let kind = finding["kind"].as_str().unwrap();
             let code = finding["code"].as_str().unwrap_or_default();
-            format!("{mended}{kind} {name} {}{code}", differs.join(","))
+            format!("{repaired}{kind} {name} {}{code}", differs.join(","))
                 .trim()
                 .to_owned()
         })
@@ -73,19 +73,19 @@ fn found(told: &Output) -> Vec<String> {
 }
 
 #[track_caller]
-fn assert_found(told: &Output, status: i32, expected: &[&str]) {
-    assert_eq!(found(told), expected, "{told:?}");
-    assert_eq!(told.status.code(), Some(status), "{told:?}");
+fn assert_found(output: &Output, status: i32, expected: &[&str]) {
+    assert_eq!(found(output), expected, "{output:?}");
+    assert_eq!(output.status.code(), Some(status), "{output:?}");
 }
 
 #[track_caller]
 fn sync(home: &Home) {
-    let told = home.tell(&["sync"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let output = home.run_command(&["sync"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_mirror_in_step_is_found_so() {
+async fn mirror_in_sync_has_no_findings() {
     let options = SampleOptions {
         sets: vec!["set1".into(), "set2".into()],
         entries_per_list: 20,
@@ -94,7 +94,7 @@ async fn a_mirror_in_step_is_found_so() {
     let source = SampleSource::start(options).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
-    // The Resource Lists know nothing of this; the Change Lists do, and one of them is closed.
+    // These changes are in the Change Lists only, one of which is closed.
     source.update("set1", "r0001.txt", "another text");
     source.delete("set1", "r0002.txt");
     source.roll_change_list("set1");
@@ -102,30 +102,30 @@ async fn a_mirror_in_step_is_found_so() {
     source.update("set1", "new.txt", "newer");
     source.create("set2", "r0002b.txt", "more");
     sync(&home);
-    let told = home.tell(&["audit"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
-    let said = text(&told.stdout);
+    let output = home.run_command(&["audit"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let message = text(&output.stdout);
     assert!(
-        said.contains("in sync: 101 compared, 101 right, 0 missing"),
-        "{said}"
+        message.contains("in sync: 101 compared, 101 right, 0 missing"),
+        "{message}"
     );
-    for output in [&told.stdout, &told.stderr] {
-        assert!(!output.contains(&0x1b), "{told:?}");
+    for stream in [&output.stdout, &output.stderr] {
+        assert!(!stream.contains(&0x1b), "{output:?}");
     }
-    let told = home.tell(&["audit", "--json", "sample"]);
-    assert_found(&told, 0, &[]);
-    let (sources, summary) = lines(&told);
+    let output = home.run_command(&["audit", "--json", "sample"]);
+    assert_found(&output, 0, &[]);
+    let (sources, summary) = lines(&output);
     assert_eq!(sources[0]["type"], "source");
     assert_eq!(sources[0]["compared"], 101);
     assert_eq!(summary["in_sync"], true);
-    let nobody = home.tell(&["audit", "nobody"]);
-    assert_eq!(nobody.status.code(), Some(2), "{nobody:?}");
-    let told = home.tell(&["audit", "--delete-extra"]);
-    assert_eq!(told.status.code(), Some(2), "{told:?}");
+    let unknown = home.run_command(&["audit", "unknown"]);
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
+    let output = home.run_command(&["audit", "--delete-extra"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_is_wrong_is_found_and_mended() {
+async fn deviations_are_found_and_repaired() {
     let source = SampleSource::start(resources(8)).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
@@ -133,15 +133,15 @@ async fn whatever_is_wrong_is_found_and_mended() {
     alter(&at("r0001.txt"), |bytes| bytes[3] ^= 1);
     alter(&at("r0002.txt"), |bytes| bytes.push(b'x'));
     fs::remove_file(at("r0003.txt")).unwrap();
-    // The digest is told, and says that this one is right.
-    let told_time = modified(&at("r0004.txt"));
-    date(&at("r0004.txt"), told_time + 2 * SECOND);
-    fs::write(at("stray.txt"), "nobody's").unwrap();
-    // Somebody has put a folder where a file should be.
+    // The digest proves that this file is correct.
+    let announced_time = modified(&at("r0004.txt"));
+    date(&at("r0004.txt"), announced_time + 2 * SECOND);
+    fs::write(at("stray.txt"), "stray").unwrap();
+    // A folder in place of a file.
     fs::remove_file(at("r0005.txt")).unwrap();
     fs::create_dir(at("r0005.txt")).unwrap();
 
-    let told = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     let expected = [
         "altered r0001.txt digest",
         "altered r0002.txt length",
@@ -149,19 +149,22 @@ async fn whatever_is_wrong_is_found_and_mended() {
         "missing r0003.txt",
         "missing r0005.txt",
     ];
-    assert_found(&told, 1, &expected);
-    let told = home.tell(&["audit"]);
-    let said = text(&told.stdout);
+    assert_found(&output, 1, &expected);
+    let output = home.run_command(&["audit"]);
+    let message = text(&output.stdout);
     assert!(
-        said.contains("not in sync: 8 compared, 4 right, 2 missing, 2 altered, 1 extra"),
-        "{said}"
+        message.contains("not in sync: 8 compared, 4 right, 2 missing, 2 altered, 1 extra"),
+        "{message}"
     );
-    // It has only looked.
-    assert_eq!(home.tell(&["audit", "--json"]).stdout, told_again(&home));
+    // The audit has changed nothing.
+    assert_eq!(
+        home.run_command(&["audit", "--json"]).stdout,
+        audit_again(&home)
+    );
 
     fs::remove_dir(at("r0005.txt")).unwrap();
     let fetched = source.hits("/set1/res/r0004.txt");
-    let told = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     let expected = [
         "+altered r0001.txt digest",
         "+altered r0002.txt length",
@@ -169,41 +172,41 @@ async fn whatever_is_wrong_is_found_and_mended() {
         "+missing r0005.txt",
         "extra stray.txt",
     ];
-    assert_found(&told, 1, &expected);
+    assert_found(&output, 1, &expected);
     assert!(at("stray.txt").exists());
-    assert_eq!(modified(&at("r0004.txt")), told_time);
+    assert_eq!(modified(&at("r0004.txt")), announced_time);
     assert_eq!(source.hits("/set1/res/r0004.txt"), fetched);
-    let told = home.tell(&["audit", "--repair", "--delete-extra"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
-    assert!(text(&told.stdout).contains("1 mended"), "{told:?}");
+    let output = home.run_command(&["audit", "--repair", "--delete-extra"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stdout).contains("1 repaired"), "{output:?}");
     home.assert_mirrored(&source, &[SET]);
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
 
     let running = home.run();
     home.settled(&source).await;
     let feed = home.operator.changes(0).await;
-    let mut mended: Vec<_> = feed
+    let mut repaired: Vec<_> = feed
         .iter()
         .filter(|line| line.origin == "audit")
         .map(|line| format!("{} {}", line.change, line.uri.rsplit('/').next().unwrap()))
         .collect();
-    mended.sort();
+    repaired.sort();
     let expected = [
         "updated r0001.txt",
         "updated r0002.txt",
         "updated r0003.txt",
         "updated r0005.txt",
     ];
-    assert_eq!(mended, expected);
+    assert_eq!(repaired, expected);
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
-fn told_again(home: &Home) -> Vec<u8> {
-    home.tell(&["audit", "--json"]).stdout
+fn audit_again(home: &Home) -> Vec<u8> {
+    home.run_command(&["audit", "--json"]).stdout
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_digests_length_and_time_decide() {
+async fn without_digests_length_and_time_are_compared() {
     let options = SampleOptions {
         digests: false,
         ..resources(4)
@@ -214,52 +217,52 @@ async fn without_digests_length_and_time_decide() {
     let at = |name: &str| file(&source, &home, SET, name);
     alter(&at("r0000.txt"), |bytes| bytes.truncate(3));
     date(&at("r0001.txt"), modified(&at("r0001.txt")) + 2 * SECOND);
-    let told = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(
-        &told,
+        &output,
         1,
         &["altered r0000.txt length", "altered r0001.txt lastmod"],
     );
-    // Nobody can say whether the bytes of the second are right.
+    // The bytes of the second file can't be verified.
     let fetched = source.hits("/set1/res/r0001.txt");
-    let told = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(
-        &told,
+        &output,
         0,
         &["+altered r0000.txt length", "+altered r0001.txt lastmod"],
     );
     assert_eq!(source.hits("/set1/res/r0001.txt"), fetched + 1);
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
     home.assert_mirrored(&source, &[SET]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_source_does_not_deliver_is_unreachable() {
+async fn missing_file_that_the_source_does_not_serve_is_unreachable() {
     let source = SampleSource::start(resources(4)).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
     fs::remove_file(file(&source, &home, SET, "r0000.txt")).unwrap();
     fs::remove_file(file(&source, &home, SET, "r0001.txt")).unwrap();
     source.fail("/set1/res/r0001.txt", Fault::Status(404), usize::MAX);
-    let told = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(
-        &told,
+        &output,
         1,
         &["missing r0000.txt", "unreachable r0001.txt not-found"],
     );
-    let told = home.tell(&["audit", "--repair", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
     assert_found(
-        &told,
+        &output,
         1,
         &["+missing r0000.txt", "unreachable r0001.txt not-found"],
     );
     source.heal("/set1/res/r0001.txt");
-    let told = home.tell(&["audit", "--repair", "--json"]);
-    assert_found(&told, 0, &["+missing r0001.txt"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
+    assert_found(&output, 0, &["+missing r0001.txt"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn interrupted_it_ends() {
+async fn interrupted_audit_ends() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
@@ -275,12 +278,16 @@ async fn interrupted_it_ends() {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        soon("it is under way", source.wait_for_hits(path, before + 1)).await;
+        soon("request started", source.wait_for_hits(path, before + 1)).await;
         signal(&child, "INT");
-        assert_eq!(ended(&mut child).await.code(), Some(1), "{arguments:?}");
-        let told = child.wait_with_output().unwrap();
-        assert!(text(&told.stdout).contains("[interrupted]"), "{told:?}");
+        assert_eq!(
+            wait_for_exit(&mut child).await.code(),
+            Some(1),
+            "{arguments:?}"
+        );
+        let output = child.wait_with_output().unwrap();
+        assert!(text(&output.stdout).contains("[interrupted]"), "{output:?}");
     }
-    let told = home.tell(&["audit", "--repair", "--json"]);
-    assert_found(&told, 0, &["+missing r0002.txt"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
+    assert_found(&output, 0, &["+missing r0002.txt"]);
 }

@@ -1,4 +1,4 @@
-//! The commands besides `run`.
+//! The commands except `run`, `sync`, `audit`, `discover` and `demo`.
 
 use resyncd::demo::SampleSource;
 use resyncd::status::Status;
@@ -7,27 +7,27 @@ use crate::process::{Home, program, text};
 use crate::support::{NAME, SET, resources, soon};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn status_tells_how_everything_stands() {
+async fn status_shows_sets_and_its_exit_status_shows_failures() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let told = home.tell(&["status"]);
-    assert_eq!(told.status.code(), Some(3), "no daemon");
+    let output = home.run_command(&["status"]);
+    assert_eq!(output.status.code(), Some(3), "no daemon");
     assert!(
-        text(&told.stderr).contains(&home.status.to_string()),
-        "{told:?}"
+        text(&output.stderr).contains(&home.status.to_string()),
+        "{output:?}"
     );
 
     let _running = home.run();
     home.settled(&source).await;
-    let told = home.tell(&["status"]);
-    assert_eq!(told.status.code(), Some(0));
-    let page = text(&told.stdout);
+    let output = home.run_command(&["status"]);
+    assert_eq!(output.status.code(), Some(0));
+    let page = text(&output.stdout);
     for part in [NAME, "in-sync", "3 resources", "active"] {
         assert!(page.contains(part), "{part}: {page}");
     }
-    let told = home.tell(&["status", "--json"]);
-    assert_eq!(told.status.code(), Some(0));
-    let status: Status = serde_json::from_slice(&told.stdout).unwrap();
+    let output = home.run_command(&["status", "--json"]);
+    assert_eq!(output.status.code(), Some(0));
+    let status: Status = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(status.sources[0].sets[0].resources, 3);
 
     source.freeze_change_list(SET, true);
@@ -35,25 +35,28 @@ async fn status_tells_how_everything_stands() {
     source.notify(SET);
     source.create(SET, "next.txt", "next");
     source.notify_and_publish(SET).await.unwrap();
-    home.until("a gap", |set| set.state == "gap").await;
-    let told = home.tell(&["status"]);
-    assert_eq!(told.status.code(), Some(1), "a gap");
+    home.until("gap", |set| set.state == "gap").await;
+    let output = home.run_command(&["status"]);
+    assert_eq!(output.status.code(), Some(1), "gap");
     assert!(
-        text(&told.stdout).contains("missing-notification"),
-        "{told:?}"
+        text(&output.stdout).contains("missing-notification"),
+        "{output:?}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn approve_lets_deletions_go_on() {
+async fn approve_applies_the_deletions_held_back() {
     let source = SampleSource::start(resources(150)).await.unwrap();
     let home = Home::new(&source.url(), "");
     assert_eq!(
-        home.tell(&["approve", NAME]).status.code(),
+        home.run_command(&["approve", NAME]).status.code(),
         Some(3),
         "no daemon"
     );
-    assert_eq!(home.tell(&["approve", "nobody"]).status.code(), Some(2));
+    assert_eq!(
+        home.run_command(&["approve", "unknown"]).status.code(),
+        Some(2)
+    );
     let _running = home.run();
     home.settled(&source).await;
     for number in 0..120 {
@@ -62,9 +65,9 @@ async fn approve_lets_deletions_go_on() {
     source.notify_and_publish(SET).await.unwrap();
     home.until("held back", |set| set.held_deletions == 120)
         .await;
-    let told = home.tell(&["approve", NAME]);
-    assert_eq!(told.status.code(), Some(0));
-    assert!(text(&told.stdout).contains("120"), "{told:?}");
+    let output = home.run_command(&["approve", NAME]);
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stdout).contains("120"), "{output:?}");
     home.settled(&source).await;
 }
 
@@ -72,7 +75,7 @@ async fn approve_lets_deletions_go_on() {
 async fn unsubscribe_works_through_the_daemon_and_without_one() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let hub = source.hub().unwrap();
-    for (with_daemon, ended) in [(true, 2), (false, 4)] {
+    for (with_daemon, unsubscribed) in [(true, 2), (false, 4)] {
         let home = Home::new(&source.url(), "");
         let running = home.run();
         home.settled(&source).await;
@@ -83,30 +86,30 @@ async fn unsubscribe_works_through_the_daemon_and_without_one() {
             assert_eq!(running.stop().await.code(), Some(0));
             None
         };
-        let told = home.tell(&["unsubscribe", NAME]);
-        assert_eq!(told.status.code(), Some(0), "{told:?}");
+        let output = home.run_command(&["unsubscribe", NAME]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
         assert_eq!(
-            text(&told.stdout).matches("confirmed").count(),
+            text(&output.stdout).matches("confirmed").count(),
             2,
-            "{told:?}"
+            "{output:?}"
         );
         soon(
-            "the hub has ended them",
-            hub.wait_for_counts(|counts| counts.unsubscribed == ended),
+            "unsubscribed at the hub",
+            hub.wait_for_counts(|counts| counts.unsubscribed == unsubscribed),
         )
         .await;
         assert!(hub.subscriptions().is_empty());
         if let Some(running) = running {
             assert_eq!(running.stop().await.code(), Some(0));
         }
-        // There is nothing left to end.
-        let told = home.tell(&["unsubscribe"]);
-        assert_eq!(told.status.code(), Some(0), "{told:?}");
+        // No subscription is left.
+        let output = home.run_command(&["unsubscribe"]);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsubscribe_tells_when_a_hub_does_not_confirm() {
+async fn unsubscribe_reports_a_hub_that_does_not_confirm() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let hub = source.hub().unwrap();
     let home = Home::new(&source.url(), "");
@@ -114,9 +117,9 @@ async fn unsubscribe_tells_when_a_hub_does_not_confirm() {
     home.settled(&source).await;
     running.kill();
     hub.configure(|hub| hub.granting = resyncd::demo::Granting::Refuse(500));
-    let told = home.tell(&["unsubscribe"]);
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
-    assert!(text(&told.stdout).contains("500"), "{told:?}");
+    let output = home.run_command(&["unsubscribe"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stdout).contains("500"), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,12 +1,12 @@
-//! `demo`: everything at once, needing nothing else.
+//! `demo`: sample Source and daemon in one process.
 
 use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
-use crate::process::{ended, program, signal};
+use crate::process::{program, signal, wait_for_exit};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn demo_follows_its_own_source_until_it_is_told_to_stop() {
+async fn demo_follows_its_own_source_until_a_signal() {
     for name in ["INT", "TERM"] {
         check_demo(name).await;
     }
@@ -25,30 +25,30 @@ async fn check_demo(stopping: &str) {
     let applied = lines.find(|line| line.as_ref().unwrap().contains("(notification)"));
     assert!(
         applied.is_some(),
-        "it ended before a pushed change was applied"
+        "demo ended before a pushed change was applied"
     );
     let second = program()
         .arg("demo")
         .current_dir(folder.path())
         .output()
         .unwrap();
-    assert_eq!(second.status.code(), Some(1), "one demo a folder");
+    assert_eq!(second.status.code(), Some(1), "one demo per folder");
     signal(&child, stopping);
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
-    assert_eq!(ended(&mut child).await.code(), Some(0));
+    assert_eq!(wait_for_exit(&mut child).await.code(), Some(0));
     assert!(rest.iter().any(|line| line.contains("stopped")), "{rest:?}");
     assert!(folder.path().join("resyncd-demo/mirror").is_dir());
 }
 
 #[test]
-fn pace_that_makes_no_sense_is_a_fault() {
+fn invalid_pace_is_a_usage_error() {
     let folder = tempfile::tempdir().unwrap();
     for pace in ["0", "-1", "nonsense"] {
-        let told = program()
+        let output = program()
             .args(["demo", &format!("--changes-per-second={pace}")])
             .current_dir(folder.path())
             .output()
             .unwrap();
-        assert_eq!(told.status.code(), Some(2), "{pace}");
+        assert_eq!(output.status.code(), Some(2), "{pace}");
     }
 }

@@ -1,4 +1,4 @@
-//! `discover`: what a Source offers.
+//! `discover`: the sets and documents of a Source.
 
 use std::fmt::Write as _;
 use std::process::Output;
@@ -11,23 +11,23 @@ use crate::support::{SET, resources};
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 
-/// Runs `discover` to its end, where loopback may be fetched.
+/// Runs `discover` with access to loopback addresses.
 async fn discover(arguments: &[&str]) -> Output {
     let arguments: Vec<String> = arguments.iter().map(ToString::to_string).collect();
     let running = tokio::task::spawn_blocking(move || {
         let home = Home::new("http://127.0.0.1/", "");
         let mut all = vec!["discover"];
         all.extend(arguments.iter().map(String::as_str));
-        home.tell(&all)
+        home.run_command(&all)
     });
     running.await.unwrap()
 }
 
-/// What `discover --json` tells of an entry point where something is found.
+/// The output of `discover --json` for an entry point that leads to a Source.
 async fn json(url: &str) -> Value {
-    let told = discover(&[url, "--json"]).await;
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
-    serde_json::from_slice(&told.stdout).unwrap()
+    let output = discover(&[url, "--json"]).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
 }
 
 fn document(capability: &str, entries: &str) -> String {
@@ -43,7 +43,7 @@ fn entry(path: &str, capability: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sets_are_told_with_their_documents_channels_and_hubs() {
+async fn sets_are_listed_with_documents_channels_and_hubs() {
     let source = SampleSource::start(SampleOptions {
         sets: vec![SET.into(), "set2".into()],
         entries_per_list: 4,
@@ -53,16 +53,16 @@ async fn sets_are_told_with_their_documents_channels_and_hubs() {
     .unwrap();
     source.update(SET, "r0000.txt", "new");
     source.delete(SET, "r0001.txt");
-    let told = json(&source.url()).await;
+    let found = json(&source.url()).await;
     assert_eq!(
-        told["description"],
+        found["description"],
         format!("{}.well-known/resourcesync", source.url())
     );
     assert_eq!(
-        (&told["error"], &told["implied"]),
+        (&found["error"], &found["implied"]),
         (&Value::Null, &false.into())
     );
-    let sets = told["sets"].as_array().unwrap();
+    let sets = found["sets"].as_array().unwrap();
     assert_eq!(sets.len(), 2);
     assert_eq!(
         sets[0]["capability_list"],
@@ -98,9 +98,9 @@ async fn sets_are_told_with_their_documents_channels_and_hubs() {
     let hub = source.hub().unwrap().uri().to_string();
     assert_eq!(channels[0]["hubs"], serde_json::json!([hub]));
 
-    let told = discover(&[&source.url()]).await;
-    assert_eq!(told.status.code(), Some(0));
-    let tree = text(&told.stdout);
+    let output = discover(&[&source.url()]).await;
+    assert_eq!(output.status.code(), Some(0));
+    let tree = text(&output.stdout);
     for part in [
         "\n  set http://",
         "\n    resourcelist index http://",
@@ -131,9 +131,9 @@ async fn every_entry_point_leads_to_the_set() {
         "set1/resourcelist.xml",
         "set1/changelist.xml",
     ] {
-        let told = json(&format!("{}{path}", source.url())).await;
+        let found = json(&format!("{}{path}", source.url())).await;
         assert_eq!(
-            told["sets"][0]["capability_list"],
+            found["sets"][0]["capability_list"],
             source.capability_list(SET).as_str(),
             "{path}"
         );
@@ -141,7 +141,7 @@ async fn every_entry_point_leads_to_the_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_wrong_is_told_in_its_place_and_ends_nothing() {
+async fn errors_are_listed_with_their_document_and_end_nothing() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let mut entries = String::new();
     for (path, capability) in [
@@ -168,8 +168,8 @@ async fn what_is_wrong_is_told_in_its_place_and_ends_nothing() {
         "/.well-known/resourcesync",
         document("description", &sets),
     );
-    let told = json(&source.url()).await;
-    let documents = told["sets"][0]["capabilities"].as_array().unwrap();
+    let found = json(&source.url()).await;
+    let documents = found["sets"][0]["capabilities"].as_array().unwrap();
     let codes: Vec<_> = documents
         .iter()
         .map(|one| one["error"]["code"].as_str())
@@ -182,8 +182,8 @@ async fn what_is_wrong_is_told_in_its_place_and_ends_nothing() {
     assert_eq!(documents[0]["bytes"], 1024);
     assert_eq!(documents[0]["oddities"]["bad-loc"], 1);
     assert_eq!(documents[3]["looked_into"], false);
-    assert_eq!(told["failed"][0]["error"]["code"], "not-found");
-    assert_eq!(told["oddities"][0]["oddities"]["capability-spelling"], 1);
+    assert_eq!(found["failed"][0]["error"]["code"], "not-found");
+    assert_eq!(found["oddities"][0]["oddities"]["capability-spelling"], 1);
     assert_eq!(source.hits("/1.zip") + source.hits("/oai"), 0);
 
     let tree = text(&discover(&[&source.url()]).await.stdout);
@@ -191,17 +191,17 @@ async fn what_is_wrong_is_told_in_its_place_and_ends_nothing() {
         "2 packages, 1024 bytes",
         "[not-found]",
         "[wrong-capability]",
-        "odd: bad-loc 1",
+        "oddities: bad-loc 1",
         "capability-spelling 1",
         "no hub is advertised",
-        "not looked into",
+        "not read",
     ] {
         assert!(tree.contains(part), "{part}: {tree}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn source_of_very_many_documents_is_looked_into_for_a_part_only() {
+async fn documents_beyond_the_limit_are_not_read() {
     let source = SampleSource::start(resources(1)).await.unwrap();
     let mut sets = String::new();
     for number in 0..60 {
@@ -225,18 +225,18 @@ async fn source_of_very_many_documents_is_looked_into_for_a_part_only() {
         "/.well-known/resourcesync",
         document("description", &sets),
     );
-    let told = json(&source.url()).await;
-    assert_eq!(told["sets"].as_array().unwrap().len(), 60);
-    assert_eq!(told["left_out"], 20);
-    assert_eq!(told["sets"][49]["capabilities"][1]["looked_into"], true);
-    assert_eq!(told["sets"][50]["capabilities"][0]["looked_into"], false);
+    let found = json(&source.url()).await;
+    assert_eq!(found["sets"].as_array().unwrap().len(), 60);
+    assert_eq!(found["left_out"], 20);
+    assert_eq!(found["sets"][49]["capabilities"][1]["looked_into"], true);
+    assert_eq!(found["sets"][50]["capabilities"][0]["looked_into"], false);
     assert_eq!((source.hits("/49/c"), source.hits("/50/r")), (1, 0));
     let tree = text(&discover(&[&source.url()]).await.stdout);
-    assert!(tree.contains("20 documents were not looked into"), "{tree}");
+    assert!(tree.contains("20 documents were not read"), "{tree}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn scheme_may_be_left_out_and_a_sitemap_is_a_set() {
+async fn scheme_may_be_omitted_and_a_sitemap_is_a_set() {
     let source = SampleSource::start(SampleOptions {
         hub: ChannelHub::None,
         ..resources(1)
@@ -254,15 +254,15 @@ async fn scheme_may_be_left_out_and_a_sitemap_is_a_set() {
         ),
     );
     let url = source.url();
-    let told = json(url.trim_start_matches("http://").trim_end_matches('/')).await;
-    assert_eq!(told["url"], url);
-    assert_eq!(told["implied"], true);
-    assert_eq!(told["sets"][0]["implied"], true);
+    let found = json(url.trim_start_matches("http://").trim_end_matches('/')).await;
+    assert_eq!(found["url"], url);
+    assert_eq!(found["implied"], true);
+    assert_eq!(found["sets"][0]["implied"], true);
     assert_eq!(
-        told["sets"][0]["capability_list"],
+        found["sets"][0]["capability_list"],
         format!("{url}sitemap.xml")
     );
-    let list = &told["sets"][0]["capabilities"][0];
+    let list = &found["sets"][0]["capabilities"][0];
     assert_eq!(list["entries"], 1);
     assert_eq!(list["latest"], "2026-01-01T00:00:00Z");
     let tree = text(&discover(&[&url]).await.stdout);
@@ -270,27 +270,27 @@ async fn scheme_may_be_left_out_and_a_sitemap_is_a_set() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_found_is_told_with_its_reason() {
+async fn failed_discovery_reports_its_reason() {
     let source = SampleSource::start(resources(1)).await.unwrap();
     for path in ["/", "/.well-known/resourcesync"] {
         source.fail(path, Fault::Status(404), usize::MAX);
     }
-    let told = discover(&[&source.url()]).await;
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    let output = discover(&[&source.url()]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(
-        text(&told.stderr).contains("[no-source-description]"),
-        "{told:?}"
+        text(&output.stderr).contains("[no-source-description]"),
+        "{output:?}"
     );
-    assert!(told.stdout.is_empty(), "{told:?}");
-    let told = discover(&[&source.url(), "--json"]).await;
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
-    let json: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert!(output.stdout.is_empty(), "{output:?}");
+    let output = discover(&[&source.url(), "--json"]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["error"]["code"], "no-source-description");
     assert_eq!(json["url"], source.url());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_configuration_is_needed_but_the_one_that_is_named_must_be_there() {
+async fn configuration_is_optional_but_a_named_one_must_exist() {
     let run = |config: Option<&str>, url: &str| {
         let mut command = program();
         command.args(["discover", url]);
@@ -300,27 +300,27 @@ async fn no_configuration_is_needed_but_the_one_that_is_named_must_be_there() {
         }
         command.output().unwrap()
     };
-    // By default nothing on this machine may be fetched.
-    let told = run(None, "http://127.0.0.1:1/");
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    // By default loopback addresses are forbidden.
+    let output = run(None, "http://127.0.0.1:1/");
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert!(
-        text(&told.stderr).contains("[forbidden-address]"),
-        "{told:?}"
+        text(&output.stderr).contains("[forbidden-address]"),
+        "{output:?}"
     );
-    let told = run(Some("/nonexistent/config.toml"), "http://127.0.0.1:1/");
-    assert_eq!(told.status.code(), Some(2), "{told:?}");
-    // Whoever looks around need not follow anybody yet.
+    let output = run(Some("/nonexistent/config.toml"), "http://127.0.0.1:1/");
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    // A configuration without Sources is enough for `discover`.
     let source = SampleSource::start(resources(1)).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("config.toml");
     for (sources, status) in [("", 0), ("source = 1\n", 2), ("nothing = 1\n", 2)] {
         let settings = format!("{sources}[http]\nallow_private_addresses = true\n");
         std::fs::write(&config, settings).unwrap();
-        let told = run(config.to_str(), &source.url());
-        assert_eq!(told.status.code(), Some(status), "{sources}: {told:?}");
+        let output = run(config.to_str(), &source.url());
+        assert_eq!(output.status.code(), Some(status), "{sources}: {output:?}");
     }
     for url in ["ftp://example.org/", "/etc/passwd", "", "two words"] {
-        let told = run(None, url);
-        assert_eq!(told.status.code(), Some(2), "{url:?}: {told:?}");
+        let output = run(None, url);
+        assert_eq!(output.status.code(), Some(2), "{url:?}: {output:?}");
     }
 }

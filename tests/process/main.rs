@@ -1,8 +1,8 @@
-//! The program as its users meet it: the real binary, its exit statuses, its output, and what it survives.
+//! The program as a process: exit statuses, output, signals, crashes.
 
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test relies on and does not get, it should panic of"
+    reason = "a test panics when a precondition fails"
 )]
 
 #[path = "../support/mod.rs"]
@@ -10,6 +10,7 @@ mod support;
 
 mod audit;
 mod commands;
+mod completeness;
 mod crash;
 mod demo;
 mod discover;
@@ -17,4 +18,3 @@ mod discover;
 mod process;
 mod start;
 mod sync;
-mod whole;

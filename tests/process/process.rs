@@ -1,4 +1,4 @@
-//! The daemon as a process of its own, with a configuration file and fixed ports.
+//! The daemon as a process, with a configuration file and fixed ports.
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
@@ -12,11 +12,9 @@ use resyncd::demo::SampleSource;
 use resyncd::status::{SetStatus, Status};
 use tempfile::TempDir;
 
-use crate::support::{
-    DEADLINE, NAME, Operator, SET, difference, eventually, expected_files, files,
-};
+use crate::support::{LIMIT, NAME, Operator, SET, difference, eventually, expected_files, files};
 
-/// Where one daemon lives: its configuration, state and mirror.
+/// Configuration, state and mirror of one daemon.
 pub(crate) struct Home {
     folder: TempDir,
     pub(crate) config: PathBuf,
@@ -26,12 +24,12 @@ pub(crate) struct Home {
 }
 
 impl Home {
-    /// A home of a daemon that follows the Source at `url`; `more` goes into its `[[source]]`.
+    /// A daemon that follows the Source at `url`; `more` is added to its `[[source]]`.
     pub(crate) fn new(url: &str, more: &str) -> Self {
         Self::below(&std::env::temp_dir(), url, more)
     }
 
-    /// The same, somewhere below a folder.
+    /// The same in a new folder below `parent`.
     pub(crate) fn below(parent: &Path, url: &str, more: &str) -> Self {
         let folder = tempfile::tempdir_in(parent).unwrap();
         let (callback, status) = (free_address(), free_address());
@@ -65,13 +63,13 @@ impl Home {
         self.run_with([])
     }
 
-    /// Starts the daemon with more in its environment.
+    /// Starts the daemon with additional environment variables.
     pub(crate) fn run_with<const N: usize>(&self, more: [(&str, &Path); N]) -> Running {
         Running::start(command(&self.config).envs(more))
     }
 
-    /// Starts the daemon by a shell's script, which finds the program as `$0` and its arguments as `$@`.
-    pub(crate) fn run_by(&self, script: &str) -> Running {
+    /// Starts the daemon from a shell script: `$0` is the program, `$@` are its arguments.
+    pub(crate) fn run_in_shell(&self, script: &str) -> Running {
         let mut command = Command::new("sh");
         command.args(["-c", script]).arg(program().get_program());
         command.arg("--config").arg(&self.config).arg("run");
@@ -82,12 +80,12 @@ impl Home {
         }
     }
 
-    /// Runs another command to its end.
-    pub(crate) fn tell(&self, arguments: &[&str]) -> Output {
+    /// Runs another command and returns its output.
+    pub(crate) fn run_command(&self, arguments: &[&str]) -> Output {
         command(&self.config).args(arguments).output().unwrap()
     }
 
-    /// How the set stands; `None` if the daemon can't be asked, or knows of no set yet.
+    /// Status of the first set; `None` if there is no daemon, or no set yet.
     pub(crate) async fn set(&self) -> Option<SetStatus> {
         let status = self.operator.try_status().await?;
         status.sources.into_iter().flat_map(|s| s.sets).next()
@@ -101,7 +99,7 @@ impl Home {
         .await
     }
 
-    /// Waits until the daemon's status is as it should be.
+    /// Waits until the daemon's status satisfies a condition.
     pub(crate) async fn until_status(
         &self,
         what: &str,
@@ -116,16 +114,16 @@ impl Home {
         .await
     }
 
-    /// Waits until the mirror is what the Source is, in step, with every channel active.
+    /// Waits until mirror and Source are equal, the set is in sync, and every channel is active.
     pub(crate) async fn settled(&self, source: &SampleSource) {
-        self.until("in step", |set| {
+        self.until("in sync", |set| {
             set.state == "in-sync" && set.channels.iter().all(|channel| channel.state == "active")
         })
         .await;
         self.until_mirrored(source).await;
     }
 
-    /// The mirror is what the Source is.
+    /// Asserts that mirror and Source are equal.
     #[track_caller]
     pub(crate) fn assert_mirrored(&self, source: &SampleSource, sets: &[&str]) {
         let sets: Vec<String> = sets.iter().map(ToString::to_string).collect();
@@ -135,7 +133,7 @@ impl Home {
 
     pub(crate) async fn until_mirrored(&self, source: &SampleSource) {
         let sets = [SET.to_owned()];
-        eventually("the mirror is what the Source is", None, async || {
+        eventually("mirror and Source are equal", None, async || {
             let wrong = difference(&expected_files(source, &sets), &files(&self.mirror));
             if wrong.is_empty() { Ok(()) } else { Err(wrong) }
         })
@@ -143,56 +141,56 @@ impl Home {
     }
 }
 
-/// A daemon at work; it is killed when it is dropped.
+/// A running daemon. It is killed on drop.
 pub(crate) struct Running {
     child: Child,
 }
 
 impl Running {
-    /// Starts the daemon by a command that lacks only its last word.
+    /// Starts the daemon with a command without its last argument, `run`.
     pub(crate) fn start(command: &mut Command) -> Self {
         Self {
             child: command.arg("run").spawn().unwrap(),
         }
     }
 
-    /// Ends it at once, as a power cut would (SIGKILL).
+    /// Kills the daemon (SIGKILL).
     pub(crate) fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// The number of its process.
+    /// The process id.
     pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Sends a signal, as `TERM`.
+    /// Sends a signal, such as `TERM`.
     pub(crate) fn signal(&self, name: &str) {
         signal(&self.child, name);
     }
 
-    /// Waits for its end.
-    pub(crate) async fn ended(&mut self) -> ExitStatus {
-        ended(&mut self.child).await
+    /// Waits until the process has ended.
+    pub(crate) async fn wait_for_exit(&mut self) -> ExitStatus {
+        wait_for_exit(&mut self.child).await
     }
 
-    /// Stops it as systemd would, and waits for its end.
+    /// Stops the daemon with SIGTERM, and waits until it has ended.
     pub(crate) async fn stop(mut self) -> ExitStatus {
         self.signal("TERM");
-        self.ended().await
+        self.wait_for_exit().await
     }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended already, or the test has failed.
+        // Fails if the process has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// The program with a configuration file, logging nothing but trouble.
+/// The program with a configuration file. It logs warnings and errors only.
 pub(crate) fn command(config: &Path) -> Command {
     let mut command = program();
     command.arg("--config").arg(config);
@@ -201,11 +199,11 @@ pub(crate) fn command(config: &Path) -> Command {
 
 /// The program.
 pub(crate) fn program() -> Command {
-    undisturbed(env!("CARGO_BIN_EXE_resyncd"))
+    isolated_command(env!("CARGO_BIN_EXE_resyncd"))
 }
 
-/// A program that gets nothing of what stands around the tests.
-pub(crate) fn undisturbed(program: impl AsRef<OsStr>) -> Command {
+/// A program without the environment variables that could change its behaviour.
+pub(crate) fn isolated_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
     command
         .env_remove("RESYNCD_CONFIG")
@@ -224,23 +222,23 @@ pub(crate) fn signal(child: &Child, name: &str) {
     assert!(sent.unwrap().success());
 }
 
-pub(crate) async fn ended(child: &mut Child) -> ExitStatus {
-    let deadline = clock::now().mono + DEADLINE;
+pub(crate) async fn wait_for_exit(child: &mut Child) -> ExitStatus {
+    let deadline = clock::now().mono + LIMIT;
     let mut pace = tokio::time::interval(std::time::Duration::from_millis(20));
     loop {
         if let Some(status) = child.try_wait().unwrap() {
             return status;
         }
-        assert!(clock::now().mono < deadline, "the process does not end");
+        assert!(clock::now().mono < deadline, "the process has not ended");
         pace.tick().await;
     }
 }
 
-/// An address that nobody listens on, and that no other test is given: below the ports that the system gives away by itself,
-/// so that it stays free until a daemon binds it.
+/// A free address that no other test gets. Its port is below the ephemeral range of the system, so that it stays free until
+/// a daemon binds it.
 pub(crate) fn free_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
-    // Test programs that run at the same time begin at different places.
+    // Concurrent test programs start at different ports.
     let first = u16::try_from(std::process::id() % 1000).unwrap() * 12;
     let ports = || 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
     let mut addresses = std::iter::repeat_with(|| SocketAddr::from((Ipv4Addr::LOCALHOST, ports())));

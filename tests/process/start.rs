@@ -1,4 +1,4 @@
-//! How the daemon starts and stops, and when it refuses to.
+//! Start and stop of the daemon, and errors at its start.
 
 use std::net::TcpListener;
 use std::process::Stdio;
@@ -9,14 +9,14 @@ use crate::process::{Home, command, free_address, text};
 use crate::support::{SET, client, resources};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_stops_cleanly_when_it_is_told_to() {
+async fn daemon_stops_cleanly_on_signals() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     for signal in ["TERM", "INT"] {
         let mut running = home.run();
         home.settled(&source).await;
         running.signal(signal);
-        assert_eq!(running.ended().await.code(), Some(0), "SIG{signal}");
+        assert_eq!(running.wait_for_exit().await.code(), Some(0), "SIG{signal}");
     }
     assert_eq!(source.hub().unwrap().subscriptions().len(), 2);
     let left: Vec<_> = std::fs::read_dir(home.folder().join("state"))
@@ -32,47 +32,47 @@ async fn two_daemons_never_share_a_state() {
     let home = Home::new(&source.url(), "");
     let running = home.run();
     home.settled(&source).await;
-    let second = home.tell(&["run"]);
+    let second = home.run_command(&["run"]);
     assert_eq!(second.status.code(), Some(1));
-    let said = text(&second.stderr);
+    let message = text(&second.stderr);
     assert!(
-        said.contains("another resyncd is running") && said.contains("state-locked"),
-        "{said}"
+        message.contains("another resyncd is running") && message.contains("state-locked"),
+        "{message}"
     );
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn port_that_is_taken_is_told() {
+async fn port_in_use_is_reported() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let _taken = TcpListener::bind(home.status).unwrap();
-    let refused = home.tell(&["run"]);
-    assert_eq!(refused.status.code(), Some(1));
-    let said = text(&refused.stderr);
+    let _listener = TcpListener::bind(home.status).unwrap();
+    let output = home.run_command(&["run"]);
+    assert_eq!(output.status.code(), Some(1));
+    let message = text(&output.stderr);
     assert!(
-        said.contains("[status]") && said.contains(&home.status.to_string()),
-        "{said}"
+        message.contains("[status]") && message.contains(&home.status.to_string()),
+        "{message}"
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn faults_of_the_configuration_are_all_told_and_nothing_starts() {
+async fn all_configuration_faults_are_reported_and_nothing_starts() {
     let home = Home::new(
         "https://example.com/",
         "poll_interval = \"soon\"\ncolour = \"red\"",
     );
     for arguments in [&["check"], &["run"]] {
-        let told = home.tell(arguments);
-        assert_eq!(told.status.code(), Some(2), "{arguments:?}");
-        let said = text(&told.stdout) + &text(&told.stderr);
+        let output = home.run_command(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let message = text(&output.stdout) + &text(&output.stderr);
         for part in [
             "config.toml:14",
             "poll_interval",
             "config.toml:15",
             "colour",
         ] {
-            assert!(said.contains(part), "{arguments:?} {part}: {said}");
+            assert!(message.contains(part), "{arguments:?} {part}: {message}");
         }
     }
     let missing = command(&home.folder().join("nothing.toml"))
@@ -90,13 +90,13 @@ async fn faults_of_the_configuration_are_all_told_and_nothing_starts() {
 #[tokio::test(flavor = "multi_thread")]
 async fn valid_configuration_is_ok() {
     let home = Home::new("https://example.com/", "");
-    let told = home.tell(&["check"]);
-    assert_eq!(told.status.code(), Some(0));
-    assert_eq!(text(&told.stdout), "ok\n");
+    let output = home.run_command(&["check"]);
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(text(&output.stdout), "ok\n");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn source_that_is_not_there_yet_is_followed_once_it_is() {
+async fn source_that_is_unreachable_at_first_is_followed_later() {
     let address = free_address();
     let home = Home::new(&format!("http://{address}/"), "");
     let mut running = home.run();
@@ -108,9 +108,9 @@ async fn source_that_is_not_there_yet_is_followed_once_it_is() {
         !error.code.is_empty() && error.message.contains(&address.to_string()),
         "{error:?}"
     );
-    let told = home.tell(&["status"]);
-    assert_eq!(told.status.code(), Some(1));
-    assert!(text(&told.stdout).contains(&error.code), "{told:?}");
+    let output = home.run_command(&["status"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stdout).contains(&error.code), "{output:?}");
 
     let source = SampleSource::start(SampleOptions {
         listen: address,
@@ -124,11 +124,11 @@ async fn source_that_is_not_there_yet_is_followed_once_it_is() {
         .await;
     assert!(status.sources[0].error.is_none());
     running.signal("TERM");
-    assert_eq!(running.ended().await.code(), Some(0));
+    assert_eq!(running.wait_for_exit().await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_follows_from_its_own_state_while_the_source_is_away() {
+async fn status_and_feed_are_served_while_the_source_is_unreachable() {
     let address = free_address();
     let options = SampleOptions {
         listen: address,
@@ -143,7 +143,8 @@ async fn it_follows_from_its_own_state_while_the_source_is_away() {
     drop(source);
 
     let _running = home.run();
-    home.until("it answers", |set| set.resources == 3).await;
+    home.until("status available", |set| set.resources == 3)
+        .await;
     let known = home.operator.resource(&uri).await.unwrap();
     assert_eq!(known["deleted"], false);
     assert_eq!(home.operator.changes(0).await.len(), 3);
@@ -152,7 +153,7 @@ async fn it_follows_from_its_own_state_while_the_source_is_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_logs_to_standard_error_alone() {
+async fn log_goes_to_standard_error_only() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let mut child = command(&home.config)
@@ -164,15 +165,18 @@ async fn it_logs_to_standard_error_alone() {
         .unwrap();
     home.settled(&source).await;
     crate::process::signal(&child, "TERM");
-    assert_eq!(crate::process::ended(&mut child).await.code(), Some(0));
+    assert_eq!(
+        crate::process::wait_for_exit(&mut child).await.code(),
+        Some(0)
+    );
     let output = child.wait_with_output().unwrap();
     assert_eq!(text(&output.stdout), "");
     let log = text(&output.stderr);
-    for line in ["resyncd is running", "a Resource List was read", "stopped"] {
+    for line in ["resyncd is running", "Resource List read", "stopped"] {
         assert!(log.contains(line), "{line}: {log}");
     }
-    let secrets = source.hub().unwrap().subscriptions();
-    for subscription in secrets {
+    let subscriptions = source.hub().unwrap().subscriptions();
+    for subscription in subscriptions {
         assert!(!log.contains(&subscription.secret.unwrap()));
         assert!(!log.contains(&subscription.callback));
     }

@@ -31,7 +31,7 @@ impl Worker {
         Self {
             set,
             sequencer: Sequencer::new(settings.limits, row.coverage.clone(), row.gaps.clone())
-                .having_read(row.read_until),
+                .with_read_until(row.read_until),
             schedule: Schedule::new(now, settings.poll_interval),
             seen: 0,
             last_list: None,

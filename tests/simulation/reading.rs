@@ -94,10 +94,10 @@ impl World {
         })
     }
 
-    fn lagging(&self, set: SetNo, list: &List, unknown: NewsFilter) -> NewsFilter {
+    fn mark_late_end(&self, set: SetNo, list: &List, unknown: NewsFilter) -> NewsFilter {
         let newest = list.entries.iter().map(|entry| entry.at).max();
         let end = list.until.or(newest);
-        self.workers[set].sequencer.lagging(unknown, end)
+        self.workers[set].sequencer.mark_late_end(unknown, end)
     }
 
     /// Takes a Change List that stands alone.
@@ -109,7 +109,7 @@ impl World {
             Some(interval) => trial.change_list(now, interval),
             None => NewsFilter::everything(),
         };
-        let unknown = self.lagging(set, list, unknown);
+        let unknown = self.mark_late_end(set, list, unknown);
         let end = BatchCommit {
             document: Some((list.key, list.revision)),
             ..end(&trial)
@@ -222,7 +222,7 @@ impl World {
                 .change_list(now, interval),
             None => NewsFilter::everything(),
         };
-        let unknown = self.lagging(set, list, unknown);
+        let unknown = self.mark_late_end(set, list, unknown);
         let end = BatchCommit {
             document: Some((list.key, list.revision)),
             ..BatchCommit::default()

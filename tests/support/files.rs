@@ -1,4 +1,4 @@
-//! The files of a mirror, held against what the Source has.
+//! Compares the files of a mirror with the resources of the Source.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -6,15 +6,15 @@ use std::path::Path;
 use resyncd::demo::SampleSource;
 use url::Url;
 
-/// Files by their path, relative to the mirror.
+/// File contents by path, relative to the mirror.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// Where the mirror keeps a resource whose URI needs no escaping.
+/// The path in the mirror of a resource whose URI needs no escaping.
 pub(crate) fn path_of(uri: &Url) -> String {
     uri.as_str().trim_start_matches("http://").to_owned()
 }
 
-/// What a mirror of these sets of the Source holds.
+/// The files that a mirror of these sets must contain.
 pub(crate) fn expected_files(source: &SampleSource, sets: &[String]) -> Files {
     let states = sets.iter().flat_map(|set| source.state(set));
     states
@@ -22,7 +22,7 @@ pub(crate) fn expected_files(source: &SampleSource, sets: &[String]) -> Files {
         .collect()
 }
 
-/// What a mirror holds, but for its working files.
+/// The files of a mirror, without `.resyncd/`.
 pub(crate) fn files(mirror: &Path) -> Files {
     let mut found = Files::new();
     collect(mirror, mirror, &mut found);
@@ -42,13 +42,13 @@ fn collect(root: &Path, folder: &Path, found: &mut Files) {
         if entry.file_type().unwrap().is_dir() {
             collect(root, &path, found);
         } else if let Ok(bytes) = std::fs::read(&path) {
-            // One that was removed this moment is not there.
+            // A file that was removed since the folder was listed is skipped.
             found.insert(relative, bytes);
         }
     }
 }
 
-/// In what two of them differ; empty if they don't.
+/// The differences between two mirrors, one per line; empty if they are equal.
 pub(crate) fn difference(expected: &Files, found: &Files) -> String {
     let mut lines = String::new();
     for (path, bytes) in expected {
@@ -59,7 +59,7 @@ pub(crate) fn difference(expected: &Files, found: &Files) -> String {
         }
     }
     for path in found.keys().filter(|path| !expected.contains_key(*path)) {
-        lines.push_str(&format!("too many: {path}\n"));
+        lines.push_str(&format!("unexpected: {path}\n"));
     }
     lines
 }

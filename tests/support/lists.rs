@@ -1,4 +1,4 @@
-//! Documents that a test writes itself, where the sample Source would write others.
+//! Documents that a test writes itself instead of having the sample Source write them.
 
 use resyncd::protocol::{
     Capability, ChangeKind, Entry, Head, Link, Root, SourceTime, write_document,
@@ -14,7 +14,7 @@ pub(crate) fn change(uri: &Url, at: SourceTime) -> Entry {
     entry
 }
 
-/// A Change List; closed, if it has an end.
+/// A Change List; closed if `until` is given.
 pub(crate) fn change_list(
     from: SourceTime,
     until: Option<SourceTime>,
@@ -29,7 +29,7 @@ pub(crate) fn change_list(
     write_document(&head, entries)
 }
 
-/// An index of Change Lists: where each is, from when, until when.
+/// A Change List index of `(uri, from, until)`.
 pub(crate) fn change_list_index(lists: &[(&Url, SourceTime, Option<SourceTime>)]) -> Vec<u8> {
     let mut head = Head::new(Root::Sitemapindex, Capability::ChangeList);
     head.md.from = lists.first().map(|list| list.1);

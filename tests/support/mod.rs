@@ -1,7 +1,7 @@
-//! What the integration tests share: a daemon that follows a sample Source on loopback, and ways to wait for what it does.
+//! Shared by the integration tests: a daemon that follows a sample Source on loopback, and functions that wait for its state.
 //!
-//! Nothing here sleeps in the hope that something has happened meanwhile: [`eventually`] looks again whenever the daemon
-//! says that something has changed, and at a steady pace besides, for not everything that a test asks for wakes somebody.
+//! Nothing here sleeps for a fixed time: [`eventually`] repeats its check at every [`Wake`] of the daemon, and at a steady
+//! interval, because not every change of state sends a wake.
 
 #![allow(
     dead_code,
@@ -32,34 +32,35 @@ pub(crate) use files::{Files, difference, expected_files, files, path_of};
 pub(crate) use lists::{capability_list, change, change_list, change_list_index};
 pub(crate) use operator::{FeedLine, Operator, client};
 
-/// How long something may take that should happen at once.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(20);
-/// How often a condition is looked at when nothing wakes.
-const PACE: Duration = Duration::from_millis(40);
-/// The set that most tests are about.
+/// The limit of every wait for an event. It only ends a test that would hang: no test relies on the speed of the daemon. A
+/// timeout that must not expire during a test has to be longer than this.
+pub(crate) const LIMIT: Duration = Duration::from_secs(180);
+/// The interval between two checks of a condition without a wake.
+const CHECK_INTERVAL: Duration = Duration::from_millis(40);
+/// The name of the set that most tests use.
 pub(crate) const SET: &str = "set1";
 /// The name of the Source in the configuration.
 pub(crate) const NAME: &str = "sample";
 
-/// Waits until `look` answers `Ok`, and looks again at every wake; after the deadline the last `Err` tells what was wrong.
+/// Waits until `check` returns `Ok`, repeating it at every wake. Panics after [`LIMIT`] with the last `Err`.
 pub(crate) async fn eventually<T, F>(
     what: &str,
     mut wakes: Option<broadcast::Receiver<Wake>>,
-    mut look: impl FnMut() -> F,
+    mut check: impl FnMut() -> F,
 ) -> T
 where
     F: Future<Output = Result<T, String>>,
 {
-    let deadline = clock::now().mono + DEADLINE;
+    let deadline = clock::now().mono + LIMIT;
     loop {
-        let found = look().await;
+        let found = check().await;
         let wrong = match found {
             Ok(found) => return found,
             Err(wrong) => wrong,
         };
         assert!(
             clock::now().mono < deadline,
-            "{what}: not within {DEADLINE:?}; it is {wrong}"
+            "{what}: not within {LIMIT:?}; last state: {wrong}"
         );
         let woken = async {
             match &mut wakes {
@@ -67,25 +68,25 @@ where
                 None => std::future::pending().await,
             }
         };
-        // The answer is what ends the wait; a tick only asks again.
-        let _ = tokio::time::timeout(PACE, woken).await;
+        // A timeout is no error: the check is repeated either way.
+        let _ = tokio::time::timeout(CHECK_INTERVAL, woken).await;
     }
 }
 
-/// Waits for something that another wait would never end of.
+/// Awaits a future; panics after [`LIMIT`].
 pub(crate) async fn soon<T>(what: &str, awaited: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(DEADLINE, awaited).await {
+    match tokio::time::timeout(LIMIT, awaited).await {
         Ok(done) => done,
-        Err(_) => panic!("{what}: not within {DEADLINE:?}"),
+        Err(_) => panic!("{what}: not within {LIMIT:?}"),
     }
 }
 
-/// A time of the Source, as the status and the feed write it.
+/// Parses a time of the Source as the status and the feed write it.
 pub(crate) fn time(text: impl AsRef<str>) -> SourceTime {
     text.as_ref().parse().unwrap()
 }
 
-/// A sample Source with so many resources.
+/// Options of a sample Source with this number of resources.
 pub(crate) fn resources(resources_per_set: usize) -> SampleOptions {
     SampleOptions {
         resources_per_set,
@@ -93,24 +94,24 @@ pub(crate) fn resources(resources_per_set: usize) -> SampleOptions {
     }
 }
 
-/// A sample Source, and a daemon that follows it.
+/// A sample Source and a daemon that follows it, in this process.
 pub(crate) struct Rig {
     pub(crate) source: SampleSource,
     pub(crate) config: Config,
     pub(crate) folder: TempDir,
     pub(crate) operator: Operator,
-    /// The sets that the mirror should hold.
+    /// The sets that the mirror must contain.
     pub(crate) sets: Vec<String>,
     daemon: Option<Daemon>,
 }
 
 impl Rig {
-    /// A Source of these options, followed with a configuration of defaults but for a short wait for late notifications.
+    /// Starts both. The configuration has the defaults, but a short reorder window.
     pub(crate) async fn start(options: SampleOptions) -> Self {
         Self::start_with(options, |_| {}).await
     }
 
-    /// The same; `change` has the last word on the configuration.
+    /// The same; `change` may alter the configuration.
     pub(crate) async fn start_with(
         options: SampleOptions,
         change: impl FnOnce(&mut Config),
@@ -122,7 +123,7 @@ impl Rig {
         rig
     }
 
-    /// Follows a Source that is there already.
+    /// Starts a daemon that follows a running Source.
     pub(crate) async fn follow(source: SampleSource, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = configuration(&folder, source.base());
@@ -139,7 +140,7 @@ impl Rig {
         rig
     }
 
-    /// Starts the daemon; the addresses that it was given the first time it keeps.
+    /// Starts the daemon. A restart uses the addresses of the first start.
     pub(crate) async fn start_daemon(&mut self) {
         let daemon = Daemon::start(self.config.clone()).await.unwrap();
         self.config.status.listen = daemon.status;
@@ -155,9 +156,9 @@ impl Rig {
     pub(crate) async fn stop_daemon(&mut self) {
         let daemon = self.daemon.take().unwrap();
         soon("the daemon stops", daemon.stop()).await;
-        // A query that was under way lets go of the database a moment later.
+        // A query that is still running releases the database a moment later.
         let lock = File::open(self.config.state_dir.join("resyncd.lock")).unwrap();
-        eventually("the state is free", None, async || {
+        eventually("the state directory is unlocked", None, async || {
             lock.try_lock().map_err(|error| error.to_string())
         })
         .await;
@@ -175,12 +176,12 @@ impl Rig {
         self.daemon().store.wakes()
     }
 
-    /// The topic of the change notifications.
+    /// The topic of the change notification channel.
     pub(crate) fn changes(&self) -> TopicUri {
         self.source.topic(SET, &Capability::ChangeNotification)
     }
 
-    /// The topic of the framework notifications.
+    /// The topic of the framework notification channel.
     pub(crate) fn framework(&self) -> TopicUri {
         self.source.topic(SET, &Capability::FrameworkNotification)
     }
@@ -190,7 +191,7 @@ impl Rig {
         self.source.resource_uri(SET, name).to_string()
     }
 
-    /// How the set stands.
+    /// The status of the set.
     pub(crate) async fn set(&self) -> SetStatus {
         self.set_named(SET).await.unwrap()
     }
@@ -202,7 +203,7 @@ impl Rig {
         sets.find(|set| set.capability_list == list)
     }
 
-    /// The channel of the change notifications.
+    /// The status of the change notification channel.
     pub(crate) async fn channel(&self) -> ChannelStatus {
         let set = self.set().await;
         let mut channels = set.channels.into_iter();
@@ -211,7 +212,7 @@ impl Rig {
             .unwrap()
     }
 
-    /// Waits until a set stands as it should.
+    /// Waits until the status of a set satisfies `wanted`.
     pub(crate) async fn until_named(
         &self,
         name: &str,
@@ -227,15 +228,15 @@ impl Rig {
         .await
     }
 
-    /// Waits until the set stands as it should.
+    /// Waits until the status of the set satisfies `wanted`.
     pub(crate) async fn until(&self, what: &str, wanted: impl Fn(&SetStatus) -> bool) -> SetStatus {
         self.until_named(SET, what, wanted).await
     }
 
-    /// Waits until the mirror is what the Source is, the status says so, and every channel is subscribed to.
+    /// Waits until the set is in sync, every channel is active, and the mirror equals the Source.
     pub(crate) async fn settled(&self) -> SetStatus {
         let set = self
-            .until("in step, every channel active", |set| {
+            .until("in sync, every channel active", |set| {
                 set.state == "in-sync"
                     && set.channels.iter().all(|channel| channel.state == "active")
             })
@@ -244,11 +245,11 @@ impl Rig {
         set
     }
 
-    /// Waits until the mirror is what the Source is, byte by byte, with no file too many.
+    /// Waits until the mirror equals the Source, byte by byte, without additional files.
     pub(crate) async fn until_mirrored(&self) {
         let mirror = &self.config.sources[0].mirror;
         eventually(
-            "the mirror is what the Source is",
+            "the mirror equals the Source",
             Some(self.wakes()),
             async || {
                 let (expected, found) = (expected_files(&self.source, &self.sets), files(mirror));
@@ -263,7 +264,7 @@ impl Rig {
         self.assert_mirrored();
     }
 
-    /// Whether the mirror is what the Source is at this moment.
+    /// Asserts that the mirror equals the Source at this moment.
     #[track_caller]
     pub(crate) fn assert_mirrored(&self) {
         let (expected, found) = (
@@ -273,7 +274,7 @@ impl Rig {
         assert_eq!(difference(&expected, &found), "");
     }
 
-    /// The bytes of a resource in the mirror; `None` if it is not there.
+    /// The bytes of a resource in the mirror; `None` if there is no such file.
     pub(crate) fn mirrored(&self, name: &str) -> Option<Vec<u8>> {
         let path = self.config.sources[0]
             .mirror
@@ -295,9 +296,9 @@ impl Rig {
         .await;
     }
 
-    /// Waits until the feed has a line about a resource after `since`.
-    pub(crate) async fn until_told(&self, since: i64, name: &str) -> FeedLine {
-        let (uri, what) = (self.uri(name), format!("the feed tells of {name}"));
+    /// Waits until the feed has a line of a resource with a number above `since`.
+    pub(crate) async fn until_in_feed(&self, since: i64, name: &str) -> FeedLine {
+        let (uri, what) = (self.uri(name), format!("the feed has a line of {name}"));
         eventually(&what, Some(self.wakes()), async || {
             let lines = self.operator.changes(since).await;
             let found = lines.iter().find(|line| line.uri == uri).cloned();
@@ -307,17 +308,17 @@ impl Rig {
     }
 }
 
-/// A daemon alone, which follows whatever is at a URL.
+/// A daemon that follows the Source at any URL.
 pub(crate) struct Destination {
     pub(crate) config: Config,
     pub(crate) operator: Operator,
     daemon: Daemon,
-    /// Goes last.
+    /// Removed when the daemon has been dropped.
     _folder: TempDir,
 }
 
 impl Destination {
-    /// Starts with the configuration of [`Rig`]; `change` has the last word on it.
+    /// Starts with the configuration of [`Rig`]; `change` may alter it.
     pub(crate) async fn start(url: Url, change: impl FnOnce(&mut Config)) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let mut config = configuration(&folder, url);

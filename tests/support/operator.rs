@@ -1,4 +1,4 @@
-//! An operator: asks the status endpoint over HTTP, as anybody outside would.
+//! A client of the status endpoint.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub(crate) struct FeedLine {
     pub(crate) origin: String,
 }
 
-/// Asks one daemon.
+/// A client of one daemon's status endpoint.
 #[derive(Clone)]
 pub(crate) struct Operator {
     client: reqwest::Client,
@@ -52,7 +52,7 @@ impl Operator {
         (answer.status(), answer.text().await.unwrap())
     }
 
-    /// Begins to listen to the feed as a stream of events.
+    /// Opens the feed as a stream of server-sent events.
     pub(crate) async fn events(&self, since: i64) -> reqwest::Response {
         let request = self
             .client
@@ -73,7 +73,7 @@ impl Operator {
         serde_json::from_str(&body).unwrap()
     }
 
-    /// The feed after a number.
+    /// The lines of the feed with a number above `since`.
     pub(crate) async fn changes(&self, since: i64) -> Vec<FeedLine> {
         let (status, body) = self
             .get(&format!("/changes?since={since}&limit=100000"))
@@ -89,7 +89,7 @@ impl Operator {
         self.changes(0).await.last().map_or(0, |line| line.seq)
     }
 
-    /// What is known of a resource; `None` if nothing is.
+    /// The answer of `GET /resource`; `None` if the resource is unknown.
     pub(crate) async fn resource(&self, uri: &str) -> Option<Value> {
         let query: String = url::form_urlencoded::Serializer::new(String::new())
             .append_pair("uri", uri)
@@ -102,7 +102,7 @@ impl Operator {
         }
     }
 
-    /// Has a Source polled.
+    /// Requests a poll of a Source.
     pub(crate) async fn poll(&self, source: &str) {
         let (status, body) = self.post(&format!("/sources/{source}/poll")).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{body}");
@@ -111,7 +111,7 @@ impl Operator {
 
 /// A plain HTTP client.
 pub(crate) fn client() -> reqwest::Client {
-    // Somebody else in this process may have been first; it is the same one.
+    // Fails if another test of this process has installed the same provider.
     let _ = rustls::crypto::ring::default_provider().install_default();
     reqwest::Client::builder()
         .no_proxy()

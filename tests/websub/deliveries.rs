@@ -1,4 +1,4 @@
-//! Deliveries: whose they are, who signed them, and what is forgiven (WebSub, section 7).
+//! Deliveries: their channel, their signature, and tolerated deviations (WebSub, section 7).
 
 use std::io::Write;
 
@@ -12,7 +12,7 @@ use crate::support::{Rig, SET, client, eventually, resources};
 use crate::{check_push, delivery, requests, status_of, subscribed, with_hub};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_signature_method_is_taken() {
+async fn every_signature_method_is_accepted() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     for method in [
@@ -29,7 +29,7 @@ async fn every_signature_method_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deliveries_of_no_use_are_refused_and_counted() {
+async fn invalid_deliveries_are_rejected_and_counted() {
     let rig = Rig::start_with(resources(3), |config| config.limits.notification = 10_000).await;
     let subscription = subscribed(&rig).await;
     let secret = subscription.secret.clone().unwrap();
@@ -37,7 +37,7 @@ async fn deliveries_of_no_use_are_refused_and_counted() {
 
     let unsigned = delivery(&subscription, &forged, None);
     assert_eq!(status_of(unsigned).await, 403);
-    // Whoever signs wrongly is not told so.
+    // A wrong signature is not revealed.
     let good = Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), &forged).to_string();
     let other = Signature::sign(SignatureMethod::Sha256, b"another secret", &forged).to_string();
     let wrong = [
@@ -57,10 +57,10 @@ async fn deliveries_of_no_use_are_refused_and_counted() {
     assert_eq!(status_of(large).await, 413, "too large");
     let refused = 2 + wrong.len() as u64;
     assert_eq!(rig.channel().await.rejected, refused);
-    let odd = client().put(&subscription.callback).send().await.unwrap();
-    assert_eq!(odd.status(), 405);
+    let unsupported = client().put(&subscription.callback).send().await.unwrap();
+    assert_eq!(unsupported.status(), 405);
 
-    // Well signed, but nothing that can be read: acknowledged, for the hub can't help it.
+    // Correctly signed but unreadable: acknowledged, because a repetition by the hub would be the same.
     let unreadable = delivery(&subscription, b"<html>", Some(&secret));
     assert_eq!(status_of(unreadable).await, 200);
     eventually("counted", Some(rig.wakes()), async || {
@@ -86,9 +86,13 @@ async fn forged_notification_changes_nothing() {
     rig.source.update(SET, "r0001.txt", "forged");
     let notification = rig.source.notify(SET);
     let deliveries = rig.source.publish(&notification).await.unwrap();
-    assert_eq!(deliveries[0].status, Some(200), "the forger learns nothing");
+    assert_eq!(
+        deliveries[0].status,
+        Some(200),
+        "the result is not revealed"
+    );
     assert_eq!(rig.channel().await.rejected, 1);
-    // The same by a hub that signs well is applied: until then, nothing was.
+    // The same notification with a valid signature is applied; nothing was applied before.
     rig.hub()
         .configure(|hub| hub.signing = Signing::Signed(SignatureMethod::Sha512));
     assert!(rig.mirrored("r0001.txt").unwrap() != b"forged");
@@ -99,7 +103,7 @@ async fn forged_notification_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_cannot_sign_is_taken_where_signatures_are_off() {
+async fn unsigned_delivery_is_accepted_where_signatures_are_off() {
     let rig = Rig::start_with(
         with_hub(HubOptions {
             signing: Signing::Unsigned,
@@ -113,15 +117,16 @@ async fn hub_that_cannot_sign_is_taken_where_signatures_are_off() {
         assert_eq!(request.secret, None);
     }
     check_push(&rig, "pushed").await;
-    // A signature that nobody asked for is not looked at.
-    rig.source.update(SET, "r0002.txt", "signed by somebody");
+    // A signature without a secret is ignored.
+    rig.source
+        .update(SET, "r0002.txt", "signed without a secret");
     let signed = rig.source.notify(SET).body;
     let signed = delivery(&subscription, &signed, Some("any"));
     assert_eq!(status_of(signed).await, 200);
     rig.until_mirrored().await;
 }
 
-/// Delivers what has changed, in an odd way.
+/// Delivers a change with the body and headers that `make` returns.
 async fn check_delivery(
     rig: &Rig,
     to: &Subscription,
@@ -136,18 +141,21 @@ async fn check_delivery(
         request = request.header(name, value);
     }
     assert_eq!(status_of(request).await, 200, "{bytes}");
-    let line = rig.until_told(since, "r0001.txt").await;
+    let line = rig.until_in_feed(since, "r0001.txt").await;
     assert_eq!(line.origin, "notification", "{bytes}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn misleading_link_header_is_passed_over() {
+async fn misleading_link_header_is_ignored() {
     let rig = Rig::start(resources(3)).await;
     let subscription = subscribed(&rig).await;
     let framework = rig.framework();
     for (what, links) in [
         ("another topic", format!("<{framework}>; rel=\"self\"")),
-        ("nobody's", "<http://127.0.0.1:1/>; rel=\"self hub\"".into()),
+        (
+            "an unknown topic",
+            "<http://127.0.0.1:1/>; rel=\"self hub\"".into(),
+        ),
         ("nonsense", "<<>>;;rel=\",".into()),
     ] {
         check_delivery(&rig, &subscription, what, |body| {
@@ -167,7 +175,7 @@ async fn misleading_link_header_is_passed_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn odd_headers_are_tolerated() {
+async fn unusual_headers_are_tolerated() {
     let rig = Rig::start(resources(3)).await;
     let subscription = subscribed(&rig).await;
     for media_type in [

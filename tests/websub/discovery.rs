@@ -1,4 +1,4 @@
-//! How hub and topic are found (WebSub, section 4): by the Capability List, or by asking the topic itself.
+//! The discovery of hub and topic (WebSub, section 4): from the Capability List, or from the topic itself.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
 
 use crate::support::{Rig, SET, client, eventually, soon};
-use crate::{BareHub, asked_after, check_push, requests, verify, with_hub};
+use crate::{BareHub, check_push, requested_after, requests, verify, with_hub};
 
 /// A Source whose Capability List names these hubs for every channel.
 async fn advertising(hub: HubOptions, hubs: &[&str]) -> SampleSource {
@@ -34,7 +34,7 @@ fn topic_path(source: &SampleSource) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn topic_is_asked_where_the_capability_list_names_no_hub() {
+async fn topic_is_read_where_the_capability_list_names_no_hub() {
     let source = advertising(HubOptions::default(), &[]).await;
     let rig = Rig::follow(source, |_| {}).await;
     rig.settled().await;
@@ -45,7 +45,7 @@ async fn topic_is_asked_where_the_capability_list_names_no_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn topic_is_subscribed_to_by_the_name_it_calls_itself() {
+async fn self_link_of_the_topic_is_subscribed_to() {
     let source = advertising(HubOptions::default(), &[]).await;
     let hub = source.hub().unwrap().clone();
     let own = format!("{}own-name", source.base());
@@ -62,18 +62,18 @@ async fn topic_is_subscribed_to_by_the_name_it_calls_itself() {
     assert_eq!(channel.topic, rig.changes().to_string(), "as advertised");
     let (callback, advertised) = (&subscription.callback, channel.topic.as_str());
     let denied = verify(callback, Mode::Denied, advertised, None, None);
-    assert_eq!(denied.await.0, 404, "not the topic that was asked for");
+    assert_eq!(denied.await.0, 404, "not the subscribed topic");
     rig.source.update(SET, "r0001.txt", "pushed");
     let notification = rig.source.notify(SET).body;
     let deliveries = hub.deliver(&own, notification).await;
-    assert!(deliveries[0].is_taken());
+    assert!(deliveries[0].is_accepted());
     rig.until_mirrored().await;
     assert_eq!(hub.end(&own, "over").await, 1);
     assert_eq!(rig.channel().await.state, "denied");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_several_hubs_the_first_that_accepts_is_taken() {
+async fn first_of_several_hubs_that_accepts_is_used() {
     let refusing = BareHub::start(Some(StatusCode::FORBIDDEN)).await;
     let last = Hub::start(HubOptions::default()).await.unwrap();
     let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
@@ -95,11 +95,11 @@ async fn of_several_hubs_the_first_that_accepts_is_taken() {
     assert_eq!(refusing.wait_for_forms(2).await.len(), 2, "once a channel");
     assert_eq!(accepting.subscriptions().len(), 2);
     assert_eq!(last.counts().requested, 0);
-    assert_eq!(rig.source.hits(&topic_path(&rig.source)), 0, "no need to");
+    assert_eq!(rig.source.hits(&topic_path(&rig.source)), 0, "not needed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn topic_is_asked_before_each_renewal_and_its_hubs_win() {
+async fn topic_is_read_before_each_renewal_and_its_hubs_are_used() {
     let short = HubOptions {
         max_lease: Duration::from_secs(3),
         ..HubOptions::default()
@@ -114,23 +114,24 @@ async fn topic_is_asked_before_each_renewal_and_its_hubs_win() {
     );
     rig.source
         .put_document(&topic_path(&rig.source), "application/atom+xml", feed);
-    let request = asked_after(&other, 0, topic.as_str()).await;
+    let request = requested_after(&other, 0, topic.as_str()).await;
     let first = requests(rig.hub()).await;
     let first = first.iter().find(|first| first.topic == request.topic);
     assert_eq!(first, Some(&request), "the same request");
     soon("moved", other.wait_for_subscription(topic.as_str())).await;
-    eventually("told", Some(rig.wakes()), async || {
-        match rig.channel().await {
+    eventually(
+        "the new hub is shown",
+        Some(rig.wakes()),
+        async || match rig.channel().await {
             channel if channel.hub == other.uri().as_str() => Ok(()),
             channel => Err(channel.hub),
-        }
-    })
+        },
+    )
     .await;
 }
 
-/// A topic that can't be asked does not cost the subscription.
 #[tokio::test(flavor = "multi_thread")]
-async fn known_hubs_go_on_when_the_topic_cannot_be_asked() {
+async fn known_hubs_are_used_when_the_topic_is_unavailable() {
     let rig = Rig::start(with_hub(HubOptions {
         max_lease: Duration::from_secs(3),
         ..HubOptions::default()
@@ -140,19 +141,19 @@ async fn known_hubs_go_on_when_the_topic_cannot_be_asked() {
     let path = topic_path(&rig.source);
     rig.source.fail(&path, Fault::Status(404), 1000);
     let mark = rig.hub().mark();
-    asked_after(rig.hub(), mark, rig.changes().as_str()).await;
+    requested_after(rig.hub(), mark, rig.changes().as_str()).await;
     assert!(rig.source.hits(&path) > 0);
     assert_eq!(rig.channel().await.state, "active");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channel_without_any_hub_is_told_of_and_tried_again() {
+async fn channel_without_a_hub_is_reported_and_retried() {
     let source = advertising(HubOptions::default(), &[]).await;
     let path = topic_path(&source);
     source.put_document(&path, "text/plain", "no links here");
     let rig = Rig::follow(source, |_| {}).await;
     let set = rig
-        .until("told", |set| {
+        .until("reported", |set| {
             set.state == "in-sync" && set.channels.iter().any(|c| c.error.is_some())
         })
         .await;
@@ -167,9 +168,8 @@ async fn channel_without_any_hub_is_told_of_and_tried_again() {
     check_push(&rig, "pushed").await;
 }
 
-/// A hub that accepts and then denies is as good as one that refuses.
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_denies_is_followed_by_the_next() {
+async fn next_hub_is_requested_after_a_denial() {
     let (denying, accepting) = (
         Hub::start(HubOptions::default()).await.unwrap(),
         Hub::start(HubOptions::default()).await.unwrap(),

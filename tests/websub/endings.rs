@@ -1,14 +1,14 @@
-//! How a subscription ends, and what a hub is told that does not know it yet.
+//! The end of a subscription, and the answers to a hub afterwards.
 
 use resyncd::demo::{Granting, HubEvent, Verifying};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
-use resyncd::status::Ending;
+use resyncd::status::UnsubscribeResult;
 
 use crate::support::{NAME, Rig, SET, client, resources, soon};
 use crate::{check_push, delivery, status_of, subscribed, verify};
 
-async fn unsubscribe(rig: &Rig) -> Vec<Ending> {
+async fn unsubscribe(rig: &Rig) -> Vec<UnsubscribeResult> {
     let path = format!("/sources/{NAME}/unsubscribe");
     let (status, body) = soon("unsubscribed", rig.operator.post(&path)).await;
     assert_eq!(status, 200, "{body}");
@@ -37,7 +37,7 @@ async fn unsubscribe_waits_until_the_hub_has_confirmed() {
         assert_eq!(status_of(late).await, 410);
         let (callback, topic) = (&subscription.callback, &subscription.topic);
         let again = verify(callback, Mode::Subscribe, topic, Some("c"), Some(600)).await;
-        assert_eq!(again.0, 404, "nobody asked for it");
+        assert_eq!(again.0, 404, "not requested");
     }
     let rig = Rig::start(resources(1)).await;
     let (status, _) = rig.operator.post("/sources/nobody/unsubscribe").await;
@@ -45,7 +45,7 @@ async fn unsubscribe_waits_until_the_hub_has_confirmed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unsubscribe_says_what_it_got_from_each_hub() {
+async fn unsubscribe_reports_the_answer_of_each_hub() {
     let rig = Rig::start(resources(3)).await;
     subscribed(&rig).await;
     rig.hub()
@@ -60,7 +60,7 @@ async fn unsubscribe_says_what_it_got_from_each_hub() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channel_that_was_left_is_gone_and_what_never_was_is_not_found() {
+async fn left_channel_is_gone_and_unknown_callback_is_not_found() {
     let rig = Rig::start(resources(3)).await;
     let subscription = subscribed(&rig).await;
     let secret = subscription.secret.as_deref();
@@ -90,7 +90,7 @@ async fn channel_that_was_left_is_gone_and_what_never_was_is_not_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn channel_that_comes_back_is_subscribed_to_however_far_its_ending_has_come() {
+async fn channel_that_comes_back_is_subscribed_to_during_and_after_its_end() {
     let rig = Rig::start(resources(3)).await;
     let topic = subscribed(&rig).await.topic;
     let is_asked = |event: &HubEvent| matches!(event, HubEvent::Requested { request, .. } if request.topic == topic);
@@ -103,7 +103,7 @@ async fn channel_that_comes_back_is_subscribed_to_however_far_its_ending_has_com
         let mark = rig.hub().mark();
         rig.operator.poll(NAME).await;
         soon("it is being ended", rig.hub().wait_after(mark, is_far)).await;
-        // Until its ending is noted, the status says that it is active.
+        // The status shows it as active until its end is stored.
         let mark = rig.hub().mark();
         rig.source.add_channel(SET, Capability::ChangeNotification);
         rig.operator.poll(NAME).await;

@@ -1,17 +1,13 @@
-//! How a subscription is kept: renewed, denied, forgotten (WebSub, sections 5.2 and 6). The pauses in detail are tested where
-//! they are decided, on a clock that the tests move.
+//! Renewal, denial and loss of a subscription (WebSub, sections 5.2 and 6). The tables of `sync::channel` and `sync::lease`
+//! test the pauses in detail, on a clock of their own.
 
 use std::time::Duration;
 
-use resyncd::clock;
 use resyncd::demo::{Granting, HubEvent, HubOptions, SampleSource};
 use resyncd::protocol::Capability;
 
 use crate::support::{NAME, Rig, SET, resources, soon};
-use crate::{asked_after, check_push, subscribed, with_hub};
-
-/// What a clock that is set by milliseconds may be off.
-const SLACK: Duration = Duration::from_millis(50);
+use crate::{check_push, requested_after, subscribed, with_hub};
 
 fn granting_seconds(seconds: u64) -> HubOptions {
     HubOptions {
@@ -21,49 +17,45 @@ fn granting_seconds(seconds: u64) -> HubOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lease_is_renewed_before_it_ends_with_the_same_callback_and_secret() {
-    let rig = Rig::start(with_hub(granting_seconds(3))).await;
+async fn lease_is_renewed_in_time_with_the_same_callback_and_secret() {
+    let rig = Rig::start(with_hub(granting_seconds(12))).await;
     let first = subscribed(&rig).await;
     let topic = rig.changes().to_string();
     let mut mark = rig.hub().mark();
-    let mut last = None;
     for round in 0..2 {
-        let request = asked_after(rig.hub(), mark, &topic).await;
-        let now = clock::now().mono;
+        let request = requested_after(rig.hub(), mark, &topic).await;
         mark = rig.hub().mark();
         assert_eq!(request.callback, first.callback, "round {round}");
         assert_eq!(request.secret, first.secret);
         assert_eq!(rig.channel().await.state, "active");
-        if let Some(last) = last.replace(now) {
-            let pause: Duration = now - last;
-            assert!(pause + SLACK >= Duration::from_secs(2), "{pause:?}");
-        }
     }
     assert_eq!(rig.hub().subscriptions().len(), 2);
     assert_eq!(rig.hub().counts().not_verified, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn old_lease_goes_on_while_the_renewal_fails() {
-    let rig = Rig::start(with_hub(granting_seconds(4))).await;
+async fn running_lease_stays_active_while_its_renewal_fails() {
+    let rig = Rig::start(with_hub(granting_seconds(16))).await;
     subscribed(&rig).await;
     let topic = rig.changes().to_string();
     rig.hub()
         .configure(|hub| hub.granting = Granting::Refuse(503));
     let mark = rig.hub().mark();
-    asked_after(rig.hub(), mark, &topic).await;
-    rig.until("told", |set| set.channels.iter().all(|c| c.error.is_some()))
-        .await;
+    requested_after(rig.hub(), mark, &topic).await;
+    rig.until("reported", |set| {
+        set.channels.iter().all(|c| c.error.is_some())
+    })
+    .await;
     let channel = rig.channel().await;
     assert_eq!(channel.state, "active");
     assert_eq!(channel.error.unwrap().code, "hub-refused");
-    check_push(&rig, "pushed meanwhile").await;
+    check_push(&rig, "pushed during the renewal").await;
     let mark = rig.hub().mark();
     rig.hub().configure(|hub| {
         hub.granting = Granting::Accept(202);
         hub.max_lease = Duration::from_secs(600);
     });
-    asked_after(rig.hub(), mark, &topic).await;
+    requested_after(rig.hub(), mark, &topic).await;
     rig.until("renewed", |set| {
         set.channels
             .iter()
@@ -73,17 +65,16 @@ async fn old_lease_goes_on_while_the_renewal_fails() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_refuses_is_told_of_and_tried_again_after_growing_pauses() {
+async fn refusal_is_reported_and_retried() {
     let rig = Rig::start(with_hub(HubOptions {
         granting: Granting::Refuse(503),
         ..HubOptions::default()
     }))
     .await;
     let topic = rig.changes().to_string();
-    let (mut mark, mut asked) = (0, Vec::new());
+    let mut mark = 0;
     for round in 0..3 {
-        asked_after(rig.hub(), mark, &topic).await;
-        asked.push(clock::now().mono);
+        requested_after(rig.hub(), mark, &topic).await;
         mark = rig.hub().mark();
         if round == 1 {
             let set = rig
@@ -98,9 +89,7 @@ async fn hub_that_refuses_is_told_of_and_tried_again_after_growing_pauses() {
                 .configure(|hub| hub.granting = Granting::Accept(202));
         }
     }
-    assert!(asked[1] - asked[0] + SLACK >= Duration::from_secs(2));
-    assert!(asked[2] - asked[1] + SLACK >= Duration::from_secs(4));
-    rig.until("active, and no longer in trouble", |set| {
+    rig.until("active, without an error", |set| {
         set.channels
             .iter()
             .all(|channel| channel.state == "active" && channel.error.is_none())
@@ -109,7 +98,7 @@ async fn hub_that_refuses_is_told_of_and_tried_again_after_growing_pauses() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denied_channel_is_told_polled_and_asked_for_again() {
+async fn denied_channel_is_reported_polled_and_requested_again() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let topic = source.topic(SET, &Capability::ChangeNotification);
     let hub = source.hub().unwrap().clone();
@@ -123,7 +112,7 @@ async fn denied_channel_is_told_polled_and_asked_for_again() {
         hub.wait_for(|event| matches!(event, HubEvent::Denied { .. })),
     )
     .await;
-    rig.until("denied, and in step", |set| {
+    rig.until("denied, and in sync", |set| {
         set.state == "in-sync" && set.channels.iter().any(|c| c.state == "denied")
     })
     .await;
@@ -131,7 +120,7 @@ async fn denied_channel_is_told_polled_and_asked_for_again() {
     rig.until_mirrored().await;
 
     hub.allow(topic.as_str());
-    soon("asked again", hub.wait_for_subscription(topic.as_str())).await;
+    soon("requested again", hub.wait_for_subscription(topic.as_str())).await;
     rig.until("active", |set| {
         set.channels.iter().all(|c| c.state == "active")
     })
@@ -139,7 +128,7 @@ async fn denied_channel_is_told_polled_and_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn subscription_that_the_hub_ends_is_polled_and_asked_for_again() {
+async fn subscription_that_the_hub_ends_is_polled_and_requested_again() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let topic = rig.changes().to_string();
@@ -152,7 +141,7 @@ async fn subscription_that_the_hub_ends_is_polled_and_asked_for_again() {
     rig.operator.poll(NAME).await;
     rig.until_mirrored().await;
     rig.hub().allow(&topic);
-    soon("asked again", rig.hub().wait_for_subscription(&topic)).await;
+    soon("requested again", rig.hub().wait_for_subscription(&topic)).await;
     rig.until("active", |set| {
         set.channels.iter().all(|c| c.state == "active")
     })
@@ -161,7 +150,7 @@ async fn subscription_that_the_hub_ends_is_polled_and_asked_for_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hub_that_forgets_is_noticed_and_subscribed_to_anew() {
+async fn lost_subscription_is_detected_and_requested_anew() {
     let rig = Rig::start(resources(3)).await;
     let first = subscribed(&rig).await;
     check_push(&rig, "pushed").await;
@@ -169,7 +158,7 @@ async fn hub_that_forgets_is_noticed_and_subscribed_to_anew() {
     assert_eq!(rig.hub().forget(&topic), 1);
     rig.hub()
         .configure(|hub| hub.granting = Granting::Refuse(503));
-    // Nobody is told of these. The first poll after what was pushed only takes the measure.
+    // These are not delivered. The first poll after the delivered one is only the reference.
     for round in 0..3 {
         if round < 2 {
             assert_eq!(rig.channel().await.state, "active", "before round {round}");

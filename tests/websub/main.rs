@@ -1,27 +1,27 @@
-//! What WebSub (W3C Recommendation, 23 January 2018) asks of a subscriber, promise by promise, over real sockets against a hub
-//! that can be told to misbehave.
+//! The requirements of WebSub (W3C Recommendation, 23 January 2018) for a subscriber, one by one, over real sockets, with a
+//! hub that can be configured to misbehave.
 //!
-//! | the subscriber | held by |
+//! | the subscriber | tested by |
 //! |---|---|
-//! | posts a form with everything that some hub insists on | [`asking`]: `request_…` |
-//! | has the pending state on disk before it sends the request | [`asking`]: `hub_that_verifies_before_it_answers`, [`killing`] |
-//! | takes 200, 202 and 204 as accepted, follows 307 and 308 | [`asking`]: `every_answer_…`, `redirects_…`, [`tls`] |
-//! | asks again without a lease where that is refused | [`asking`]: `hub_that_takes_no_lease` |
-//! | verifies only what it has asked for | [`verifying`] |
-//! | takes the lease that is granted, whatever it is | [`verifying`]: `granted_lease_…` |
-//! | renews in time, and goes on with what it has meanwhile | [`leases`], and the tests of `sync::lease` on a clock of their own |
-//! | takes a denial at any time | [`leases`]: `denied_…`, `subscription_that_the_hub_ends_…` |
-//! | notices that push has silently stopped | [`leases`]: `hub_that_forgets_…`, and the tests of `sync::silence` |
-//! | checks signatures, and tells forgers nothing | [`deliveries`] |
-//! | knows a channel by its callback alone | [`deliveries`]: `misleading_link_header_…` |
-//! | tolerates odd headers | [`deliveries`]: `odd_headers_…` |
-//! | answers 410 for a channel it has left, 404 for what never was | [`endings`] |
-//! | ends a subscription and says what came of it | [`endings`] |
-//! | finds hub and topic by itself | [`discovery`] |
+//! | posts a form with every parameter that some hub requires | [`requesting`]: `request_…` |
+//! | stores the pending request before it sends it | [`requesting`]: `verification_before_…`, [`crash`] |
+//! | accepts 200, 202 and 204, follows 307 and 308 | [`requesting`]: `status_…`, `redirects_…`, [`tls`] |
+//! | repeats a refused request without a lease | [`requesting`]: `hub_that_refuses_a_lease_…` |
+//! | confirms only its own requests | [`verifying`] |
+//! | uses the granted lease, whatever was requested | [`verifying`]: `granted_lease_…` |
+//! | renews in time, and uses the running lease meanwhile | [`leases`], and the tables of `sync::channel` and `sync::lease` |
+//! | accepts a denial at any time | [`leases`]: `denied_…`, `subscription_that_the_hub_ends_…` |
+//! | detects that push has silently stopped | [`leases`]: `lost_subscription_…`, and the tests of `sync::push_watchdog` |
+//! | checks signatures, and does not reveal the result | [`deliveries`] |
+//! | identifies a channel by its callback alone | [`deliveries`]: `misleading_link_header_…` |
+//! | tolerates unusual headers | [`deliveries`]: `unusual_headers_…` |
+//! | answers 410 for a channel that it has left, 404 for an unknown callback | [`endings`] |
+//! | ends a subscription and reports the result | [`endings`] |
+//! | discovers hub and topic | [`discovery`] |
 
 #![allow(
     clippy::unwrap_used,
-    reason = "what a test relies on and does not get, it should panic of"
+    reason = "a test panics where its preconditions fail"
 )]
 
 #[path = "../support/mod.rs"]
@@ -31,12 +31,12 @@ mod support;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 
-mod asking;
+mod crash;
 mod deliveries;
 mod discovery;
 mod endings;
-mod killing;
 mod leases;
+mod requesting;
 mod tls;
 mod verifying;
 
@@ -56,7 +56,7 @@ use tokio::sync::watch;
 
 use support::{Rig, client, resources, soon};
 
-/// A Source whose hub behaves so.
+/// A Source with a hub of these options.
 fn with_hub(hub: HubOptions) -> SampleOptions {
     SampleOptions {
         hub: ChannelHub::Own(hub),
@@ -64,7 +64,7 @@ fn with_hub(hub: HubOptions) -> SampleOptions {
     }
 }
 
-/// What the hub has been asked so far.
+/// The requests that the hub has received so far.
 async fn requests(hub: &Hub) -> Vec<SubscriptionRequest> {
     let all = usize::try_from(hub.counts().requested).unwrap();
     let found = Mutex::new(Vec::new());
@@ -82,18 +82,18 @@ async fn requests(hub: &Hub) -> Vec<SubscriptionRequest> {
 }
 
 /// Waits for the next request for a topic after the mark.
-async fn asked_after(hub: &Hub, mark: u64, topic: &str) -> SubscriptionRequest {
+async fn requested_after(hub: &Hub, mark: u64, topic: &str) -> SubscriptionRequest {
     let asked = hub.wait_after(
         mark,
         |event| matches!(event, HubEvent::Requested { request, .. } if request.topic == topic),
     );
-    match soon("asked", asked).await {
+    match soon("requested", asked).await {
         HubEvent::Requested { request, .. } => request,
         other => unreachable!("{other:?}"),
     }
 }
 
-/// Waits until all is in step; the subscription to the change notifications.
+/// Waits until everything is in sync. Returns the subscription to the change notifications.
 async fn subscribed(rig: &Rig) -> Subscription {
     rig.settled().await;
     let topic = rig.changes();
@@ -104,19 +104,19 @@ async fn subscribed(rig: &Rig) -> Subscription {
     .await
 }
 
-/// A push comes through: no poll can bring what it tells.
+/// A change arrives by push: the Change List that a poll would read does not contain it.
 async fn check_push(rig: &Rig, bytes: &str) {
     rig.source.freeze_change_list(support::SET, true);
     let since = rig.operator.last_change().await;
     rig.source
         .update(support::SET, "r0001.txt", bytes.to_owned());
     rig.source.notify_and_publish(support::SET).await.unwrap();
-    let line = rig.until_told(since, "r0001.txt").await;
+    let line = rig.until_in_feed(since, "r0001.txt").await;
     assert_eq!(line.origin, "notification", "{bytes}");
     rig.source.freeze_change_list(support::SET, false);
 }
 
-/// A request of a delivery, signed well by SHA-256 unless there is no secret.
+/// A delivery, signed with SHA-256 if there is a secret.
 fn delivery(to: &Subscription, body: &[u8], secret: Option<&str>) -> reqwest::RequestBuilder {
     let mut request = client().post(&to.callback).body(body.to_vec());
     if let Some(secret) = secret {
@@ -130,7 +130,7 @@ async fn status_of(request: reqwest::RequestBuilder) -> u16 {
     request.send().await.unwrap().status().as_u16()
 }
 
-/// Asks a callback as a hub does that verifies; the status, the media type and the body of the answer.
+/// Sends a verification of intent to a callback. Returns status, media type and body of the answer.
 async fn verify(
     callback: &str,
     mode: Mode,
@@ -153,7 +153,7 @@ async fn verify(
     (status, media_type, answer.text().await.unwrap())
 }
 
-/// A hub of which nothing is known but what it was sent. It answers with a status, or never.
+/// A hub that records the forms that it receives, and answers with a status or never.
 struct BareHub {
     uri: HubUri,
     forms: watch::Receiver<Vec<String>>,
@@ -162,21 +162,21 @@ struct BareHub {
 impl BareHub {
     async fn start(answer: Option<StatusCode>) -> Self {
         let (sent, forms) = watch::channel(Vec::new());
-        let take = async move |body: String| {
+        let handle = async move |body: String| {
             sent.send_modify(|forms| forms.push(body));
             match answer {
                 Some(status) => status.into_response(),
                 None => std::future::pending().await,
             }
         };
-        let uri = serve(Router::new().route("/hub", post(take))).await + "/hub";
+        let uri = serve(Router::new().route("/hub", post(handle))).await + "/hub";
         Self {
             uri: HubUri::parse(&uri).unwrap(),
             forms,
         }
     }
 
-    /// Waits for so many forms.
+    /// Waits for this many forms.
     async fn wait_for_forms(&self, many: usize) -> Vec<String> {
         let mut forms = self.forms.clone();
         let arrived = forms.wait_for(|forms| forms.len() >= many);
@@ -184,7 +184,7 @@ impl BareHub {
     }
 }
 
-/// Serves until the test ends; answers where.
+/// Serves until the test ends. Returns the base URL.
 async fn serve(router: Router) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let base = format!("http://{}", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! A hub behind https is never left for one without it.
+//! A redirect never leads from https to http.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -13,7 +13,7 @@ use rustls::{ServerConfig, ServerConnection, Stream};
 use crate::process::Home;
 use crate::support::resources;
 
-/// A certificate authority of these tests' own. Its key was thrown away.
+/// The certificate authority of these tests. Its key no longer exists.
 const AUTHORITY: &str = "-----BEGIN CERTIFICATE-----
 MIIBYzCCAQmgAwIBAgIBATAKBggqhkjOPQQDAjAYMRYwFAYDVQQDDA1yZXN5bmNk
 IHRlc3RzMCAXDTIwMDEwMTAwMDAwMFoYDzIxMjAwMTAxMDAwMDAwWjAYMRYwFAYD
@@ -25,7 +25,7 @@ MEUCIQCWeoNSNgk1YNStmp0KYlzBbykBMaJppLZmefDjkEcaQwIgE46KSp2QHLVD
 uoauT4iGboD8vEF9zZfUc8zyTWhG2fc=
 -----END CERTIFICATE-----";
 
-/// Its only certificate, for 127.0.0.1, good until 2120.
+/// Its only certificate, for 127.0.0.1, valid until 2120.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----
 MIIBpTCCAUugAwIBAgIBAjAKBggqhkjOPQQDAjAYMRYwFAYDVQQDDA1yZXN5bmNk
 IHRlc3RzMCAXDTIwMDEwMTAwMDAwMFoYDzIxMjAwMTAxMDAwMDAwWjAUMRIwEAYD
@@ -38,7 +38,7 @@ oHYPMAoGCCqGSM49BAMCA0gAMEUCIQD4KfTEFAgkynstceNw9UbKociN/7ai/cy7
 2AY11uyHhgIgDokZthBCvajlOXquY2h/xr5NmaTIUY/uUAAPA6iEdSA=
 -----END CERTIFICATE-----";
 
-/// The key of that certificate. It is no secret: nobody but these tests trusts it.
+/// The key of that certificate. It is no secret: only these tests trust it.
 const KEY: &str = "-----BEGIN PRIVATE KEY-----
 MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgk1sVODujNBoqtIDX
 rf4BT/lgrvHqt+Ba1zg4QOlRf9ihRANCAAQEU6fJWdxpl3Ix4FJ+hSu35bkvkaO7
@@ -75,7 +75,7 @@ fn redirecting_to(target: &str) -> String {
                     _ => break,
                 }
             }
-            // Whoever has hung up does not want it.
+            // The client may have closed the connection.
             let _ = tls.write_all(answer.as_bytes());
             tls.conn.send_close_notify();
             let _ = tls.flush();

@@ -1,4 +1,4 @@
-//! The verification of intent: who is believed, and what is granted (WebSub, section 5.3).
+//! The verification of intent: what is confirmed, and which lease is granted (WebSub, section 5.3).
 
 use chrono::{DateTime, TimeDelta, Utc};
 use resyncd::clock;
@@ -7,9 +7,9 @@ use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
 
 use crate::support::{Rig, SET, client, resources};
-use crate::{asked_after, subscribed, verify, with_hub};
+use crate::{requested_after, subscribed, verify, with_hub};
 
-/// Of a hub that leaves it to the test to verify.
+/// A Source with a hub that does not verify, so that the test can.
 fn never_verifying() -> SampleOptions {
     with_hub(HubOptions {
         verifying: Verifying::Never,
@@ -18,10 +18,10 @@ fn never_verifying() -> SampleOptions {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn verification_of_what_was_asked_echoes_the_challenge() {
+async fn verification_of_a_pending_request_echoes_the_challenge() {
     let rig = Rig::start(never_verifying()).await;
     let topic = rig.changes().to_string();
-    let callback = asked_after(rig.hub(), 0, &topic).await.callback;
+    let callback = requested_after(rig.hub(), 0, &topic).await.callback;
     let ask = async |mode, topic: &str, challenge: Option<&str>| {
         verify(&callback, mode, topic, challenge, Some(600)).await
     };
@@ -37,15 +37,15 @@ async fn verification_of_what_was_asked_echoes_the_challenge() {
     let answer = ask(Mode::Subscribe, &topic, Some(&longest)).await;
     assert_eq!((answer.0, answer.2), (200, longest));
     assert_eq!(rig.channel().await.state, "active");
-    // Nothing of it is to be read as a page, or left out.
-    let odd = "<b>&amp;+%2B=é\u{1F600}";
-    let (status, media_type, body) = ask(Mode::Subscribe, &topic, Some(odd)).await;
-    assert_eq!((status, body.as_str()), (200, odd));
+    // It is neither served as a page nor altered.
+    let markup = "<b>&amp;+%2B=é\u{1F600}";
+    let (status, media_type, body) = ask(Mode::Subscribe, &topic, Some(markup)).await;
+    assert_eq!((status, body.as_str()), (200, markup));
     assert!(media_type.starts_with("text/plain"), "{media_type}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn forged_verification_is_refused_and_changes_nothing() {
+async fn forged_verification_is_rejected_and_changes_nothing() {
     let rig = Rig::start(resources(3)).await;
     let subscription = subscribed(&rig).await;
     let before = rig.channel().await;
@@ -56,7 +56,7 @@ async fn forged_verification_is_refused_and_changes_nothing() {
     let elsewhere = "http://127.0.0.1:1/other/";
     assert_eq!(forge(Mode::Subscribe, elsewhere, 1).await.0, 404);
     assert_eq!(forge(Mode::Unsubscribe, topic, 1).await.0, 404);
-    // A hub that repeats its verification is told the same again, and the lease stays what it is.
+    // A repeated verification is confirmed again and does not change the lease.
     for lease in [1, 0, 1 << 62] {
         let (status, _, body) = forge(Mode::Subscribe, topic, lease).await;
         assert_eq!((status, body.as_str()), (200, "challenge"));
@@ -75,14 +75,14 @@ async fn forged_verification_is_refused_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn granted_lease_counts_whatever_was_asked() {
+async fn granted_lease_counts_whatever_was_requested() {
     const DAY: i64 = 86_400;
     let granted = [
         ("set1", Some(0), 10 * DAY),
         ("set2", None, 10 * DAY),
         ("set3", Some(7200), 7200),
         ("set4", Some(1), 1),
-        // Longer than anybody lives: renewed as if it were a year.
+        // An absurdly long lease is renewed as if it were a year.
         ("set5", Some(1 << 63), 366 * DAY),
         ("set6", Some(u64::MAX), 366 * DAY),
     ];
@@ -91,13 +91,13 @@ async fn granted_lease_counts_whatever_was_asked() {
         ..never_verifying()
     })
     .await;
-    for (set, told, expected) in granted {
+    for (set, lease, expected) in granted {
         let topic = rig.source.topic(set, &Capability::ChangeNotification);
         let topic = topic.to_string();
-        let request = asked_after(rig.hub(), 0, &topic).await;
+        let request = requested_after(rig.hub(), 0, &topic).await;
         let begun = clock::now().wall;
-        let answer = verify(&request.callback, Mode::Subscribe, &topic, Some("c"), told).await;
-        assert_eq!(answer.0, 200, "{told:?}");
+        let answer = verify(&request.callback, Mode::Subscribe, &topic, Some("c"), lease).await;
+        assert_eq!(answer.0, 200, "{lease:?}");
         let found = rig.set_named(set).await.unwrap();
         let mut channels = found.channels.into_iter();
         let channel = channels.find(|channel| channel.topic == topic).unwrap();
@@ -105,19 +105,19 @@ async fn granted_lease_counts_whatever_was_asked() {
         let (expires, renew) = (time(channel.lease_expires_at), time(channel.renew_at));
         let ended = clock::now().wall;
         let Some((expires, renew)) = expires.zip(renew) else {
-            // So short a lease may be over by now.
-            assert_eq!((told, channel.state.as_str()), (Some(1), "expired"));
+            // So short a lease may have expired by now.
+            assert_eq!((lease, channel.state.as_str()), (Some(1), "expired"));
             continue;
         };
-        let lease = TimeDelta::seconds(expected);
-        // The status tells milliseconds.
+        let expected = TimeDelta::seconds(expected);
+        // The status shows milliseconds.
         let slack = TimeDelta::seconds(1);
-        assert!(expires >= begun + lease - slack, "{told:?}: {expires}");
-        assert!(expires <= ended + lease + slack, "{told:?}: {expires}");
-        let earliest = (lease / 2).max(TimeDelta::seconds(2));
-        let latest = (lease * 2 / 3).max(TimeDelta::seconds(2));
-        assert!(renew >= begun + earliest - slack, "{told:?}: {renew}");
-        assert!(renew <= ended + latest + slack, "{told:?}: {renew}");
+        assert!(expires >= begun + expected - slack, "{lease:?}: {expires}");
+        assert!(expires <= ended + expected + slack, "{lease:?}: {expires}");
+        let earliest = (expected / 2).max(TimeDelta::seconds(2));
+        let latest = (expected * 2 / 3).max(TimeDelta::seconds(2));
+        assert!(renew >= begun + earliest - slack, "{lease:?}: {renew}");
+        assert!(renew <= ended + latest + slack, "{lease:?}: {renew}");
     }
     assert!(rig.set_named(SET).await.is_some());
 }

@@ -1,4 +1,4 @@
-//! What was found, as the command tells it: plain data, in the names of the status.
+//! The result of discovery as plain data, with the field names of the status.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -7,51 +7,51 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{Advertised, CapabilityList, Discovery, DiscoveryError, Insight, Insights};
-use crate::protocol::{Capability, Oddities, SourceTime};
+use crate::fetch::{CapabilityList, Discovery, DiscoveryError, DocumentSummaries};
+use crate::protocol::{Capability, DocumentSummary, Oddities, Offer, SourceTime};
 use crate::status::StatusError;
 
 #[derive(Debug, Serialize)]
-pub(super) struct Report {
+pub(super) struct DiscoveryReport {
     pub(super) url: String,
     pub(super) description: Option<String>,
     pub(super) implied: bool,
-    pub(super) channels: Vec<Channel>,
-    pub(super) sets: Vec<Set>,
+    pub(super) channels: Vec<AdvertisedChannel>,
+    pub(super) sets: Vec<SetReport>,
     pub(super) failed: Vec<FailedSet>,
-    pub(super) oddities: Vec<OddDocument>,
+    pub(super) oddities: Vec<DocumentOddities>,
     pub(super) left_out: usize,
     pub(super) error: Option<StatusError>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Set {
+pub(super) struct SetReport {
     pub(super) capability_list: String,
     pub(super) implied: bool,
-    pub(super) oddities: Counts,
-    pub(super) capabilities: Vec<Offered>,
-    pub(super) channels: Vec<Channel>,
+    pub(super) oddities: OddityCounts,
+    pub(super) capabilities: Vec<OfferReport>,
+    pub(super) channels: Vec<AdvertisedChannel>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Channel {
+pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Offered {
+pub(super) struct OfferReport {
     pub(super) capability: String,
     pub(super) uri: String,
     pub(super) looked_into: bool,
     #[serde(flatten)]
-    pub(super) facts: Option<Facts>,
+    pub(super) facts: Option<DocumentFacts>,
     pub(super) error: Option<StatusError>,
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct Facts {
+pub(super) struct DocumentFacts {
     pub(super) index: bool,
     pub(super) at: Option<String>,
     pub(super) completed: Option<String>,
@@ -64,7 +64,7 @@ pub(super) struct Facts {
     pub(super) updated: u64,
     pub(super) deleted: u64,
     pub(super) bytes: u64,
-    pub(super) oddities: Counts,
+    pub(super) oddities: OddityCounts,
 }
 
 #[derive(Debug, Serialize)]
@@ -74,30 +74,31 @@ pub(super) struct FailedSet {
 }
 
 #[derive(Debug, Serialize)]
-pub(super) struct OddDocument {
+pub(super) struct DocumentOddities {
     pub(super) document: String,
-    pub(super) oddities: Counts,
+    pub(super) oddities: OddityCounts,
 }
 
-/// How often something was met, by its code.
-pub(super) type Counts = BTreeMap<&'static str, u64>;
+/// How often each oddity occurs, by code.
+pub(super) type OddityCounts = BTreeMap<&'static str, u64>;
 
-impl Report {
-    /// What was found.
-    pub(super) fn of(url: &Url, found: &Discovery, insights: &Insights) -> Self {
+impl DiscoveryReport {
+    /// The report of a successful discovery.
+    pub(super) fn new(url: &Url, found: &Discovery, summaries: &DocumentSummaries) -> Self {
         let failed = found.failed.iter().map(|(uri, error)| FailedSet {
             capability_list: uri.to_string(),
             error: status_error(error.code(), error),
         });
-        let odd = |(_, oddities): &&(_, Oddities)| !oddities.is_empty();
-        let oddities = found
-            .oddities
-            .iter()
-            .filter(odd)
-            .map(|(uri, oddities)| OddDocument {
-                document: uri.to_string(),
-                oddities: counts(oddities),
-            });
+        let is_odd = |(_, oddities): &&(_, Oddities)| !oddities.is_empty();
+        let oddities =
+            found
+                .oddities
+                .iter()
+                .filter(is_odd)
+                .map(|(uri, oddities)| DocumentOddities {
+                    document: uri.to_string(),
+                    oddities: counts(oddities),
+                });
         Self {
             description: found.description.as_ref().map(Url::to_string),
             implied: found.is_implied(),
@@ -105,17 +106,17 @@ impl Report {
             sets: found
                 .sets
                 .iter()
-                .map(|set| Set::of(set, insights))
+                .map(|set| SetReport::of(set, summaries))
                 .collect(),
             failed: failed.collect(),
             oddities: oddities.collect(),
-            left_out: insights.left_out,
+            left_out: summaries.left_out,
             ..Self::empty(url)
         }
     }
 
-    /// That nothing was found, and why.
-    pub(super) fn nothing(url: &Url, code: &str, error: &dyn Display) -> Self {
+    /// The report of a failed discovery.
+    pub(super) fn failed(url: &Url, code: &str, error: &dyn Display) -> Self {
         Self {
             error: Some(status_error(code, error)),
             ..Self::empty(url)
@@ -137,13 +138,13 @@ impl Report {
     }
 }
 
-impl Set {
-    fn of(set: &CapabilityList, insights: &Insights) -> Self {
+impl SetReport {
+    fn of(set: &CapabilityList, summaries: &DocumentSummaries) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
             .iter()
             .partition(|advertised| is_channel(&advertised.capability));
-        let offered = |advertised: &Advertised| offered(advertised, insights.of(&advertised.uri));
+        let offered = |advertised: &Offer| offered(advertised, summaries.of(&advertised.uri));
         Self {
             capability_list: set.uri.to_string(),
             implied: set.is_implied(),
@@ -154,50 +155,58 @@ impl Set {
     }
 }
 
-fn offered(advertised: &Advertised, seen: Option<&Result<Insight, DiscoveryError>>) -> Offered {
+fn offered(
+    advertised: &Offer,
+    seen: Option<&Result<DocumentSummary, DiscoveryError>>,
+) -> OfferReport {
     let error = match seen {
         Some(Err(error)) => Some(status_error(error.code(), error)),
-        Some(Ok(insight)) => contradiction(&advertised.capability, insight),
+        Some(Ok(summary)) => contradiction(&advertised.capability, summary),
         None => None,
     };
-    let insight = seen.and_then(|seen| seen.as_ref().ok());
-    Offered {
+    let summary = seen.and_then(|seen| seen.as_ref().ok());
+    OfferReport {
         capability: advertised.capability.to_string(),
         uri: advertised.uri.to_string(),
         looked_into: seen.is_some(),
-        facts: insight.map(facts),
+        facts: summary.map(facts),
         error,
     }
 }
 
-/// What a document says it is, if that is not what it is advertised as.
-fn contradiction(advertised: &Capability, insight: &Insight) -> Option<StatusError> {
-    let stated = insight.head.capability.as_ref()?;
-    let message = format!("advertised as a {advertised}, but a {stated} by its own word");
+/// The error that a document states another capability than it is advertised as.
+fn contradiction(advertised: &Capability, summary: &DocumentSummary) -> Option<StatusError> {
+    let stated = summary.head.md.capability.as_ref()?;
+    let message = format!("advertised as {advertised}, but the document states {stated}");
     (stated != advertised).then(|| status_error("wrong-capability", &message))
 }
 
-fn facts(insight: &Insight) -> Facts {
+fn facts(summary: &DocumentSummary) -> DocumentFacts {
     let text = |time: Option<SourceTime>| time.map(|time| time.to_string());
-    Facts {
-        index: insight.is_index,
-        at: text(insight.head.at),
-        completed: text(insight.head.completed),
-        from: text(insight.head.from),
-        until: text(insight.head.until),
-        entries: insight.entries,
-        earliest: text(insight.earliest),
-        latest: text(insight.latest),
-        created: insight.changes.created,
-        updated: insight.changes.updated,
-        deleted: insight.changes.deleted,
-        bytes: insight.bytes,
-        oddities: counts(&insight.oddities),
+    let (earliest, latest) = if summary.is_index {
+        (summary.lists_from, summary.lists_until)
+    } else {
+        (summary.oldest, summary.newest)
+    };
+    DocumentFacts {
+        index: summary.is_index,
+        at: text(summary.head.md.at),
+        completed: text(summary.head.md.completed),
+        from: text(summary.head.md.from),
+        until: text(summary.head.md.until),
+        entries: summary.entries,
+        earliest: text(earliest),
+        latest: text(latest),
+        created: summary.changes.created,
+        updated: summary.changes.updated,
+        deleted: summary.changes.deleted,
+        bytes: summary.bytes,
+        oddities: counts(&summary.oddities),
     }
 }
 
-fn channel(advertised: &Advertised) -> Channel {
-    Channel {
+fn channel(advertised: &Offer) -> AdvertisedChannel {
+    AdvertisedChannel {
         kind: advertised.capability.to_string(),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
@@ -211,7 +220,7 @@ fn is_channel(capability: &Capability) -> bool {
     )
 }
 
-fn counts(oddities: &Oddities) -> Counts {
+fn counts(oddities: &Oddities) -> OddityCounts {
     oddities
         .iter()
         .map(|(oddity, count)| (oddity.code(), count))

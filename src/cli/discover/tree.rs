@@ -1,23 +1,27 @@
-//! A report as a tree for people.
+//! Formats a report as an indented tree.
 
-use super::report::{Channel, Counts, Facts, Offered, Report, Set};
+use super::report::{
+    AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, SetReport,
+};
 use crate::status::StatusError;
 
 /// The lines of a report.
-pub(super) fn of(report: &Report) -> String {
+pub(super) fn of(report: &DiscoveryReport) -> String {
     let mut tree = Tree::default();
     tree.line(0, &report.url);
     match &report.description {
         Some(description) => tree.line(1, &format!("Source Description {description}")),
-        None if report.implied => {
-            tree.line(1, "no ResourceSync: sitemaps, followed by polling them")
-        }
+        None if report.implied => tree.line(1, "no ResourceSync: sitemaps, followed by polling"),
         None => tree.line(1, "no Source Description"),
     }
-    for odd in &report.oddities {
+    for document in &report.oddities {
         tree.line(
             2,
-            &format!("odd: {} in {}", listed(&odd.oddities), odd.document),
+            &format!(
+                "oddities: {} in {}",
+                listed(&document.oddities),
+                document.document
+            ),
         );
     }
     for channel in &report.channels {
@@ -31,11 +35,11 @@ pub(super) fn of(report: &Report) -> String {
         tree.status_error(2, Some(&failed.error));
     }
     if report.left_out > 0 {
-        let told = format!(
-            "{} documents were not looked into: they are too many",
+        let text = format!(
+            "{} documents were not read: there are too many",
             report.left_out
         );
-        tree.line(0, &told);
+        tree.line(0, &text);
     }
     tree.0
 }
@@ -46,14 +50,14 @@ struct Tree(String);
 impl Tree {
     fn line(&mut self, depth: usize, text: &str) {
         self.0.extend(std::iter::repeat_n("  ", depth));
-        // What comes from outside must not write on the terminal what it likes.
+        // Remote text must not control the terminal.
         self.0.extend(text.chars().filter(|c| !c.is_control()));
         self.0.push('\n');
     }
 
-    fn set(&mut self, set: &Set) {
+    fn set(&mut self, set: &SetReport) {
         self.line(1, &format!("set {}", set.capability_list));
-        self.odd(2, &set.oddities);
+        self.oddities(2, &set.oddities);
         for offered in &set.capabilities {
             self.offered(offered);
         }
@@ -62,20 +66,20 @@ impl Tree {
         }
     }
 
-    fn offered(&mut self, offered: &Offered) {
+    fn offered(&mut self, offered: &OfferReport) {
         let index = offered.facts.as_ref().is_some_and(|facts| facts.index);
         let kind = if index { " index" } else { "" };
         self.line(2, &format!("{}{kind} {}", offered.capability, offered.uri));
         if let Some(facts) = &offered.facts {
-            self.line(3, &told(&offered.capability, facts));
-            self.odd(3, &facts.oddities);
+            self.line(3, &document_text(&offered.capability, facts));
+            self.oddities(3, &facts.oddities);
         } else if !offered.looked_into {
-            self.line(3, "not looked into");
+            self.line(3, "not read");
         }
         self.status_error(3, offered.error.as_ref());
     }
 
-    fn channel(&mut self, depth: usize, channel: &Channel) {
+    fn channel(&mut self, depth: usize, channel: &AdvertisedChannel) {
         self.line(depth, &format!("{} {}", channel.kind, channel.topic));
         for hub in &channel.hubs {
             self.line(depth + 1, &format!("hub {hub}"));
@@ -85,9 +89,9 @@ impl Tree {
         }
     }
 
-    fn odd(&mut self, depth: usize, oddities: &Counts) {
+    fn oddities(&mut self, depth: usize, oddities: &OddityCounts) {
         if !oddities.is_empty() {
-            self.line(depth, &format!("odd: {}", listed(oddities)));
+            self.line(depth, &format!("oddities: {}", listed(oddities)));
         }
     }
 
@@ -98,7 +102,7 @@ impl Tree {
     }
 }
 
-fn listed(oddities: &Counts) -> String {
+fn listed(oddities: &OddityCounts) -> String {
     let parts: Vec<_> = oddities
         .iter()
         .map(|(code, count)| format!("{code} {count}"))
@@ -107,7 +111,7 @@ fn listed(oddities: &Counts) -> String {
 }
 
 /// A document in one line: its times, then its entries.
-fn told(capability: &str, facts: &Facts) -> String {
+fn document_text(capability: &str, facts: &DocumentFacts) -> String {
     let mut parts = Vec::new();
     for (name, time) in [
         ("at", &facts.at),

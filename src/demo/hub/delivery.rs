@@ -1,38 +1,27 @@
 //! Content distribution (WebSub, section 7).
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use reqwest::header::{CONTENT_TYPE, LINK};
 
-use super::event::HubEvent;
-use super::{Shared, Signing, Subscription};
+use super::event::{HubDelivery, HubEvent};
+use super::options::Signing;
+use super::state::{SharedHub, Subscription};
 use crate::demo::serving;
 use crate::protocol::websub::{Signature, SignatureMethod};
 
-/// What became of one notification for one subscriber.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Delivery {
-    /// The topic.
-    pub topic: String,
-    /// The callback.
-    pub callback: String,
-    /// How often it was tried.
-    pub attempts: u32,
-    /// The last answer; `None`: there was none.
-    pub status: Option<u16>,
-}
-
-impl Delivery {
-    /// Whether the subscriber took it.
-    #[must_use]
-    pub fn is_taken(&self) -> bool {
-        self.status
-            .is_some_and(|status| (200..300).contains(&status))
-    }
+/// Delivers to every subscriber of a topic concurrently.
+pub(super) async fn deliver_all(shared: &SharedHub, topic: &str, body: Bytes) -> Vec<HubDelivery> {
+    let subscribers = shared.active(|subscription| subscription.topic == topic);
+    let deliveries = subscribers
+        .iter()
+        .map(|subscription| deliver(shared, subscription, &body));
+    join_all(deliveries).await
 }
 
 /// Delivers to one subscriber, and tries again a bounded number of times.
-pub(super) async fn deliver(shared: &Shared, to: &Subscription, body: &Bytes) -> Delivery {
-    let mut delivery = Delivery {
+async fn deliver(shared: &SharedHub, to: &Subscription, body: &Bytes) -> HubDelivery {
+    let mut delivery = HubDelivery {
         topic: to.topic.clone(),
         callback: to.callback.clone(),
         attempts: 0,
@@ -46,7 +35,7 @@ pub(super) async fn deliver(shared: &Shared, to: &Subscription, body: &Bytes) ->
         if gone {
             shared.drop_subscription(&to.topic, &to.callback);
         }
-        if gone || delivery.is_taken() || delivery.attempts >= options.attempts {
+        if gone || delivery.is_accepted() || delivery.attempts >= options.attempts {
             shared.events.add(HubEvent::Delivered(delivery.clone()));
             return delivery;
         }
@@ -55,7 +44,7 @@ pub(super) async fn deliver(shared: &Shared, to: &Subscription, body: &Bytes) ->
 }
 
 async fn attempt(
-    shared: &Shared,
+    shared: &SharedHub,
     to: &Subscription,
     body: &Bytes,
     signing: Signing,

@@ -1,25 +1,23 @@
-//! What happened at the hub, for tests to wait on.
+//! The events of the hub, for tests to wait for.
 
 use std::collections::VecDeque;
-use std::sync::Mutex;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
-use super::Delivery;
-use crate::demo::serving::lock;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
 
 /// How many events are remembered; the demo may run for days.
 const REMEMBERED: usize = 16_384;
 
-/// Something that happened at the hub.
+/// An event at the hub.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubEvent {
-    /// A request to subscribe or unsubscribe came, and was answered with this status.
+    /// A request to subscribe or unsubscribe was answered with this status.
     Requested {
-        /// What was asked for.
+        /// The request.
         request: SubscriptionRequest,
-        /// The answer.
+        /// The status of the response.
         status: u16,
     },
     /// A subscriber confirmed its intent: the subscription is active, or ended.
@@ -39,21 +37,43 @@ pub enum HubEvent {
         topic: String,
         /// The callback.
         callback: String,
-        /// What it answered, if it did.
+        /// The status of its response, if any.
         status: Option<u16>,
     },
-    /// A subscription was denied, or ended by the hub, and the subscriber told so.
+    /// A subscription was denied, or ended by the hub, and the subscriber notified.
     Denied {
         /// The topic.
         topic: String,
         /// The callback.
         callback: String,
     },
-    /// A notification was delivered, or given up.
-    Delivered(Delivery),
+    /// A notification was delivered, or the delivery given up.
+    Delivered(HubDelivery),
 }
 
-/// How often which of them happened.
+/// The result of delivering one notification to one subscriber.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HubDelivery {
+    /// The topic.
+    pub topic: String,
+    /// The callback.
+    pub callback: String,
+    /// The number of attempts.
+    pub attempts: u32,
+    /// The status of the last response; `None`: there was none.
+    pub status: Option<u16>,
+}
+
+impl HubDelivery {
+    /// Whether the subscriber answered with 2xx.
+    #[must_use]
+    pub fn is_accepted(&self) -> bool {
+        self.status
+            .is_some_and(|status| (200..300).contains(&status))
+    }
+}
+
+/// The number of events of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HubCounts {
     /// Requests to subscribe or unsubscribe.
@@ -68,7 +88,7 @@ pub struct HubCounts {
     pub denied: u64,
     /// Deliveries that were answered with 2xx.
     pub delivered: u64,
-    /// Deliveries that were given up.
+    /// Deliveries that failed.
     pub undelivered: u64,
 }
 
@@ -83,23 +103,23 @@ impl HubCounts {
             HubEvent::Verified { .. } => &mut self.subscribed,
             HubEvent::NotVerified { .. } => &mut self.not_verified,
             HubEvent::Denied { .. } => &mut self.denied,
-            HubEvent::Delivered(delivery) if delivery.is_taken() => &mut self.delivered,
+            HubEvent::Delivered(delivery) if delivery.is_accepted() => &mut self.delivered,
             HubEvent::Delivered(_) => &mut self.undelivered,
         };
         *counter += 1;
     }
 }
 
-/// The record of events.
+/// The log of events.
 #[derive(Debug, Default)]
 pub(super) struct EventLog {
-    record: Mutex<Record>,
+    record: Mutex<Events>,
     /// The number of events so far.
     written: watch::Sender<u64>,
 }
 
 #[derive(Debug, Default)]
-struct Record {
+struct Events {
     /// The number of the first event that is remembered.
     first: u64,
     events: VecDeque<HubEvent>,
@@ -108,7 +128,7 @@ struct Record {
 
 impl EventLog {
     pub(super) fn add(&self, event: HubEvent) {
-        let mut record = lock(&self.record);
+        let mut record = self.record.lock();
         record.counts.count(&event);
         record.events.push_back(event);
         if record.events.len() > REMEMBERED {
@@ -122,11 +142,11 @@ impl EventLog {
     }
 
     pub(super) fn counts(&self) -> HubCounts {
-        lock(&self.record).counts
+        self.record.lock().counts
     }
 
     pub(super) fn mark(&self) -> u64 {
-        let record = lock(&self.record);
+        let record = self.record.lock();
         record.first + record.events.len() as u64
     }
 
@@ -140,7 +160,7 @@ impl EventLog {
         loop {
             written.borrow_and_update();
             {
-                let record = lock(&self.record);
+                let record = self.record.lock();
                 let skipped = usize::try_from(next.saturating_sub(record.first));
                 let unseen = record.events.iter().skip(skipped.unwrap_or(usize::MAX));
                 if let Some(event) = unseen.into_iter().find(|event| wanted(event)) {
@@ -148,10 +168,7 @@ impl EventLog {
                 }
                 next = record.first + record.events.len() as u64;
             }
-            written
-                .changed()
-                .await
-                .expect("the log holds the sender that is waited on");
+            written.changed().await.expect("the log owns the sender");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! How the hub behaves, and misbehaves.
+//! The options of the hub, for correct and incorrect behaviour.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
 use crate::protocol::websub::SignatureMethod;
 
-/// How a hub behaves. The default does all that WebSub asks of it.
+/// The options of a hub. The default conforms to WebSub.
 #[derive(Clone, Debug)]
 pub struct HubOptions {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 chooses a free one.
     pub listen: SocketAddr,
     /// How it answers a request to subscribe or unsubscribe.
     pub granting: Granting,
@@ -18,19 +18,19 @@ pub struct HubOptions {
     pub min_lease: Duration,
     /// The longest lease it grants.
     pub max_lease: Duration,
-    /// The lease it grants when none is asked for.
+    /// The lease it grants when none is requested.
     pub default_lease: Duration,
-    /// Whether its verification tells `hub.lease_seconds`.
-    pub tells_lease: bool,
-    /// What its verification tells for `hub.lease_seconds` instead of what it grants.
+    /// Whether its verification states `hub.lease_seconds`.
+    pub states_lease: bool,
+    /// The `hub.lease_seconds` that its verification states instead of what it grants.
     pub false_lease: Option<u64>,
     /// Whether a renewal leaves the old secret in force.
     pub keeps_old_secret: bool,
     /// How it signs deliveries to subscribers that sent a secret.
     pub signing: Signing,
-    /// How often it tries a delivery that is not answered with 2xx, in all.
+    /// The maximum number of attempts to deliver.
     pub attempts: u32,
-    /// How long it waits before it tries again.
+    /// The time between two attempts.
     pub retry_after: Duration,
     /// How long a subscriber may take to answer.
     pub timeout: Duration,
@@ -45,7 +45,7 @@ impl Default for HubOptions {
             min_lease: Duration::from_secs(1),
             max_lease: Duration::from_secs(31 * 86_400),
             default_lease: Duration::from_secs(10 * 86_400),
-            tells_lease: true,
+            states_lease: true,
             false_lease: None,
             keeps_old_secret: false,
             signing: Signing::Signed(SignatureMethod::Sha256),
@@ -59,13 +59,13 @@ impl Default for HubOptions {
 /// How a hub answers a request to subscribe or unsubscribe.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Granting {
-    /// With this status, and goes on to verify. 202 is what WebSub asks for; some hubs answer 204.
+    /// With this status, and then verifies. WebSub requires 202; some hubs answer 204.
     Accept(u16),
-    /// With this status, and forgets about it.
+    /// With this status, and does not verify.
     Refuse(u16),
-    /// With this status while a lease is asked for, else with 202: some hubs take no `hub.lease_seconds`.
+    /// With this status if a lease is requested, otherwise with 202: some hubs reject `hub.lease_seconds`.
     RefuseLease(u16),
-    /// With this status, 307 as a rule, to another hub.
+    /// With this status, usually 307, to another hub.
     Redirect(u16, String),
 }
 
@@ -76,17 +76,17 @@ pub enum Verifying {
     BeforeAnswer,
     /// After it has answered.
     AfterAnswer,
-    /// Never: it takes the subscriber at its word.
+    /// Never: every request is accepted.
     Never,
 }
 
 /// How a hub signs (WebSub, section 7.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signing {
-    /// As it should, by this method.
+    /// Correctly, with this method.
     Signed(SignatureMethod),
     /// Not at all.
     Unsigned,
-    /// With another secret than it was sent.
+    /// With a wrong secret.
     Wrong,
 }

@@ -1,4 +1,4 @@
-//! What the hub answers: requests to subscribe and unsubscribe, and notifications that a Source submits.
+//! The hub's HTTP server: requests to subscribe and unsubscribe, and notifications that a Source submits.
 
 use std::sync::Arc;
 
@@ -11,7 +11,9 @@ use axum::routing::post;
 use bytes::Bytes;
 
 use super::event::HubEvent;
-use super::{Granting, Shared, Verifying, subscription};
+use super::options::{Granting, Verifying};
+use super::state::SharedHub;
+use super::{delivery, subscription};
 use crate::protocol::parse_link_header;
 use crate::protocol::websub::SubscriptionRequest;
 
@@ -19,11 +21,11 @@ use crate::protocol::websub::SubscriptionRequest;
 pub(super) const PATH: &str = "/hub";
 
 /// The hub's only route.
-pub(super) fn router(shared: Arc<Shared>) -> Router {
+pub(super) fn router(shared: Arc<SharedHub>) -> Router {
     Router::new().route(PATH, post(answer)).with_state(shared)
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Bytes) -> Response {
+async fn answer(State(shared): State<Arc<SharedHub>>, headers: HeaderMap, body: Bytes) -> Response {
     let content_type = headers.get(CONTENT_TYPE).and_then(|it| it.to_str().ok());
     if content_type.is_some_and(|it| it.starts_with("application/xml")) {
         return relay(&shared, &headers, body).await.into_response();
@@ -38,7 +40,7 @@ async fn answer(State(shared): State<Arc<Shared>>, headers: HeaderMap, body: Byt
 }
 
 /// Relays a notification that a Source submits (Change Notification, section 4.1).
-async fn relay(shared: &Shared, headers: &HeaderMap, body: Bytes) -> StatusCode {
+async fn relay(shared: &SharedHub, headers: &HeaderMap, body: Bytes) -> StatusCode {
     let links = headers
         .get_all(LINK)
         .iter()
@@ -48,14 +50,17 @@ async fn relay(shared: &Shared, headers: &HeaderMap, body: Bytes) -> StatusCode 
         .find(|link| link.rel == "self");
     match topic {
         Some(topic) => {
-            shared.deliver(topic.href.as_str(), body).await;
+            delivery::deliver_all(shared, topic.href.as_str(), body).await;
             StatusCode::OK
         }
         None => StatusCode::BAD_REQUEST,
     }
 }
 
-async fn subscribe_or_unsubscribe(shared: Arc<Shared>, request: SubscriptionRequest) -> Response {
+async fn subscribe_or_unsubscribe(
+    shared: Arc<SharedHub>,
+    request: SubscriptionRequest,
+) -> Response {
     let options = shared.options();
     let (status, accepted) = match &options.granting {
         Granting::Accept(status) => (*status, true),
@@ -74,9 +79,9 @@ async fn subscribe_or_unsubscribe(shared: Arc<Shared>, request: SubscriptionRequ
     }
     if accepted {
         if options.verifying == Verifying::AfterAnswer {
-            tokio::spawn(async move { subscription::carry_out(&shared, &request).await });
+            tokio::spawn(async move { subscription::process(&shared, &request).await });
         } else {
-            subscription::carry_out(&shared, &request).await;
+            subscription::process(&shared, &request).await;
         }
     }
     status.into_response()

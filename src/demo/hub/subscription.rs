@@ -2,44 +2,31 @@
 
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
-
 use super::event::HubEvent;
-use super::{HubOptions, LONGEST_LEASE, Shared, lock};
+use super::options::{HubOptions, Verifying};
+use super::state::{SharedHub, Subscription};
 use crate::clock;
 use crate::protocol::websub::{Mode, SubscriptionRequest, Verification};
 
-/// A subscription that is active.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Subscription {
-    /// The topic.
-    pub topic: String,
-    /// Where its notifications are delivered.
-    pub callback: String,
-    /// What deliveries are signed with.
-    pub secret: Option<String>,
-    /// The lease that was granted.
-    pub lease: Duration,
-    /// When it ends.
-    pub expires_at: DateTime<Utc>,
-}
+/// How long a lease of that many seconds is at most, so that adding it to now stays a date.
+const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
-/// Carries out a request that was accepted: denies it, or verifies it and keeps or ends the subscription.
-pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
+/// Processes an accepted request: denies it, or verifies it and stores or ends the subscription.
+pub(super) async fn process(shared: &SharedHub, request: &SubscriptionRequest) {
     let (topic, callback) = (&request.topic, &request.callback);
     let subscribes = request.mode == Mode::Subscribe;
     let (options, reason) = {
-        let state = lock(&shared.state);
+        let state = shared.state.lock();
         let reason = state.denied.get(topic).filter(|_| subscribes).cloned();
         (state.options.clone(), reason)
     };
     if let Some(reason) = reason {
-        tell_denied(shared, topic, callback, &reason).await;
+        send_denial(shared, topic, callback, &reason).await;
         return;
     }
     let lease = granted_lease(&options, request.lease_seconds);
-    if options.verifying != super::Verifying::Never
-        && let Err(status) = verify(shared, request, told_lease(&options, lease)).await
+    if options.verifying != Verifying::Never
+        && let Err(status) = verify(shared, request, stated_lease(&options, lease)).await
     {
         shared.events.add(HubEvent::NotVerified {
             mode: request.mode,
@@ -50,7 +37,7 @@ pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
         return;
     }
     if subscribes {
-        keep(shared, request, lease, options.keeps_old_secret);
+        store(shared, request, lease, options.keeps_old_secret);
     } else {
         shared.drop_subscription(topic, callback);
     }
@@ -61,8 +48,8 @@ pub(super) async fn carry_out(shared: &Shared, request: &SubscriptionRequest) {
     });
 }
 
-/// Tells a subscriber that its subscription is denied.
-pub(super) async fn tell_denied(shared: &Shared, topic: &str, callback: &str, reason: &str) {
+/// Notifies a subscriber that its subscription is denied.
+pub(super) async fn send_denial(shared: &SharedHub, topic: &str, callback: &str, reason: &str) {
     let denial = Verification {
         mode: Mode::Denied,
         topic: topic.to_owned(),
@@ -70,9 +57,9 @@ pub(super) async fn tell_denied(shared: &Shared, topic: &str, callback: &str, re
         lease_seconds: None,
         reason: Some(reason.to_owned()),
     };
-    let told = shared.client.get(with_query(callback, &denial)).send();
-    if let Err(error) = told.await {
-        tracing::debug!(%error, callback, "a subscriber could not be told of a denial");
+    let sent = shared.client.get(with_query(callback, &denial)).send();
+    if let Err(error) = sent.await {
+        tracing::debug!(%error, callback, "denial not delivered");
     }
     shared.events.add(HubEvent::Denied {
         topic: topic.to_owned(),
@@ -80,9 +67,14 @@ pub(super) async fn tell_denied(shared: &Shared, topic: &str, callback: &str, re
     });
 }
 
-fn keep(shared: &Shared, request: &SubscriptionRequest, lease: Duration, keeps_old_secret: bool) {
+fn store(
+    shared: &SharedHub,
+    request: &SubscriptionRequest,
+    lease: Duration,
+    keeps_old_secret: bool,
+) {
     let expires_at = clock::now().plus(lease).wall;
-    let mut state = lock(&shared.state);
+    let mut state = shared.state.lock();
     let key = (request.topic.clone(), request.callback.clone());
     let old = state.subscriptions.get(&key);
     let old_secret = old
@@ -106,14 +98,14 @@ fn granted_lease(options: &HubOptions, asked: Option<u64>) -> Duration {
         .min(LONGEST_LEASE)
 }
 
-fn told_lease(options: &HubOptions, granted: Duration) -> Option<u64> {
-    let told = options.false_lease.unwrap_or(granted.as_secs());
-    options.tells_lease.then_some(told)
+fn stated_lease(options: &HubOptions, granted: Duration) -> Option<u64> {
+    let stated = options.false_lease.unwrap_or(granted.as_secs());
+    options.states_lease.then_some(stated)
 }
 
-/// Asks the subscriber whether it meant it; without a confirmation, the status it answered with.
+/// Verifies the intent of the subscriber. The error is the status of its response, if any.
 async fn verify(
-    shared: &Shared,
+    shared: &SharedHub,
     request: &SubscriptionRequest,
     lease_seconds: Option<u64>,
 ) -> Result<(), Option<u16>> {
@@ -141,7 +133,7 @@ fn with_query(callback: &str, question: &Verification) -> String {
     format!("{callback}{joint}{}", question.to_query())
 }
 
-/// A challenge that can't be guessed. It has characters that a form encodes, for a subscriber must decode what it echoes.
+/// An unguessable challenge. It contains characters that forms encode: a subscriber must decode what it echoes.
 fn challenge() -> String {
     let random = getrandom::u64().expect("the system has random numbers");
     format!("{random:016x}+/=")

@@ -1,5 +1,7 @@
 //! The hub against a subscriber of the tests' own.
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::{RawQuery, State};
 use axum::http::{HeaderMap, StatusCode};
@@ -12,7 +14,7 @@ use crate::protocol::websub::{Mode, Signature, SubscriptionRequest, Verification
 const TOPIC: &str = "http://source.example/set1/changes/";
 const SECRET: &str = "a secret";
 
-/// What the subscriber was sent: a GET's query, or a POST's signature and body.
+/// A request that the subscriber received: the query of a GET, or the signature and body of a POST.
 #[derive(Debug)]
 enum Sent {
     Question(Verification),
@@ -27,23 +29,23 @@ enum Sent {
 #[derive(Clone)]
 struct Subscriber {
     sent: mpsc::UnboundedSender<Sent>,
-    takes: StatusCode,
+    status: StatusCode,
 }
 
-struct Listening {
+struct RunningSubscriber {
     callback: String,
     received: mpsc::UnboundedReceiver<Sent>,
     _serving: Arc<DropGuard>,
 }
 
-async fn subscriber(takes: StatusCode) -> Listening {
+async fn subscriber(status: StatusCode) -> RunningSubscriber {
     let bound = serving::bind(HubOptions::default().listen).await.unwrap();
     let callback = format!("http://{}/callback", bound.address());
     let (sent, received) = mpsc::unbounded_channel();
     let router = Router::new()
-        .route("/callback", get(confirm).post(take))
-        .with_state(Subscriber { sent, takes });
-    Listening {
+        .route("/callback", get(confirm).post(receive))
+        .with_state(Subscriber { sent, status });
+    RunningSubscriber {
         callback,
         received,
         _serving: bound.serve(router),
@@ -57,7 +59,11 @@ async fn confirm(State(subscriber): State<Subscriber>, RawQuery(query): RawQuery
     challenge
 }
 
-async fn take(State(subscriber): State<Subscriber>, headers: HeaderMap, body: Bytes) -> StatusCode {
+async fn receive(
+    State(subscriber): State<Subscriber>,
+    headers: HeaderMap,
+    body: Bytes,
+) -> StatusCode {
     let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap());
     let sent = Sent::Content {
         signature: text("X-Hub-Signature").map(|value| Signature::parse(value).unwrap()),
@@ -65,10 +71,10 @@ async fn take(State(subscriber): State<Subscriber>, headers: HeaderMap, body: By
         body,
     };
     subscriber.sent.send(sent).unwrap();
-    subscriber.takes
+    subscriber.status
 }
 
-impl Listening {
+impl RunningSubscriber {
     async fn question(&mut self) -> Verification {
         match self.received.recv().await.unwrap() {
             Sent::Question(question) => question,
@@ -136,7 +142,7 @@ async fn intent_is_verified_and_the_lease_is_clamped() {
 }
 
 #[tokio::test]
-async fn deliveries_are_signed_as_told() {
+async fn deliveries_are_signed_as_configured() {
     let hub = hub(HubOptions::default()).await;
     let mut subscriber = subscriber(StatusCode::NO_CONTENT).await;
     subscriber.subscribe(&hub).await;
@@ -150,7 +156,7 @@ async fn deliveries_are_signed_as_told() {
     ] {
         hub.configure(|options| options.signing = signing);
         let delivered = hub.deliver(TOPIC, Bytes::from_static(b"<urlset/>")).await;
-        assert!(matches!(&delivered[..], [one] if one.is_taken() && one.attempts == 1));
+        assert!(matches!(&delivered[..], [one] if one.is_accepted() && one.attempts == 1));
         let Some(Sent::Content {
             signature,
             links,
@@ -163,16 +169,16 @@ async fn deliveries_are_signed_as_told() {
         let verified = signature.map(|it| it.verifies(SECRET.as_bytes(), &body));
         assert_eq!(verified, verifies, "{signing:?}");
         let links = crate::protocol::parse_link_header(&links, hub.uri().url());
-        let told: Vec<_> = links
+        let announced: Vec<_> = links
             .iter()
             .map(|link| (link.rel.as_str(), link.href.as_str()))
             .collect();
-        assert_eq!(told, [("self", TOPIC), ("hub", hub.uri().as_str())]);
+        assert_eq!(announced, [("self", TOPIC), ("hub", hub.uri().as_str())]);
     }
 }
 
 #[tokio::test]
-async fn a_delivery_is_tried_a_bounded_number_of_times() {
+async fn number_of_delivery_attempts_is_bounded() {
     let hub = hub(HubOptions {
         retry_after: Duration::ZERO,
         ..HubOptions::default()
@@ -181,13 +187,13 @@ async fn a_delivery_is_tried_a_bounded_number_of_times() {
     let mut subscriber = subscriber(StatusCode::SERVICE_UNAVAILABLE).await;
     subscriber.subscribe(&hub).await;
     let delivered = hub.deliver(TOPIC, Bytes::from_static(b"<urlset/>")).await;
-    assert!(!delivered[0].is_taken());
+    assert!(!delivered[0].is_accepted());
     assert_eq!((delivered[0].attempts, delivered[0].status), (3, Some(503)));
     assert_eq!(hub.counts().undelivered, 1);
 }
 
 #[tokio::test]
-async fn a_subscriber_that_is_gone_is_given_up() {
+async fn subscription_ends_when_the_callback_answers_410() {
     let hub = hub(HubOptions::default()).await;
     let mut subscriber = subscriber(StatusCode::GONE).await;
     subscriber.subscribe(&hub).await;
@@ -197,7 +203,7 @@ async fn a_subscriber_that_is_gone_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_denied_topic_is_told_and_not_kept() {
+async fn denied_subscription_is_announced_and_not_stored() {
     let hub = hub(HubOptions {
         verifying: Verifying::BeforeAnswer,
         ..HubOptions::default()
@@ -206,14 +212,14 @@ async fn a_denied_topic_is_told_and_not_kept() {
     hub.deny(TOPIC, "not for you");
     let mut subscriber = subscriber(StatusCode::OK).await;
     subscriber.ask(&hub, Mode::Subscribe, None).await;
-    let told = subscriber.question().await;
-    assert_eq!(told.mode, Mode::Denied);
-    assert_eq!(told.reason.as_deref(), Some("not for you"));
+    let announced = subscriber.question().await;
+    assert_eq!(announced.mode, Mode::Denied);
+    assert_eq!(announced.reason.as_deref(), Some("not for you"));
     assert!(hub.subscriptions().is_empty());
 }
 
 #[tokio::test]
-async fn a_lease_can_be_refused() {
+async fn requested_lease_can_be_rejected() {
     let hub = hub(HubOptions {
         granting: Granting::RefuseLease(409),
         verifying: Verifying::Never,

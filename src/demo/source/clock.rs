@@ -9,25 +9,25 @@ const SECOND: i64 = 1_000_000;
 
 /// The Source's own clock: it never goes back, whatever the clock behind it does.
 ///
-/// The moments it gives to changes and to boundaries keep two promises, on which the intervals rest: a boundary lies after every
-/// change before it, and no later change lies before it. To keep them the clock runs ahead of the wall clock where it must: by a
-/// microsecond a change, or by a second a boundary when times are whole seconds.
+/// The intervals rely on two properties of its moments: a boundary is after every earlier change, and no later change is before it.
+/// For that the clock runs ahead of the wall clock if necessary: by a microsecond per change, or by a second per boundary if times
+/// are whole seconds.
 #[derive(Clone, Debug)]
 pub(super) struct SampleClock {
-    /// Stands still at this moment; `None`: the wall clock.
+    /// Fixed at this moment; `None`: follows the wall clock.
     still: Option<i64>,
-    /// How far it was moved, in microseconds.
+    /// By how much it was moved, in microseconds.
     moved: i64,
-    /// What a time stamp is a multiple of, in microseconds.
+    /// The resolution of times, in microseconds.
     step: i64,
-    /// The latest moment that was given out.
+    /// The latest moment that was returned.
     last: i64,
-    /// Whether a change bears the latest moment.
+    /// Whether a change has the latest moment.
     used: bool,
 }
 
 impl SampleClock {
-    /// A clock that stands still at `still` until it is moved, or follows the wall clock.
+    /// A clock that is fixed at `still` until it is moved, or follows the wall clock.
     pub(super) fn new(still: Option<SourceTime>, whole_seconds: bool) -> Self {
         Self {
             still: still.map(SourceTime::micros),
@@ -38,12 +38,12 @@ impl SampleClock {
         }
     }
 
-    /// Moves it on.
+    /// Moves it forward.
     pub(super) fn advance(&mut self, by: Duration) {
         self.moved += i64::try_from(by.as_micros()).unwrap_or(i64::MAX / 4);
     }
 
-    /// The moment of a change. It is the only one that bears it, unless times are whole seconds.
+    /// The moment of a change; unique unless times are whole seconds.
     pub(super) fn change(&mut self) -> SourceTime {
         let earliest = if self.step == SECOND {
             self.last
@@ -53,7 +53,7 @@ impl SampleClock {
         self.give(earliest, true)
     }
 
-    /// A moment that parts the changes so far from those to come.
+    /// A moment after all changes so far and not after later ones.
     pub(super) fn boundary(&mut self) -> SourceTime {
         let earliest = self.after_last();
         self.give(earliest, false)
@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn changes_never_share_a_moment_and_boundaries_part_them() {
+    fn moments_of_changes_are_unique_and_boundaries_separate_them() {
         let mut clock = SampleClock::new(Some(SourceTime::from_micros(10)), false);
         let moments: Vec<i64> = [
             clock.change(),
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_seconds_are_shared_within_an_interval_only() {
+    fn changes_of_one_interval_only_share_whole_seconds() {
         let mut clock = SampleClock::new(Some(SourceTime::from_micros(2_500_000)), true);
         assert_eq!(clock.change().micros(), 2 * SECOND);
         assert_eq!(clock.change().micros(), 2 * SECOND);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn it_follows_the_wall_clock_and_never_goes_back() {
+    fn clock_follows_the_wall_clock_and_never_goes_back() {
         let mut clock = SampleClock::new(None, false);
         let first = clock.change();
         assert!(first.micros() > 1_700_000_000 * SECOND);

@@ -1,4 +1,4 @@
-//! The documents that the sample Source publishes, from what a set holds.
+//! The documents of the sample Source.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use bytes::Bytes;
 use url::Url;
 
 use super::options::ChangeListForm;
-use super::resource_set::{ChangeList, Resource};
+use super::resource::Resource;
 use crate::protocol::{
     Capability, ChangeKind, Entry, Head, Interval, Link, Root, SourceTime, write_document,
 };
@@ -23,15 +23,24 @@ pub(super) const RESOURCE_DUMP: &str = "resourcedump.xml";
 /// The file name of its Change Dump, or of their index.
 pub(super) const CHANGE_DUMP: &str = "changedump.xml";
 
-/// Where the documents of one set are.
+/// The entries of one Change List; it is closed if it has an `until`.
 #[derive(Clone, Debug)]
-pub(super) struct Places {
+pub(super) struct ChangeList {
+    pub(super) number: u32,
+    pub(super) from: SourceTime,
+    pub(super) until: Option<SourceTime>,
+    pub(super) entries: Vec<Entry>,
+}
+
+/// The URIs of one set's documents and resources.
+#[derive(Clone, Debug)]
+pub(super) struct SetUris {
     base: Url,
     name: String,
 }
 
-impl Places {
-    /// Those of the set of that name at that Source.
+impl SetUris {
+    /// The URIs of the set of that name at that Source.
     pub(super) fn new(base: Url, name: &str) -> Self {
         Self {
             base,
@@ -79,35 +88,35 @@ impl Places {
     }
 }
 
-/// Where a Source's description is (the core, section 8).
+/// The URI of the Source Description (the core, section 8).
 pub(super) fn description_uri(base: &Url) -> Url {
     base.join("/.well-known/resourcesync")
         .expect("a path can be joined to an http URI")
 }
 
 /// The Source Description (the core, section 8).
-pub(super) fn source_description<'a>(sets: impl Iterator<Item = &'a Places>) -> Bytes {
+pub(super) fn source_description<'a>(sets: impl Iterator<Item = &'a SetUris>) -> Bytes {
     let head = Head::new(Root::Urlset, Capability::Description);
     let entries: Vec<Entry> = sets
-        .map(|places| pointer(places.file(CAPABILITY_LIST), Capability::CapabilityList))
+        .map(|uris| pointer(uris.file(CAPABILITY_LIST), Capability::CapabilityList))
         .collect();
     document(&head, &entries)
 }
 
 /// A Capability List (the core, section 9; the notification specifications, section 5).
 pub(super) fn capability_list<'a>(
-    places: &Places,
+    uris: &SetUris,
     offered: impl IntoIterator<Item = Capability>,
     channels: impl Iterator<Item = (&'a Capability, &'a Url)>,
 ) -> Bytes {
     let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
-    head.links.push(Link::new("up", places.description()));
+    head.links.push(Link::new("up", uris.description()));
     let pointers = offered.into_iter();
     let mut entries: Vec<Entry> = pointers
-        .map(|capability| pointer(places.file(file_of(&capability)), capability))
+        .map(|capability| pointer(uris.file(file_of(&capability)), capability))
         .collect();
     for (kind, hub) in channels {
-        let mut channel = pointer(places.topic(kind), kind.clone());
+        let mut channel = pointer(uris.topic(kind), kind.clone());
         channel.links.push(Link::new("hub", hub.clone()));
         entries.push(channel);
     }
@@ -144,7 +153,7 @@ pub(super) fn resource_entry(resource: &Resource, digests: bool) -> Entry {
 
 /// The Resource List, or the index with its lists, by file name (the core, section 10).
 pub(super) fn resource_lists(
-    places: &Places,
+    uris: &SetUris,
     entries: &[Entry],
     entries_per_list: usize,
     at: SourceTime,
@@ -152,9 +161,9 @@ pub(super) fn resource_lists(
     let list = |root, indexed: bool| {
         let mut head = Head::new(root, Capability::ResourceList);
         head.md.at = Some(at);
-        head.links.push(places.up());
+        head.links.push(uris.up());
         if indexed {
-            let index = Link::new("index", places.file(RESOURCE_LIST));
+            let index = Link::new("index", uris.file(RESOURCE_LIST));
             head.links.push(index);
         }
         head
@@ -168,7 +177,7 @@ pub(super) fn resource_lists(
     let mut lists = Vec::new();
     for (number, entries) in entries.chunks(entries_per_list).enumerate() {
         let file = format!("resourcelist-{number:04}.xml");
-        let mut entry = Entry::new(places.file(&file));
+        let mut entry = Entry::new(uris.file(&file));
         entry.md.at = Some(at);
         lists.push(entry);
         files.insert(file, document(&list(Root::Urlset, true), entries));
@@ -180,15 +189,15 @@ pub(super) fn resource_lists(
 
 /// A Change List, the index of them, or one that the index names, by file name (the core, section 12).
 pub(super) fn change_list(
-    places: &Places,
+    uris: &SetUris,
     lists: &[ChangeList],
     form: ChangeListForm,
     file: &str,
 ) -> Option<Bytes> {
-    // The first one stands alone; from the second on there is an index, also once the first is dropped.
+    // A single first list has no index. From the second on there is one, also after the first has been dropped.
     let alone = matches!(lists, [only] if only.number == 1);
     if file == CHANGE_LIST && !alone {
-        return Some(change_list_index(places, lists, form));
+        return Some(change_list_index(uris, lists, form));
     }
     let list = lists.iter().find(|list| {
         if alone {
@@ -200,10 +209,9 @@ pub(super) fn change_list(
     let mut head = Head::new(Root::Urlset, Capability::ChangeList);
     head.md.from = form.from.then_some(list.from);
     head.md.until = list.until.filter(|_| form.until);
-    head.links.push(places.up());
+    head.links.push(uris.up());
     if !alone {
-        head.links
-            .push(Link::new("index", places.file(CHANGE_LIST)));
+        head.links.push(Link::new("index", uris.file(CHANGE_LIST)));
     }
     let mut entries = list.entries.clone();
     for entry in &mut entries {
@@ -216,15 +224,15 @@ pub(super) fn change_list(
     Some(document(&head, &entries))
 }
 
-fn change_list_index(places: &Places, lists: &[ChangeList], form: ChangeListForm) -> Bytes {
+fn change_list_index(uris: &SetUris, lists: &[ChangeList], form: ChangeListForm) -> Bytes {
     let mut head = Head::new(Root::Sitemapindex, Capability::ChangeList);
     let from = lists.first().map(|list| list.from);
     head.md.from = from.filter(|_| form.from);
-    head.links.push(places.up());
+    head.links.push(uris.up());
     let entries: Vec<Entry> = lists
         .iter()
         .map(|list| {
-            let mut entry = Entry::new(places.file(&numbered_change_list(list.number)));
+            let mut entry = Entry::new(uris.file(&numbered_change_list(list.number)));
             entry.md.from = form.from.then_some(list.from);
             entry.md.until = list.until.filter(|_| form.until);
             entry
@@ -238,22 +246,22 @@ fn numbered_change_list(number: u32) -> String {
 }
 
 /// A change notification (Change Notification, section 3).
-pub(super) fn change_notification(places: &Places, interval: Interval, changes: &[Entry]) -> Bytes {
+pub(super) fn change_notification(uris: &SetUris, interval: Interval, changes: &[Entry]) -> Bytes {
     let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
     head.md.from = Some(interval.from());
     head.md.until = Some(interval.until());
-    head.links.push(places.up());
+    head.links.push(uris.up());
     document(&head, changes)
 }
 
 /// A framework notification (Framework Notification, section 3).
-pub(super) fn framework_notification(places: &Places, changes: &[Entry]) -> Bytes {
+pub(super) fn framework_notification(uris: &SetUris, changes: &[Entry]) -> Bytes {
     let mut head = Head::new(Root::Urlset, Capability::FrameworkNotification);
-    head.links.push(places.up());
+    head.links.push(uris.up());
     document(&head, changes)
 }
 
-/// The entry of a framework notification: a document that was published anew.
+/// The entry of a framework notification: a changed document.
 pub(super) fn framework_entry(
     loc: Url,
     capability: Capability,
@@ -266,18 +274,18 @@ pub(super) fn framework_entry(
     entry
 }
 
-/// A page for people that leads to the Capability Lists (the core, section 6.3.2).
-pub(super) fn front_page<'a>(sets: impl Iterator<Item = &'a Places>) -> String {
+/// A web page that links to the Capability Lists (the core, section 6.3.2).
+pub(super) fn front_page<'a>(sets: impl Iterator<Item = &'a SetUris>) -> String {
     let mut page = String::from("<!DOCTYPE html>\n<html><head><title>A sample Source</title>\n");
-    for places in sets {
-        let list = places.file(CAPABILITY_LIST);
+    for uris in sets {
+        let list = uris.file(CAPABILITY_LIST);
         page.push_str(&format!("<link rel=\"resourcesync\" href=\"{list}\">\n"));
     }
     page.push_str("</head><body><p>A sample ResourceSync Source.</p></body></html>\n");
     page
 }
 
-/// A document, as it is served.
+/// Serialises a document.
 pub(super) fn document(head: &Head, entries: &[Entry]) -> Bytes {
     Bytes::from(write_document(head, entries))
 }

@@ -1,36 +1,35 @@
-//! What can be done to the dumps of the sample Source.
+//! The operations on the dumps of the sample Source.
 
 use super::{MemberFault, SampleSource};
-use crate::demo::serving::lock;
 use crate::protocol::SourceTime;
 
 impl SampleSource {
-    /// Publishes a Resource Dump of this moment, which is what it returns. Its packages have the names of those before.
+    /// Publishes a Resource Dump; returns its time. Its packages reuse the names of the previous ones.
     pub fn refresh_resource_dump(&self, set: &str) -> SourceTime {
-        let mut world = lock(&self.shared.world);
-        let at = world.boundary();
-        world.set_mut(set).refresh_resource_dump(at);
+        let mut state = self.shared.state.lock();
+        let at = state.boundary();
+        state.set_mut(set).refresh_resource_dump(at);
         at
     }
 
-    /// Adds the changes since the last package to the Change Dump: one package, that ends now, or more if the options have it
-    /// so. How many packages were added.
+    /// Adds the changes since the last package to the Change Dump, in one package that ends now, or in several if the options limit
+    /// their size. Returns how many.
     pub fn pack_changes(&self, set: &str) -> usize {
-        let mut world = lock(&self.shared.world);
-        let until = world.boundary();
-        world.set_mut(set).dumps_mut().pack_changes(until)
+        let mut state = self.shared.state.lock();
+        let until = state.boundary();
+        state.set_mut(set).dumps_mut().pack_changes(until)
     }
 
-    /// Drops the oldest packages of the Change Dump, but for `keep` of them; how many were dropped.
+    /// Drops the oldest packages of the Change Dump and retains `keep`; returns how many were dropped.
     pub fn drop_old_change_packages(&self, set: &str, keep: usize) -> usize {
-        let mut world = lock(&self.shared.world);
-        world.set_mut(set).dumps_mut().drop_old_changes(keep)
+        let mut state = self.shared.state.lock();
+        state.set_mut(set).dumps_mut().drop_old_changes(keep)
     }
 
-    /// Plans what is wrong with a resource's members in all packages that are made from now on; `None`: nothing is.
+    /// Plans a fault of a resource's members in all later packages; `None`: no fault.
     pub fn spoil_member(&self, set: &str, name: &str, fault: Option<MemberFault>) {
-        let mut world = lock(&self.shared.world);
-        let set = world.set_mut(set);
+        let mut state = self.shared.state.lock();
+        let set = state.set_mut(set);
         let uri = set.resource_uri(name);
         set.dumps_mut().plan_fault(uri.as_str(), fault);
     }

@@ -4,52 +4,52 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 
-use super::documents::{self, CHANGE_DUMP, Places, RESOURCE_DUMP};
+use super::documents::{self, CHANGE_DUMP, RESOURCE_DUMP, SetUris};
 use super::options::{DumpOptions, MemberFault};
-use super::package::{Bitstream, Package};
-use super::world::{Document, xml};
+use super::package::{Bitstream, DumpPackage};
+use super::served::ServedFile;
 use crate::protocol::{
     Algorithm, Capability, Digest, Entry, Head, Interval, Link, Metadata, Root, SourceTime,
 };
 
-/// The dumps of a set, with all that they point at.
+/// The dumps of a set, with their packages.
 #[derive(Debug)]
 pub(super) struct Dumps {
-    places: Places,
+    uris: SetUris,
     options: DumpOptions,
     digests: bool,
     /// When the published Resource Dump was made, and its packages.
-    snapshot: (SourceTime, Vec<Package>),
+    snapshot: (SourceTime, Vec<DumpPackage>),
     /// The packages of the Change Dump, by their numbers, oldest first. All of them are closed.
-    changes: BTreeMap<usize, (Interval, Package)>,
+    changes: BTreeMap<usize, (Interval, DumpPackage)>,
     /// Changes that are in no package yet, with their bytes.
-    waiting: Vec<(Entry, Option<Bytes>)>,
+    unpacked: Vec<(Entry, Option<Bytes>)>,
     packed_until: SourceTime,
     /// By URI; of the packages that are still to be made.
     faults: BTreeMap<String, MemberFault>,
 }
 
 impl Dumps {
-    /// Those of a set whose history begins at `start`.
+    /// The dumps of a set whose history begins at `start`.
     pub(super) fn new(
-        places: Places,
+        uris: SetUris,
         options: DumpOptions,
         digests: bool,
         start: SourceTime,
     ) -> Self {
         Self {
-            places,
+            uris,
             options,
             digests,
             snapshot: (start, Vec::new()),
             changes: BTreeMap::new(),
-            waiting: Vec::new(),
+            unpacked: Vec::new(),
             packed_until: start,
             faults: BTreeMap::new(),
         }
     }
 
-    /// What of it the Capability List names.
+    /// The capabilities that the Capability List advertises.
     pub(super) fn offered(&self) -> impl Iterator<Item = Capability> + use<> {
         let dumps = [
             (self.options.resource_dump).then_some(Capability::ResourceDump),
@@ -58,7 +58,7 @@ impl Dumps {
         dumps.into_iter().flatten()
     }
 
-    /// Plans what is wrong with a resource's member in packages to come, or that nothing is.
+    /// Plans a fault of a resource's member in later packages, or removes it.
     pub(super) fn plan_fault(&mut self, uri: &str, fault: Option<MemberFault>) {
         match fault {
             Some(fault) => self.faults.insert(uri.to_owned(), fault),
@@ -66,7 +66,7 @@ impl Dumps {
         };
     }
 
-    /// Publishes a Resource Dump of this moment.
+    /// Publishes a Resource Dump.
     pub(super) fn refresh(
         &mut self,
         resources: impl Iterator<Item = (Entry, Bytes)>,
@@ -75,7 +75,11 @@ impl Dumps {
         if !self.options.resource_dump {
             return;
         }
-        let head = self.head(Root::Urlset, Capability::ResourceDumpManifest, taken(at));
+        let head = self.head(
+            Root::Urlset,
+            Capability::ResourceDumpManifest,
+            snapshot_metadata(at),
+        );
         let bitstreams: Vec<Bitstream> = resources
             .map(|(entry, bytes)| Bitstream {
                 name: format!("resources/{}", self.name_of(&entry)),
@@ -85,50 +89,57 @@ impl Dumps {
             .collect();
         let packages = bitstreams
             .chunks(self.options.entries_per_package.max(1))
-            .map(|some| Package::pack(&head, some.to_vec(), self.options.paths, &self.faults));
+            .map(|some| DumpPackage::pack(&head, some.to_vec(), self.options.paths, &self.faults));
         self.snapshot = (at, packages.collect());
     }
 
-    /// Keeps a change for the next package.
-    pub(super) fn take_change(&mut self, entry: Entry, bytes: Option<Bytes>) {
+    /// Adds a change to the next package.
+    pub(super) fn add_change(&mut self, entry: Entry, bytes: Option<Bytes>) {
         if self.options.change_dump {
-            self.waiting.push((entry, bytes));
+            self.unpacked.push((entry, bytes));
         }
     }
 
-    /// Packs the changes since the last package: into one, or into several if there are too many. How many were made.
+    /// Packs the changes since the last package into one, or into several if there are too many; returns how many.
     pub(super) fn pack_changes(&mut self, until: SourceTime) -> usize {
         let before = self.changes.len();
         let most = self.options.entries_per_package.max(1);
-        while self.waiting.len() > most {
+        while self.unpacked.len() > most {
             // A package ends where the next one's first change begins, so changes of one moment stay together.
             let moment = |(entry, _): &(Entry, Option<Bytes>)| entry.changed_at();
-            let first = moment(&self.waiting[most]);
+            let first = moment(&self.unpacked[most]);
             let end = self
-                .waiting
+                .unpacked
                 .partition_point(|change| moment(change) < first);
             let Some(first) = first.filter(|_| end > 0) else {
                 break;
             };
-            let rest = self.waiting.split_off(end);
-            self.pack_waiting(first);
-            self.waiting = rest;
+            let rest = self.unpacked.split_off(end);
+            self.pack_interval(first);
+            self.unpacked = rest;
         }
-        self.pack_waiting(until);
+        self.pack_interval(until);
         self.changes.len() - before
     }
 
-    fn pack_waiting(&mut self, until: SourceTime) {
+    fn pack_interval(&mut self, until: SourceTime) {
         let interval = Interval::new(self.packed_until, until)
             .expect("a boundary never lies before an earlier one");
         let number = self.changes.keys().next_back().map_or(1, |last| last + 1);
-        let waiting = std::mem::take(&mut self.waiting);
-        let bitstreams = waiting.into_iter().enumerate().map(|(at, (entry, bytes))| {
-            let name = format!("changes/{at:04}/{}", self.name_of(&entry));
-            Bitstream { entry, name, bytes }
-        });
-        let head = self.head(Root::Urlset, Capability::ChangeDumpManifest, told(interval));
-        let package = Package::pack(
+        let unpacked = std::mem::take(&mut self.unpacked);
+        let bitstreams = unpacked
+            .into_iter()
+            .enumerate()
+            .map(|(at, (entry, bytes))| {
+                let name = format!("changes/{at:04}/{}", self.name_of(&entry));
+                Bitstream { entry, name, bytes }
+            });
+        let head = self.head(
+            Root::Urlset,
+            Capability::ChangeDumpManifest,
+            interval_metadata(interval),
+        );
+        let package = DumpPackage::pack(
             &head,
             bitstreams.collect(),
             self.options.paths,
@@ -138,7 +149,7 @@ impl Dumps {
         self.packed_until = until;
     }
 
-    /// Drops the oldest packages of the Change Dump, but for `keep` of them; how many were dropped.
+    /// Drops the oldest packages of the Change Dump and retains `keep`; returns how many were dropped.
     pub(super) fn drop_old_changes(&mut self, keep: usize) -> usize {
         let dropped = self.changes.len().saturating_sub(keep);
         for _ in 0..dropped {
@@ -148,7 +159,7 @@ impl Dumps {
     }
 
     /// A dump, an index of them, a package or a copy of its manifest, by file name.
-    pub(super) fn document(&self, file: &str) -> Option<Document> {
+    pub(super) fn document(&self, file: &str) -> Option<ServedFile> {
         let resources = self.options.resource_dump && file.starts_with("resourcedump");
         let changes = self.options.change_dump && file.starts_with("changedump");
         match (resources, changes) {
@@ -165,9 +176,9 @@ impl Dumps {
             dumps: self,
             capability: Capability::ResourceDump,
             name: RESOURCE_DUMP,
-            md: taken(*at),
+            md: snapshot_metadata(*at),
             packages: packages
-                .map(|(number, package)| (number, taken(*at), package))
+                .map(|(number, package)| (number, snapshot_metadata(*at), package))
                 .collect(),
         }
     }
@@ -185,7 +196,9 @@ impl Dumps {
                 ..Metadata::default()
             },
             packages: packages
-                .map(|(number, (interval, package))| (*number, told(*interval), package))
+                .map(|(number, (interval, package))| {
+                    (*number, interval_metadata(*interval), package)
+                })
                 .collect(),
         }
     }
@@ -196,20 +209,20 @@ impl Dumps {
             capability: head.md.capability,
             ..md
         };
-        head.links.push(self.places.up());
+        head.links.push(self.uris.up());
         head
     }
 
     /// The name of a resource within the set.
     fn name_of(&self, entry: &Entry) -> String {
-        let folder = self.places.resource("");
+        let folder = self.uris.resource("");
         let name = entry.loc.as_str().strip_prefix(folder.as_str());
         name.unwrap_or_default().to_owned()
     }
 }
 
-/// When a snapshot was taken.
-fn taken(at: SourceTime) -> Metadata {
+/// The metadata of a snapshot.
+fn snapshot_metadata(at: SourceTime) -> Metadata {
     Metadata {
         at: Some(at),
         completed: Some(at),
@@ -217,8 +230,8 @@ fn taken(at: SourceTime) -> Metadata {
     }
 }
 
-/// Of which changes something tells.
-fn told(interval: Interval) -> Metadata {
+/// The metadata of what covers an interval.
+fn interval_metadata(interval: Interval) -> Metadata {
     Metadata {
         from: Some(interval.from()),
         until: Some(interval.until()),
@@ -233,14 +246,14 @@ struct Dump<'a> {
     /// The file name of the dump, or of their index.
     name: &'static str,
     md: Metadata,
-    /// Each with its number, and with what its entry tells of its time.
-    packages: Vec<(usize, Metadata, &'a Package)>,
+    /// Each with its number and the times of its entry.
+    packages: Vec<(usize, Metadata, &'a DumpPackage)>,
 }
 
 impl Dump<'_> {
-    fn file(&self, file: &str) -> Option<Document> {
+    fn file(&self, file: &str) -> Option<ServedFile> {
         if file == self.name {
-            return Some(xml(if self.dumps.options.indexed {
+            return Some(ServedFile::xml(if self.dumps.options.indexed {
                 self.index()
             } else {
                 self.dump(self.md.clone(), &self.packages, false)
@@ -255,12 +268,16 @@ impl Dump<'_> {
         let (number, md, package) = &only[0];
         let stem = self.stem(*number);
         match file.strip_prefix(stem.as_str())? {
-            ".zip" => Some(Document {
+            ".zip" => Some(ServedFile {
                 media_type: "application/zip".to_owned(),
                 body: package.zip.clone(),
             }),
-            "-manifest.xml" if self.dumps.options.contents => Some(xml(package.manifest.clone())),
-            ".xml" if self.dumps.options.indexed => Some(xml(self.dump(md.clone(), only, true))),
+            "-manifest.xml" if self.dumps.options.contents => {
+                Some(ServedFile::xml(package.manifest.clone()))
+            }
+            ".xml" if self.dumps.options.indexed => {
+                Some(ServedFile::xml(self.dump(md.clone(), only, true)))
+            }
             _ => None,
         }
     }
@@ -278,7 +295,7 @@ impl Dump<'_> {
             .iter()
             .map(|(number, md, _)| {
                 let file = format!("{}.xml", self.stem(*number));
-                let mut entry = Entry::new(self.dumps.places.file(&file));
+                let mut entry = Entry::new(self.dumps.uris.file(&file));
                 entry.md = md.clone();
                 entry
             })
@@ -286,16 +303,21 @@ impl Dump<'_> {
         documents::document(&head, &entries)
     }
 
-    fn dump(&self, md: Metadata, packages: &[(usize, Metadata, &Package)], indexed: bool) -> Bytes {
-        let places = &self.dumps.places;
+    fn dump(
+        &self,
+        md: Metadata,
+        packages: &[(usize, Metadata, &DumpPackage)],
+        indexed: bool,
+    ) -> Bytes {
+        let uris = &self.dumps.uris;
         let mut head = self.head(Root::Urlset, md);
         if indexed {
-            head.links.push(Link::new("index", places.file(self.name)));
+            head.links.push(Link::new("index", uris.file(self.name)));
         }
         let mut entries = Vec::new();
         for (number, md, package) in packages {
             let stem = self.stem(*number);
-            let mut entry = Entry::new(places.file(&format!("{stem}.zip")));
+            let mut entry = Entry::new(uris.file(&format!("{stem}.zip")));
             entry.lastmod = md.at.or(md.until);
             entry.md = Metadata {
                 media_type: Some("application/zip".to_owned()),
@@ -306,7 +328,7 @@ impl Dump<'_> {
                 entry.md.hashes = vec![Digest::of(Algorithm::Sha256, &package.zip)];
             }
             if self.dumps.options.contents {
-                let copy = places.file(&format!("{stem}-manifest.xml"));
+                let copy = uris.file(&format!("{stem}-manifest.xml"));
                 let mut contents = Link::new("contents", copy);
                 contents.media_type = Some("application/xml".to_owned());
                 entry.links.push(contents);

@@ -1,32 +1,32 @@
-//! Faults that a test asks the Source to have.
+//! Faults that tests plan for responses of the Source.
 
 use std::time::Duration;
 
-/// What goes wrong with an answer.
+/// A fault of a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// This status, and no body.
+    /// This status without a body.
     Status(u16),
     /// 503, with `Retry-After` in seconds.
     Unavailable {
         /// The value of `Retry-After`.
         retry_after: u64,
     },
-    /// The length of the whole is told, half of the bytes are sent, and the connection is cut.
+    /// `Content-Length` is right, half of the bytes are sent, and the connection is closed.
     Truncated,
-    /// As many bytes as there should be, but others.
+    /// The right number of wrong bytes.
     WrongBytes,
-    /// The right answer, this much later.
+    /// The right response after this delay.
     Slow(Duration),
-    /// The length of the whole is told, half of the bytes are sent, and then nothing happens.
+    /// `Content-Length` is right, half of the bytes are sent, and nothing more.
     Stalled,
     /// 302 to this URI.
     Redirect(String),
 }
 
-/// The faults that are still to be had.
+/// The planned faults.
 #[derive(Debug, Default)]
-pub(super) struct Faults(Vec<Planned>);
+pub(super) struct PlannedFaults(Vec<Planned>);
 
 #[derive(Debug)]
 struct Planned {
@@ -35,8 +35,8 @@ struct Planned {
     left: usize,
 }
 
-impl Faults {
-    /// Plans a fault for the next `times` requests of a path; a path that ends in `*` stands for all that begin so.
+impl PlannedFaults {
+    /// Plans a fault for the next `times` requests of a path; a path that ends in `*` is a prefix.
     pub(super) fn plan(&mut self, path: &str, fault: Fault, times: usize) {
         if times > 0 {
             self.0.push(Planned {
@@ -47,12 +47,12 @@ impl Faults {
         }
     }
 
-    /// Takes back what was planned for exactly this path or pattern.
+    /// Removes the faults planned for exactly this path or prefix.
     pub(super) fn heal(&mut self, path: &str) {
         self.0.retain(|planned| planned.path != path);
     }
 
-    /// The fault of this request: the one that was planned first.
+    /// The fault of this request: the one planned first.
     pub(super) fn take(&mut self, path: &str) -> Option<Fault> {
         let found = self.0.iter().position(|planned| planned.concerns(path))?;
         let planned = &mut self.0[found];
@@ -79,14 +79,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_come_in_the_order_they_were_planned_and_end() {
-        let mut faults = Faults::default();
+    fn faults_apply_in_the_order_they_were_planned() {
+        let mut faults = PlannedFaults::default();
         faults.plan("/a", Fault::Status(500), 2);
         faults.plan("/a", Fault::Truncated, 1);
         faults.plan("/b/*", Fault::WrongBytes, usize::MAX);
-        let had: Vec<_> = (0..4).map(|_| faults.take("/a")).collect();
+        let applied: Vec<_> = (0..4).map(|_| faults.take("/a")).collect();
         assert_eq!(
-            had,
+            applied,
             [
                 Some(Fault::Status(500)),
                 Some(Fault::Status(500)),

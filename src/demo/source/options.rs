@@ -1,19 +1,19 @@
-//! What a sample Source is asked to be.
+//! The options of a sample Source.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
 use crate::demo::HubOptions;
 use crate::protocol::{HubUri, SourceTime};
 
-/// What a sample Source is asked to be. The default is a set of three resources on a free loopback port, with everything that the
-/// specification offers for following it, and a hub of its own.
+/// The options of a sample Source. The default is a set of three resources on a free loopback port, with Resource List, Change List,
+/// channels and a hub of its own.
 #[derive(Clone, Debug)]
 pub struct SampleOptions {
-    /// Where it listens; port 0 takes a free one.
+    /// The address to listen on; port 0 chooses a free one.
     pub listen: SocketAddr,
     /// The names of its sets of resources: one path segment each.
     pub sets: Vec<String>,
-    /// How many resources each set begins with, named `r0000.txt` and so on.
+    /// How many resources each set has at first, named `r0000.txt` and so on.
     pub resources_per_set: usize,
     /// The length of each of those, in bytes.
     pub resource_size: usize,
@@ -21,21 +21,21 @@ pub struct SampleOptions {
     pub entries_per_list: usize,
     /// Whether there is a Resource List.
     pub resource_list: bool,
-    /// Whether entries tell digests.
+    /// Whether entries have digests.
     pub digests: bool,
     /// Whether there is a Change List.
     pub change_list: bool,
-    /// How its Change Lists are written.
+    /// The form of its Change Lists.
     pub change_list_form: ChangeListForm,
     /// Which dumps there are, and how they are made.
     pub dumps: DumpOptions,
-    /// The hub that its channels name.
+    /// The hub of its channels.
     pub hub: ChannelHub,
-    /// Whether a topic's body is its latest notification; else it is empty.
+    /// Whether the body of a topic is its latest notification; otherwise it is empty.
     pub latest_on_topic: bool,
-    /// Whether times are whole seconds, so that changes within one notification may share one.
+    /// Whether times are whole seconds, so that changes within one notification may have the same.
     pub whole_seconds: bool,
-    /// Where its clock stands until it is moved; `None`: it follows the wall clock.
+    /// The time of its clock until it is moved; `None`: the wall clock.
     pub start: Option<SourceTime>,
 }
 
@@ -60,41 +60,41 @@ impl Default for SampleOptions {
     }
 }
 
-/// The hub that a Source's channels name.
+/// The hub of a Source's channels.
 #[derive(Clone, Debug)]
 pub enum ChannelHub {
-    /// There are no channels at all: the Source can only be polled.
+    /// There are no channels: the Source can only be polled.
     None,
-    /// One that the Source starts for itself.
+    /// The Source's own hub.
     Own(HubOptions),
-    /// Somebody else's.
+    /// An external hub.
     External {
         /// Its URI.
         hub: HubUri,
-        /// How it is told of a notification.
+        /// How notifications are submitted to it.
         submission: Submission,
     },
 }
 
-/// How an external hub is told of a notification.
+/// How a notification is submitted to an external hub.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Submission {
     /// The notification itself is posted to it (Change Notification, section 4.1).
     Payload,
-    /// A form with `hub.mode=publish` tells it to fetch the topic, as many WebSub hubs expect.
+    /// A form with `hub.mode=publish` makes it fetch the topic, as many WebSub hubs expect.
     Ping,
 }
 
-/// How Change Lists are written. The default is as the specification has it; Sources out in the world leave things out.
+/// The form of Change Lists. The default is that of the specification; real Sources omit parts of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChangeListForm {
-    /// Whether they tell `from`.
+    /// Whether they have `from`.
     pub from: bool,
-    /// Whether the closed ones tell `until`.
+    /// Whether closed ones have `until`.
     pub until: bool,
-    /// Whether entries tell `datetime`, of version 1.1.
+    /// Whether entries have `datetime`, of version 1.1.
     pub datetime: bool,
-    /// Whether entries tell `lastmod`.
+    /// Whether entries have `lastmod`.
     pub lastmod: bool,
     /// Whether the newest change comes first.
     pub newest_first: bool,
@@ -112,7 +112,7 @@ impl Default for ChangeListForm {
     }
 }
 
-/// Which dumps there are, and how they are made. The default is none at all; otherwise as the specification has them.
+/// Which dumps there are, and their form. The default is none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DumpOptions {
     /// Whether there is a Resource Dump.
@@ -156,8 +156,8 @@ pub enum PathForm {
 /// What is wrong with a member of a package.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemberFault {
-    /// The manifest tells of it, and it is not there.
+    /// The manifest lists it, but the package does not contain it.
     Missing,
-    /// As many bytes as there should be, but others.
+    /// The right number of wrong bytes.
     WrongBytes,
 }

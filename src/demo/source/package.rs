@@ -11,10 +11,10 @@ use super::documents;
 use super::options::{MemberFault, PathForm};
 use crate::protocol::{Entry, Head};
 
-/// Where a package was on the machine that made it, for [`PathForm::Local`].
+/// The folder of a package on the machine that made it, for [`PathForm::Local`].
 const LOCAL_FOLDER: &str = "/srv/source/dump";
 
-/// What becomes an entry of a manifest, and a member unless it has no bytes.
+/// An entry of a manifest, and the member if there are bytes.
 #[derive(Clone, Debug)]
 pub(super) struct Bitstream {
     pub(super) entry: Entry,
@@ -23,14 +23,14 @@ pub(super) struct Bitstream {
     pub(super) bytes: Option<Bytes>,
 }
 
-/// A package, and its manifest once more.
+/// A package and a copy of its manifest.
 #[derive(Clone, Debug)]
-pub(super) struct Package {
+pub(super) struct DumpPackage {
     pub(super) zip: Bytes,
     pub(super) manifest: Bytes,
 }
 
-impl Package {
+impl DumpPackage {
     /// Packs bitstreams; `faults` are by URI.
     pub(super) fn pack(
         head: &Head,
@@ -62,7 +62,7 @@ impl Package {
         let manifest = documents::document(head, &entries);
         members.insert(0, ("manifest.xml".to_owned(), manifest.clone()));
         Self {
-            zip: zip(&members).expect("memory takes all that is written to it"),
+            zip: zip(&members).expect("writing to memory does not fail"),
             manifest,
         }
     }

@@ -1,39 +1,39 @@
-//! Requests for a part of something (RFC 9110, section 14).
+//! Range requests (RFC 9110, section 14).
 
 use std::ops::Range;
 
 use axum::http::HeaderMap;
 use axum::http::header::{IF_RANGE, RANGE};
 
-use super::world::Found;
+use super::served::Representation;
 
-/// What of a body is asked for.
+/// The part of a body that a request asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Asked {
-    /// All of it.
-    Whole,
-    /// These bytes of it.
+pub(super) enum RequestedRange {
+    /// The complete body.
+    Full,
+    /// These bytes.
     Part(Range<usize>),
-    /// Bytes that it does not have.
-    Beyond,
+    /// Bytes beyond its end: 416.
+    Unsatisfiable,
 }
 
-impl Asked {
-    /// Several ranges at once are answered with the whole, as the specification allows.
-    pub(super) fn of(headers: &HeaderMap, found: &Found) -> Self {
+impl RequestedRange {
+    /// A request for several ranges is answered with the complete body, as the specification allows.
+    pub(super) fn of(headers: &HeaderMap, found: &Representation) -> Self {
         let text = |name| headers.get(name)?.to_str().ok();
         if text(IF_RANGE).is_some_and(|validator| validator != found.etag) {
-            return Self::Whole;
+            return Self::Full;
         }
         let range = text(RANGE).and_then(|range| range.trim().strip_prefix("bytes="));
         range
-            .and_then(|range| parse(range, found.document.body.len()))
-            .unwrap_or(Self::Whole)
+            .and_then(|range| parse(range, found.file.body.len()))
+            .unwrap_or(Self::Full)
     }
 }
 
-/// A single range of that many bytes; `None`, if it makes no sense.
-fn parse(range: &str, length: usize) -> Option<Asked> {
+/// Parses a single range of a body of that length; `None` if it is not one.
+fn parse(range: &str, length: usize) -> Option<RequestedRange> {
     let (first, last) = range.split_once('-')?;
     let part = match (first.trim(), last.trim()) {
         ("", suffix) => length.saturating_sub(suffix.parse().ok()?)..length,
@@ -44,9 +44,9 @@ fn parse(range: &str, length: usize) -> Option<Asked> {
         }
     };
     Some(if part.is_empty() {
-        Asked::Beyond
+        RequestedRange::Unsatisfiable
     } else {
-        Asked::Part(part)
+        RequestedRange::Part(part)
     })
 }
 
@@ -55,17 +55,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_range_is_read_or_passed_over() {
+    fn single_ranges_are_parsed_and_others_ignored() {
         for (range, expected) in [
-            ("0-", Some(Asked::Part(0..10))),
-            ("4-", Some(Asked::Part(4..10))),
-            ("4-6", Some(Asked::Part(4..7))),
-            ("4-60", Some(Asked::Part(4..10))),
-            ("-3", Some(Asked::Part(7..10))),
-            ("-30", Some(Asked::Part(0..10))),
-            ("10-", Some(Asked::Beyond)),
-            ("-0", Some(Asked::Beyond)),
-            ("6-4", Some(Asked::Beyond)),
+            ("0-", Some(RequestedRange::Part(0..10))),
+            ("4-", Some(RequestedRange::Part(4..10))),
+            ("4-6", Some(RequestedRange::Part(4..7))),
+            ("4-60", Some(RequestedRange::Part(4..10))),
+            ("-3", Some(RequestedRange::Part(7..10))),
+            ("-30", Some(RequestedRange::Part(0..10))),
+            ("10-", Some(RequestedRange::Unsatisfiable)),
+            ("-0", Some(RequestedRange::Unsatisfiable)),
+            ("6-4", Some(RequestedRange::Unsatisfiable)),
             ("0-1,3-4", None),
             ("x", None),
         ] {

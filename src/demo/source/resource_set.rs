@@ -1,67 +1,35 @@
-//! One set of resources: what it holds, what changed, and what of it is published.
+//! One set of resources: its content, its changes and its documents.
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use url::Url;
 
-use super::documents::{self, Places};
+use super::documents::{self, ChangeList, SetUris};
 use super::dumps::Dumps;
 use super::options::{ChangeListForm, SampleOptions};
-use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, Entry, Interval, SourceTime};
-
-/// A resource as it is now.
-#[derive(Clone, Debug)]
-pub(super) struct Resource {
-    pub(super) uri: Url,
-    pub(super) bytes: Bytes,
-    pub(super) lastmod: SourceTime,
-    pub(super) digest: Digest,
-    pub(super) media_type: &'static str,
-}
-
-impl Resource {
-    fn new(uri: Url, bytes: Bytes, lastmod: SourceTime) -> Self {
-        let media_type = media_type(uri.path());
-        let digest = Digest::of(Algorithm::Sha256, &bytes);
-        Self {
-            uri,
-            bytes,
-            lastmod,
-            digest,
-            media_type,
-        }
-    }
-}
-
-/// One Change List: closed when it has an `until`.
-#[derive(Clone, Debug)]
-pub(super) struct ChangeList {
-    pub(super) number: u32,
-    pub(super) from: SourceTime,
-    pub(super) until: Option<SourceTime>,
-    pub(super) entries: Vec<Entry>,
-}
+use super::resource::{Resource, path_and_query};
+use crate::protocol::{Capability, ChangeKind, Entry, Interval, SourceTime};
 
 /// One set of resources.
 #[derive(Debug)]
 pub(super) struct ResourceSet {
-    places: Places,
+    uris: SetUris,
     digests: bool,
     /// Whether there is a Resource List.
     listed: bool,
     entries_per_list: usize,
     form: ChangeListForm,
-    /// By path and query, as they are asked for.
+    /// By path and query, as requested.
     resources: BTreeMap<String, Resource>,
     /// The published Resource List, or the index and its lists, by file name.
     resource_lists: BTreeMap<String, Bytes>,
     /// Oldest first; the last one is open. `None`: this set has no Change List.
     change_lists: Option<Vec<ChangeList>>,
-    /// What is served instead, while the Change List lags.
+    /// Served instead while the Change List is frozen.
     frozen: Option<Vec<ChangeList>>,
     dumps: Dumps,
-    /// Changes that no notification told yet.
+    /// Changes that are in no notification yet.
     buffered: Vec<Entry>,
     notified_until: SourceTime,
     /// The channels that are advertised, each with its latest notification.
@@ -70,16 +38,16 @@ pub(super) struct ResourceSet {
 
 impl ResourceSet {
     /// A new set, whose history begins at `start`.
-    pub(super) fn new(places: Places, options: &SampleOptions, start: SourceTime) -> Self {
+    pub(super) fn new(uris: SetUris, options: &SampleOptions, start: SourceTime) -> Self {
         let open = ChangeList {
             number: 1,
             from: start,
             until: None,
             entries: Vec::new(),
         };
-        let dumps = Dumps::new(places.clone(), options.dumps, options.digests, start);
+        let dumps = Dumps::new(uris.clone(), options.dumps, options.digests, start);
         let mut set = Self {
-            places,
+            uris,
             digests: options.digests,
             listed: options.resource_list,
             entries_per_list: options.entries_per_list.max(1),
@@ -95,7 +63,7 @@ impl ResourceSet {
         };
         for number in 0..options.resources_per_set {
             let name = format!("r{number:04}.txt");
-            let bytes = first_content(set.places.name(), &name, options.resource_size);
+            let bytes = first_content(set.uris.name(), &name, options.resource_size);
             set.put(&name, bytes, start);
         }
         set.refresh_resource_list(start);
@@ -103,14 +71,14 @@ impl ResourceSet {
         set
     }
 
-    /// Where its documents are.
-    pub(super) fn places(&self) -> &Places {
-        &self.places
+    /// The URIs of its documents.
+    pub(super) fn uris(&self) -> &SetUris {
+        &self.uris
     }
 
     /// The URI of a resource, whether it exists or not.
     pub(super) fn resource_uri(&self, name: &str) -> Url {
-        self.places.resource(name)
+        self.uris.resource(name)
     }
 
     /// A resource, by path and query.
@@ -131,7 +99,7 @@ impl ResourceSet {
         entry
     }
 
-    /// Changes a resource; without bytes it is deleted. The change enters the Change List and waits for a notification.
+    /// Changes a resource; without bytes it is deleted. The change is in the Change List at once and in the next notification.
     pub(super) fn change(
         &mut self,
         name: &str,
@@ -158,11 +126,11 @@ impl ResourceSet {
         {
             open.entries.push(entry.clone());
         }
-        self.dumps.take_change(entry.clone(), bytes);
+        self.dumps.add_change(entry.clone(), bytes);
         self.buffered.push(entry);
     }
 
-    /// The changes that no notification told yet, and the stretch of time they fill up to `until`.
+    /// The changes that are in no notification yet, and their interval up to `until`.
     pub(super) fn take_buffered(&mut self, until: SourceTime) -> (Interval, Vec<Entry>) {
         let interval = Interval::new(self.notified_until, until)
             .expect("a boundary never lies before an earlier one");
@@ -170,17 +138,17 @@ impl ResourceSet {
         (interval, std::mem::take(&mut self.buffered))
     }
 
-    /// Publishes a Resource List of this moment.
+    /// Publishes a Resource List.
     pub(super) fn refresh_resource_list(&mut self, at: SourceTime) {
         let entries: Vec<Entry> = self
             .resources()
             .map(|resource| documents::resource_entry(resource, self.digests))
             .collect();
         self.resource_lists =
-            documents::resource_lists(&self.places, &entries, self.entries_per_list, at);
+            documents::resource_lists(&self.uris, &entries, self.entries_per_list, at);
     }
 
-    /// Publishes a Resource Dump of this moment.
+    /// Publishes a Resource Dump.
     pub(super) fn refresh_resource_dump(&mut self, at: SourceTime) {
         let entries = self.resources.values().map(|resource| {
             let entry = documents::resource_entry(resource, self.digests);
@@ -199,7 +167,7 @@ impl ResourceSet {
         &mut self.dumps
     }
 
-    /// Closes the open Change List and begins the next.
+    /// Closes the open Change List and opens the next.
     pub(super) fn roll_change_list(&mut self, at: SourceTime) {
         let Some(lists) = &mut self.change_lists else {
             return;
@@ -215,7 +183,7 @@ impl ResourceSet {
         });
     }
 
-    /// Drops the oldest closed Change Lists, but for `keep` of them; how many were dropped.
+    /// Drops the oldest closed Change Lists and retains `keep`; returns how many were dropped.
     pub(super) fn drop_old_change_lists(&mut self, keep: usize) -> usize {
         let Some(lists) = &mut self.change_lists else {
             return 0;
@@ -225,7 +193,7 @@ impl ResourceSet {
         dropped
     }
 
-    /// Makes the Change List stay as it is now, or catch up.
+    /// Freezes the Change List, or lets it catch up.
     pub(super) fn freeze_change_list(&mut self, frozen: bool) {
         self.frozen = if frozen {
             self.change_lists.clone()
@@ -234,7 +202,7 @@ impl ResourceSet {
         };
     }
 
-    /// Gives it a Change List that begins at `from`, or takes it away.
+    /// Opens a Change List that begins at `from`, or removes it.
     pub(super) fn set_change_list(&mut self, from: Option<SourceTime>) {
         self.frozen = None;
         self.change_lists = from.map(|from| {
@@ -247,7 +215,7 @@ impl ResourceSet {
         });
     }
 
-    /// Changes how Change Lists are written.
+    /// Changes the form of the Change Lists.
     pub(super) fn set_form(&mut self, form: ChangeListForm) {
         self.form = form;
     }
@@ -257,12 +225,12 @@ impl ResourceSet {
         self.channels.entry(kind).or_default();
     }
 
-    /// Advertises a channel no longer.
+    /// Removes a channel.
     pub(super) fn remove_channel(&mut self, kind: &Capability) {
         self.channels.remove(kind);
     }
 
-    /// Keeps the latest notification of a channel; `false` if there is no such channel.
+    /// Stores the latest notification of a channel; `false` if there is no such channel.
     pub(super) fn set_latest(&mut self, kind: &Capability, body: Bytes) -> bool {
         match self.channels.get_mut(kind) {
             Some(latest) => {
@@ -277,10 +245,10 @@ impl ResourceSet {
     pub(super) fn channel(&self, file: &str) -> Option<(&Capability, &Bytes)> {
         self.channels
             .iter()
-            .find(|(kind, _)| Places::channel_folder(kind) == file)
+            .find(|(kind, _)| SetUris::channel_folder(kind) == file)
     }
 
-    /// A document by its file name; `hub` is the one its channels name.
+    /// A document by its file name; `hub`: of its channels.
     pub(super) fn document(&self, file: &str, hub: Option<&Url>) -> Option<Bytes> {
         if let Some(list) = self.resource_lists.get(file) {
             return self.listed.then(|| list.clone());
@@ -292,35 +260,16 @@ impl ResourceSet {
                 (self.change_lists.is_some()).then_some(Capability::ChangeList),
             ];
             let offered = lists.into_iter().flatten().chain(self.dumps.offered());
-            let body = documents::capability_list(
-                &self.places,
-                offered,
-                kinds.zip(hub.into_iter().cycle()),
-            );
+            let body =
+                documents::capability_list(&self.uris, offered, kinds.zip(hub.into_iter().cycle()));
             return Some(body);
         }
         let lists = self.frozen.as_ref().or(self.change_lists.as_ref())?;
-        documents::change_list(&self.places, lists, self.form, file)
+        documents::change_list(&self.uris, lists, self.form, file)
     }
 }
 
-/// What a resource is asked for by.
-pub(super) fn path_and_query(uri: &Url) -> &str {
-    &uri[url::Position::BeforePath..url::Position::AfterQuery]
-}
-
-fn media_type(path: &str) -> &'static str {
-    match path.rsplit_once('.').map(|(_, extension)| extension) {
-        Some("txt") => "text/plain",
-        Some("html") => "text/html",
-        Some("xml") => "application/xml",
-        Some("json") => "application/json",
-        Some("pdf") => "application/pdf",
-        _ => "application/octet-stream",
-    }
-}
-
-/// The first content of a resource: it tells its name, as often as it takes to be that long.
+/// The initial content of a resource: a line with its name, repeated to that length.
 fn first_content(set: &str, name: &str, length: usize) -> Bytes {
     let line = format!("{set}/{name}, as it was at first\n");
     let text: Vec<u8> = line.bytes().cycle().take(length).collect();

@@ -1,4 +1,4 @@
-//! How the Source answers: conditional requests, ranges, and the faults that a test planned.
+//! The Source's HTTP server: conditional requests, ranges, and planned faults.
 
 use std::sync::Arc;
 
@@ -16,33 +16,36 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use futures_util::stream;
 
-use super::Shared;
 use super::fault::Fault;
-use super::range::Asked;
-use super::world::Found;
-use crate::demo::serving::lock;
+use super::range::RequestedRange;
+use super::served::Representation;
+use super::state::SharedSource;
 
-/// The Source's routes: it answers GET and HEAD of everything it has.
-pub(super) fn router(shared: Arc<Shared>) -> Router {
+/// Answers GET and HEAD for every path of the Source.
+pub(super) fn router(shared: Arc<SharedSource>) -> Router {
     Router::new().fallback(get(answer)).with_state(shared)
 }
 
-async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap) -> Response<Body> {
+async fn answer(
+    State(shared): State<Arc<SharedSource>>,
+    uri: Uri,
+    headers: HeaderMap,
+) -> Response<Body> {
     let path = uri
         .path_and_query()
         .map_or_else(|| uri.path(), |path| path.as_str());
     let (found, fault, is_current) = {
-        let mut world = lock(&shared.world);
-        let (found, fault) = (world.find(path), world.faults().take(path));
+        let mut state = shared.state.lock();
+        let (found, fault) = (state.find(path), state.faults().take(path));
         let is_current = match (&found, &fault) {
             (Some(found), None | Some(Fault::Slow(_))) => is_current(&headers, found),
             _ => false,
         };
         let sent = found.as_ref().filter(|_| !is_current);
-        world.hit(
+        state.hit(
             path,
             is_current,
-            sent.map_or(0, |sent| sent.document.body.len()),
+            sent.map_or(0, |sent| sent.file.body.len()),
         );
         (found, fault, is_current)
     };
@@ -51,51 +54,51 @@ async fn answer(State(shared): State<Arc<Shared>>, uri: Uri, headers: HeaderMap)
         tokio::time::sleep(by).await;
     }
     let response = match (found, fault) {
-        (_, Some(Fault::Status(status))) => refusal(status).body(Body::empty()),
-        (_, Some(Fault::Unavailable { retry_after })) => refusal(503)
+        (_, Some(Fault::Status(status))) => empty(status).body(Body::empty()),
+        (_, Some(Fault::Unavailable { retry_after })) => empty(503)
             .header(RETRY_AFTER, retry_after)
             .body(Body::empty()),
-        (_, Some(Fault::Redirect(to))) => refusal(302).header(LOCATION, to).body(Body::empty()),
-        (None, _) => refusal(404).body(Body::empty()),
+        (_, Some(Fault::Redirect(to))) => empty(302).header(LOCATION, to).body(Body::empty()),
+        (None, _) => empty(404).body(Body::empty()),
         (Some(found), None | Some(Fault::Slow(_))) if is_current => {
-            refusal(304).header(ETAG, &found.etag).body(Body::empty())
+            empty(304).header(ETAG, &found.etag).body(Body::empty())
         }
         (Some(found), fault) => {
-            let (head, bytes) = part_of(&found, &Asked::of(&headers, &found));
+            let (head, bytes) = part_of(&found, &RequestedRange::of(&headers, &found));
             head.body(body_with(fault, bytes))
         }
     };
     response.unwrap_or_else(|error| {
-        // A test asked for a header or status that HTTP doesn't know.
+        // A test configured a header or status that HTTP does not allow.
         let mut response = Response::new(Body::from(error.to_string()));
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
         response
     })
 }
 
-fn refusal(status: u16) -> Builder {
+fn empty(status: u16) -> Builder {
     Response::builder().status(status)
 }
 
-/// The head of an answer, and the bytes that are to follow.
-fn part_of(found: &Found, asked: &Asked) -> (Builder, Bytes) {
-    let whole = &found.document.body;
-    let length = whole.len();
+/// The head and the bytes of the answer to a range request.
+fn part_of(found: &Representation, asked: &RequestedRange) -> (Builder, Bytes) {
+    let body = &found.file.body;
+    let length = body.len();
     match asked {
-        Asked::Whole => (head_of(found, length).status(200), whole.clone()),
-        Asked::Part(part) => {
-            let told = format!("bytes {}-{}/{length}", part.start, part.end - 1);
+        RequestedRange::Full => (head_of(found, length).status(200), body.clone()),
+        RequestedRange::Part(part) => {
+            let range = format!("bytes {}-{}/{length}", part.start, part.end - 1);
             let head = head_of(found, part.len()).status(206);
-            (head.header(CONTENT_RANGE, told), whole.slice(part.clone()))
+            (head.header(CONTENT_RANGE, range), body.slice(part.clone()))
         }
-        Asked::Beyond => {
-            let head = refusal(416).header(CONTENT_RANGE, format!("bytes */{length}"));
+        RequestedRange::Unsatisfiable => {
+            let head = empty(416).header(CONTENT_RANGE, format!("bytes */{length}"));
             (head, Bytes::new())
         }
     }
 }
 
-/// The bytes as they are sent, with the fault that was planned.
+/// The body with the planned fault applied.
 fn body_with(fault: Option<Fault>, bytes: Bytes) -> Body {
     let half = bytes.slice(..bytes.len() / 2);
     let first_half = stream::once(std::future::ready(Ok::<_, std::io::Error>(half)));
@@ -114,10 +117,10 @@ fn body_with(fault: Option<Fault>, bytes: Bytes) -> Body {
     }
 }
 
-/// The head of what was found, of which so many bytes follow.
-fn head_of(found: &Found, length: usize) -> Builder {
+/// The head of a representation with a body of that length.
+fn head_of(found: &Representation, length: usize) -> Builder {
     let mut head = Response::builder()
-        .header(CONTENT_TYPE, &found.document.media_type)
+        .header(CONTENT_TYPE, &found.file.media_type)
         .header(CONTENT_LENGTH, length)
         .header(ACCEPT_RANGES, "bytes")
         .header(ETAG, &found.etag);
@@ -131,7 +134,7 @@ fn head_of(found: &Found, length: usize) -> Builder {
     head
 }
 
-fn is_current(headers: &HeaderMap, found: &Found) -> bool {
+fn is_current(headers: &HeaderMap, found: &Representation) -> bool {
     headers
         .get_all(IF_NONE_MATCH)
         .iter()

@@ -1,4 +1,4 @@
-//! What the sample Source publishes, read back.
+//! Reads back what the sample Source publishes.
 
 use reqwest::header::{ETAG, HeaderMap, IF_NONE_MATCH};
 
@@ -26,11 +26,11 @@ async fn get(uri: Url) -> (u16, HeaderMap, Bytes) {
 }
 
 async fn read(uri: Url) -> Document {
-    read_odd(uri, "").await
+    read_with_oddities(uri, "").await
 }
 
-/// A document that is odd in these ways, as the log writes them.
-async fn read_odd(uri: Url, oddities: &str) -> Document {
+/// Reads a document that must have these oddities, as the log writes them.
+async fn read_with_oddities(uri: Url, oddities: &str) -> Document {
     let (status, headers, body) = get(uri.clone()).await;
     assert_eq!(status, 200, "{uri}");
     assert_eq!(headers["Content-Type"], "application/xml");
@@ -44,7 +44,7 @@ fn capability_of(entry: &Entry) -> &str {
 }
 
 #[tokio::test]
-async fn a_source_is_found_from_its_description_to_its_resources() {
+async fn source_description_leads_to_all_resources() {
     let source = source(SampleOptions::default()).await;
     let description = source.base().join(".well-known/resourcesync").unwrap();
     let described = read(description.clone()).await;
@@ -77,7 +77,7 @@ async fn a_source_is_found_from_its_description_to_its_resources() {
 }
 
 #[tokio::test]
-async fn consecutive_notifications_touch_and_hold_their_changes() {
+async fn consecutive_notifications_adjoin_and_have_their_changes() {
     for whole_seconds in [false, true] {
         let source = source(SampleOptions {
             whole_seconds,
@@ -114,7 +114,7 @@ async fn consecutive_notifications_touch_and_hold_their_changes() {
 }
 
 #[tokio::test]
-async fn change_lists_lag_roll_and_are_dropped() {
+async fn change_lists_freeze_roll_and_are_dropped() {
     let source = source(SampleOptions::default()).await;
     let uri = source.document_uri("set1", "changelist.xml");
     source.update("set1", "r0000.txt", "1");
@@ -148,7 +148,7 @@ async fn change_lists_lag_roll_and_are_dropped() {
 }
 
 #[tokio::test]
-async fn a_change_list_can_leave_things_out() {
+async fn change_list_can_omit_attributes() {
     let source = source(SampleOptions::default()).await;
     source.update("set1", "r0000.txt", "1");
     source.update("set1", "r0001.txt", "1");
@@ -162,14 +162,14 @@ async fn a_change_list_can_leave_things_out() {
         },
     );
     let uri = source.document_uri("set1", "changelist.xml");
-    let list = read_odd(uri, "no-from=1 newest-first=1").await;
+    let list = read_with_oddities(uri, "no-from=1 newest-first=1").await;
     assert_eq!(list.head.md.from, None);
     assert!(list.entries.iter().all(|entry| entry.md.datetime.is_none()));
     assert!(list.entries[0].lastmod > list.entries[1].lastmod);
 }
 
 #[tokio::test]
-async fn the_resource_list_is_a_snapshot_and_becomes_an_index() {
+async fn resource_list_is_a_snapshot_and_becomes_an_index() {
     let source = source(SampleOptions {
         entries_per_list: 2,
         ..SampleOptions::default()
@@ -190,7 +190,7 @@ async fn the_resource_list_is_a_snapshot_and_becomes_an_index() {
 }
 
 #[tokio::test]
-async fn a_topic_names_itself_and_its_hub_and_holds_the_latest_notification() {
+async fn topic_links_to_itself_and_its_hub_and_serves_the_latest_notification() {
     let source = source(SampleOptions::default()).await;
     let topic = source.topic("set1", &Capability::ChangeNotification);
     let (status, headers, body) = get(topic.url().clone()).await;
@@ -216,7 +216,7 @@ async fn a_topic_names_itself_and_its_hub_and_holds_the_latest_notification() {
 }
 
 #[tokio::test]
-async fn a_framework_notification_names_documents() {
+async fn framework_notification_lists_documents() {
     let source = source(SampleOptions::default()).await;
     let list = source.document_uri("set1", "resourcelist.xml");
     let entry = source.framework_entry(list.clone(), Capability::ResourceList, ChangeKind::Updated);
@@ -249,7 +249,7 @@ async fn unchanged_documents_are_answered_304_and_counted() {
 }
 
 #[tokio::test]
-async fn faults_are_had_as_planned() {
+async fn faults_apply_as_planned() {
     let source = source(SampleOptions::default()).await;
     let uri = source.resource_uri("set1", "r0000.txt");
     let whole = source.state("set1")[uri.as_str()].clone();
@@ -272,11 +272,11 @@ async fn faults_are_had_as_planned() {
     assert_eq!(cut.content_length(), Some(whole.len() as u64));
     assert!(cut.bytes().await.is_err());
 
-    assert_eq!(get(uri).await.2, whole, "and then it is well again");
+    assert_eq!(get(uri).await.2, whole, "without a fault it is complete");
 }
 
 #[tokio::test]
-async fn sets_come_and_go() {
+async fn sets_can_be_added_and_removed() {
     let source = source(SampleOptions::default()).await;
     source.add_set("set2");
     let description = source.base().join(".well-known/resourcesync").unwrap();
@@ -288,7 +288,7 @@ async fn sets_come_and_go() {
 }
 
 #[tokio::test]
-async fn a_notification_is_submitted_to_an_external_hub() {
+async fn notification_is_submitted_to_an_external_hub() {
     let hub = Hub::start(crate::demo::HubOptions::default())
         .await
         .unwrap();

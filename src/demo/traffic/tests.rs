@@ -1,4 +1,4 @@
-//! The traffic is the same for the same seed, and bounded.
+//! The traffic is reproducible and bounded.
 
 use super::*;
 use crate::demo::{ChannelHub, SampleOptions};
@@ -14,12 +14,12 @@ async fn source() -> SampleSource {
 }
 
 async fn steps(traffic: &mut Traffic, steps: usize) -> Vec<String> {
-    let mut told = Vec::new();
+    let mut lines = Vec::new();
     for step in 0..steps {
         let events = traffic.step(1 + step % 3).await;
-        told.extend(events.iter().map(ToString::to_string));
+        lines.extend(events.iter().map(ToString::to_string));
     }
-    told
+    lines
 }
 
 #[tokio::test]
@@ -33,7 +33,7 @@ async fn the_same_seed_does_the_same() {
     let second = steps(&mut Traffic::new(other.clone(), options), 300).await;
     assert_eq!(first, second);
     for word in ["lost", "twice", "after the next"] {
-        assert!(first.iter().any(|told| told.contains(word)), "{word}");
+        assert!(first.iter().any(|line| line.contains(word)), "{word}");
     }
     let contents = |source: &SampleSource| source.state("set1").into_values().collect::<Vec<_>>();
     assert_eq!(contents(&one), contents(&other));
@@ -45,12 +45,12 @@ async fn nothing_grows_without_bound() {
     let options = TrafficOptions {
         names: 20,
         changes_per_list: 10,
-        lists_kept: 2,
+        lists_retained: 2,
         ..TrafficOptions::default()
     };
     let mut traffic = Traffic::new(source.clone(), options);
-    let told = steps(&mut traffic, 100).await;
-    assert!(told.iter().any(|told| told.contains("1 old dropped")));
+    let lines = steps(&mut traffic, 100).await;
+    assert!(lines.iter().any(|line| line.contains("1 old dropped")));
     assert!(source.state("set1").len() <= 20 + 3);
     let index = served(&source, "changelist.xml").await;
     assert_eq!(

@@ -1,53 +1,58 @@
-//! One document of a set, written into the ledger an entry at a time.
+//! Ingests one document of a set into the audit database, a batch of entries at a time.
 
 use url::Url;
 
 use crate::clock;
 use crate::config::Source;
 use crate::engine::EngineError;
-use crate::engine::context::change_of;
+use crate::engine::set::changes::parse_change;
 use crate::fetch::FetchedDocument;
-use crate::protocol::{Capability, ChangeKind, Entry, EntryOrder, Head, Oddity, Root, SourceTime};
-use crate::store::{AuditDb, PendingList, Telling};
-use crate::sync::latest_believed;
+use crate::protocol::{Capability, ChangeKind, DocumentSummary, Entry, SourceTime};
+use crate::store::{AuditDb, PendingList, StatementKind};
+use crate::sync::latest_source_time;
 
-/// How deep indexes may lie within indexes.
-const DEPTH: u32 = 4;
-/// How many entries go into the ledger at once.
+/// How deep indexes may be nested.
+const MAX_DEPTH: u32 = 4;
+/// How many entries are ingested in one transaction.
 const BATCH: usize = 1000;
 
-/// A document of a set, on its way into the ledger.
-pub(super) struct Document {
+/// A fetched document of a set.
+pub(super) struct PendingDocument {
     pub(super) set: u32,
     pub(super) number: i64,
     pub(super) list: PendingList,
     pub(super) capability: Capability,
-    /// Of a Resource List: the time of the newest one that is known; an older one is not what the Source has now. Of a Change
-    /// List: what happened before that is in the Resource List.
+    /// For a Resource List: the time of the newest one that was read before; an older one is outdated. For a Change List: older
+    /// changes are in the Resource List.
     pub(super) since: Option<SourceTime>,
     pub(super) fetched: Box<FetchedDocument>,
 }
 
 /// What was read of one document.
-pub(super) struct Taken {
+pub(super) struct DocumentRead {
     pub(super) bad_entries: u64,
     pub(super) stated: bool,
     pub(super) at: Option<SourceTime>,
     pub(super) from: Option<SourceTime>,
-    /// The index that a closed list is part of: that knows the one which follows.
+    /// The index that a closed list belongs to: it names the list that follows.
     pub(super) index: Option<Url>,
 }
 
-impl Document {
-    /// Writes what the document says into the ledger. For a blocking thread.
-    pub(super) fn take(
+impl PendingDocument {
+    /// Ingests the document. For a blocking thread.
+    pub(super) fn ingest(
         mut self,
         source: &Source,
         audit_db: &AuditDb,
-    ) -> Result<Taken, EngineError> {
-        let latest = latest_believed(clock::now().wall);
-        let first = FirstLook::of(&mut self.fetched, latest)?;
-        let md = &first.head.md;
+    ) -> Result<DocumentRead, EngineError> {
+        let latest = latest_source_time(clock::now().wall);
+        let uri = self.fetched.url().to_string();
+        let summary = self
+            .fetched
+            .reader()
+            .and_then(|reader| DocumentSummary::read(reader, latest))
+            .map_err(|error| EngineError::BadDocument { uri, error })?;
+        let md = &summary.head.md;
         if let Some(found) = md
             .capability
             .as_ref()
@@ -59,7 +64,7 @@ impl Document {
                 found: found.clone(),
             });
         }
-        if first.is_index && self.list.depth >= DEPTH {
+        if summary.is_index && self.list.depth >= MAX_DEPTH {
             return Err(EngineError::NestedIndex);
         }
         let is_listed = self.capability == Capability::ResourceList;
@@ -68,42 +73,42 @@ impl Document {
             return Err(EngineError::OlderResourceList(self.list.uri.to_string()));
         }
         let at = told
-            .or(first.newest)
+            .or(summary.newest)
             .or(self.fetched.last_modified())
             .unwrap_or_else(|| SourceTime::from(clock::now().wall));
-        let mut taken = Taken {
-            bad_entries: first.bad_entries,
-            // What an index names is what the index says that it is.
+        let mut read = DocumentRead {
+            bad_entries: summary.bad_entries(),
+            // The index states the capability of its lists.
             stated: md.capability.is_some() || self.list.depth > 0,
-            at: (is_listed && !first.is_index).then_some(at),
+            at: (is_listed && !summary.is_index).then_some(at),
             from: None,
             index: None,
         };
         if !is_listed {
-            taken.from = md.from.or(md.at).filter(|_| self.list.depth == 0);
-            let index = first.head.link("index");
-            taken.index = index
+            read.from = md.from.or(md.at).filter(|_| self.list.depth == 0);
+            let index = summary.head.link("index");
+            read.index = index
                 .filter(|&index| md.until.is_some() && *index != self.list.uri)
                 .cloned();
         }
-        if first.is_index {
-            self.take_index(audit_db, told.filter(|_| is_listed))?;
+        if summary.is_index {
+            self.ingest_index(audit_db, told.filter(|_| is_listed))?;
         } else {
             let telling = if is_listed {
-                Telling::Listed { at }
+                StatementKind::ResourceList { at }
             } else {
-                Telling::Changes {
-                    newest_first: first.newest_first,
+                StatementKind::ChangeList {
+                    newest_first: summary.newest_first,
                     since: self.since,
                 }
             };
-            self.take_entries(source, audit_db, telling)?;
+            self.ingest_entries(source, audit_db, telling)?;
         }
-        Ok(taken)
+        Ok(read)
     }
 
-    /// Notes the lists of an index. `at`: the time that all of them are of.
-    fn take_index(
+    /// Records the lists of an index. `at`: the time of all of them.
+    fn ingest_index(
         &mut self,
         audit_db: &AuditDb,
         at: Option<SourceTime>,
@@ -115,7 +120,7 @@ impl Document {
         let mut lists = Vec::new();
         while let Some(entry) = reader.next_entry()? {
             let until = entry.md.until.or(entry.md.completed);
-            // What is older than the Resource List is in it.
+            // Older changes are in the Resource List.
             if until.is_some_and(|until| since.is_some_and(|since| until < since)) {
                 continue;
             }
@@ -134,79 +139,39 @@ impl Document {
         Ok(())
     }
 
-    fn take_entries(
+    fn ingest_entries(
         &mut self,
         source: &Source,
         audit_db: &AuditDb,
-        telling: Telling,
+        telling: StatementKind,
     ) -> Result<(), EngineError> {
         let since = self.since;
         let mut reader = self.fetched.reader()?;
         let mut batch = Vec::new();
         while let Some(mut entry) = reader.next_entry()? {
             batch.extend(match telling {
-                Telling::Listed { .. } => {
+                StatementKind::ResourceList { .. } => {
                     entry.md.change = None;
                     let lastmod = entry.lastmod;
-                    change_of(source, entry, ChangeKind::Created, lastmod)
+                    parse_change(source, entry, ChangeKind::Created, lastmod)
                 }
-                Telling::Changes { .. } if is_old(&entry, since) => None,
-                Telling::Changes { .. } => {
+                StatementKind::ChangeList { .. } if is_old(&entry, since) => None,
+                StatementKind::ChangeList { .. } => {
                     let changed_at = entry.changed_at();
-                    change_of(source, entry, ChangeKind::Updated, changed_at)
+                    parse_change(source, entry, ChangeKind::Updated, changed_at)
                 }
             });
             if batch.len() >= BATCH {
-                audit_db.tell(self.set, self.number, telling, &batch)?;
+                audit_db.record_entries(self.set, self.number, telling, &batch)?;
                 batch.clear();
             }
         }
-        audit_db.tell(self.set, self.number, telling, &batch)?;
+        audit_db.record_entries(self.set, self.number, telling, &batch)?;
         Ok(())
     }
 }
 
 fn is_old(entry: &Entry, since: Option<SourceTime>) -> bool {
-    let latest = entry.changed_at().map(SourceTime::latest_meant);
+    let latest = entry.changed_at().map(SourceTime::latest_possible);
     latest.is_some_and(|latest| since.is_some_and(|since| latest < since))
-}
-
-/// A document that was read once to its end, so that one that is cut short tells nothing.
-struct FirstLook {
-    head: Head,
-    is_index: bool,
-    newest: Option<SourceTime>,
-    newest_first: bool,
-    bad_entries: u64,
-}
-
-impl FirstLook {
-    fn of(document: &mut FetchedDocument, latest: SourceTime) -> Result<Self, EngineError> {
-        let uri = document.url().to_string();
-        let bad = |error| EngineError::BadDocument {
-            uri: uri.clone(),
-            error,
-        };
-        let mut reader = document.reader().map_err(bad)?;
-        let mut is_index = reader.head().root == Root::Sitemapindex;
-        let (mut newest, mut direction, mut is_first) = (None, EntryOrder::default(), true);
-        while let Some(entry) = reader.next_entry().map_err(bad)? {
-            direction.note(entry.changed_at());
-            newest = newest.max(entry.changed_at().filter(|&time| time <= latest));
-            // An index that is served as a urlset: its entries are lists by their own word.
-            is_index |= is_first
-                && matches!(
-                    entry.md.capability,
-                    Some(Capability::ResourceList | Capability::ChangeList)
-                );
-            is_first = false;
-        }
-        Ok(Self {
-            head: reader.head().clone(),
-            is_index,
-            newest,
-            newest_first: direction.is_newest_first(),
-            bad_entries: reader.oddities().count(Oddity::BadLoc),
-        })
-    }
 }

@@ -1,34 +1,34 @@
-//! What the Source says now: each set's Resource List, or all lists of its index, and the Change Lists after it.
+//! Reads what the Source states now: each set's Resource List, or all lists of its index, and the Change Lists after it.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use url::Url;
 
-use super::document::{Document, Taken};
-use super::{Audit, blocking};
+use super::context::{AuditContext, blocking};
+use super::document::{DocumentRead, PendingDocument};
 use crate::engine::EngineError;
-use crate::engine::set_discovery::{FoundSet, KnownSets, find_sets};
-use crate::fetch::{CapabilityList, Fetched, KnownWay};
+use crate::engine::source::discovery::{DiscoveredSet, KnownSets, find_sets, had_resourcesync};
+use crate::fetch::{CapabilityList, DiscoveryCache, Fetched};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, PendingList};
 
 /// What was read of a Source.
-pub(super) struct Reading {
-    /// Whether all of it was.
-    pub(super) whole: bool,
-    /// Whether what is not named is thereby known not to exist.
+pub(super) struct SourceDocuments {
+    /// Whether everything was read.
+    pub(super) is_complete: bool,
+    /// Whether a resource that is not named does not exist.
     pub(super) proves_absence: bool,
     /// The time of the oldest Resource List.
     pub(super) since: Option<SourceTime>,
     /// Its sets; the number of the first is 1.
-    pub(super) sets: Vec<FoundSet>,
+    pub(super) sets: Vec<DiscoveredSet>,
 }
 
-impl Reading {
+impl SourceDocuments {
     /// Whether a file that is not expected is extra.
     pub(super) fn proves_extras(&self) -> bool {
-        self.whole && self.proves_absence
+        self.is_complete && self.proves_absence
     }
 
     /// The Capability List of a set.
@@ -39,55 +39,55 @@ impl Reading {
 }
 
 /// What was read of one capability of a set.
-struct Walked {
+struct CapabilityRead {
     /// Whether a document of it was read at all.
     any: bool,
-    whole: bool,
-    /// Whether each document says what it is.
+    is_complete: bool,
+    /// Whether each document states its capability.
     stated: bool,
     /// The time of the oldest document.
     at: Option<SourceTime>,
-    /// Where the documents begin by their own word.
+    /// Where the documents begin, as they state.
     from: Option<SourceTime>,
 }
 
-impl Audit {
-    /// Reads everything that the Source says. Fails only if the ledger does: what can't be read is a finding.
+impl AuditContext {
+    /// Reads all documents. Fails only if the audit database does: a document that can't be read is a finding.
     pub(super) async fn read_documents(
         &self,
         audit_db: &Arc<AuditDb>,
-    ) -> Result<Reading, EngineError> {
-        let mut reading = Reading {
-            whole: true,
+    ) -> Result<SourceDocuments, EngineError> {
+        let mut documents = SourceDocuments {
+            is_complete: true,
             proves_absence: true,
             since: None,
             sets: Vec::new(),
         };
         let limit = self.limits.document;
-        let had_resourcesync = match &self.mending {
-            Some(mending) => mending.context.had_resourcesync().await?,
+        let had_resourcesync = match &self.repair {
+            Some(repair) => had_resourcesync(&repair.context).await?,
             None => false,
         };
         let known = KnownSets {
             followed: &HashSet::new(),
             had_resourcesync,
         };
-        let mut way = KnownWay::default();
-        match find_sets(&self.client, &self.source, limit, known, &mut way).await {
+        let mut cache = DiscoveryCache::default();
+        match find_sets(&self.client, &self.source, limit, known, &mut cache).await {
             Ok(found) => {
-                reading.sets = found.sets;
-                if let Some(error) = found.status_error {
-                    reading.whole = false;
+                documents.sets = found.sets;
+                if let Some(error) = found.error {
+                    documents.is_complete = false;
                     unread(audit_db, None, &self.source.url, &error.into())?;
                 }
             }
             Err(error) => {
-                reading.whole = false;
+                documents.is_complete = false;
                 unread(audit_db, None, &self.source.url, &error)?;
             }
         }
         let mut number = 0;
-        for set in &mut reading.sets {
+        for set in &mut documents.sets {
             number += 1;
             let list = match set.list.take() {
                 Some(list) => Ok(list),
@@ -96,21 +96,21 @@ impl Audit {
             let list = match list {
                 Ok(list) => list,
                 Err(error) => {
-                    reading.whole = false;
+                    documents.is_complete = false;
                     unread(audit_db, Some(number), &set.uri, &error)?;
                     continue;
                 }
             };
             let (listed, changes) = self.read_set(audit_db, number, &set.uri, &list).await?;
             set.list = Some(list);
-            reading.whole &= listed.any && listed.whole && changes.whole;
-            reading.proves_absence &= listed.stated;
-            reading.since = match (reading.since, listed.at) {
+            documents.is_complete &= listed.any && listed.is_complete && changes.is_complete;
+            documents.proves_absence &= listed.stated;
+            documents.since = match (documents.since, listed.at) {
                 (Some(since), Some(at)) => Some(since.min(at)),
                 (since, at) => since.or(at),
             };
         }
-        Ok(reading)
+        Ok(documents)
     }
 
     async fn capability_list(&self, uri: &Url) -> Result<CapabilityList, EngineError> {
@@ -137,25 +137,25 @@ impl Audit {
         set: u32,
         uri: &Url,
         list: &CapabilityList,
-    ) -> Result<(Walked, Walked), EngineError> {
+    ) -> Result<(CapabilityRead, CapabilityRead), EngineError> {
         let known = match offered(list, &Capability::ChangeList).next() {
-            // Whatever has happened since is told there.
+            // It states whatever has happened since.
             Some(_) => None,
             None => self.listed_at(uri).await?,
         };
         let listed = self
-            .walk(audit_db, set, list, Capability::ResourceList, known)
+            .read_capability(audit_db, set, list, Capability::ResourceList, known)
             .await?;
         if !listed.any && offered(list, &Capability::ResourceList).next().is_none() {
             unread(audit_db, Some(set), &list.uri, &EngineError::NoResourceList)?;
         }
         let mut changes = self
-            .walk(audit_db, set, list, Capability::ChangeList, listed.at)
+            .read_capability(audit_db, set, list, Capability::ChangeList, listed.at)
             .await?;
         if let (Some(at), Some(from)) = (listed.at, changes.from)
             && from > at
         {
-            changes.whole = false;
+            changes.is_complete = false;
             let error = EngineError::LateChangeList(from.to_string());
             unread(audit_db, Some(set), &list.uri, &error)?;
         }
@@ -163,17 +163,17 @@ impl Audit {
     }
 
     /// Reads all documents of a capability. Where a Capability List names several, the first one that can be read counts.
-    async fn walk(
+    async fn read_capability(
         &self,
         audit_db: &Arc<AuditDb>,
         set: u32,
         list: &CapabilityList,
         capability: Capability,
         since: Option<SourceTime>,
-    ) -> Result<Walked, EngineError> {
-        let mut walked = Walked {
+    ) -> Result<CapabilityRead, EngineError> {
+        let mut read = CapabilityRead {
             any: false,
-            whole: true,
+            is_complete: true,
             stated: true,
             at: None,
             from: None,
@@ -190,9 +190,9 @@ impl Audit {
                 .read_list(audit_db, set, number, top, &capability, since)
                 .await
             {
-                Ok(taken) => {
-                    walked.add(audit_db, set, uri, &taken)?;
-                    if let Some(index) = taken.index {
+                Ok(document) => {
+                    read.add(audit_db, set, uri, &document)?;
+                    if let Some(index) = document.index {
                         note(audit_db, set, &capability, index, 0)?;
                     }
                     failed = None;
@@ -203,7 +203,7 @@ impl Audit {
             }
         }
         if let Some((uri, error)) = failed {
-            walked.whole = false;
+            read.is_complete = false;
             unread(audit_db, Some(set), &uri, &error)?;
         }
         while let Some((number, list)) = audit_db.next_list(set, &capability, after)? {
@@ -213,15 +213,15 @@ impl Audit {
                 .read_list(audit_db, set, number, list, &capability, since)
                 .await
             {
-                Ok(taken) => walked.add(audit_db, set, &uri, &taken)?,
+                Ok(document) => read.add(audit_db, set, &uri, &document)?,
                 Err(EngineError::Store(error)) => return Err(error.into()),
                 Err(error) => {
-                    walked.whole = false;
+                    read.is_complete = false;
                     unread(audit_db, Some(set), &uri, &error)?;
                 }
             }
         }
-        Ok(walked)
+        Ok(read)
     }
 
     async fn read_list(
@@ -232,7 +232,7 @@ impl Audit {
         list: PendingList,
         capability: &Capability,
         since: Option<SourceTime>,
-    ) -> Result<Taken, EngineError> {
+    ) -> Result<DocumentRead, EngineError> {
         let limit = self.limits.document;
         let fetched = self.client.get_document(&list.uri, None, limit).await;
         let fetched = match fetched.map_err(|error| EngineError::Fetch {
@@ -242,7 +242,7 @@ impl Audit {
             Fetched::Document(fetched) => fetched,
             Fetched::NotModified => return Err(EngineError::Interrupted),
         };
-        let document = Document {
+        let document = PendingDocument {
             set,
             number,
             list,
@@ -251,32 +251,31 @@ impl Audit {
             fetched,
         };
         let (source, audit_db) = (self.source.clone(), Arc::clone(audit_db));
-        let taking = tokio::task::spawn_blocking(move || document.take(&source, &audit_db));
-        let taken = taking.await.map_err(|_| EngineError::Interrupted)??;
+        let read = blocking(move || document.ingest(&source, &audit_db)).await??;
         self.progress.count_document();
-        Ok(taken)
+        Ok(read)
     }
 }
 
-impl Walked {
+impl CapabilityRead {
     fn add(
         &mut self,
         audit_db: &AuditDb,
         set: u32,
         uri: &Url,
-        taken: &Taken,
+        document: &DocumentRead,
     ) -> Result<(), EngineError> {
         self.any = true;
-        self.stated &= taken.stated;
-        self.at = [self.at, taken.at].into_iter().flatten().min();
-        self.from = [self.from, taken.from].into_iter().flatten().min();
-        if taken.bad_entries > 0 {
-            self.whole = false;
+        self.stated &= document.stated;
+        self.at = [self.at, document.at].into_iter().flatten().min();
+        self.from = [self.from, document.from].into_iter().flatten().min();
+        if document.bad_entries > 0 {
+            self.is_complete = false;
             unread(
                 audit_db,
                 Some(set),
                 uri,
-                &EngineError::BadEntries(taken.bad_entries),
+                &EngineError::BadEntries(document.bad_entries),
             )?;
         }
         Ok(())
@@ -309,7 +308,7 @@ fn note(
     Ok(audit_db.note_lists(set, capability, &[list])?)
 }
 
-/// Puts down that a document can't be read.
+/// Records a document that can't be read as a finding.
 fn unread(
     audit_db: &AuditDb,
     set: Option<u32>,

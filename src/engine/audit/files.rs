@@ -1,37 +1,33 @@
-//! The files themselves, held against what they should be.
+//! Compares the files with what is expected of them.
 
 use std::fs::File;
-use std::io::Read;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use tokio_util::sync::CancellationToken;
 
-use super::Audit;
+use super::context::AuditContext;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
 use crate::mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
-use crate::protocol::{Digest, Hashing, SourceTime};
+use crate::protocol::{Digest, Mismatch, SourceTime, Verifier};
 use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile};
 
-/// How many expectations are taken from the ledger at once.
+/// How many expectations are read from the audit database at once.
 const PAGE: usize = 512;
-/// How many of them a thread looks at before it tells.
+/// How many of them a thread compares at a time.
 const A_THREAD: usize = 16;
-/// How much of a file is read at once, in bytes.
-const READ: usize = 256 << 10;
-
-/// What a file should be, as far as that is told.
+/// What a file should be, as far as it is stated.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct ExpectedFile {
     pub(super) length: Option<u64>,
     pub(super) hashes: Vec<Digest>,
     pub(super) lastmod: Option<SourceTime>,
 }
 
-impl Facts {
-    /// What the database says of a file.
+impl ExpectedFile {
+    /// As the record of the file states it.
     pub(super) fn of(known: &KnownFile) -> Self {
         Self {
             length: known.length,
@@ -41,21 +37,21 @@ impl Facts {
     }
 }
 
-/// What a file is.
+/// How a file compares.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Seen {
-    /// As it should be, as far as is told.
+pub(super) enum FileState {
+    /// As expected.
     Right {
         /// Its length, in bytes.
         length: u64,
         /// The digests that were computed.
         hashes: Vec<Digest>,
-        /// It does not have the time that was told. Where a digest is told, that does not count against it.
+        /// It has another time. That is no error where a digest is stated.
         misdated: bool,
     },
     /// Not there.
     Missing,
-    /// Something else.
+    /// It differs.
     Altered {
         /// In what, by stable names.
         differs: Vec<&'static str>,
@@ -66,7 +62,7 @@ pub(super) enum Seen {
     Unreadable(MirrorError),
 }
 
-impl Audit {
+impl AuditContext {
     /// Compares every file that is expected.
     pub(super) async fn compare(
         &self,
@@ -83,17 +79,17 @@ impl Audit {
             after = last.id;
             let groups: Vec<Vec<Expectation>> =
                 page.chunks(A_THREAD).map(<[Expectation]>::to_vec).collect();
-            let looking = groups.into_iter().map(|group| {
+            let comparing = groups.into_iter().map(|group| {
                 let (reader, progress) = (reader.cloned(), Arc::clone(&self.progress));
-                let mending = self.mending.is_some();
+                let repairs = self.repair.is_some();
                 async move {
-                    let looking = tokio::task::spawn_blocking(move || {
-                        look_at(reader.as_deref(), group, mending, &progress)
+                    let comparing = tokio::task::spawn_blocking(move || {
+                        compare_group(reader.as_deref(), group, repairs, &progress)
                     });
-                    looking.await.map_err(|_| EngineError::Interrupted)
+                    comparing.await.map_err(|_| EngineError::Interrupted)
                 }
             });
-            let mut found = stream::iter(looking).buffer_unordered(at_once.clamp(2, 8));
+            let mut found = stream::iter(comparing).buffer_unordered(at_once.clamp(2, 8));
             while let Some(findings) = found.try_next().await? {
                 audit_db.add_findings(&findings)?;
             }
@@ -101,7 +97,7 @@ impl Audit {
     }
 }
 
-/// Finds the files that are not expected; answers how many of those are kept. For a blocking thread.
+/// Finds the files that are not expected; returns how many of deleted resources stay. For a blocking thread.
 pub(super) fn find_extras(
     audit_db: &AuditDb,
     reader: &MirrorReader,
@@ -115,7 +111,7 @@ pub(super) fn find_extras(
             return Err(EngineError::Interrupted);
         }
         let path = path?;
-        let place = audit_db.place(path.as_str())?;
+        let place = audit_db.path_state(path.as_str())?;
         if place.expected {
             continue;
         }
@@ -137,21 +133,21 @@ pub(super) fn find_extras(
     Ok(kept)
 }
 
-fn look_at(
+fn compare_group(
     reader: Option<&MirrorReader>,
     group: Vec<Expectation>,
-    mending: bool,
+    repairs: bool,
     progress: &Progress,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     for expectation in group {
-        let facts = Facts {
+        let expected = ExpectedFile {
             length: expectation.length,
             hashes: expectation.hashes.clone(),
             lastmod: expectation.lastmod,
         };
-        let seen = reader.map_or(Seen::Missing, |reader| {
-            examine(reader, &expectation.path, &facts, progress)
+        let seen = reader.map_or(FileState::Missing, |reader| {
+            examine(reader, &expectation.path, &expected, progress)
         });
         progress.count_applied();
         let found = |kind| Finding {
@@ -161,20 +157,20 @@ fn look_at(
             ..finding(kind, &expectation.path)
         };
         findings.extend(match seen {
-            Seen::Right {
+            FileState::Right {
                 length,
                 hashes,
                 misdated,
-            } if mending && (misdated || !expectation.is_known) && !hashes.is_empty() => {
+            } if repairs && (misdated || !expectation.is_known) && !hashes.is_empty() => {
                 Some(Finding {
                     length: Some(length),
                     hashes,
                     ..found(FindingKind::Unknown)
                 })
             }
-            Seen::Right { .. } => None,
-            Seen::Missing => Some(found(FindingKind::Missing)),
-            Seen::Altered {
+            FileState::Right { .. } => None,
+            FileState::Missing => Some(found(FindingKind::Missing)),
+            FileState::Altered {
                 differs,
                 length,
                 hashes,
@@ -184,7 +180,7 @@ fn look_at(
                 hashes,
                 ..found(FindingKind::Altered)
             }),
-            Seen::Unreadable(error) => Some(Finding {
+            FileState::Unreadable(error) => Some(Finding {
                 differs: vec!["unreadable".to_owned()],
                 code: Some(error.code().to_owned()),
                 message: Some(error.to_string()),
@@ -195,7 +191,7 @@ fn look_at(
     findings
 }
 
-/// What is wrong with a file.
+/// A finding about a file.
 fn finding(kind: FindingKind, path: &str) -> Finding {
     Finding {
         path: Some(path.to_owned()),
@@ -203,71 +199,68 @@ fn finding(kind: FindingKind, path: &str) -> Finding {
     }
 }
 
-/// Looks at one file. For a blocking thread.
+/// Compares one file. For a blocking thread.
 pub(super) fn examine(
     reader: &MirrorReader,
     path: &str,
-    facts: &Facts,
+    expected: &ExpectedFile,
     progress: &Progress,
-) -> Seen {
+) -> FileState {
     let opened = MirrorPath::parse(path).and_then(|path| reader.open_file(&path));
     let file = match opened {
         Ok(file) => file,
-        // What is in the way of a file is not the file.
-        Err(MirrorError::Missing { .. } | MirrorError::Blocked { .. }) => return Seen::Missing,
-        Err(error) => return Seen::Unreadable(error),
+        // A folder in its place is not the file.
+        Err(MirrorError::Missing { .. } | MirrorError::Blocked { .. }) => {
+            return FileState::Missing;
+        }
+        Err(error) => return FileState::Unreadable(error),
     };
-    match compare(file, facts, progress) {
+    match compare(file, expected, progress) {
         Ok(seen) => seen,
-        Err(error) => Seen::Unreadable(MirrorError::reading(path, &error)),
+        Err(error) => FileState::Unreadable(MirrorError::reading(path, &error)),
     }
 }
 
-fn compare(mut file: File, facts: &Facts, progress: &Progress) -> std::io::Result<Seen> {
+fn compare(
+    mut file: File,
+    expected: &ExpectedFile,
+    progress: &Progress,
+) -> std::io::Result<FileState> {
     let metadata = file.metadata()?;
     let length = metadata.len();
     let mut differs = Vec::new();
     let mut hashes = Vec::new();
-    if facts.length.is_some_and(|told| told != length) {
-        differs.push("length");
-    } else if !facts.hashes.is_empty() {
-        hashes = digests(&mut file, &facts.hashes, progress)?;
-        if facts.hashes.iter().any(|told| !hashes.contains(told)) {
-            differs.push("digest");
-        }
+    let mut verifier = Verifier::new(expected.length, &expected.hashes);
+    let mut mismatch = verifier.check_length(length).err();
+    if mismatch.is_none() && !expected.hashes.is_empty() {
+        verifier.read_all(&mut file, |read| progress.count_bytes(read))?;
+        let (verified, found) = verifier.compare();
+        (hashes, mismatch) = (verified.digests, found);
     }
+    differs.extend(mismatch.map(|mismatch| match mismatch {
+        Mismatch::Length { .. } => "length",
+        Mismatch::Digest { .. } => "digest",
+    }));
     let modified = DateTime::<Utc>::from(metadata.modified()?).timestamp();
-    let told = |time| DateTime::<Utc>::from(file_time(time)).timestamp();
-    let misdated = facts.lastmod.is_some_and(|time| told(time) != modified);
-    // Only a digest tells more.
-    if misdated && facts.hashes.is_empty() {
+    let stated = |time| DateTime::<Utc>::from(file_time(time)).timestamp();
+    let misdated = expected
+        .lastmod
+        .is_some_and(|time| stated(time) != modified);
+    // Without a digest only the time distinguishes versions.
+    if misdated && expected.hashes.is_empty() {
         differs.push("lastmod");
     }
     Ok(if differs.is_empty() {
-        Seen::Right {
+        FileState::Right {
             length,
             hashes,
             misdated,
         }
     } else {
-        Seen::Altered {
+        FileState::Altered {
             differs,
             length,
             hashes,
         }
     })
-}
-
-/// The digests of a file.
-fn digests(file: &mut File, told: &[Digest], progress: &Progress) -> std::io::Result<Vec<Digest>> {
-    let mut hashing = Hashing::against(told);
-    let mut buffer = vec![0; READ];
-    loop {
-        let read = file.read(&mut buffer)?;
-        if read == 0 {
-            return Ok(hashing.finish());
-        }
-        hashing.update(&buffer[..read]);
-        progress.count_bytes(read);
-    }
 }

@@ -16,11 +16,13 @@ use super::stage::Stage;
 use super::world::Settings;
 use crate::clock;
 use crate::config::{Config, Filter, Signatures, Source};
+use crate::engine::apply::stepping::Stepper;
 use crate::engine::context::SourceContext;
-use crate::engine::set::{Command, SetWorker};
-use crate::engine::set_discovery::{KnownSets, find_sets};
-use crate::engine::{Engine, EngineError, view};
-use crate::fetch::{Bounds, Client, KnownWay};
+use crate::engine::set::package_files::PackageFiles;
+use crate::engine::set::worker::SetWorker;
+use crate::engine::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync};
+use crate::engine::{Engine, EngineError};
+use crate::fetch::{Bounds, Client, DiscoveryCache};
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, TopicUri};
 use crate::status::SetStatus;
@@ -37,7 +39,7 @@ const DISCOVERY_PAUSE: u64 = 10_000;
 pub(super) struct Inside {
     pub(super) store: Arc<Store>,
     pub(super) context: Arc<SourceContext>,
-    pub(super) mirror: Arc<Mirror>,
+    pub(super) stepper: Stepper,
     pub(super) downloads: tokio::sync::Mutex<Downloads>,
     channels: std::sync::Mutex<BTreeMap<(SetNo, bool), ChannelId>>,
     engine: Engine,
@@ -48,13 +50,12 @@ pub(super) struct Worker {
     pub(super) set: SetNo,
     pub(super) worker: SetWorker,
     pub(super) is_awake: bool,
-    // A worker whose commands can't come any more would look for them again and again.
-    _commands: mpsc::Sender<Command>,
 }
 
 pub(super) struct Daemon {
     pub(super) inside: Arc<Inside>,
     pub(super) workers: Vec<Worker>,
+    packages: Arc<PackageFiles>,
     wakes: broadcast::Receiver<Wake>,
     /// When the sets are looked for; `None`: once something asks for it.
     discover_at: Option<u64>,
@@ -95,11 +96,11 @@ impl Daemon {
         let engine = Engine::new(&config, Arc::clone(store), &client, false);
         let context = Arc::clone(&engine.sources[0].context);
         let mirror = Arc::new(Mirror::open(&context.source.mirror)?);
-        let _ = context.mirror.set(Arc::downgrade(&mirror));
+        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
         let inside = Arc::new(Inside {
             store: Arc::clone(store),
+            stepper: Stepper::new(Arc::clone(&context), mirror),
             context,
-            mirror,
             downloads: tokio::sync::Mutex::new(Downloads::new(store, settings.download)),
             channels: std::sync::Mutex::default(),
             engine,
@@ -109,6 +110,7 @@ impl Daemon {
             wakes: store.wakes(),
             inside,
             workers: Vec::new(),
+            packages,
             discover_at: Some(stage.moment()),
         };
         for record in store.sets(NAME).await? {
@@ -144,13 +146,14 @@ impl Daemon {
             let mut channels = self.inside.channels.lock().unwrap();
             channels.insert((set, is_framework), id);
         }
-        let (commands, receiver) = mpsc::channel(1);
+        // No command is sent: what one causes, the world does.
+        let (_, commands) = mpsc::channel(1);
         let context = Arc::clone(&self.inside.context);
+        let packages = Arc::clone(&self.packages);
         self.workers.push(Worker {
             set,
-            worker: SetWorker::new(context, record, receiver).await?,
+            worker: SetWorker::new(context, packages, record, commands).await?,
             is_awake: true,
-            _commands: commands,
         });
         Ok(())
     }
@@ -164,18 +167,18 @@ impl Daemon {
         let context = Arc::clone(&self.inside.context);
         let followed = self.workers.iter();
         let followed = followed
-            .map(|worker| worker.worker.record.capability_list.clone())
+            .map(|worker| worker.worker.state.record.capability_list.clone())
             .collect();
         let known = KnownSets {
             followed: &followed,
-            had_resourcesync: context.had_resourcesync().await?,
+            had_resourcesync: had_resourcesync(&context).await?,
         };
-        let (limit, mut way) = (context.limits.document, KnownWay::default());
-        let found = find_sets(&context.client, &context.source, limit, known, &mut way).await;
+        let (limit, mut cache) = (context.limits.document, DiscoveryCache::default());
+        let found = find_sets(&context.client, &context.source, limit, known, &mut cache).await;
         match found {
             Ok(found) => {
                 for set in &found.sets {
-                    let record = context.begin_set(set).await?;
+                    let record = begin_set(&context, set).await?;
                     self.follow(record).await?;
                 }
                 self.discover_at = None;
@@ -205,8 +208,8 @@ impl Daemon {
         for set in leases {
             self.wake_set(set);
             for worker in &mut self.workers {
-                if worker.worker.record.id == set {
-                    worker.worker.look_at_leases().await;
+                if worker.worker.state.record.id == set {
+                    worker.worker.check_leases().await;
                 }
             }
         }
@@ -214,7 +217,7 @@ impl Daemon {
 
     fn wake_set(&mut self, set: SetId) {
         for worker in &mut self.workers {
-            worker.is_awake |= worker.worker.record.id == set;
+            worker.is_awake |= worker.worker.state.record.id == set;
         }
     }
 
@@ -253,7 +256,7 @@ impl Inside {
 
     /// As the status endpoint states it.
     pub(super) async fn status(&self) -> Result<Vec<SetStatus>, EngineError> {
-        let status = view::status(&self.engine).await?;
+        let status = self.engine.status_of_sources().await?;
         Ok(status
             .sources
             .into_iter()

@@ -10,17 +10,16 @@ use super::daemon::{Inside, NAME};
 use super::documents::Target;
 use super::stage::Stage;
 use crate::clock;
-use crate::engine::applier::download::{TaskOutcome, execute};
-use crate::engine::applier::publisher::{Finished, publish};
+use crate::engine::apply::stepping::Executed;
 use crate::mirror::MirrorPath;
-use crate::store::{ResourceId, Store, StoreError, Taken, Task, TaskResult, Wake};
+use crate::store::{ResourceId, Store, StoreError, TaskResult, TasksInProgress, Wake};
 
 /// How many tasks are taken from the database at once.
 const AT_ONCE: usize = 64;
 
 /// The tasks under way, with what came of each, and when.
 pub(super) struct Downloads {
-    under_way: BTreeMap<ResourceId, (u64, Task, TaskOutcome)>,
+    under_way: BTreeMap<ResourceId, (u64, Executed)>,
     next_due: Option<u64>,
     look: bool,
     wakes: broadcast::Receiver<Wake>,
@@ -80,9 +79,9 @@ impl Inside {
         stage: &Stage,
         now: u64,
     ) -> Result<(), StoreError> {
-        let taken = Taken {
-            under_way: downloads.under_way.keys().copied().collect(),
-            waiting: HashMap::new(),
+        let taken = TasksInProgress {
+            resources: downloads.under_way.keys().copied().collect(),
+            queued: HashMap::new(),
         };
         let wall = clock::now().wall;
         let (due, next) = self.store.due_tasks(NAME, wall, AT_ONCE, taken).await?;
@@ -93,11 +92,13 @@ impl Inside {
         });
         for task in due {
             let before = stage.scene().requests.contents;
-            let outcome = execute(&self.context, &self.mirror, &task).await;
+            let resource = task.resource;
+            let executed = self.stepper.execute(task).await;
             let is_fetched = stage.scene().requests.contents > before;
             let takes = if is_fetched { downloads.duration } else { 0 };
-            let entry = (now + takes, task, outcome);
-            downloads.under_way.insert(entry.1.resource, entry);
+            downloads
+                .under_way
+                .insert(resource, (now + takes, executed));
         }
         Ok(())
     }
@@ -115,17 +116,16 @@ impl Inside {
             .map(|(&resource, _)| resource)
             .collect();
         for resource in ended {
-            let Some((_, task, outcome)) = downloads.under_way.remove(&resource) else {
+            let Some((_, executed)) = downloads.under_way.remove(&resource) else {
                 continue;
             };
             if !self.store.commit_hook().step() {
                 return Err(StoreError::Closed);
             }
-            let deletes = self.context.source.delete;
-            let results = publish(&self.mirror, deletes, vec![Finished { task, outcome }]);
+            let results = self.stepper.publish(executed);
             results.iter().for_each(|result| self.note(stage, result));
             self.store
-                .conclude(clock::now().wall, Arc::new(results))
+                .complete(clock::now().wall, Arc::new(results))
                 .await?;
             downloads.look = true;
         }
@@ -140,8 +140,8 @@ impl Inside {
             TaskResult::Failed { .. } => return,
         };
         let resource = Target::resource(task.uri.as_str());
-        let path = self
-            .mirror
+        let mirror = self.stepper.mirror();
+        let path = mirror
             .root()
             .join(MirrorPath::parse(path).unwrap().to_string());
         let mut scene = stage.scene();

@@ -442,7 +442,7 @@ fn deletions_of_an_empty_list_wait_for_approval() {
         Act::Pass(900_000),
     ];
     let held = run_and(habits(ChangeLists::Absent), &acts, async |world| {
-        let held = world.database().await.sets[0].numbers.held_deletions;
+        let held = world.database().await.sets[0].statistics.held_deletions;
         let files = world.stage.scene().files.len();
         world.act(&Act::Order(Order::Approve));
         world.pass(1000).await;

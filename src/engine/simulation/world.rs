@@ -273,7 +273,7 @@ impl World {
             }
             assert!(pause.is_none(), "the database has failed");
             // A flood of early notifications becomes a gap, and not memory.
-            let held = worker.worker.sequencer.held();
+            let held = worker.worker.state.sequencer.held();
             let most = self.settings.limits.held_notifications;
             assert!(held <= most, "{held} are held");
         }
@@ -291,7 +291,7 @@ impl World {
                     .flat_map(|daemon| &mut daemon.workers)
                 {
                     if worker.set == set {
-                        worker.worker.schedule.hurry(clock::now());
+                        worker.worker.state.schedule.hurry(clock::now());
                     }
                 }
             }

@@ -1,12 +1,14 @@
-//! Why nothing was discovered, or not all of it.
+//! Why a discovery failed, or a part of it.
 
 use url::Url;
 
-use super::MOST_SETS;
 use crate::fetch::{Disposition, FetchError};
 use crate::protocol::{Capability, ReadError};
 
-/// Why nothing was discovered.
+/// The maximum number of sets of a Source.
+pub(super) const MAX_SETS: usize = 10_000;
+
+/// Why a discovery failed, or a part of it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiscoveryError {
     /// A document could not be fetched.
@@ -14,7 +16,7 @@ pub enum DiscoveryError {
     Fetch {
         /// The document.
         uri: String,
-        /// Why.
+        /// The reason.
         error: FetchError,
     },
     /// A document could not be read.
@@ -27,29 +29,28 @@ pub enum DiscoveryError {
         /// The reader's message.
         message: String,
     },
-    /// Nothing that leads to a Source Description or a Capability List.
-    #[error("no Source Description and no Capability List can be found from {0}")]
+    /// Nothing leads to a Source Description or a Capability List.
+    #[error("no Source Description or Capability List found from {0}")]
     NoSourceDescription(Url),
-    /// A Source Description that names no Capability List.
-    #[error("the Source Description {0} names no Capability List")]
+    /// A Source Description without Capability Lists.
+    #[error("the Source Description {0} lists no Capability List")]
     NoCapabilityList(Url),
-    /// What should be a Capability List is something else.
-    #[error("not a Capability List, but {}", .0.as_ref().map_or("of no capability", Capability::as_str))]
+    /// A document of another kind in place of a Capability List.
+    #[error("not a Capability List, but {}", .0.as_ref().map_or("a document without a capability", Capability::as_str))]
     NotACapabilityList(Option<Capability>),
-    /// A Source Description so deep below others that it is not looked at any more.
-    #[error("nested too deeply to be looked at")]
+    /// A Source Description nested too deeply below others; it was not fetched.
+    #[error("not fetched: nested too deeply")]
     NestedTooDeep,
-    /// Too many documents were looked at on the way already.
-    #[error("not looked at: too many documents before it")]
+    /// The maximum number of documents was reached before this one.
+    #[error("not fetched: too many documents before it")]
     TooManyDocuments,
-    /// More than 10,000 sets; those after them are not followed.
-    #[error("more than {MOST_SETS} sets")]
+    /// More than 10,000 sets; the others are not followed.
+    #[error("more than {MAX_SETS} sets")]
     TooManySets,
 }
 
 impl DiscoveryError {
-    /// Its stable name.
-    #[must_use]
+    /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Fetch { error, .. } => error.code(),
@@ -78,8 +79,7 @@ impl DiscoveryError {
         }
     }
 
-    /// Whether it is worth trying again soon.
-    #[must_use]
+    /// What the caller is to do.
     pub fn disposition(&self) -> Disposition {
         match self {
             Self::Fetch { error, .. } => error.disposition(),
@@ -87,7 +87,7 @@ impl DiscoveryError {
         }
     }
 
-    /// Whether the server can't be talked to, so that asking it for something else is of no use.
+    /// Whether the server can't be reached, so that other requests to it would fail as well.
     pub(super) fn is_unreachable(&self) -> bool {
         matches!(
             self,
@@ -103,8 +103,7 @@ impl DiscoveryError {
         )
     }
 
-    /// Whether nothing answered at all: with another scheme there may be somebody.
-    #[must_use]
+    /// Whether no server answered: with another scheme one may.
     pub fn is_unanswered(&self) -> bool {
         matches!(
             self,
@@ -115,9 +114,9 @@ impl DiscoveryError {
         )
     }
 
-    /// Whether there may be ResourceSync where it was met: what fails for now, or can't be read, is no proof that there is
-    /// none.
-    pub(super) fn leaves_doubt(&self) -> bool {
+    /// Whether there may be a ResourceSync document nevertheless: a temporary failure, or a document that can't be read, does
+    /// not prove that there is none.
+    pub(super) fn is_inconclusive(&self) -> bool {
         match self {
             Self::Fetch { error, .. } => error.disposition() != Disposition::GiveUp,
             Self::NoSourceDescription(_) => false,
@@ -125,7 +124,7 @@ impl DiscoveryError {
         }
     }
 
-    /// Whether it says no more than that there is nothing.
+    /// Whether it only states that there is no document.
     pub(super) fn is_absence(&self) -> bool {
         match self {
             Self::Fetch { error, .. } => error.is_absent(),

@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use super::walk::MOST_HOPS;
+use super::search::MAX_HOPS;
 use super::*;
 use crate::fetch::test_site::{self, Site};
 use crate::protocol::{Capability, Oddity};
@@ -51,7 +51,7 @@ fn list(entries: &[&str]) -> String {
 
 type Asked = Arc<Mutex<Vec<String>>>;
 
-/// A site of these pages; everything else is 404. Also tells what was asked for.
+/// A site of these pages, with 404 for everything else, and the paths of the requests.
 async fn site(pages: &[(&str, String)]) -> (Site, Asked) {
     let pages: HashMap<String, String> = pages
         .iter()
@@ -94,7 +94,7 @@ async fn check(pages: &[(&str, String)], entry: &str, sets: &[&str]) -> Discover
 const WELL: &str = "/.well-known/resourcesync";
 
 #[tokio::test]
-async fn a_site_is_entered_by_the_well_known_uri_however_it_is_spelt() {
+async fn a_site_is_discovered_by_either_spelling_of_the_well_known_uri() {
     for path in WELL_KNOWN {
         let pages = [
             (
@@ -114,7 +114,7 @@ async fn a_site_is_entered_by_the_well_known_uri_however_it_is_spelt() {
 }
 
 #[tokio::test]
-async fn every_document_of_a_set_leads_to_the_set_and_no_further() {
+async fn every_document_of_a_set_leads_to_that_set_only() {
     let pages = [
         (
             WELL,
@@ -155,7 +155,7 @@ async fn every_document_of_a_set_leads_to_the_set_and_no_further() {
 }
 
 #[tokio::test]
-async fn links_that_skip_a_level_or_lead_in_a_ring_do_no_harm() {
+async fn links_that_skip_a_level_or_form_a_cycle_are_tolerated() {
     let pages = [
         (WELL, description(&["capabilitylist=/1"])),
         ("/1", list(&["resourcelist=/skips"])),
@@ -202,7 +202,7 @@ async fn links_that_skip_a_level_or_lead_in_a_ring_do_no_harm() {
 }
 
 #[tokio::test]
-async fn an_up_chain_without_end_is_given_up() {
+async fn an_endless_chain_of_up_links_is_abandoned() {
     let chain: Vec<(String, String)> = (0..20)
         .map(|n| {
             let up = format!("up=/{}", n + 1);
@@ -225,11 +225,11 @@ async fn an_up_chain_without_end_is_given_up() {
         .iter()
         .filter(|path| path.len() <= 3)
         .count();
-    assert_eq!(steps, 1 + MOST_HOPS);
+    assert_eq!(steps, 1 + MAX_HOPS);
 }
 
 #[tokio::test]
-async fn a_bad_set_does_not_spoil_the_others() {
+async fn a_failed_set_does_not_affect_the_others() {
     let pages = [
         (
             WELL,
@@ -268,7 +268,7 @@ async fn a_bad_set_does_not_spoil_the_others() {
 }
 
 #[tokio::test]
-async fn source_descriptions_may_be_nested_but_not_for_ever() {
+async fn source_descriptions_may_be_nested_up_to_a_limit() {
     let pages = [
         (
             WELL,
@@ -298,7 +298,7 @@ async fn source_descriptions_may_be_nested_but_not_for_ever() {
 }
 
 #[tokio::test]
-async fn documents_that_do_not_say_what_they_are_are_told_by_their_entries() {
+async fn documents_without_a_capability_are_classified_by_their_entries() {
     let plain = |entries: &[&str]| document("urlset", "", &[], entries);
     let pages = [
         (WELL, plain(&["=/1", "=/page", "=ftp://example.com/x"])),
@@ -408,7 +408,7 @@ async fn channels_of_a_source_description_are_not_sets() {
 }
 
 #[tokio::test]
-async fn link_headers_lead_on_from_anything() {
+async fn link_headers_of_any_response_are_followed() {
     let site = Site::start(|request| match request.path() {
         "/page" => test_site::ok_with(&[("link", "</1>; rel=\"resourcesync\"")], "no XML"),
         "/list" => test_site::ok_with(
@@ -426,7 +426,7 @@ async fn link_headers_lead_on_from_anything() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_discovered_is_told_by_a_code() {
+async fn failed_discoveries_have_error_codes() {
     let cut = description(&["=/1"]).replace("</urlset>", "");
     let cases: [(&[(&str, String)], &str); 5] = [
         (&[], "no-source-description"),
@@ -487,7 +487,7 @@ async fn a_capability_list_is_fetched_again_only_when_it_changed() {
 }
 
 #[tokio::test]
-async fn a_link_to_a_dead_host_does_not_end_the_search() {
+async fn a_link_to_an_unreachable_host_does_not_end_the_search() {
     let dead = {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         listener.local_addr().unwrap()
@@ -502,7 +502,7 @@ async fn a_link_to_a_dead_host_does_not_end_the_search() {
 }
 
 #[tokio::test]
-async fn source_descriptions_nested_too_deep_are_told() {
+async fn source_descriptions_nested_too_deeply_are_reported() {
     let pages = [
         (WELL, description(&["description=/d1"])),
         ("/d1", description(&["description=/d2"])),
@@ -520,7 +520,7 @@ async fn source_descriptions_nested_too_deep_are_told() {
 }
 
 #[tokio::test]
-async fn source_description_index_brings_channels_and_oddities_of_all() {
+async fn source_description_index_yields_channels_and_oddities_of_all() {
     let odd = document(
         "urlset",
         "source-description",

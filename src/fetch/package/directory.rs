@@ -1,7 +1,7 @@
-//! What members a package has, and where.
+//! The directory of a package: its members and their positions.
 //!
-//! Names are not kept: a member takes the same few bytes whatever its name, so that a package with a million members
-//! is opened in some fifty megabytes. They are found by a hash with a random key, which nobody can aim at.
+//! Names are not stored: a member takes the same few bytes whatever its name, so that a package with a million members is
+//! opened in about fifty megabytes. Members are found by a hash with a random key, so that collisions can't be prepared.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -12,25 +12,25 @@ use super::name;
 use super::records::{CentralHeader, LOCAL_LENGTH, find_directory};
 use super::section::Section;
 
-/// The file type of a symbolic link, and what tells file types, in a mode of Unix.
+/// The file type of a symbolic link, and the mask of file types, in a Unix mode.
 const SYMLINK: u32 = 0o120_000;
 const FILE_TYPE: u32 = 0o170_000;
 
-/// How a member's bytes are kept.
+/// How the bytes of a member are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Method {
     Stored,
     Deflated,
     Encrypted,
     Folder,
-    /// Not a file: its bytes are the name of something else.
+    /// Not a file: its bytes are the path of another one.
     Symlink,
     Unknown(u16),
 }
 
-/// Where a member is, and what the directory says of it.
+/// The entry of a member in the directory.
 #[derive(Clone, Debug)]
-pub(super) struct Place {
+pub(super) struct MemberEntry {
     name: u64,
     pub(super) header: u64,
     pub(super) packed: u64,
@@ -44,74 +44,74 @@ pub(super) struct Place {
 pub(super) struct Directory {
     hashes: RandomState,
     /// By the hash of the name.
-    places: Vec<Place>,
+    entries: Vec<MemberEntry>,
     /// The hashes of the folders at the top.
     tops: Vec<u64>,
-    /// The folder that all members but the manifest are in, as its segments; `None` while there is no member.
+    /// The common folder of all members except the manifest, as its segments; `None` while there is no member.
     common: Option<Vec<String>>,
-    manifest: Found,
-    /// The same, with a name in another case.
-    odd_manifest: Found,
+    manifest: ManifestEntry,
+    /// A manifest with a name in another case.
+    odd_manifest: ManifestEntry,
     members: usize,
 }
 
-/// What was found under a name.
+/// The members that may be the manifest.
 #[derive(Debug, Default)]
-enum Found {
+enum ManifestEntry {
     #[default]
-    Nothing,
-    One(Place),
-    /// Several, of different content.
-    Several,
+    Missing,
+    One(MemberEntry),
+    /// Several with different content.
+    Ambiguous,
 }
 
 impl Directory {
-    /// Reads the directory of a package, of `most` members at most.
-    pub(super) fn read(file: &Arc<File>, length: u64, most: usize) -> Result<Self, PackageError> {
-        let extent = find_directory(file, length)?;
-        let mut headers = Section::new(Arc::clone(file), extent.start, extent.length);
+    /// Reads the directory of a package with at most `limit` members.
+    pub(super) fn read(file: &Arc<File>, length: u64, limit: usize) -> Result<Self, PackageError> {
+        let location = find_directory(file, length)?;
+        let mut headers = Section::new(Arc::clone(file), location.start, location.length);
         let mut directory = Self {
             hashes: RandomState::new(),
-            places: Vec::new(),
+            entries: Vec::new(),
             tops: Vec::new(),
             common: None,
-            manifest: Found::Nothing,
-            odd_manifest: Found::Nothing,
+            manifest: ManifestEntry::Missing,
+            odd_manifest: ManifestEntry::Missing,
             members: 0,
         };
         while let Some(header) = CentralHeader::read(&mut headers)? {
             directory.members += 1;
-            if directory.members > most {
-                return Err(PackageError::TooManyMembers { limit: most });
+            if directory.members > limit {
+                return Err(PackageError::TooManyMembers { limit });
             }
-            directory.add(header, extent.shift)?;
+            directory.add(header, location.prefix)?;
         }
-        // Without ZIP64 the number has 16 bits, and some write more members than that.
+        // Without ZIP64 the number has 16 bits, and some tools write more members than that.
         let count = directory.members as u64;
-        if count != extent.count && count % (1 << 16) != extent.count {
+        if count != location.count && count % (1 << 16) != location.count {
             return Err(PackageError::Damaged(
-                "its directory has another number of members than it says".to_owned(),
+                "the directory has another number of members than stated".to_owned(),
             ));
         }
-        directory.check_overlaps(extent.start)?;
-        // A folder has no bytes, but it lies somewhere; from here on it only is in the way of files.
+        directory.check_overlaps(location.start)?;
+        // A folder has a position but no bytes: after the check it is not needed.
         directory
-            .places
-            .retain(|place| place.method != Method::Folder);
-        directory.places.sort_unstable_by_key(|place| place.name);
+            .entries
+            .retain(|entry| entry.method != Method::Folder);
+        directory.entries.sort_unstable_by_key(|entry| entry.name);
         directory.tops.sort_unstable();
         directory.tops.dedup();
         Ok(directory)
     }
 
-    fn add(&mut self, header: CentralHeader, shift: u64) -> Result<(), PackageError> {
+    fn add(&mut self, header: CentralHeader, prefix: u64) -> Result<(), PackageError> {
         let method = method(&header);
-        let written = name::decode(&header.name);
-        let segments = name::segments(&written);
-        let place = Place {
+        let decoded = name::decode(&header.name);
+        let segments = name::segments(&decoded);
+        let entry = MemberEntry {
             name: self.hash(&segments),
-            header: header.header.checked_add(shift).ok_or_else(|| {
-                PackageError::Damaged("a position in its directory is too large".to_owned())
+            header: header.header.checked_add(prefix).ok_or_else(|| {
+                PackageError::Damaged("a position in the directory is too large".to_owned())
             })?,
             packed: header.packed,
             length: header.length,
@@ -120,16 +120,16 @@ impl Directory {
         };
         let is_manifest = name::is_manifest(&segments) && method != Method::Folder;
         if is_manifest {
-            let found = match segments[..] {
+            let manifest = match segments[..] {
                 ["manifest.xml"] => &mut self.manifest,
                 _ => &mut self.odd_manifest,
             };
-            found.add(&place);
+            manifest.add(&entry);
         }
-        self.places.push(place);
+        self.entries.push(entry);
         if let [top, _, ..] = segments[..] {
             let top = self.hash(&[top]);
-            // Members of one folder mostly stand together.
+            // Members of one folder are mostly adjacent.
             if self.tops.last() != Some(&top) {
                 self.tops.push(top);
             }
@@ -157,54 +157,56 @@ impl Directory {
         }
     }
 
-    /// Members that share bytes unpack to more than the package could hold; nobody makes them by honest means.
+    /// Rejects overlapping members: they unpack to more than the package could contain, and no honest tool creates them.
     fn check_overlaps(&mut self, directory: u64) -> Result<(), PackageError> {
-        self.places.sort_unstable_by_key(|place| place.header);
-        let ends = self.places.iter().skip(1).map(|next| next.header);
-        for (place, end) in self.places.iter().zip(ends.chain([directory])) {
-            let own_end = place
+        self.entries.sort_unstable_by_key(|entry| entry.header);
+        let ends = self.entries.iter().skip(1).map(|next| next.header);
+        for (entry, end) in self.entries.iter().zip(ends.chain([directory])) {
+            let own_end = entry
                 .header
                 .checked_add(LOCAL_LENGTH)
-                .and_then(|at| at.checked_add(place.packed));
+                .and_then(|at| at.checked_add(entry.packed));
             if own_end.is_none_or(|own_end| own_end > end) {
-                return Err(PackageError::Damaged("its members overlap".to_owned()));
+                return Err(PackageError::Damaged("members overlap".to_owned()));
             }
         }
         Ok(())
     }
 
     /// The manifest at the top.
-    pub(super) fn manifest(&self) -> Result<&Place, PackageError> {
-        let found = match &self.manifest {
-            Found::Nothing => &self.odd_manifest,
-            found => found,
+    pub(super) fn manifest(&self) -> Result<&MemberEntry, PackageError> {
+        let manifest = match &self.manifest {
+            ManifestEntry::Missing => &self.odd_manifest,
+            manifest => manifest,
         };
-        match found {
-            Found::Nothing => Err(PackageError::NoManifest),
-            Found::One(place) => Ok(place),
-            Found::Several => Err(PackageError::AmbiguousMember("manifest.xml".to_owned())),
+        match manifest {
+            ManifestEntry::Missing => Err(PackageError::NoManifest),
+            ManifestEntry::One(entry) => Ok(entry),
+            ManifestEntry::Ambiguous => {
+                Err(PackageError::AmbiguousMember("manifest.xml".to_owned()))
+            }
         }
     }
 
-    /// The members that have that name.
-    pub(super) fn named(&self, segments: &[&str]) -> &[Place] {
+    /// The members of that name.
+    pub(super) fn named(&self, segments: &[&str]) -> &[MemberEntry] {
         let hash = self.hash(segments);
-        let start = self.places.partition_point(|place| place.name < hash);
-        let found = self.places[start..].partition_point(|place| place.name == hash);
-        &self.places[start..start + found]
+        let start = self.entries.partition_point(|entry| entry.name < hash);
+        let count = self.entries[start..].partition_point(|entry| entry.name == hash);
+        &self.entries[start..start + count]
     }
 
-    /// Whether any member is in the folder at the top of that name.
+    /// Whether any member is in the top-level folder of that name.
     pub(super) fn has_folder(&self, top: &str) -> bool {
         self.tops.binary_search(&self.hash(&[top])).is_ok()
     }
 
-    /// The segments of the folder that all members but the manifest are in.
+    /// The segments of the common folder of all members except the manifest.
     pub(super) fn common_folder(&self) -> &[String] {
         self.common.as_deref().unwrap_or_default()
     }
 
-    /// How many members it has.
+    /// The number of members.
     pub(super) fn len(&self) -> usize {
         self.members
     }
@@ -214,18 +216,18 @@ impl Directory {
     }
 }
 
-impl Found {
-    fn add(&mut self, place: &Place) {
+impl ManifestEntry {
+    fn add(&mut self, entry: &MemberEntry) {
         *self = match std::mem::take(self) {
-            Self::Nothing => Self::One(place.clone()),
-            Self::One(known) if known.same_bytes(place) => Self::One(known),
-            Self::One(_) | Self::Several => Self::Several,
+            Self::Missing => Self::One(entry.clone()),
+            Self::One(known) if known.same_bytes(entry) => Self::One(known),
+            Self::One(_) | Self::Ambiguous => Self::Ambiguous,
         };
     }
 }
 
-impl Place {
-    /// Whether two members have the same content, as far as the directory tells.
+impl MemberEntry {
+    /// Whether two members have the same content according to the directory.
     pub(super) fn same_bytes(&self, other: &Self) -> bool {
         self.crc == other.crc && self.length == other.length
     }

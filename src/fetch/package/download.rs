@@ -1,4 +1,4 @@
-//! Fetching a package: to disk, and on from where it was cut short (RFC 9110, sections 13.1.5 and 14).
+//! Downloads a package to disk, resuming where an earlier try was cut short (RFC 9110, sections 13.1.5 and 14).
 
 use std::io;
 use std::time::Duration;
@@ -8,38 +8,36 @@ use reqwest::header::{ACCEPT_ENCODING, CONTENT_RANGE, DATE, HeaderMap, IF_RANGE,
 use reqwest::{RequestBuilder, StatusCode};
 use url::Url;
 
-use super::partial::{Note, PartialPackage};
+use super::partial::{DownloadRecord, PartialPackage};
 use crate::fetch::client::{Answer, Client, Follow};
 use crate::fetch::http_date::parse_http_date;
 use crate::fetch::permits::Pool;
-use crate::fetch::validators::last_modified;
-use crate::fetch::{AllowedHosts, FetchError, Validators};
+use crate::fetch::validators::{last_modified, make_conditional, validators_of};
+use crate::fetch::{AllowedHosts, FetchError};
 use crate::protocol::SourceTime;
 
-/// How much is collected before it is written, in bytes.
+/// How many bytes are collected before they are written.
 const BATCH: usize = 1 << 20;
 
-/// What has to come within so many time-outs, in bytes: a server that sends a byte now and then must not hold us for ever.
+/// The minimum number of bytes in [`TIMEOUTS`] time-outs: a server that sends single bytes must not hold the connection
+/// forever.
 const LEAST: usize = 256 << 10;
 const TIMEOUTS: u32 = 30;
 
-/// How many answers within one call may bring less than [`LEAST`]: one that fits nothing, and more than one that is small.
-const MOST_FRUITLESS: u32 = 4;
+/// How many answers within one call may have less than [`LEAST`] bytes: unusable ones and small ones.
+const MAX_SMALL_ANSWERS: u32 = 4;
 
-/// How much older than the answer its `Last-Modified` has to be, to tell one version from the next, in microseconds
-/// (RFC 9110, section 8.8.2.2).
+/// How much older than the response its `Last-Modified` must be to be a strong validator, in microseconds (RFC 9110, section
+/// 8.8.2.2).
 const DATED_AFTER: i64 = 60 * 1_000_000;
 
 impl Client {
-    /// Fetches a package to disk, on from where it was cut short if the server still has the same version. One that is
-    /// there as a whole is fetched again only if the server says that it is another one by now.
+    /// Downloads a package to disk, resuming an earlier try if the server still has the same version. A complete one is
+    /// fetched again only if the server has another version.
     ///
-    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. The bytes are taken as
-    /// they are served. It may take as long as it likes, but not pause for longer than the time-out, nor be slower than 256 KiB in
-    /// thirty of them. One try only; what has come stays on disk, whatever happens, for the next one.
-    ///
-    /// # Errors
-    /// [`FetchError`].
+    /// Every redirect must lead to an allowed host too. `limit` is in bytes, `None` for no limit. The bytes are stored as they
+    /// are served. The total time is not limited, but a pause is limited to the time-out, and the rate to 256 KiB in thirty
+    /// time-outs. One try only; the received bytes remain on disk for the next one.
     pub async fn get_package(
         &self,
         uri: &Url,
@@ -47,33 +45,33 @@ impl Client {
         limit: Option<u64>,
         mut partial: PartialPackage,
     ) -> Result<PartialPackage, FetchError> {
-        let mut fruitless = 0;
-        while fruitless < MOST_FRUITLESS {
-            let plan = Plan::of(&partial);
-            if plan == Plan::Keep {
+        let mut small_answers = 0;
+        while small_answers < MAX_SMALL_ANSWERS {
+            let plan = RequestPlan::of(&partial);
+            if plan == RequestPlan::Nothing {
                 return Ok(partial);
             }
             let before = partial.received();
             partial = match self.try_package(plan, uri, hosts, limit, partial).await? {
-                Got::Whole(partial) => return Ok(partial),
-                Got::Part(partial) => partial,
+                DownloadState::Complete(partial) => return Ok(partial),
+                DownloadState::Incomplete(partial) => partial,
             };
             if partial.received() < before.saturating_add(LEAST as u64) {
-                fruitless += 1;
+                small_answers += 1;
             }
         }
-        // It answers every request for the rest with something else, or with crumbs.
+        // The server answers every request for the rest with something else, or with very few bytes.
         Err(FetchError::CutShort)
     }
 
     async fn try_package(
         &self,
-        plan: Plan,
+        plan: RequestPlan,
         uri: &Url,
         hosts: &AllowedHosts<'_>,
         limit: Option<u64>,
         partial: PartialPackage,
-    ) -> Result<Got, FetchError> {
+    ) -> Result<DownloadState, FetchError> {
         let answer = self
             .ask(
                 Pool::Packages,
@@ -82,7 +80,7 @@ impl Client {
                 |url| hosts.check(url),
                 |http, url| {
                     let request = http.get(url).header(ACCEPT_ENCODING, "identity");
-                    plan.condition(request, &partial)
+                    plan.add_headers(request, &partial)
                 },
             )
             .await?;
@@ -90,48 +88,50 @@ impl Client {
         match answer.response.status() {
             StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION => {
                 let length = answer.response.content_length();
-                refuse_too_long(length, limit)?;
-                let note = Note::of(headers, length);
-                let partial = off_the_runtime(partial, |partial| partial.begin(note)).await?;
-                self.take_body(answer, length, limit, partial).await
+                check_limit(length, limit)?;
+                let record = DownloadRecord::of(headers, length);
+                let partial = write_blocking(partial, |partial| partial.begin(record)).await?;
+                self.append_body(answer, length, limit, partial).await
             }
-            StatusCode::PARTIAL_CONTENT if plan == Plan::Resume => {
+            StatusCode::PARTIAL_CONTENT if plan == RequestPlan::Resume => {
                 let range = ContentRange::of(headers);
-                let Some(range) = range.filter(|range| partial.goes_on_with(*range, headers))
+                let Some(range) = range.filter(|range| partial.is_continued_by(*range, headers))
                 else {
-                    return start_anew(answer, partial).await;
+                    return restart(answer, partial).await;
                 };
-                refuse_too_long(Some(range.total), limit)?;
+                check_limit(Some(range.total), limit)?;
                 let partial =
-                    off_the_runtime(partial, move |partial| partial.note_length(range.total))
+                    write_blocking(partial, move |partial| partial.record_length(range.total))
                         .await?;
-                self.take_body(answer, Some(range.last + 1), limit, partial)
+                self.append_body(answer, Some(range.last + 1), limit, partial)
                     .await
             }
-            StatusCode::NOT_MODIFIED if plan == Plan::Revalidate => Ok(Got::Whole(partial)),
-            StatusCode::RANGE_NOT_SATISFIABLE if plan == Plan::Resume => {
-                start_anew(answer, partial).await
+            StatusCode::NOT_MODIFIED if plan == RequestPlan::Revalidate => {
+                Ok(DownloadState::Complete(partial))
+            }
+            StatusCode::RANGE_NOT_SATISFIABLE if plan == RequestPlan::Resume => {
+                restart(answer, partial).await
             }
             _ => Err(answer.into_error().await),
         }
     }
 
-    /// Writes a body to the end of what there is, which is `expected` bytes long then.
-    async fn take_body(
+    /// Appends a body to the received bytes; their length is then `expected`.
+    async fn append_body(
         &self,
         mut answer: Answer,
         expected: Option<u64>,
         limit: Option<u64>,
         mut partial: PartialPackage,
-    ) -> Result<Got, FetchError> {
+    ) -> Result<DownloadState, FetchError> {
         let longest = self.timeout().saturating_mul(TIMEOUTS);
         loop {
             let mut batch = Batch::default();
             let ended = batch.fill(&mut answer, longest).await;
-            refuse_too_long(Some(partial.received() + batch.length as u64), limit)?;
-            // Also what came before it broke: the next try goes on from there.
+            check_limit(Some(partial.received() + batch.length as u64), limit)?;
+            // Including the bytes before an error: the next try continues there.
             let chunks = batch.chunks;
-            partial = off_the_runtime(partial, move |partial| partial.append(&chunks)).await?;
+            partial = write_blocking(partial, move |partial| partial.append(&chunks)).await?;
             if ended? {
                 break;
             }
@@ -140,56 +140,58 @@ impl Client {
         if expected.is_some_and(|expected| expected != received) {
             return Err(FetchError::CutShort);
         }
-        // A server may send less of the rest than it was asked for.
+        // A server may send less of the rest than requested.
         if partial.length().is_some_and(|length| received < length) {
-            return Ok(Got::Part(partial));
+            return Ok(DownloadState::Incomplete(partial));
         }
-        let whole = off_the_runtime(partial, PartialPackage::finish).await?;
-        Ok(Got::Whole(whole))
+        let complete = write_blocking(partial, PartialPackage::finish).await?;
+        Ok(DownloadState::Complete(complete))
     }
 }
 
-/// What there is after an answer.
-enum Got {
-    Whole(PartialPackage),
-    Part(PartialPackage),
+/// The state of a download after an answer.
+enum DownloadState {
+    Complete(PartialPackage),
+    Incomplete(PartialPackage),
 }
 
-/// What is asked for.
+/// What is requested.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Plan {
-    /// All of it.
-    Whole,
-    /// What is missing, if it is still the same version.
+enum RequestPlan {
+    /// The complete package.
+    Complete,
+    /// The missing rest, if the version is still the same.
     Resume,
-    /// Whether it is still the same version.
+    /// The complete package, if the version is another one.
     Revalidate,
-    /// Nothing: all of it is here, and nobody could tell whether there is another version.
-    Keep,
+    /// Nothing: the package is complete, and another version could not be recognized.
+    Nothing,
 }
 
-impl Plan {
+impl RequestPlan {
     fn of(partial: &PartialPackage) -> Self {
-        let note = partial.note();
-        if partial.is_whole() {
-            return if note.validators.is_empty() {
-                Self::Keep
+        let record = partial.record();
+        if partial.is_complete() {
+            return if record.validators.is_empty() {
+                Self::Nothing
             } else {
                 Self::Revalidate
             };
         }
-        let is_missing = note.length.is_none_or(|length| partial.received() < length);
-        if partial.received() > 0 && is_missing && note.strong_validator().is_some() {
+        let is_missing = record
+            .length
+            .is_none_or(|length| partial.received() < length);
+        if partial.received() > 0 && is_missing && record.strong_validator().is_some() {
             Self::Resume
         } else {
-            Self::Whole
+            Self::Complete
         }
     }
 
-    fn condition(self, request: RequestBuilder, partial: &PartialPackage) -> RequestBuilder {
-        let note = partial.note();
-        match (self, note.strong_validator()) {
-            (Self::Revalidate, _) => Validators::condition(Some(&note.validators), request),
+    fn add_headers(self, request: RequestBuilder, partial: &PartialPackage) -> RequestBuilder {
+        let record = partial.record();
+        match (self, record.strong_validator()) {
+            (Self::Revalidate, _) => make_conditional(Some(&record.validators), request),
             (Self::Resume, Some(validator)) => request
                 .header(RANGE, format!("bytes={}-", partial.received()))
                 .header(IF_RANGE, validator),
@@ -199,25 +201,25 @@ impl Plan {
 }
 
 impl PartialPackage {
-    /// Whether an answer is what comes next of the version that is here.
-    fn goes_on_with(&self, range: ContentRange, headers: &HeaderMap) -> bool {
-        let same = Validators::of(headers).etag;
+    /// Whether an answer continues the received bytes, in the same version.
+    fn is_continued_by(&self, range: ContentRange, headers: &HeaderMap) -> bool {
+        let etag = validators_of(headers).etag;
         range.continues(self.received(), self.length())
-            && (same.is_none() || same == self.note().validators.etag)
+            && (etag.is_none() || etag == self.record().validators.etag)
     }
 }
 
-impl Note {
+impl DownloadRecord {
     fn of(headers: &HeaderMap, length: Option<u64>) -> Self {
         Self {
-            validators: Validators::of(headers),
+            validators: validators_of(headers),
             is_dated: is_dated(headers),
             length,
-            whole: false,
+            is_complete: false,
         }
     }
 
-    /// What tells this version from every other one, byte by byte.
+    /// The validator that distinguishes this version from every other one byte by byte.
     fn strong_validator(&self) -> Option<&str> {
         match &self.validators.etag {
             Some(etag) => Some(etag.as_str()).filter(|etag| !etag.starts_with("W/")),
@@ -230,7 +232,7 @@ impl Note {
     }
 }
 
-/// Whether a version's `Last-Modified` was long past when it was served, so that no other one can have the same.
+/// Whether the `Last-Modified` of a version was long past when it was served, so that no other version has the same.
 fn is_dated(headers: &HeaderMap) -> bool {
     let served = headers.get(DATE).and_then(|date| date.to_str().ok());
     let served = served.and_then(parse_http_date).map(SourceTime::from);
@@ -263,12 +265,12 @@ impl ContentRange {
         Some(Self {
             first: first.trim().parse().ok()?,
             last: last.trim().parse().ok()?,
-            // Of an unknown length nobody could tell the end.
+            // Without a total the end would be unknown.
             total: total.trim().parse().ok()?,
         })
     }
 
-    /// Whether it goes on where `received` bytes end, in something that is as long as is known.
+    /// Whether it begins where `received` bytes end, and its total is the `known` one.
     fn continues(self, received: u64, known: Option<u64>) -> bool {
         self.first == received
             && (self.first..self.total).contains(&self.last)
@@ -276,21 +278,23 @@ impl ContentRange {
     }
 }
 
-fn refuse_too_long(length: Option<u64>, limit: Option<u64>) -> Result<(), FetchError> {
+fn check_limit(length: Option<u64>, limit: Option<u64>) -> Result<(), FetchError> {
     match (length, limit) {
         (Some(length), Some(limit)) if length > limit => Err(FetchError::TooLarge { limit }),
         _ => Ok(()),
     }
 }
 
-async fn start_anew(answer: Answer, partial: PartialPackage) -> Result<Got, FetchError> {
+/// Discards the received bytes, so that the next request is for the complete package.
+async fn restart(answer: Answer, partial: PartialPackage) -> Result<DownloadState, FetchError> {
     answer.drain().await;
-    let partial = off_the_runtime(partial, |partial| partial.begin(Note::default())).await?;
-    Ok(Got::Part(partial))
+    let partial =
+        write_blocking(partial, |partial| partial.begin(DownloadRecord::default())).await?;
+    Ok(DownloadState::Incomplete(partial))
 }
 
-/// Writes where that may block. Whoever drops this does not part the package from what is being written to it.
-async fn off_the_runtime(
+/// Writes on a blocking thread. If the future is dropped, the package stays locked until the write has ended.
+async fn write_blocking(
     mut partial: PartialPackage,
     work: impl FnOnce(&mut PartialPackage) -> io::Result<()> + Send + 'static,
 ) -> Result<PartialPackage, FetchError> {
@@ -309,7 +313,8 @@ struct Batch {
 }
 
 impl Batch {
-    /// Receives until there is enough to write; whether the body ended. What came before an error is there, too.
+    /// Receives until there is enough to write; returns whether the body has ended. The batch also has the bytes before an
+    /// error.
     async fn fill(&mut self, answer: &mut Answer, longest: Duration) -> Result<bool, FetchError> {
         let receive = async {
             while self.length < BATCH {
@@ -341,7 +346,7 @@ mod tests {
     use crate::fetch::test_site::{self, Site};
 
     #[tokio::test]
-    async fn a_trickle_ends_and_a_flow_does_not() {
+    async fn a_trickle_is_an_error_and_a_flow_is_not() {
         let site = Site::start(|request| {
             let first = match request.path() {
                 "/flow" => vec![0; LEAST],
@@ -356,7 +361,10 @@ mod tests {
         })
         .await;
         let client = test_site::client();
-        for (path, expected) in [("/flow", Ok(false)), ("/trickle", Err("too-slow"))] {
+        // The flow may take as long as a busy machine needs; the trickle never reaches the minimum.
+        for (path, seconds, expected) in
+            [("/flow", 10, Ok(false)), ("/trickle", 1, Err("too-slow"))]
+        {
             let uri = Url::parse(&site.url(path)).unwrap();
             let ask = client.ask(
                 Pool::Packages,
@@ -367,7 +375,7 @@ mod tests {
             );
             let mut answer = ask.await.unwrap();
             let mut batch = Batch::default();
-            let filled = batch.fill(&mut answer, Duration::from_secs(1)).await;
+            let filled = batch.fill(&mut answer, Duration::from_secs(seconds)).await;
             assert_eq!(filled.map_err(|error| error.code()), expected, "{path}");
         }
     }

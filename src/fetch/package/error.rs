@@ -1,62 +1,61 @@
-//! Why a package, or a member of it, is of no use.
+//! Why a package, or a member of it, is unusable.
 
 use std::io;
 
 use crate::protocol::ReadError;
 
-/// Why a package, or a member of it, is of no use.
+/// Why a package, or a member of it, is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum PackageError {
-    /// Not a ZIP file, but something else.
-    #[error("the package is not a ZIP file, but {0}")]
+    /// Not a ZIP file.
+    #[error("the package is not a ZIP file: {0}")]
     Unsupported(&'static str),
-    /// A ZIP file, but damaged, cut short, or made to harm.
+    /// A ZIP file that is damaged, cut short, or hostile.
     #[error("the package is damaged: {0}")]
     Damaged(String),
-    /// More members than any package needs.
+    /// More members than allowed.
     #[error("the package has more than {limit} members")]
     TooManyMembers {
-        /// What would have been allowed.
+        /// The maximum number.
         limit: usize,
     },
-    /// There is no manifest at the top of it.
+    /// There is no manifest at its top.
     #[error("the package has no manifest.xml")]
     NoManifest,
-    /// There is no member of that path.
+    /// There is no member at that path.
     #[error("the package has no member {0:?}")]
     NoMember(String),
-    /// The path may mean several members.
-    #[error("the package has several members that {0:?} may mean")]
+    /// The path may refer to several members.
+    #[error("the package has several members for {0:?}")]
     AmbiguousMember(String),
     /// The member can't be read without a password.
     #[error("the member is encrypted")]
     Encrypted,
-    /// The member is compressed in a way that is not understood.
-    #[error("the member is compressed by an unknown method, {0}")]
+    /// The member is compressed with an unsupported method.
+    #[error("the member is compressed with the unsupported method {0}")]
     Compression(u16),
-    /// The member is not what the package's directory says of it.
+    /// The member contradicts its entry in the directory.
     #[error("the member is damaged: {0}")]
     BadMember(String),
-    /// The member grows out of all proportion when it is decompressed.
-    #[error("the member grows more than a hundredfold when it is decompressed")]
+    /// The member expands out of proportion.
+    #[error("the member expands more than a hundredfold when decompressed")]
     Expansion,
-    /// The manifest is longer than is allowed.
+    /// The manifest is too long.
     #[error("the manifest is larger than {limit} bytes")]
     TooLarge {
-        /// What would have been allowed, in bytes.
+        /// The maximum length in bytes.
         limit: u64,
     },
-    /// The manifest is not a ResourceSync document.
+    /// The manifest is not a valid ResourceSync document.
     #[error("the manifest: {0}")]
     Manifest(ReadError),
-    /// The package could not be read from this machine's disk.
-    #[error("could not be read: {0}")]
+    /// The package can't be read from disk.
+    #[error("read error: {0}")]
     Io(io::Error),
 }
 
 impl PackageError {
     /// The stable name of the error.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unsupported(_) => "unsupported-package",
@@ -76,7 +75,7 @@ impl PackageError {
     }
 }
 
-/// A [`Member`](super::Member) tells its errors as `io::Error`s; this finds them again.
+/// Unwraps an error of a [`MemberReader`](super::MemberReader), which returns its errors within `io::Error`s.
 impl From<io::Error> for PackageError {
     fn from(error: io::Error) -> Self {
         match error.downcast::<Self>() {
@@ -86,7 +85,7 @@ impl From<io::Error> for PackageError {
     }
 }
 
-/// What a manifest's reader says may be the package's fault.
+/// An I/O error of the reader of a manifest may be an error of the package.
 impl From<ReadError> for PackageError {
     fn from(error: ReadError) -> Self {
         match error {

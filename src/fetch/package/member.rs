@@ -1,4 +1,4 @@
-//! Reading a member: what comes out is what the directory says, or an error.
+//! Reading a member: its bytes match the directory, or there is an error.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read};
@@ -8,22 +8,22 @@ use flate2::Crc;
 use flate2::bufread::DeflateDecoder;
 
 use super::PackageError;
-use super::directory::{Method, Place};
+use super::directory::{MemberEntry, Method};
 use super::records::find_bytes;
 use super::section::Section;
 
-/// How far a member of more than [`RATIO_FROM`] bytes may grow.
+/// The maximum expansion of a member of more than [`RATIO_FROM`] bytes.
 const RATIO: u64 = 100;
 
-/// Shorter members may grow as they like.
+/// The expansion of shorter members is not limited.
 const RATIO_FROM: u64 = 16 << 20;
 
-/// The bytes of a member, decompressed.
+/// The decompressed bytes of a member.
 ///
-/// They are proven by the length and the checksum of the package's directory, before the last of them is handed out. Its
-/// errors are [`PackageError`]s within `io::Error`s.
+/// They are verified by the length and the checksum in the directory before the last of them is returned. Its errors are
+/// [`PackageError`]s within `io::Error`s.
 #[derive(Debug)]
-pub struct Member {
+pub struct MemberReader {
     bytes: Bytes,
     length: u64,
     crc: u32,
@@ -38,61 +38,59 @@ enum Bytes {
     Deflated(Box<DeflateDecoder<Section>>),
 }
 
-impl Member {
-    /// Opens the member at that place.
+impl MemberReader {
+    /// Opens the member of an entry.
     pub(super) fn open(
         file: &Arc<File>,
-        place: &Place,
+        entry: &MemberEntry,
         is_rebased: bool,
     ) -> Result<Self, PackageError> {
         let bad = |reason: &str| PackageError::BadMember(reason.to_owned());
-        match place.method {
-            Method::Stored if place.packed != place.length => {
-                return Err(bad("it is not compressed, and yet has two lengths"));
+        match entry.method {
+            Method::Stored if entry.packed != entry.length => {
+                return Err(bad("stored with two different lengths"));
             }
             Method::Stored | Method::Deflated => {}
             Method::Encrypted => return Err(PackageError::Encrypted),
-            Method::Folder | Method::Symlink => return Err(bad("it is not a file")),
+            Method::Folder | Method::Symlink => return Err(bad("not a file")),
             Method::Unknown(method) => return Err(PackageError::Compression(method)),
         }
-        if place.length > RATIO_FROM && place.length / RATIO > place.packed {
+        if entry.length > RATIO_FROM && entry.length / RATIO > entry.packed {
             return Err(PackageError::Expansion);
         }
-        let start = find_bytes(file, place.header)?;
-        let section = Section::new(Arc::clone(file), start, place.packed);
+        let start = find_bytes(file, entry.header)?;
+        let section = Section::new(Arc::clone(file), start, entry.packed);
         Ok(Self {
-            bytes: match place.method {
+            bytes: match entry.method {
                 Method::Deflated => Bytes::Deflated(Box::new(DeflateDecoder::new(section))),
                 _ => Bytes::Stored(section),
             },
-            length: place.length,
-            crc: place.crc,
+            length: entry.length,
+            crc: entry.crc,
             read: 0,
             sum: Crc::new(),
             is_rebased,
         })
     }
 
-    /// How long it is, decompressed, in bytes.
-    #[must_use]
+    /// The decompressed length in bytes.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    /// Whether it was found only by leaving out folders at the beginning of the path, or of its name: some Sources write
-    /// paths of their own machine there. Only a digest or a length proves then that it is the right one.
-    #[must_use]
+    /// Whether it was found only without leading folders of the path, or of its name: some Sources write paths of their own
+    /// machine. Then only a digest or a length proves that it is the correct member.
     pub fn is_rebased(&self) -> bool {
         self.is_rebased
     }
 
-    /// How many bytes were handed out so far.
+    /// The number of bytes returned so far.
     #[cfg(test)]
-    pub(super) fn handed_out(&self) -> u64 {
+    pub(super) fn position(&self) -> u64 {
         self.read
     }
 
-    /// The same, so that it can be read a line or a tag at a time.
+    /// The same with a buffer.
     pub(super) fn buffered(self) -> impl BufRead {
         BufReader::with_capacity(64 << 10, self)
     }
@@ -113,19 +111,19 @@ impl Member {
         self.sum.update(&bytes[..read]);
         self.read += read as u64;
         if self.read > self.length {
-            return Err(bad(format!("it is longer than {} bytes", self.length)));
+            return Err(bad(format!("longer than {} bytes", self.length)));
         }
         if read == 0 && self.read < self.length {
-            return Err(bad(format!("it ends after {} bytes", self.read)));
+            return Err(bad(format!("ends after {} bytes", self.read)));
         }
         if self.read == self.length && self.sum.sum() != self.crc {
-            return Err(bad("its checksum is wrong".to_owned()));
+            return Err(bad("checksum mismatch".to_owned()));
         }
         Ok(read)
     }
 }
 
-impl Read for Member {
+impl Read for MemberReader {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         if bytes.is_empty() {
             return Ok(0);

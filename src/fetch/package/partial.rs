@@ -1,7 +1,7 @@
-//! What there is of a package on disk, and what is known of it.
+//! A package on disk that is being downloaded, and the record of the download.
 //!
-//! Two files: `NAME.part`, the bytes that have come, and `NAME.json`, what the server said of them. The name is the SHA-256
-//! of the URI, so that nothing from outside becomes a file's name.
+//! Two files: `NAME.part` has the received bytes, `NAME.json` the record of what the server stated. The name is the SHA-256 of
+//! the URI, so that no remote text becomes the name of a file.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io;
@@ -12,14 +12,13 @@ use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::fetch::Validators;
-use crate::protocol::{Algorithm, Digest};
+use crate::protocol::{Algorithm, Digest, Validators};
 
-/// A package that is being fetched, or was: as much of it as is on disk.
+/// A package that is being downloaded, or is complete.
 ///
-/// Only one of them at a time can have the same folder and URI. What there is stays when it is dropped; [`remove`] takes it
-/// away. Only when it is whole it is on disk for certain: after a power cut the bytes of an unfinished one may be wrong, which
-/// the checksums in the package tell later.
+/// Only one at a time can be open for the same folder and URI. Its files remain when it is dropped; [`remove`] removes them.
+/// Only a complete package is synced to disk: after a power failure the bytes of an incomplete one may be wrong, which the
+/// checksums in the package show later.
 ///
 /// [`remove`]: Self::remove
 #[derive(Debug)]
@@ -29,34 +28,35 @@ pub struct PartialPackage {
     uri: String,
     file: File,
     received: u64,
-    note: Note,
+    record: DownloadRecord,
 }
 
-/// What the server said of the bytes.
+/// What the server stated of the bytes, and whether they are complete.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct DownloadRecord {
     pub(super) validators: Validators,
-    /// Whether the time of its last change tells it from every other version (RFC 9110, section 8.8.2.2).
+    /// Whether `Last-Modified` is a strong validator (RFC 9110, section 8.8.2.2).
     pub(super) is_dated: bool,
-    /// How long it is, as the server said.
+    /// The length that the server states.
     pub(super) length: Option<u64>,
-    /// Whether all of it is here, and on disk.
-    pub(super) whole: bool,
+    /// Whether all bytes are on disk.
+    #[serde(rename = "whole")]
+    pub(super) is_complete: bool,
 }
 
-/// The note with the URI that it is of, as it is on disk.
+/// The record with its URI, as it is on disk.
 #[derive(Serialize, Deserialize)]
-struct Written<N> {
+struct RecordFile<R> {
     uri: String,
     #[serde(flatten)]
-    note: N,
+    record: R,
 }
 
 impl PartialPackage {
-    /// Opens what there is of the package at that URI; nothing at first. Blocks.
+    /// Opens the package of a URI; empty if nothing was received. Blocks.
     ///
     /// # Errors
-    /// `WouldBlock`, when it is open already, or a download that was dropped still writes; others of the file system.
+    /// `WouldBlock` if it is open, or a dropped download is still writing; others of the file system.
     pub fn open(folder: &Path, uri: &Url) -> io::Result<Self> {
         let name = Self::name(uri);
         let file = OpenOptions::new()
@@ -78,19 +78,19 @@ impl PartialPackage {
             uri: uri.to_string(),
             received: file.metadata()?.len(),
             file,
-            note: Note::default(),
+            record: DownloadRecord::default(),
         };
-        match partial.read_note() {
-            Some(note) if !note.whole || note.length == Some(partial.received) => {
-                partial.note = note;
+        match partial.read_record() {
+            Some(record) if !record.is_complete || record.length == Some(partial.received) => {
+                partial.record = record;
             }
-            // Bytes of which nothing is known are of no use.
-            _ => partial.begin(Note::default())?,
+            // Bytes without a valid record are unusable.
+            _ => partial.begin(DownloadRecord::default())?,
         }
         Ok(partial)
     }
 
-    /// What a package's files are called, without their endings: 64 hexadecimal digits.
+    /// The name of a package's files without extensions: 64 hexadecimal digits.
     #[must_use]
     pub fn name(uri: &Url) -> String {
         let digest = Digest::of(Algorithm::Sha256, uri.as_str().as_bytes()).to_string();
@@ -98,42 +98,33 @@ impl PartialPackage {
         hex.unwrap_or_default().to_owned()
     }
 
-    /// How many bytes there are.
-    #[must_use]
+    /// The number of bytes on disk.
     pub fn received(&self) -> u64 {
         self.received
     }
 
-    /// How long the server says that it is, in bytes.
-    #[must_use]
+    /// The length that the server states, in bytes.
     pub fn length(&self) -> Option<u64> {
-        self.note.length
+        self.record.length
     }
 
-    /// Whether all of it is there, and on disk. That does not mean that it is a good one.
-    #[must_use]
-    pub fn is_whole(&self) -> bool {
-        self.note.whole
+    /// Whether all bytes are on disk. They are not verified.
+    pub fn is_complete(&self) -> bool {
+        self.record.is_complete
     }
 
-    /// The file, to read; `None` unless all of it is there. As long as somebody has it, the package counts as open.
-    ///
-    /// # Errors
-    /// Those of the file system.
+    /// The file for reading; `None` if it is incomplete. While it is in use, the package counts as open.
     pub fn file(&self) -> io::Result<Option<File>> {
-        if !self.is_whole() {
+        if !self.is_complete() {
             return Ok(None);
         }
         self.file.try_clone().map(Some)
     }
 
-    /// Takes away what there is of it. Blocks.
-    ///
-    /// # Errors
-    /// Those of the file system.
+    /// Removes its files. Blocks.
     pub fn remove(self) -> io::Result<()> {
-        // The note goes last: bytes without one are nobody's, and are thrown away.
-        for path in [self.part_path(), self.note_path()] {
+        // The record is removed last: bytes without a record are discarded.
+        for path in [self.part_path(), self.record_path()] {
             match fs::remove_file(path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -142,32 +133,32 @@ impl PartialPackage {
         Ok(())
     }
 
-    pub(super) fn note(&self) -> &Note {
-        &self.note
+    pub(super) fn record(&self) -> &DownloadRecord {
+        &self.record
     }
 
-    /// Throws away what there is, and notes what is to come. Blocks.
-    pub(super) fn begin(&mut self, note: Note) -> io::Result<()> {
-        // In this order, also on disk: a note must never be found with bytes of another version.
+    /// Discards the received bytes, and stores the record of a new download. Blocks.
+    pub(super) fn begin(&mut self, record: DownloadRecord) -> io::Result<()> {
+        // In this order, also on disk: a record must never be found with bytes of another version.
         self.file.set_len(0)?;
         if self.received > 0 {
             self.file.sync_all()?;
         }
         self.received = 0;
-        self.note = note;
-        self.write_note()
+        self.record = record;
+        self.write_record()
     }
 
-    /// Notes how long all of it is, if that is news. Blocks.
-    pub(super) fn note_length(&mut self, length: u64) -> io::Result<()> {
-        if self.note.length == Some(length) {
+    /// Records the length of the complete package. Blocks.
+    pub(super) fn record_length(&mut self, length: u64) -> io::Result<()> {
+        if self.record.length == Some(length) {
             return Ok(());
         }
-        self.note.length = Some(length);
-        self.write_note()
+        self.record.length = Some(length);
+        self.write_record()
     }
 
-    /// Adds bytes at the end. Blocks.
+    /// Appends bytes. Blocks.
     pub(super) fn append(&mut self, chunks: &[bytes::Bytes]) -> io::Result<()> {
         for chunk in chunks {
             self.file.write_all_at(chunk, self.received)?;
@@ -176,39 +167,39 @@ impl PartialPackage {
         Ok(())
     }
 
-    /// Notes that all of it is there, once it is on disk. Blocks for that.
+    /// Syncs the bytes to disk, and records that they are complete. Blocks.
     pub(super) fn finish(&mut self) -> io::Result<()> {
-        // What was cut off by a failed write may be behind what counts.
+        // A failed write may have left bytes after the received ones.
         self.file.set_len(self.received)?;
         self.file.sync_all()?;
-        self.note.length = Some(self.received);
-        self.note.whole = true;
-        self.write_note()?;
+        self.record.length = Some(self.received);
+        self.record.is_complete = true;
+        self.write_record()?;
         File::open(&self.folder)?.sync_all()
     }
 
-    fn read_note(&self) -> Option<Note> {
-        let written = fs::read(self.note_path()).ok()?;
-        let written: Written<Note> = serde_json::from_slice(&written).ok()?;
-        (written.uri == self.uri).then_some(written.note)
+    fn read_record(&self) -> Option<DownloadRecord> {
+        let json = fs::read(self.record_path()).ok()?;
+        let stored: RecordFile<DownloadRecord> = serde_json::from_slice(&json).ok()?;
+        (stored.uri == self.uri).then_some(stored.record)
     }
 
-    fn write_note(&self) -> io::Result<()> {
+    fn write_record(&self) -> io::Result<()> {
         let new = self.folder.join(format!("{}.new", self.name));
-        let note = serde_json::to_vec(&Written {
+        let json = serde_json::to_vec(&RecordFile {
             uri: self.uri.clone(),
-            note: &self.note,
+            record: &self.record,
         })?;
-        fs::write(&new, note)?;
+        fs::write(&new, json)?;
         File::open(&new)?.sync_all()?;
-        fs::rename(new, self.note_path())
+        fs::rename(new, self.record_path())
     }
 
     fn part_path(&self) -> PathBuf {
         self.folder.join(format!("{}.part", self.name))
     }
 
-    fn note_path(&self) -> PathBuf {
+    fn record_path(&self) -> PathBuf {
         self.folder.join(format!("{}.json", self.name))
     }
 }

@@ -1,6 +1,6 @@
 //! The records at the end of a ZIP file, and those of its directory, as bytes (APPNOTE 6.3.3, sections 4.3 and 4.5.3).
 //!
-//! They are read here and not by the crate `zip`: with hostile numbers in them it takes memory without a limit.
+//! They are not read by the crate `zip`, which allocates unbounded memory for hostile numbers.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
@@ -15,32 +15,32 @@ const END_64_LOCATOR: [u8; 4] = *b"PK\x06\x07";
 const CENTRAL_HEADER: [u8; 4] = *b"PK\x01\x02";
 const LOCAL_HEADER: [u8; 4] = *b"PK\x03\x04";
 
-/// The fixed part of the record at the end, and of those that ZIP64 puts before it.
+/// The length of the fixed part of the end record, and of the ZIP64 records before it.
 const END_LENGTH: usize = 22;
 const END_64_LENGTH: usize = 56;
 const LOCATOR_LENGTH: usize = 20;
 const CENTRAL_LENGTH: usize = 46;
 
-/// The fixed part of a local header, in bytes.
+/// The length of the fixed part of a local header, in bytes.
 pub(super) const LOCAL_LENGTH: u64 = 30;
 
-/// How far from its end the record at the end may begin: it has a comment.
-const LONGEST_END: u64 = END_LENGTH as u64 + u16::MAX as u64;
+/// The maximum length of the end record with its comment.
+const MAX_END: u64 = END_LENGTH as u64 + u16::MAX as u64;
 
-/// Where the directory is.
+/// The location of the directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Extent {
+pub(super) struct DirectoryLocation {
     pub(super) start: u64,
     pub(super) length: u64,
-    /// How many headers it has.
+    /// The number of headers.
     pub(super) count: u64,
-    /// What stands before the first byte that counts, in bytes; all positions are meant from there.
-    pub(super) shift: u64,
+    /// The number of bytes before the archive; all positions in it are relative to its begin.
+    pub(super) prefix: u64,
 }
 
-/// Finds the directory of a file that is so long.
-pub(super) fn find_directory(file: &File, length: u64) -> Result<Extent, PackageError> {
-    let tail_at = length.saturating_sub(LONGEST_END);
+/// Finds the directory of a file of this length.
+pub(super) fn find_directory(file: &File, length: u64) -> Result<DirectoryLocation, PackageError> {
+    let tail_at = length.saturating_sub(MAX_END);
     let mut tail = vec![0; (length - tail_at) as usize];
     read_exact_at(file, &mut tail, tail_at)?;
     let mut beginning = [0; 4];
@@ -53,46 +53,46 @@ pub(super) fn find_directory(file: &File, length: u64) -> Result<Extent, Package
     for at in ends.filter(|at| tail[*at..].starts_with(&END)) {
         let end = &tail[at..];
         let comment = usize::from(u16_at(end, 20));
-        // A signature may also stand in a comment, or in the bytes of a member.
+        // The signature may also occur in a comment, or in the bytes of a member.
         if END_LENGTH + comment > end.len() {
             continue;
         }
-        let extent = read_end(file, end, tail_at + at as u64)?;
-        // Where an archive begins with the file, one that begins later is a member of it, and the rest is missing.
-        if let Some(extent) = extent.filter(|extent| extent.shift == 0 || !is_first) {
-            return Ok(extent);
+        let location = read_end(file, end, tail_at + at as u64)?;
+        // If the file begins with an archive, one with a prefix is a member of it, and the rest is missing.
+        if let Some(location) = location.filter(|location| location.prefix == 0 || !is_first) {
+            return Ok(location);
         }
     }
-    Err(damaged("it has no directory; it may be cut short"))
+    Err(damaged("no directory; it may be cut short"))
 }
 
-/// Where the record at the end says that the directory is; `None` if that can't be.
-fn read_end(file: &File, end: &[u8], at: u64) -> Result<Option<Extent>, PackageError> {
+/// The location of the directory that the end record states; `None` if it is impossible.
+fn read_end(file: &File, end: &[u8], at: u64) -> Result<Option<DirectoryLocation>, PackageError> {
     let (mut count, mut length, mut start) = (
         u64::from(u16_at(end, 10)),
         u64::from(u32_at(end, 12)),
         u64::from(u32_at(end, 16)),
     );
-    let mut behind = at;
+    let mut directory_end = at;
     if let Some((position, record)) = read_end_64(file, at)? {
         count = u64_at(&record, 32);
         length = u64_at(&record, 40);
         start = u64_at(&record, 48);
-        behind = position;
+        directory_end = position;
     }
-    // The directory ends where the records begin; what is missing before it was put before the archive.
-    let shift = behind
+    // The directory ends where the records begin; if it begins later than stated, the archive has a prefix.
+    let prefix = directory_end
         .checked_sub(length)
-        .and_then(|real| real.checked_sub(start));
-    Ok(shift.map(|shift| Extent {
-        start: start + shift,
+        .and_then(|actual| actual.checked_sub(start));
+    Ok(prefix.map(|prefix| DirectoryLocation {
+        start: start + prefix,
         length,
         count,
-        shift,
+        prefix,
     }))
 }
 
-/// The record that ZIP64 has before the one at the end, and where it is.
+/// The ZIP64 end record before the end record, and its position.
 fn read_end_64(file: &File, end: u64) -> Result<Option<(u64, [u8; END_64_LENGTH])>, PackageError> {
     let Some(locator_at) = end.checked_sub(LOCATOR_LENGTH as u64) else {
         return Ok(None);
@@ -102,7 +102,7 @@ fn read_end_64(file: &File, end: u64) -> Result<Option<(u64, [u8; END_64_LENGTH]
     if !locator.starts_with(&END_64_LOCATOR) {
         return Ok(None);
     }
-    // Where it says, or right before it, if something was put before the archive.
+    // At the stated position, or directly before the locator if the archive has a prefix.
     let directly_before = locator_at.checked_sub(END_64_LENGTH as u64);
     let mut record = [0; END_64_LENGTH];
     for at in [Some(u64_at(&locator, 8)), directly_before] {
@@ -116,7 +116,7 @@ fn read_end_64(file: &File, end: u64) -> Result<Option<(u64, [u8; END_64_LENGTH]
             return Ok(Some((at, record)));
         }
     }
-    Err(damaged("its ZIP64 record is missing"))
+    Err(damaged("the ZIP64 record is missing"))
 }
 
 /// A header of the directory.
@@ -128,14 +128,14 @@ pub(super) struct CentralHeader {
     pub(super) crc: u32,
     pub(super) packed: u64,
     pub(super) length: u64,
-    /// Where the local header is, from the first byte that counts.
+    /// The position of the local header, relative to the begin of the archive.
     pub(super) header: u64,
-    /// The type and permissions of Unix, if it was made there.
+    /// The Unix file mode, if it was created on Unix.
     pub(super) unix_mode: Option<u32>,
 }
 
 impl CentralHeader {
-    /// Reads the next one; `None` at the end.
+    /// Reads the next header; `None` at the end.
     pub(super) fn read(input: &mut Section) -> Result<Option<Self>, PackageError> {
         if input.fill_buf()?.is_empty() {
             return Ok(None);
@@ -143,7 +143,7 @@ impl CentralHeader {
         let mut fixed = [0; CENTRAL_LENGTH];
         read_exact(input, &mut fixed)?;
         if !fixed.starts_with(&CENTRAL_HEADER) {
-            return Err(damaged("its directory is not what it should be"));
+            return Err(damaged("invalid header in the directory"));
         }
         let mut name = vec![0; usize::from(u16_at(&fixed, 28))];
         read_exact(input, &mut name)?;
@@ -162,12 +162,12 @@ impl CentralHeader {
             header: u64::from(u32_at(&fixed, 42)),
             unix_mode: made_on_unix.then(|| u32_at(&fixed, 38) >> 16),
         };
-        header.take_zip64(&extra)?;
+        header.read_zip64(&extra)?;
         Ok(Some(header))
     }
 
-    /// Takes the numbers that did not fit from the extra field.
-    fn take_zip64(&mut self, extra: &[u8]) -> Result<(), PackageError> {
+    /// Reads the numbers that did not fit from the extra field.
+    fn read_zip64(&mut self, extra: &[u8]) -> Result<(), PackageError> {
         let too_large = [&mut self.length, &mut self.packed, &mut self.header]
             .into_iter()
             .filter(|number| **number == u64::from(u32::MAX));
@@ -175,14 +175,14 @@ impl CentralHeader {
         for number in too_large {
             match numbers.next() {
                 Some(bytes) => *number = u64_at(bytes, 0),
-                None => return Err(damaged("a number in its directory is missing")),
+                None => return Err(damaged("a ZIP64 number in the directory is missing")),
             }
         }
         Ok(())
     }
 }
 
-/// The field of ZIP64 among the extra ones; empty if there is none.
+/// The ZIP64 field among the extra fields; empty if there is none.
 fn zip64_field(mut extra: &[u8]) -> &[u8] {
     while extra.len() >= 4 {
         let (id, length) = (u16_at(extra, 0), usize::from(u16_at(extra, 2)));
@@ -197,12 +197,12 @@ fn zip64_field(mut extra: &[u8]) -> &[u8] {
     &[]
 }
 
-/// Where the bytes of a member begin whose local header is there.
+/// The position of the bytes of a member with that local header.
 pub(super) fn find_bytes(file: &File, header: u64) -> Result<u64, PackageError> {
     let mut fixed = [0; LOCAL_LENGTH as usize];
     read_exact_at(file, &mut fixed, header)?;
     if !fixed.starts_with(&LOCAL_HEADER) {
-        let reason = "it is not where the directory says";
+        let reason = "no local header at the position in the directory";
         return Err(PackageError::BadMember(reason.to_owned()));
     }
     let name_and_extra = u64::from(u16_at(&fixed, 26)) + u64::from(u16_at(&fixed, 28));
@@ -215,7 +215,7 @@ fn damaged(reason: &str) -> PackageError {
 
 fn cut_short(error: io::Error) -> PackageError {
     match error.kind() {
-        io::ErrorKind::UnexpectedEof => damaged("it is cut short"),
+        io::ErrorKind::UnexpectedEof => damaged("cut short"),
         _ => PackageError::Io(error),
     }
 }

@@ -1,26 +1,26 @@
-//! Reading a stretch of a file that others read at the same time.
+//! A section of a file that can be read concurrently with others.
 
 use std::fs::File;
 use std::io::{self, BufRead, Read};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-/// How much is read at once, in bytes.
+/// The size of the buffer, in bytes.
 const BUFFER: usize = 32 << 10;
 
-/// A stretch of a file. It has a position of its own, so any number of them read one file at the same time.
+/// A section of a file with its own position, so that any number of them can read one file concurrently.
 #[derive(Debug)]
 pub(super) struct Section {
     file: Arc<File>,
     end: u64,
     at: u64,
     buffer: Vec<u8>,
-    /// Where in the file the buffer's first byte is.
+    /// The position of the buffer in the file.
     buffered_at: u64,
 }
 
 impl Section {
-    /// From `start` on, `length` bytes of the file.
+    /// The `length` bytes from `start`.
     pub(super) fn new(file: Arc<File>, start: u64, length: u64) -> Self {
         Self {
             file,
@@ -40,7 +40,7 @@ impl BufRead for Section {
             let wanted = left.min(BUFFER as u64) as usize;
             self.buffered_at = self.at;
             self.buffer.resize(wanted, 0);
-            // A failure must not leave zeros that look like bytes of the file.
+            // An error must not leave zeros that look like bytes of the file.
             let read = read_at(&self.file, &mut self.buffer, self.at);
             self.buffer.truncate(*read.as_ref().unwrap_or(&0));
             read?;

@@ -1,4 +1,4 @@
-//! Packages as they are, and as they should not be.
+//! Valid and hostile packages.
 
 mod hostile;
 mod names;
@@ -32,7 +32,7 @@ fn read(package: &Package, path: &str) -> Result<Vec<u8>, PackageError> {
     Ok(bytes)
 }
 
-/// The code of the error that reading a member ends with.
+/// The code of the error of reading a member.
 fn code(package: &Package, path: &str) -> &'static str {
     match read(package, path) {
         Ok(_) => "none",
@@ -40,7 +40,7 @@ fn code(package: &Package, path: &str) -> &'static str {
     }
 }
 
-/// A ZIP file as the crate makes it: every other member is deflated.
+/// A ZIP file of the crate `zip`: every other member is deflated.
 fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     for (number, (name, bytes)) in members.iter().enumerate() {
@@ -52,7 +52,7 @@ fn zip(members: &[(&str, &[u8])]) -> Vec<u8> {
     zip.finish().unwrap().into_inner()
 }
 
-/// A member as it is written into a ZIP file, true or not.
+/// A member as it is written into a ZIP file, valid or not.
 #[derive(Clone)]
 struct Raw {
     name: Vec<u8>,
@@ -60,7 +60,7 @@ struct Raw {
     method: u16,
     flags: u16,
     crc: u32,
-    /// What the directory says.
+    /// The entry in the directory.
     packed_length: u32,
     length: u32,
     header: Option<u32>,
@@ -99,7 +99,7 @@ impl Raw {
     }
 }
 
-/// Writes a ZIP file, whatever it is made of.
+/// Writes a ZIP file of these members, valid or not.
 fn raw_zip(members: &[Raw]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut directory = Vec::new();
@@ -123,7 +123,7 @@ fn raw_zip(members: &[Raw]) -> Vec<u8> {
         directory.extend(raw.header.unwrap_or(header).to_le_bytes());
         directory.extend([&raw.name[..], &raw.extra].concat());
     }
-    // As those tools do it that know no ZIP64.
+    // Like tools without ZIP64.
     let count = (members.len() as u16).to_le_bytes();
     let start = u32::try_from(bytes.len()).unwrap().to_le_bytes();
     let length = u32::try_from(directory.len()).unwrap().to_le_bytes();

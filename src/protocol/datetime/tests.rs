@@ -1,10 +1,10 @@
-//! What is taken for a datetime, and what is not.
+//! Which texts are datetimes.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// What a text means (as it is displayed), and the one oddity that it counts.
+/// Checks the time of a text (as displayed) and the counted oddity.
 fn check(text: &str, expected: Option<&str>, oddity: Option<Oddity>) {
     let mut oddities = Oddities::default();
     let time = SourceTime::parse_w3c(text, &mut oddities);
@@ -22,7 +22,7 @@ fn check(text: &str, expected: Option<&str>, oddity: Option<Oddity>) {
 }
 
 #[test]
-fn all_forms_of_w3c_datetime_are_read() {
+fn all_forms_of_w3c_datetime_are_parsed() {
     for (text, expected) in [
         ("2013", "2013-01-01T00:00:00Z"),
         ("2013-02", "2013-02-01T00:00:00Z"),
@@ -45,7 +45,7 @@ fn all_forms_of_w3c_datetime_are_read() {
 }
 
 #[test]
-fn forms_that_leave_no_doubt_are_read_and_counted() {
+fn unambiguous_other_forms_are_parsed_and_counted() {
     for (text, expected) in [
         ("2013-01-03T10:00:00", "2013-01-03T10:00:00Z"),
         ("2013-01-03 10:00:00Z", "2013-01-03T10:00:00Z"),
@@ -69,7 +69,7 @@ fn forms_that_leave_no_doubt_are_read_and_counted() {
 }
 
 #[test]
-fn what_is_no_datetime_is_left_out_and_counted() {
+fn invalid_datetimes_are_ignored_and_counted() {
     for text in [
         "",
         "yesterday",
@@ -103,14 +103,14 @@ fn what_is_no_datetime_is_left_out_and_counted() {
 
 proptest! {
     #[test]
-    fn what_is_displayed_reads_back(micros in any::<i64>()) {
-        // Beyond what chrono can write, a time is clamped, and stays what it was clamped to.
+    fn displayed_times_parse(micros in any::<i64>()) {
+        // Outside the range of chrono a time is clamped, and the clamped time is stable.
         let time = SourceTime::from(SourceTime::from_micros(micros).to_datetime());
         prop_assert_eq!(time.to_string().parse(), Ok(time));
     }
 
     #[test]
-    fn times_of_four_digit_years_are_displayed_as_w3c_has_them(
+    fn times_of_four_digit_years_are_displayed_as_w3c_datetime(
         micros in -62_167_219_200_000_000_i64..253_402_300_800_000_000,
     ) {
         let time = SourceTime::from_micros(micros);
@@ -120,7 +120,7 @@ proptest! {
     }
 
     #[test]
-    fn no_text_panics(text in ".{0,40}", digits in "[0-9TtZ:. +,-]{0,40}") {
+    fn arbitrary_text_does_not_panic(text in ".{0,40}", digits in "[0-9TtZ:. +,-]{0,40}") {
         let _ = text.parse::<SourceTime>();
         let _ = digits.parse::<SourceTime>();
     }

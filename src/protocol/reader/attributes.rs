@@ -1,4 +1,4 @@
-//! The attributes of `rs:md` and `rs:ln` (section 7), and the values in them.
+//! The attributes of `rs:md` and `rs:ln` (section 7), and their values.
 
 use std::borrow::Cow;
 use std::str::FromStr;
@@ -39,9 +39,9 @@ pub(super) fn read_metadata(tag: &Tag<'_>, oddities: &mut Oddities) -> Metadata 
     md
 }
 
-/// Reads an `rs:ln`; `None` if it has no relation or no usable target.
+/// Reads an `rs:ln`; `None` if it has no relation or no valid target.
 pub(super) fn read_link(tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) -> Option<Link> {
-    // A target for the time being: a link without one is never handed out.
+    // A placeholder target: a link without a target is not returned.
     let mut link = Link::new("", base.clone());
     let mut href = None;
     for (name, value) in tag.attributes() {
@@ -66,34 +66,34 @@ pub(super) fn read_link(tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) -> O
     Some(link)
 }
 
-/// Adds what another `rs:md` of the same head or entry says; what was said first stands.
+/// Merges another `rs:md` of the same head or entry; the first value of an attribute is used.
 pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
-    fn keep<T>(slot: &mut Option<T>, more: Option<T>) {
+    fn fill<T>(slot: &mut Option<T>, more: Option<T>) {
         if slot.is_none() {
             *slot = more;
         }
     }
-    keep(&mut md.at, more.at);
-    keep(&mut md.completed, more.completed);
-    keep(&mut md.from, more.from);
-    keep(&mut md.until, more.until);
-    keep(&mut md.capability, more.capability);
-    keep(&mut md.change, more.change);
-    keep(&mut md.datetime, more.datetime);
-    keep(&mut md.length, more.length);
-    keep(&mut md.media_type, more.media_type);
-    keep(&mut md.encoding, more.encoding);
-    keep(&mut md.path, more.path);
+    fill(&mut md.at, more.at);
+    fill(&mut md.completed, more.completed);
+    fill(&mut md.from, more.from);
+    fill(&mut md.until, more.until);
+    fill(&mut md.capability, more.capability);
+    fill(&mut md.change, more.change);
+    fill(&mut md.datetime, more.datetime);
+    fill(&mut md.length, more.length);
+    fill(&mut md.media_type, more.media_type);
+    fill(&mut md.encoding, more.encoding);
+    fill(&mut md.path, more.path);
     for digest in more.hashes {
         let algorithm = digest.algorithm();
-        if md.hashes.iter().all(|said| said.algorithm() != algorithm) {
+        if md.hashes.iter().all(|known| known.algorithm() != algorithm) {
             md.hashes.push(digest);
         }
     }
 }
 
-/// The URI of a `loc` or `href`, resolved against the document. Line breaks, and the indentation that comes with them, are
-/// taken out. `None` if it is none.
+/// The URI of a `loc` or `href`, resolved against the document. Line breaks with their indentation are removed. `None` if it
+/// is not a URI.
 pub(super) fn resolve(text: &str, base: &Url, oddities: &mut Oddities) -> Option<Url> {
     let text = text.trim();
     let text = if text
@@ -136,7 +136,7 @@ fn parse_text(text: &str) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// A path is taken as it stands, as the names of files may begin or end with a space.
+/// A path is not trimmed, as names of files may begin or end with a space.
 fn parse_path(text: &str) -> Option<String> {
     (!text.trim().is_empty()).then(|| text.to_owned())
 }

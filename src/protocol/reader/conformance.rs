@@ -1,49 +1,50 @@
-//! What a document of its capability should be like as a whole: told when it has been read to its end.
+//! Conformance of a complete document with its capability; the oddities are counted at its end.
 
 use url::Url;
 
+use crate::protocol::declared_list::is_list;
 use crate::protocol::{Capability, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, Root};
 
-/// How many entries a document may have by the Sitemap protocol, to which section 7 points.
+/// The maximum number of entries of a document in the Sitemap protocol, which section 7 refers to.
 const MOST_ENTRIES: u64 = 50_000;
 
-/// What the entries of a document have shown so far. Memory does not depend on how many there are.
+/// What was seen in the entries so far. Memory does not depend on their number.
 #[derive(Default)]
 pub(super) struct Conformance {
     entries: u64,
-    /// Entries without any time of change.
+    /// Entries without a change time.
     undated: u64,
-    /// Entries that are lists themselves by their own word.
-    lists: u64,
+    /// Whether the first entry declares itself as a list: the document is an index.
+    holds_lists: bool,
     /// Entries with `at` or `completed`.
     snapshots: u64,
     /// Entries with `from` or `until`.
     intervals: u64,
-    /// Capabilities that were named before.
+    /// Entries with a capability that an earlier entry has.
     twice: u64,
     named: Vec<Capability>,
-    direction: EntryOrder,
-    /// An entry is what `up` points at.
+    order: EntryOrder,
+    /// The link `up` leads to an entry.
     up_is_below: bool,
 }
 
 impl Conformance {
-    /// Takes the next entry.
+    /// Adds the next entry.
     pub(super) fn note(&mut self, head: &Head, entry: &Entry) {
         let md = &entry.md;
+        self.holds_lists |= self.entries == 0 && is_list(entry, head);
         self.entries += 1;
         self.undated += u64::from(entry.changed_at().is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
         if let Some(capability) = &md.capability {
-            self.lists += u64::from(is_listing(capability));
             if self.named.contains(capability) {
                 self.twice += 1;
             } else if !matches!(capability, Capability::Other(_)) {
                 self.named.push(capability.clone());
             }
         }
-        self.direction.note(if holds_intervals(head) {
+        self.order.note(if holds_intervals(head) {
             md.from
         } else {
             entry.changed_at()
@@ -51,10 +52,10 @@ impl Conformance {
         self.up_is_below |= head.link("up") == Some(&entry.loc);
     }
 
-    /// Counts what is odd about the whole.
+    /// Counts the oddities of the complete document.
     pub(super) fn finish(&self, head: &Head, base: &Url, oddities: &mut Oddities) {
-        let mut add = |oddity: Oddity, is_so: bool| {
-            if is_so {
+        let mut add = |oddity: Oddity, found: bool| {
+            if found {
                 oddities.add(oddity);
             }
         };
@@ -69,7 +70,7 @@ impl Conformance {
         add(Oddity::WrongUp, up.is_some() && (leads_down || is_top));
         add(
             Oddity::IndexAsUrlset,
-            head.root == Root::Urlset && self.lists > 0 && is_listing(capability),
+            head.root == Root::Urlset && self.holds_lists && is_listing(capability),
         );
 
         let (md, family) = (&head.md, Family::of(capability));
@@ -88,13 +89,13 @@ impl Conformance {
                     Oddity::NoUntil,
                     is_closed && md.until.is_none() && !misplaced,
                 );
-                add(Oddity::NewestFirst, self.direction.is_newest_first());
-                add(Oddity::Unordered, self.direction.is_lost());
+                add(Oddity::NewestFirst, self.order.is_newest_first());
+                add(Oddity::Unordered, self.order.is_unordered());
             }
             Family::Neither => {}
         }
 
-        let of_lists = head.root == Root::Sitemapindex || self.lists > 0;
+        let of_lists = head.root == Root::Sitemapindex || self.holds_lists;
         if of_lists || holds_intervals(head) {
             oddities.add_several(Oddity::WrongInterval, misplaced_below);
         }
@@ -118,7 +119,7 @@ enum Family {
     Snapshot,
     /// `from` and `until`.
     Changes,
-    /// None, or whatever it likes.
+    /// None, or any.
     Neither,
 }
 
@@ -148,7 +149,7 @@ fn has_interval(md: &Metadata) -> bool {
     md.from.is_some() || md.until.is_some()
 }
 
-/// Whether its entries are documents or packages, which have an interval or a time of their own.
+/// Whether the entries are documents or packages, which have an interval or a time of their own.
 fn holds_intervals(head: &Head) -> bool {
     head.root == Root::Sitemapindex
         || matches!(
@@ -168,7 +169,7 @@ fn is_listing(capability: &Capability) -> bool {
     )
 }
 
-/// Whether a link to the document above is mandatory. Notifications may do without.
+/// Whether the link `up` is mandatory. It is optional in notifications.
 fn needs_up(capability: &Capability) -> bool {
     is_listing(capability)
         || matches!(

@@ -1,15 +1,15 @@
-//! The elements that a document is made of, told by their namespaces and not by their prefixes.
+//! The elements of a document, recognized by their namespaces and not by their prefixes.
 
 use super::ReadError;
 use super::xml::{Tag, clip};
 use crate::protocol::document::{RS_NAMESPACE, SITEMAP_NAMESPACE};
 use crate::protocol::{Oddities, Oddity, Root};
 
-/// The elements that mean something, whatever their prefixes are.
+/// The elements in use, whatever their prefixes are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Element {
     Root(Root),
-    /// `url` or `sitemap`, told by the root element that asks for it.
+    /// `url` or `sitemap`, as the root element that it belongs to.
     Entry(Root),
     Loc,
     Lastmod,
@@ -18,7 +18,7 @@ pub(super) enum Element {
     Other,
 }
 
-/// How the document spells its namespaces. One misspelling is one oddity, not one an element.
+/// The spelling of the namespaces. A misspelling is counted once per document, not once per element.
 #[derive(Default)]
 pub(super) struct Spelling {
     odd_sitemap: bool,
@@ -29,7 +29,7 @@ impl Spelling {
     /// The element of a tag.
     ///
     /// # Errors
-    /// When it would be `rs:md` or `rs:ln`, had its prefix been declared: what it says can't be left out in good faith.
+    /// If it may be an `rs:md` or `rs:ln` whose prefix is not declared: it can't be ignored safely.
     pub(super) fn element(
         &mut self,
         tag: &Tag<'_>,
@@ -78,7 +78,7 @@ impl Spelling {
     }
 }
 
-/// Whether it is that namespace, perhaps with https, or with a slash too many or too few at its end.
+/// Whether it is that namespace, possibly with https, or with or without a slash at its end.
 fn is_namespace(written: &str, namespace: &str) -> bool {
     fn plain(text: &str) -> Option<&str> {
         let text = text.strip_suffix('/').unwrap_or(text);
@@ -89,9 +89,6 @@ fn is_namespace(written: &str, namespace: &str) -> bool {
 }
 
 /// The root element of a tag.
-///
-/// # Errors
-/// When it is another one.
 pub(super) fn read_root(
     tag: &Tag<'_>,
     spelling: &mut Spelling,
@@ -107,7 +104,7 @@ pub(super) fn read_root(
     Err(ReadError::WrongNamespace(match tag.namespace() {
         Ok(Some(namespace)) => {
             let namespace = clip(namespace);
-            format!("the root element is of the namespace {namespace:?}, not {SITEMAP_NAMESPACE:?}")
+            format!("the root element has the namespace {namespace:?}, not {SITEMAP_NAMESPACE:?}")
         }
         Ok(None) => {
             format!("the root element has no namespace; it should be {SITEMAP_NAMESPACE:?}")

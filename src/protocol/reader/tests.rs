@@ -1,6 +1,6 @@
-//! What is read, and what is counted as odd.
+//! Documents that are accepted, and the oddities that are counted.
 
-mod refusals;
+mod rejections;
 
 use std::io::{self, BufReader, Read};
 
@@ -11,7 +11,7 @@ use crate::protocol::ChangeKind;
 
 const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 
-/// Something of everything, so that there is a lot to cut in two.
+/// A document with every kind of markup, to be cut at any byte.
 const WHOLE: &str = r#"<?xml version="1.0" encoding="UTF-8"?>
 <?xml-stylesheet type="text/xsl" href="style.xsl"?>
 <!-- a list -->
@@ -39,7 +39,7 @@ fn read(text: &str) -> Result<Document, ReadError> {
     read_document(text.as_bytes(), &base())
 }
 
-/// A document of that capability with this inside, and with all that its head should have.
+/// A document of that capability with this content and a complete head.
 fn urlset(capability: &str, inside: &str) -> String {
     let times = match capability {
         "changelist" | "changedump" | "changedump-manifest" => r#"from="2013-01-01""#,
@@ -60,7 +60,7 @@ fn time(text: &str) -> Option<SourceTime> {
     Some(text.parse().unwrap())
 }
 
-/// Reads a document that is odd in exactly these ways.
+/// Reads a document with exactly these oddities.
 fn read_odd(text: &str, counted: &[Oddity]) -> Document {
     let document = read(text).unwrap_or_else(|error| panic!("{error}: {text}"));
     let mut wanted = Oddities::default();
@@ -69,7 +69,7 @@ fn read_odd(text: &str, counted: &[Oddity]) -> Document {
     document
 }
 
-/// The only entry of a Resource List with this entry, which is odd in exactly these ways.
+/// The only entry of a Resource List with this entry and exactly these oddities.
 fn only_entry(inside: &str, counted: &[Oddity]) -> Entry {
     let text = urlset("resourcelist", &format!("<url>{inside}</url>"));
     let mut entries = read_odd(&text, counted).entries;
@@ -78,7 +78,7 @@ fn only_entry(inside: &str, counted: &[Oddity]) -> Entry {
 }
 
 #[test]
-fn everything_that_a_document_says_is_read() {
+fn all_parts_of_a_document_are_read() {
     let document = read_odd(WHOLE, &[]);
     let head = &document.head;
     assert_eq!(head.root, Root::Urlset);
@@ -110,7 +110,7 @@ fn everything_that_a_document_says_is_read() {
 }
 
 #[test]
-fn a_document_may_come_byte_by_byte() {
+fn input_may_arrive_byte_by_byte() {
     let with_mark = format!("\u{feff}{WHOLE}");
     let mut reader =
         DocumentReader::open(BufReader::with_capacity(1, with_mark.as_bytes()), &base()).unwrap();
@@ -126,17 +126,17 @@ fn a_document_may_come_byte_by_byte() {
 }
 
 #[test]
-fn a_list_longer_than_the_protocol_allows_is_read_as_it_comes() {
-    /// Makes the pieces of a document when they are asked for.
+fn a_list_longer_than_the_sitemap_protocol_allows_is_streamed() {
+    /// Generates the pieces of a document when they are read.
     struct Pieces<I: Iterator<Item = String>>(I, Vec<u8>);
     impl<I: Iterator<Item = String>> Read for Pieces<I> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             if self.1.is_empty() {
                 self.1 = self.0.next().unwrap_or_default().into_bytes();
             }
-            let taken = self.1.as_slice().read(buffer)?;
-            self.1.drain(..taken);
-            Ok(taken)
+            let count = self.1.as_slice().read(buffer)?;
+            self.1.drain(..count);
+            Ok(count)
         }
     }
     let (begin, end) = (urlset("resourcelist", ""), "</urlset>".to_owned());
@@ -154,7 +154,7 @@ fn a_list_longer_than_the_protocol_allows_is_read_as_it_comes() {
 }
 
 #[test]
-fn other_prefixes_mean_the_same() {
+fn elements_are_recognized_with_any_prefix() {
     let text = r#"<s:sitemapindex xmlns:s="http://www.sitemaps.org/schemas/sitemap/0.9">
         <ln xmlns="http://www.openarchives.org/rs/terms/" rel="up" href="/up"/>
         <md xmlns="http://www.openarchives.org/rs/terms/" capability="resourcelist" at="2013-01-03"/>
@@ -168,7 +168,7 @@ fn other_prefixes_mean_the_same() {
 }
 
 #[test]
-fn namespaces_in_other_spellings_are_understood_and_counted_once_each() {
+fn misspelt_namespaces_are_accepted_and_counted_once_each() {
     for (sitemap, rs, odd) in [
         (
             "http://www.sitemaps.org/schemas/sitemap/0.9",
@@ -202,7 +202,7 @@ fn namespaces_in_other_spellings_are_understood_and_counted_once_each() {
 }
 
 #[test]
-fn a_loc_is_found_whatever_white_space_is_in_it() {
+fn white_space_in_a_loc_is_ignored() {
     for (loc, expected, counted) in [
         (
             "\n      http://example.com/a\n    ",
@@ -245,7 +245,7 @@ fn a_loc_is_found_whatever_white_space_is_in_it() {
 }
 
 #[test]
-fn an_entry_without_a_usable_loc_loses_no_other() {
+fn an_entry_without_a_valid_loc_does_not_affect_others() {
     for bad in [
         "",
         "<loc/>",
@@ -262,7 +262,7 @@ fn an_entry_without_a_usable_loc_loses_no_other() {
 }
 
 #[test]
-fn several_metadata_are_taken_together_and_the_first_wins() {
+fn several_metadata_are_merged_and_the_first_value_is_used() {
     let entry = only_entry(
         "<rs:md length='1' hash='md5:1584abdf8ebdc9802ac0c6a7402c03b6'/><loc>http://example.com/1</loc>
          <rs:md length='2' type='text/plain' hash='md5:00000000000000000000000000000000
@@ -286,7 +286,7 @@ fn several_metadata_are_taken_together_and_the_first_wins() {
 }
 
 #[test]
-fn a_head_may_come_late() {
+fn a_late_head_is_read_and_counted() {
     let text = format!(
         "<urlset {NAMESPACES}><url><loc>http://example.com/1</loc></url>
         <rs:md capability='resourcelist' at='2013'/>
@@ -307,14 +307,14 @@ fn a_plain_sitemap_is_a_document_without_a_capability() {
 }
 
 #[test]
-fn entries_are_read_under_the_name_of_the_other_root() {
+fn entries_named_for_the_other_root_are_read_and_counted() {
     let inside = "<sitemap><loc>http://example.com/1</loc></sitemap><url><loc>http://example.com/2</loc></url>";
     let document = read_odd(&urlset("resourcelist", inside), &[Oddity::MixedEntries]);
     assert_eq!(document.entries.len(), 2);
 }
 
 #[test]
-fn bad_values_are_left_out_and_counted() {
+fn invalid_values_are_ignored_and_counted() {
     let loc = "<loc>http://example.com/1</loc>";
     for (inside, oddity) in [
         ("<lastmod>yesterday</lastmod>", Oddity::BadDatetime),
@@ -341,7 +341,7 @@ fn bad_values_are_left_out_and_counted() {
 }
 
 #[test]
-fn odd_values_are_read_and_counted() {
+fn misspelt_values_are_read_and_counted() {
     let loc = "<loc>http://example.com/1</loc>";
     let entry = only_entry(
         &format!("{loc}<lastmod> 2013-01-03 10:00:00 </lastmod>"),
@@ -368,7 +368,7 @@ fn odd_values_are_read_and_counted() {
         &[Oddity::CapabilitySpelling],
     );
     assert_eq!(entry.md.change, Some(ChangeKind::Created));
-    // The notification specifications say that the link to the hub stands within the loc.
+    // The notification specifications place the link to the hub within the loc.
     let entry = only_entry(
         "<loc>http://example.com/1<rs:ln rel='hub' href='http://hub.example.com/'/></loc>",
         &[],
@@ -377,7 +377,7 @@ fn odd_values_are_read_and_counted() {
 }
 
 #[test]
-fn elements_of_other_vocabularies_say_nothing() {
+fn elements_of_other_vocabularies_are_ignored() {
     let entry = only_entry(
         "<i:image xmlns:i='http://www.google.com/schemas/sitemap-image/1.1'><i:loc>http://example.com/i.png</i:loc>
          <rs:md length='9'/><loc>http://example.com/no</loc><md length='9'/></i:image>
@@ -392,7 +392,7 @@ fn elements_of_other_vocabularies_say_nothing() {
 }
 
 #[test]
-fn a_missing_change_counts_where_one_is_needed() {
+fn a_missing_change_is_counted_where_required() {
     let plain = "<url><loc>http://example.com/1</loc><lastmod>2013</lastmod></url>";
     let unknown =
         "<url><loc>http://example.com/1</loc><lastmod>2013</lastmod><rs:md change='x'/></url>";

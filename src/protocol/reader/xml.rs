@@ -1,8 +1,8 @@
 //! XML as a stream of bounded events.
 //!
-//! quick-xml splits the text and matches the tags. What it leaves to its users is done here: one root element and nothing
-//! beside it, no document type declaration, no entities, UTF-8 only, limits to everything, and an error when the document is
-//! cut short.
+//! quick-xml splits the text and matches the tags. This module checks what quick-xml leaves to its users: exactly one root
+//! element, no document type declaration, no custom entities, UTF-8 only, limits, and an error for a document that is cut
+//! short.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Chain, Cursor, Read};
@@ -19,44 +19,44 @@ use quick_xml::reader::NsReader;
 
 use super::ReadError;
 
-/// How deeply elements may be nested.
+/// The maximum depth of nested elements.
 pub(super) const MAX_DEPTH: usize = 32;
-/// How many attributes an element may have, namespace declarations included.
+/// The maximum number of attributes of an element, including namespace declarations.
 pub(super) const MAX_ATTRIBUTES: usize = 64;
-/// How long a tag, a text, a comment or a processing instruction may be, in bytes.
+/// The maximum length of a tag, a text, a comment or a processing instruction, in bytes.
 pub(super) const MAX_EVENT_BYTES: usize = 64 * 1024;
 
-/// What comes next in a document.
+/// The next event of a document.
 pub(super) enum XmlEvent<'a> {
-    /// An element begins. Every one of them is closed, the empty ones too.
+    /// An element begins. Every element is closed, also an empty one.
     Open(Tag<'a>),
-    /// An element ends that was this deep; the root is 1.
+    /// An element of this depth ends; the depth of the root is 1.
     Close { depth: usize },
     /// Text in an element, or a piece of it, without markup.
     Text(Cow<'a, str>),
-    /// Something that says nothing, as a comment.
+    /// Something without meaning, such as a comment.
     Nothing,
-    /// The document has ended as it should.
+    /// The end of a complete document.
     End,
 }
 
-/// The beginning of an element.
+/// The start tag of an element.
 pub(super) struct Tag<'a> {
-    /// How deep it is; the root is 1.
+    /// The depth of the element; that of the root is 1.
     pub(super) depth: usize,
     namespace: ResolveResult<'a>,
     start: BytesStart<'a>,
 }
 
-/// Where a document stands.
+/// The part of a document that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
-    /// Nothing but white space yet.
+    /// Only white space so far.
     Nothing,
     /// Before the root element.
     Prolog,
     Root,
-    /// Behind the root element.
+    /// After the root element.
     Epilog,
 }
 
@@ -86,12 +86,12 @@ impl<R: BufRead> XmlEvents<R> {
         })
     }
 
-    /// How many bytes of the document were taken so far.
+    /// The number of bytes of the document that were read so far.
     pub(super) fn position(&self) -> u64 {
         self.reader.buffer_position()
     }
 
-    /// The next event. After an error there is none that means anything.
+    /// The next event. After an error the events are meaningless.
     pub(super) fn next(&mut self) -> Result<XmlEvent<'_>, ReadError> {
         self.buffer.clear();
         self.reader.get_mut().begin_event();
@@ -120,7 +120,7 @@ impl<R: BufRead> XmlEvents<R> {
             }
             Event::End(_) => {
                 let depth = self.depth;
-                // quick-xml has refused an end without a beginning already.
+                // quick-xml has rejected an end tag without a start tag.
                 self.depth = depth.saturating_sub(1);
                 if self.depth == 0 {
                     self.part = Part::Epilog;
@@ -160,7 +160,7 @@ impl<R: BufRead> XmlEvents<R> {
             }
             Event::DocType(_) => Err(ReadError::Doctype),
             Event::Eof => match self.part {
-                Part::Nothing => Err(not_xml(at, &"it is empty")),
+                Part::Nothing => Err(not_xml(at, &"the document is empty")),
                 Part::Prolog | Part::Root => Err(ReadError::CutShort),
                 Part::Epilog => Ok(XmlEvent::End),
             },
@@ -169,7 +169,7 @@ impl<R: BufRead> XmlEvents<R> {
 }
 
 impl Part {
-    /// Text counts within the root element only; elsewhere there may be white space.
+    /// Text is allowed within the root element only; elsewhere there may be white space.
     fn text<'a>(self, text: Cow<'a, str>, at: u64) -> Result<XmlEvent<'a>, ReadError> {
         if self == Self::Root {
             return Ok(XmlEvent::Text(text));
@@ -181,7 +181,7 @@ impl Part {
         Ok(XmlEvent::Nothing)
     }
 
-    /// Refuses what may stand within the root element only.
+    /// Rejects what is allowed within the root element only.
     fn expect_root(self, at: u64) -> Result<(), ReadError> {
         match self {
             Self::Nothing | Self::Prolog => Err(not_xml(at, &"text before the root element")),
@@ -191,7 +191,7 @@ impl Part {
     }
 }
 
-/// What an error of quick-xml means for a document of which that part was being read.
+/// The meaning of an error of quick-xml while that part of the document was being read.
 fn translate<R: BufRead>(error: Error, part: Part, reader: &NsReader<Bounded<R>>) -> ReadError {
     let at = reader.error_position();
     let input = reader.get_ref();
@@ -219,7 +219,7 @@ fn translate<R: BufRead>(error: Error, part: Part, reader: &NsReader<Bounded<R>>
 }
 
 impl Tag<'_> {
-    /// Its namespace, without white space around it; an `Err` with the prefix if that was not declared.
+    /// Its namespace, without surrounding white space; `Err` with the prefix if the prefix is not declared.
     pub(super) fn namespace(&self) -> Result<Option<&str>, &str> {
         match &self.namespace {
             ResolveResult::Bound(Namespace(namespace)) => Ok(Some(namespace.trim())),
@@ -233,15 +233,15 @@ impl Tag<'_> {
         self.start.local_name().into_inner()
     }
 
-    /// How many bytes it takes.
+    /// Its length in bytes.
     pub(super) fn length(&self) -> u64 {
         // A tag is never longer than MAX_EVENT_BYTES.
         self.start.len() as u64
     }
 
-    /// Its attributes without a prefix, by name and value. Those with a prefix belong to other vocabularies.
+    /// Names and values of its attributes without a prefix. Those with a prefix belong to other vocabularies.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
-        // All of them were checked when the tag was read, so that none is lost to an error here.
+        // All were checked when the tag was read, so that there are no errors here.
         let mut attributes = self.start.attributes();
         attributes.with_checks(false);
         attributes.filter_map(|attribute| {
@@ -277,7 +277,7 @@ fn check_attributes(start: &BytesStart<'_>, at: u64) -> Result<(), ReadError> {
     Ok(())
 }
 
-/// Refuses the encodings that show in the first bytes (XML 1.0, appendix F).
+/// Rejects the encodings that are visible in the first bytes (XML 1.0, appendix F).
 fn check_byte_order(beginning: &[u8]) -> Result<(), ReadError> {
     match beginning {
         [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [0, b'<', ..] | [b'<', 0, ..] | [0, 0, ..] => Err(
@@ -309,18 +309,18 @@ fn not_xml(at: u64, reason: &impl ToString) -> ReadError {
     }
 }
 
-/// The beginning of a text from outside, as much as an error message should repeat.
+/// The beginning of a remote text, short enough for an error message.
 pub(super) fn clip(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
-/// The input, of which no single event can take more than its share: quick-xml keeps a whole event in memory.
+/// An input that limits the length of each event: quick-xml buffers a complete event in memory.
 struct Bounded<R> {
     input: R,
     left: usize,
-    /// An event has taken its share and asked for more.
+    /// An event has exceeded its limit.
     overflowed: bool,
-    /// The end was met.
+    /// The end was reached.
     ended: bool,
 }
 
@@ -359,8 +359,8 @@ impl<R: BufRead> BufRead for Bounded<R> {
 
 impl<R: BufRead> Read for Bounded<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let taken = self.fill_buf()?.read(buffer)?;
-        self.consume(taken);
-        Ok(taken)
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
     }
 }

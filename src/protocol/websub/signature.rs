@@ -1,4 +1,4 @@
-//! The signatures of section 7: an HMAC over the body as it was sent.
+//! Signatures (section 7): an HMAC of the body as it was sent.
 
 use std::fmt;
 
@@ -23,7 +23,6 @@ pub enum SignatureMethod {
 
 impl SignatureMethod {
     /// Its name in the header.
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Sha1 => "sha1",
@@ -33,7 +32,7 @@ impl SignatureMethod {
         }
     }
 
-    /// The method of that name, in whatever case.
+    /// The method of that name, in any case.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         [Self::Sha1, Self::Sha256, Self::Sha384, Self::Sha512]
@@ -50,7 +49,7 @@ pub struct Signature {
 }
 
 impl Signature {
-    /// Reads a header value; `None` if it has no known method or is not hexadecimal.
+    /// Parses a header value; `None` if it has no known method or is not hexadecimal.
     #[must_use]
     pub fn parse(value: &str) -> Option<Self> {
         let (method, bytes) = value.split_once('=')?;
@@ -84,7 +83,7 @@ impl Signature {
         Self { method, bytes }
     }
 
-    /// Whether it is the signature of that body, compared in constant time.
+    /// Whether it is the signature of that body; compared in constant time.
     #[must_use]
     pub fn verifies(&self, secret: &[u8], body: &[u8]) -> bool {
         let verified = match self.method {
@@ -103,7 +102,6 @@ impl Signature {
     }
 
     /// The method.
-    #[must_use]
     pub fn method(&self) -> SignatureMethod {
         self.method
     }
@@ -118,7 +116,7 @@ impl fmt::Display for Signature {
 }
 
 fn signing<M: Mac + KeyInit>(secret: &[u8], body: &[u8]) -> M {
-    let mut mac = <M as KeyInit>::new_from_slice(secret).expect("HMAC takes a key of any length");
+    let mut mac = <M as KeyInit>::new_from_slice(secret).expect("HMAC accepts keys of any length");
     mac.update(body);
     mac
 }
@@ -128,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signatures_are_those_of_rfc_4231_and_2202() {
+    fn signatures_match_the_test_vectors_of_rfc_4231_and_2202() {
         let (secret, body) = (
             b"Jefe".as_slice(),
             b"what do ya want for nothing?".as_slice(),
@@ -164,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_signature_is_not_taken_for_one() {
+    fn invalid_and_truncated_signatures_are_rejected() {
         for value in [
             "",
             "sha256",
@@ -176,7 +174,7 @@ mod tests {
         ] {
             assert_eq!(Signature::parse(value), None, "{value}");
         }
-        // A part of the right signature is not the right signature.
+        // A prefix of the correct signature.
         let whole = Signature::sign(SignatureMethod::Sha256, b"k", b"b").to_string();
         assert!(!Signature::parse(&whole[..9]).unwrap().verifies(b"k", b"b"));
     }

@@ -1,8 +1,8 @@
 use url::Url;
 
 use super::*;
-use crate::protocol::{Algorithm, Capability};
-use crate::store::Paths;
+use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::store::{Change, Paths};
 
 fn at(seconds: i64) -> SourceTime {
     SourceTime::from_micros(seconds * 1_000_000)
@@ -36,20 +36,20 @@ fn deleted(name: &str, time: i64) -> Change {
     change(name, ChangeKind::Deleted, Some(time), "")
 }
 
-fn listed(seconds: i64) -> Telling {
-    Telling::Listed { at: at(seconds) }
+fn listed(seconds: i64) -> StatementKind {
+    StatementKind::ResourceList { at: at(seconds) }
 }
 
-const CHANGES: Telling = Telling::Changes {
+const CHANGES: StatementKind = StatementKind::ChangeList {
     newest_first: false,
     since: None,
 };
-const BACKWARDS: Telling = Telling::Changes {
+const BACKWARDS: StatementKind = StatementKind::ChangeList {
     newest_first: true,
     since: None,
 };
 
-/// What is expected: `name:length of content`.
+/// The expected files: `name:length`.
 fn expected(audit_db: &AuditDb) -> Vec<String> {
     let expectations = audit_db.expectations(0, 100).unwrap();
     expectations
@@ -68,7 +68,7 @@ fn expected(audit_db: &AuditDb) -> Vec<String> {
 fn change_of_a_day_is_later_than_the_list_of_that_morning() {
     const DAY: i64 = 86_400;
     let morning = DAY + 36_000;
-    let since = Telling::Changes {
+    let since = StatementKind::ChangeList {
         newest_first: false,
         since: Some(at(morning)),
     };
@@ -101,18 +101,20 @@ fn change_of_a_day_is_later_than_the_list_of_that_morning() {
     );
 }
 
-/// Tells documents, one after the other, and looks what is expected then.
+/// Records documents, one after the other, and compares the expected files.
 #[track_caller]
-fn check(documents: &[(Telling, &[Change])], wanted: &[&str]) {
+fn check(documents: &[(StatementKind, &[Change])], wanted: &[&str]) {
     let audit_db = AuditDb::begin().unwrap();
     for (number, (telling, entries)) in (1..).zip(documents) {
-        audit_db.tell(1, number, *telling, entries).unwrap();
+        audit_db
+            .record_entries(1, number, *telling, entries)
+            .unwrap();
     }
     assert_eq!(expected(&audit_db), wanted, "{documents:#?}");
 }
 
 #[test]
-fn the_later_word_counts() {
+fn later_statement_counts() {
     let list = (
         listed(10),
         &[updated("a", 1, "x"), updated("b", 1, "x")][..],
@@ -137,7 +139,7 @@ fn the_later_word_counts() {
         &[list, (CHANGES, &[back[1].clone(), back[0].clone()])],
         &["a:3", "b:1"],
     );
-    // Another set, which lists it again, or has deleted it longer ago.
+    // Another set lists it again, or deleted it earlier.
     check(
         &[
             list,
@@ -150,7 +152,7 @@ fn the_later_word_counts() {
 }
 
 #[test]
-fn of_one_moment_the_order_of_the_document_counts() {
+fn order_of_the_document_counts_for_equal_times() {
     let (first, second) = (deleted("a", 11), updated("a", 11, "xx"));
     let forwards = [first.clone(), second.clone()];
     let backwards = [second, first];
@@ -158,7 +160,7 @@ fn of_one_moment_the_order_of_the_document_counts() {
     check(&[(CHANGES, &backwards)], &[]);
     check(&[(BACKWARDS, &backwards)], &["a:2"]);
     check(&[(BACKWARDS, &forwards)], &[]);
-    // Another document comes later, whatever its own order is.
+    // Another document is read later, whatever its own order is.
     check(
         &[(BACKWARDS, &backwards), (BACKWARDS, &[deleted("a", 11)])],
         &[],
@@ -166,7 +168,7 @@ fn of_one_moment_the_order_of_the_document_counts() {
 }
 
 #[test]
-fn what_tells_no_time_only_raises_doubts() {
+fn statement_without_a_time_makes_the_expectation_uncertain() {
     let list = (listed(10), &[updated("a", 1, "x")][..]);
     let undated = |name, kind| change(name, kind, None, "xx");
     check(
@@ -182,12 +184,12 @@ fn what_tells_no_time_only_raises_doubts() {
         &[],
     );
     let audit_db = AuditDb::begin().unwrap();
-    audit_db.tell(1, 1, listed(10), list.1).unwrap();
+    audit_db.record_entries(1, 1, listed(10), list.1).unwrap();
     audit_db
-        .tell(1, 2, CHANGES, &[undated("a", ChangeKind::Deleted)])
+        .record_entries(1, 2, CHANGES, &[undated("a", ChangeKind::Deleted)])
         .unwrap();
-    // It may be there or not: its file is not extra.
-    assert!(audit_db.place("example.org/a").unwrap().expected);
+    // It may exist or not: its file is not extra.
+    assert!(audit_db.path_state("example.org/a").unwrap().expected);
 }
 
 #[test]
@@ -198,7 +200,9 @@ fn no_two_resources_share_a_path() {
         uri: ResourceUri::parse("http://example.org/a").unwrap(),
         ..one.clone()
     };
-    audit_db.tell(1, 1, listed(10), &[one, other]).unwrap();
+    audit_db
+        .record_entries(1, 1, listed(10), &[one, other])
+        .unwrap();
     let paths: Vec<String> = audit_db
         .expectations(0, 9)
         .unwrap()
@@ -238,7 +242,7 @@ fn lists_are_read_once_in_the_order_they_were_named() {
 }
 
 #[test]
-fn findings_come_back_as_they_were_put_down() {
+fn findings_are_read_as_they_were_stored() {
     let audit_db = AuditDb::begin().unwrap();
     let altered = Finding {
         set: Some(1),
@@ -264,12 +268,12 @@ fn findings_come_back_as_they_were_put_down() {
     };
     assert_eq!(whole(&found[0]), whole(&altered));
     audit_db.drop_findings(&[found[1].id]).unwrap();
-    let mended = Finding {
-        outcome: Outcome::Mended,
+    let repaired = Finding {
+        outcome: FindingOutcome::Repaired,
         ..found[0].clone()
     };
-    audit_db.change_findings(&[mended]).unwrap();
+    audit_db.change_findings(&[repaired]).unwrap();
     let found = audit_db.findings(0, 9).unwrap();
     assert_eq!(found.len(), 1);
-    assert_eq!(found[0].outcome, Outcome::Mended);
+    assert_eq!(found[0].outcome, FindingOutcome::Repaired);
 }

@@ -5,11 +5,11 @@ use crate::clock;
 use crate::store::corruption::{Check, Damage};
 use crate::store::schema;
 
-/// A database in which an index has lost what it should have, which no query that goes by the table sees.
+/// A database with a damaged index, which no query on the table alone meets.
 async fn with_damage() -> TempDir {
     let world = World::new().await;
     let changes = (0..400).map(|number| created(&format!("name-{number:04}"), 10));
-    world.tell(changes.collect()).await;
+    world.announce(changes.collect()).await;
     let World { folder, store, .. } = world;
     drop(store);
     let path = folder.path().join("resyncd.db");
@@ -33,19 +33,19 @@ async fn with_damage() -> TempDir {
 }
 
 #[tokio::test]
-async fn look_at_the_whole_finds_what_no_query_has_met() {
+async fn integrity_check_finds_damage_that_no_query_meets() {
     let folder = with_damage().await;
     let path = folder.path().join("resyncd.db");
     let damage = Arc::new(Damage::of(&path));
     let check = Check::begin(&path, Arc::clone(&damage)).unwrap();
-    let met = tokio::time::timeout(Duration::from_secs(20), damage.met());
-    met.await.expect("it finds the damage");
+    let found = tokio::time::timeout(Duration::from_secs(180), damage.found());
+    found.await.expect("the check finds the damage");
     drop(check);
-    assert!(damage.was_met(), "the next start knows");
+    assert!(damage.was_found(), "the next start knows");
 }
 
 #[tokio::test]
-async fn look_at_the_whole_that_is_interrupted_tells_of_nothing() {
+async fn interrupted_integrity_check_reports_no_damage() {
     let World { folder, store, .. } = World::new().await;
     let path = folder.path().join("resyncd.db");
     let damage = Arc::new(Damage::of(&path));
@@ -53,7 +53,7 @@ async fn look_at_the_whole_that_is_interrupted_tells_of_nothing() {
         drop(Check::begin(&path, Arc::clone(&damage)).unwrap());
     }
     drop(store);
-    assert!(!damage.was_met());
+    assert!(!damage.was_found());
 }
 
 #[tokio::test]
@@ -65,7 +65,7 @@ async fn damaged_index_is_found_before_the_database_is_used() {
 }
 
 #[tokio::test]
-async fn feed_goes_on_with_greater_numbers_when_the_database_was_set_aside() {
+async fn feed_continues_with_greater_numbers_after_the_database_was_set_aside() {
     let mut folder = tempfile::tempdir().unwrap();
     let mut last = 0;
     for round in 0..3 {
@@ -79,9 +79,9 @@ async fn feed_goes_on_with_greater_numbers_when_the_database_was_set_aside() {
             now,
         };
         let names = ["a", "b"].map(|name| created(name, 10));
-        world.tell(names.into()).await;
+        world.announce(names.into()).await;
         world.work("1").await;
-        // As whoever follows it asks.
+        // As a reader of the feed does.
         let lines = world.store.feed(last, 9).await.unwrap();
         assert_eq!(lines.len(), 2, "round {round}");
         last = lines[1].seq;
@@ -90,12 +90,12 @@ async fn feed_goes_on_with_greater_numbers_when_the_database_was_set_aside() {
         let path = folder.path().join("resyncd.db");
         std::fs::write(&path, "no database any more".repeat(1000)).unwrap();
     }
-    // A program that reads JSON as JavaScript does can tell one number from the next.
+    // JavaScript can represent these numbers exactly.
     assert!(last < 1 << 53);
 }
 
 #[tokio::test]
-async fn row_that_makes_no_sense_has_the_next_start_set_the_database_aside_but_not_for_ever() {
+async fn unreadable_row_has_the_database_set_aside_at_most_three_times() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("resyncd.db");
     for round in 1..=4 {
@@ -110,9 +110,9 @@ async fn row_that_makes_no_sense_has_the_next_start_set_the_database_aside_but_n
         let store = Store::open(folder.path()).unwrap();
         let error = store.sets(SOURCE).await.unwrap_err();
         assert_eq!(error.code(), "database-row");
-        let met = tokio::time::timeout(Duration::ZERO, store.damaged()).await;
-        // Databases set aside again and again are not what is wrong.
-        assert_eq!(met.is_ok(), round <= 3, "round {round}");
+        let found = tokio::time::timeout(Duration::ZERO, store.damaged()).await;
+        // After three databases were set aside the database is not the cause.
+        assert_eq!(found.is_ok(), round <= 3, "round {round}");
         drop(store);
         let store = Store::open(folder.path()).unwrap();
         let rebuilt = store.sets(SOURCE).await.is_ok_and(|sets| sets.is_empty());

@@ -6,7 +6,7 @@ fn many(count: usize) -> Vec<Change> {
     (0..count).map(|n| created(&format!("r{n}"), -1)).collect()
 }
 
-/// A set of so many resources that the mirror has.
+/// A set of `count` resources that the mirror has.
 async fn world_of(count: usize) -> World {
     let world = World::new().await;
     world.list(world.set, 10, many(count)).await;
@@ -14,35 +14,35 @@ async fn world_of(count: usize) -> World {
     world
 }
 
-/// Tells of a deletion in a document of its own, which is carried out at once unless it is held back; answers whether it is.
+/// Announces a deletion in a document of its own and executes it, unless it is held back; returns whether it is.
 async fn delete(world: &World, number: usize) -> bool {
     let change = deleted(&format!("r{number}"), 20 + i64::try_from(number).unwrap());
-    let held = world.tell(vec![change]).await.held;
+    let held = world.announce(vec![change]).await.held;
     world.work("").await;
     held > 0
 }
 
 #[tokio::test]
-async fn deletions_one_by_one_are_held_back_as_those_of_one_document() {
+async fn deletions_in_single_documents_are_held_back_as_those_of_one_document() {
     let mut world = world_of(150).await;
     for number in 0..100 {
         assert!(!delete(&world, number).await, "{number}");
     }
     assert!(delete(&world, 100).await);
     assert!(delete(&world, 101).await);
-    assert_eq!(world.sums(world.set).await.0, 50);
-    assert_eq!(world.numbers().await.held_deletions, 2);
+    assert_eq!(world.totals(world.set).await.0, 50);
+    assert_eq!(world.statistics().await.held_deletions, 2);
 
-    // Ten seconds later those that were carried out don't count any more; those that are held back wait for a person.
+    // After ten seconds the executed ones do not count any more; the held-back ones wait for a person.
     world.now += TimeDelta::seconds(9);
     assert!(delete(&world, 102).await);
     world.now += TimeDelta::seconds(2);
     assert!(!delete(&world, 103).await);
-    assert_eq!(world.numbers().await.held_deletions, 3);
+    assert_eq!(world.statistics().await.held_deletions, 3);
 }
 
 #[tokio::test]
-async fn share_is_of_what_the_set_had() {
+async fn share_is_that_of_the_set_before_the_deletions() {
     let world = world_of(1500).await;
     for number in 0..150 {
         assert!(!delete(&world, number).await, "{number}");
@@ -51,38 +51,38 @@ async fn share_is_of_what_the_set_had() {
 }
 
 #[tokio::test]
-async fn what_has_come_back_does_not_count() {
+async fn undone_deletions_do_not_count() {
     let world = world_of(150).await;
     for round in 0..110 {
         let time = 100 + 10 * round;
-        assert_eq!(world.tell(vec![deleted("r0", time)]).await.held, 0);
+        assert_eq!(world.announce(vec![deleted("r0", time)]).await.held, 0);
         world.work("").await;
-        world.tell(vec![created("r0", time + 5)]).await;
+        world.announce(vec![created("r0", time + 5)]).await;
         world.work("again").await;
     }
-    // Deleted by one document, and taken back by the next before it was done.
+    // Deleted by one document, and created again by the next before the deletion was executed.
     let all = |time| (1..90).map(move |n| (format!("r{n}"), time));
     let deletions = all(2000).map(|(name, time)| deleted(&name, time));
-    assert_eq!(world.tell(deletions.collect()).await.held, 0);
+    assert_eq!(world.announce(deletions.collect()).await.held, 0);
     let updates = all(2001).map(|(name, time)| updated(&name, time));
-    world.tell(updates.collect()).await;
+    world.announce(updates.collect()).await;
     world.work("once more").await;
     let deletions = (50..140).map(|n| deleted(&format!("r{n}"), 3000));
-    assert_eq!(world.tell(deletions.collect()).await.held, 0);
+    assert_eq!(world.announce(deletions.collect()).await.held, 0);
 }
 
 #[tokio::test]
-async fn told_twice_counts_once() {
+async fn repeated_deletion_counts_once() {
     let world = world_of(150).await;
     let deletions = |time| (0..60).map(move |n| deleted(&format!("r{n}"), time));
-    assert_eq!(world.tell(deletions(20).collect()).await.held, 0);
-    assert_eq!(world.tell(deletions(21).collect()).await.held, 0);
+    assert_eq!(world.announce(deletions(20).collect()).await.held, 0);
+    assert_eq!(world.announce(deletions(21).collect()).await.held, 0);
     world.work("").await;
-    assert_eq!(world.sums(world.set).await.0, 90);
+    assert_eq!(world.totals(world.set).await.0, 90);
 }
 
 #[tokio::test]
-async fn approval_begins_anew() {
+async fn recent_deletions_do_not_count_after_an_approval() {
     let world = world_of(300).await;
     for number in 0..=100 {
         delete(&world, number).await;
@@ -98,7 +98,7 @@ async fn approval_begins_anew() {
 }
 
 #[tokio::test]
-async fn clock_that_was_wrong_holds_nothing_back_for_ever() {
+async fn corrected_clock_releases_deletions() {
     let mut world = world_of(150).await;
     world.now += TimeDelta::days(1000);
     for number in 0..100 {

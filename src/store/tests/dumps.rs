@@ -45,22 +45,22 @@ impl World {
         let tasks = self.store.tasks_of(SOURCE, self.now, uris).await.unwrap();
         tasks
             .iter()
-            .map(|found| (told(&found.task), found.given_up, found.due))
+            .map(|found| (kind_and_name(&found.task), found.given_up, found.due))
             .collect()
     }
 
     async fn fail(&self, retry_at: Option<DateTime<Utc>>) {
         let due = self.due().await.into_iter();
-        self.conclude(due.map(|task| failed(task, retry_at)).collect())
+        self.complete(due.map(|task| failed(task, retry_at)).collect())
             .await;
     }
 }
 
 #[tokio::test]
-async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
+async fn dump_continues_until_it_ends_changes_or_is_superseded() {
     let world = World::new().await;
     let (store, set) = (&world.store, world.set);
-    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert!(!store.begin_dump(set, dump(1)).await.unwrap());
     let read = package("1.zip", "5 bytes", true);
     store.end_package(set, read.clone()).await.unwrap();
@@ -70,7 +70,7 @@ async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
     );
     assert!(store.begin_dump(set, dump(1)).await.unwrap(), "it goes on");
     assert!(store.package(set, &read.uri).await.unwrap().is_some());
-    assert_eq!(store.dump_under_way(set).await.unwrap(), Some(dump(1)));
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), Some(dump(1)));
 
     assert!(
         !store.begin_dump(set, dump(2)).await.unwrap(),
@@ -79,22 +79,22 @@ async fn dump_goes_on_until_it_ends_changes_or_is_overtaken() {
     assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
 
     store.begin_list(set).await.unwrap();
-    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
-    assert!(!store.begin_dump(set, dump(2)).await.unwrap(), "overtaken");
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
+    assert!(!store.begin_dump(set, dump(2)).await.unwrap(), "superseded");
 
     store.end_package(set, read.clone()).await.unwrap();
     let end = BatchCommit {
         listed: Some(at(10)),
         ..end()
     };
-    let ending = world.application(set, Vec::new(), Some(end));
+    let ending = world.batch(set, Vec::new(), Some(end));
     store.apply(ending).await.unwrap();
-    assert_eq!(store.dump_under_way(set).await.unwrap(), None);
+    assert_eq!(store.dump_in_progress(set).await.unwrap(), None);
     assert_eq!(store.package(set, &read.uri).await.unwrap(), None);
 }
 
 #[tokio::test]
-async fn package_that_proves_less_by_now_is_remembered_so() {
+async fn package_record_is_replaced_by_one_that_proves_less() {
     let world = World::new().await;
     let (store, set) = (&world.store, world.set);
     store.begin_dump(set, dump(1)).await.unwrap();
@@ -105,7 +105,7 @@ async fn package_that_proves_less_by_now_is_remembered_so() {
 }
 
 #[tokio::test]
-async fn what_a_dump_that_was_interrupted_named_is_not_absent() {
+async fn members_named_by_an_interrupted_dump_are_not_absent() {
     let world = World::new().await;
     world
         .list(
@@ -128,24 +128,24 @@ async fn what_a_dump_that_was_interrupted_named_is_not_absent() {
     {
         assert_eq!(absent.tasks, 1);
     }
-    world.tell(Vec::new()).await;
+    world.announce(Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted c"]);
     assert_eq!(world.due().await[0].origin, Origin::ResourceDump);
 }
 
-/// The list that is read in place of a dump says the same anew; it neither doubts nor repeats it.
+/// A list that is read after a dump states the same; it changes no task.
 #[tokio::test]
-async fn list_after_a_dump_begins_nothing_anew() {
+async fn list_after_a_dump_restarts_no_task() {
     let world = World::new().await;
     world.store.begin_dump(world.set, dump(1)).await.unwrap();
-    let told = with_content(created("a", -1), "1");
+    let announced = with_content(created("a", -1), "1");
     world
-        .take_dumped(10, vec![told.clone(), created("b", -1)])
+        .take_dumped(10, vec![announced.clone(), created("b", -1)])
         .await;
     let versions = |tasks: Vec<Task>| tasks.iter().map(|task| task.version).collect::<Vec<_>>();
     let before = versions(world.due().await);
     world
-        .list(world.set, 10, vec![told, created("b", -1)])
+        .list(world.set, 10, vec![announced, created("b", -1)])
         .await;
     assert_eq!(versions(world.due().await), before);
     world.list(world.set, 20, vec![created("b", -1)]).await;
@@ -153,7 +153,7 @@ async fn list_after_a_dump_begins_nothing_anew() {
 }
 
 #[tokio::test]
-async fn what_is_needed_is_counted_and_nothing_is_kept() {
+async fn needed_entries_are_counted_without_a_write() {
     let world = World::new().await;
     let entries = || {
         vec![
@@ -168,18 +168,20 @@ async fn what_is_needed_is_counted_and_nothing_is_kept() {
     assert!(world.store.resource(&uri("a")).await.unwrap().is_none());
     assert!(world.due().await.is_empty());
 
-    world.tell(vec![with_content(created("a", 5), "1")]).await;
+    world
+        .announce(vec![with_content(created("a", 5), "1")])
+        .await;
     assert_eq!(world.needed(Some(10), entries()).await, 3, "not here yet");
     world.work("1").await;
-    world.tell(vec![updated("b", 20)]).await;
+    world.announce(vec![updated("b", 20)]).await;
     assert_eq!(world.needed(Some(10), entries()).await, 1);
     assert_eq!(world.needed(None, entries()).await, 1);
 }
 
 #[tokio::test]
-async fn tasks_that_were_put_off_can_be_hurried() {
+async fn delayed_and_failed_tasks_can_be_made_due() {
     let world = World::new().await;
-    world.tell(vec![created("a", 5), deleted("z", 5)]).await;
+    world.announce(vec![created("a", 5), deleted("z", 5)]).await;
     assert_eq!(
         world.tasks_of(&["a", "b"]).await,
         [("created a".to_owned(), false, true)]
@@ -195,7 +197,7 @@ async fn tasks_that_were_put_off_can_be_hurried() {
     let found = world.store.tasks_of(SOURCE, world.now, uris).await.unwrap();
     let tasks: Vec<Task> = found.into_iter().map(|found| found.task).collect();
     let mut wakes = world.store.wakes();
-    let hurrying = world.store.hurry_tasks(SOURCE, world.now, tasks.clone());
+    let hurrying = world.store.make_due(SOURCE, world.now, tasks.clone());
     hurrying.await.unwrap();
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
     assert_eq!(
@@ -210,7 +212,7 @@ async fn tasks_that_were_put_off_can_be_hurried() {
     );
     world
         .store
-        .hurry_tasks(SOURCE, world.now, tasks.clone())
+        .make_due(SOURCE, world.now, tasks.clone())
         .await
         .unwrap();
     assert_eq!(
@@ -218,12 +220,12 @@ async fn tasks_that_were_put_off_can_be_hurried() {
         [("created a".to_owned(), false, true)]
     );
 
-    // One that has been replaced by a newer one is none of them.
-    world.tell(vec![updated("a", 6)]).await;
+    // A task that a newer one has replaced is not made due.
+    world.announce(vec![updated("a", 6)]).await;
     world.fail(None).await;
     world
         .store
-        .hurry_tasks(SOURCE, world.now, tasks)
+        .make_due(SOURCE, world.now, tasks)
         .await
         .unwrap();
     assert_eq!(
@@ -233,7 +235,7 @@ async fn tasks_that_were_put_off_can_be_hurried() {
 }
 
 #[tokio::test]
-async fn package_files_are_of_use_until_their_set_gets_by_without() {
+async fn package_files_are_needed_until_their_set_drops_them() {
     let world = World::new().await;
     let other = begin(&world.store, "other.xml").await;
     let store = &world.store;

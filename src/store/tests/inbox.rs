@@ -1,7 +1,7 @@
 use super::*;
 
 #[tokio::test]
-async fn delivery_is_kept_until_its_changes_are() {
+async fn delivery_stays_in_the_inbox_until_its_changes_are_tasks() {
     let world = World::new().await;
     let channel = world.channel().await;
     let mut wakes = world.store.wakes();
@@ -39,7 +39,7 @@ async fn delivery_is_kept_until_its_changes_are() {
         };
         world
             .store
-            .apply(world.application(world.set, Vec::new(), Some(end)))
+            .apply(world.batch(world.set, Vec::new(), Some(end)))
             .await
             .unwrap();
         assert!(world.store.delivery(delivery.id).await.unwrap().is_none());
@@ -70,10 +70,10 @@ async fn delivery_is_kept_until_its_changes_are() {
 }
 
 #[tokio::test]
-async fn full_inbox_takes_no_more_until_there_is_room() {
+async fn full_inbox_receives_nothing_until_there_is_room() {
     let world = World::new().await;
     let channel = world.channel().await;
-    // No two are the same.
+    // All bodies differ.
     let count = std::cell::Cell::new(b'a');
     let receive = |length: usize| {
         let letter = count.replace(count.get() + 1);
@@ -92,14 +92,14 @@ async fn full_inbox_takes_no_more_until_there_is_room() {
         .unwrap()
         .remove(0);
     for _ in 0..2 {
-        // Concluding it again changes nothing.
+        // Ending it again changes nothing.
         let delivery = Some((first.id, channel, DeliveryOutcome::Applied));
-        let application = world.application(
+        let batch = world.batch(
             world.set,
             Vec::new(),
             Some(BatchCommit { delivery, ..end() }),
         );
-        world.store.apply(application).await.unwrap();
+        world.store.apply(batch).await.unwrap();
     }
     assert_eq!(receive(6).await.unwrap(), Receipt::Stored);
     assert_eq!(receive(1).await.unwrap(), Receipt::Full);
@@ -108,7 +108,7 @@ async fn full_inbox_takes_no_more_until_there_is_room() {
 }
 
 #[tokio::test]
-async fn failing_job_does_not_take_others_of_its_commit_with_it() {
+async fn failing_job_does_not_undo_others_of_its_commit() {
     let world = World::new().await;
     let channel = world.channel().await;
     let mut wakes = world.store.wakes();
@@ -152,9 +152,10 @@ async fn failing_job_does_not_take_others_of_its_commit_with_it() {
     assert_eq!(woken(&mut wakes), [Wake::Inbox(world.set)]);
 }
 
-/// When the disk is full, SQLite rolls back the transaction by itself. Nothing of it may stand, and nobody be told so.
+/// When the disk is full, SQLite rolls back the transaction by itself. No write of it may remain, and no caller may get a
+/// success.
 #[tokio::test]
-async fn nothing_stands_of_a_transaction_that_sqlite_has_ended() {
+async fn nothing_remains_of_a_transaction_that_sqlite_has_rolled_back() {
     let world = World::new().await;
     let channel = world.channel().await;
     let (release, busy) = world.busy_writer().await;
@@ -167,12 +168,12 @@ async fn nothing_stands_of_a_transaction_that_sqlite_has_ended() {
     let (first, fatal, second, ()) = tokio::join!(good(b"1"), fatal, good(b"2"), release);
     let _ = busy.await.unwrap();
     assert!(fatal.is_err());
-    let kept = world.store.deliveries(world.set, 0, 10).await.unwrap();
-    let told = [first, second].into_iter().filter(Result::is_ok).count();
+    let stored = world.store.deliveries(world.set, 0, 10).await.unwrap();
+    let succeeded = [first, second].into_iter().filter(Result::is_ok).count();
     assert_eq!(
-        kept.len(),
-        told,
-        "whoever was told that it is on disk was told the truth, and nobody else"
+        stored.len(),
+        succeeded,
+        "a caller gets a success if and only if its delivery is on disk"
     );
     assert_eq!(
         good(b"3").await.unwrap(),

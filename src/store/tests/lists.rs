@@ -5,7 +5,7 @@ async fn baseline(world: &World) -> BaselineState {
 }
 
 #[tokio::test]
-async fn baseline_is_done_when_its_resources_are_here_or_given_up() {
+async fn baseline_is_done_when_its_tasks_are_completed_or_given_up() {
     let world = World::new().await;
     assert_eq!(baseline(&world).await, BaselineState::Missing);
     world
@@ -17,10 +17,10 @@ async fn baseline_is_done_when_its_resources_are_here_or_given_up() {
         Some(at(10))
     );
     let mut tasks = world.due().await;
-    world.conclude(vec![published(tasks.remove(0), "1")]).await;
+    world.complete(vec![published(tasks.remove(0), "1")]).await;
     assert_eq!(baseline(&world).await, BaselineState::Listed);
-    assert!(!world.numbers().await.baseline_done);
-    world.conclude(vec![failed(tasks.remove(0), None)]).await;
+    assert!(!world.statistics().await.baseline_done);
+    world.complete(vec![failed(tasks.remove(0), None)]).await;
     assert_eq!(baseline(&world).await, BaselineState::Done);
     world.list(world.set, 20, vec![created("c", -1)]).await;
     assert_eq!(
@@ -31,15 +31,15 @@ async fn baseline_is_done_when_its_resources_are_here_or_given_up() {
 }
 
 #[tokio::test]
-async fn baseline_is_done_also_when_another_set_tells_of_its_last_resource() {
+async fn baseline_is_done_also_when_another_set_announces_its_last_resource() {
     let world = World::new().await;
     let other = begin(&world.store, "other.xml").await;
     world.list(world.set, 10, vec![created("a", -1)]).await;
-    world.tell_set(other, vec![updated("a", 15)]).await;
+    world.announce_in(other, vec![updated("a", 15)]).await;
     world.work("1").await;
     assert_eq!(baseline(&world).await, BaselineState::Done);
 
-    // One that the mirror has as yet another set tells it.
+    // The mirror has the resource as another set announces it.
     let third = begin(&world.store, "third.xml").await;
     let listed = vec![with_content(created("a", 16), "2")];
     world.list(third, 20, listed).await;
@@ -59,7 +59,7 @@ async fn empty_baseline_is_done_at_once() {
 }
 
 #[tokio::test]
-async fn what_the_list_does_not_name_any_more_is_deleted() {
+async fn member_that_the_list_does_not_name_any_more_is_deleted() {
     let world = World::new().await;
     world
         .list(
@@ -69,20 +69,22 @@ async fn what_the_list_does_not_name_any_more_is_deleted() {
         )
         .await;
     world.work("1").await;
-    world.tell(vec![updated("b", 25)]).await;
+    world.announce(vec![updated("b", 25)]).await;
     world.work("2").await;
-    world.tell(vec![created("d", 15), created("e", 25)]).await;
-    let taken = world.list(world.set, 20, vec![created("a", -1)]).await;
+    world
+        .announce(vec![created("d", 15), created("e", 25)])
+        .await;
+    let result = world.list(world.set, 20, vec![created("a", -1)]).await;
     assert_eq!(
         world.due_names().await,
         ["created e", "deleted c", "deleted d"]
     );
     assert_eq!(
-        taken.tasks, 2,
+        result.tasks, 2,
         "what is absent, and is not newer than the list"
     );
     world.work("3").await;
-    assert_eq!(world.sums(world.set).await.0, 3);
+    assert_eq!(world.totals(world.set).await.0, 3);
     world.list(world.set, 30, vec![created("a", -1)]).await;
     assert_eq!(world.due_names().await, ["deleted b", "deleted e"]);
 }
@@ -97,13 +99,13 @@ async fn absent_member_of_another_set_only_leaves() {
     world.list(other, 10, vec![created("a", -1)]).await;
     world.work("12").await;
     assert_eq!(
-        (world.sums(world.set).await, world.sums(other).await),
+        (world.totals(world.set).await, world.totals(other).await),
         ((2, 4), (1, 2))
     );
     world.list(world.set, 20, vec![created("b", -1)]).await;
     assert!(world.due().await.is_empty());
     assert_eq!(
-        (world.sums(world.set).await, world.sums(other).await),
+        (world.totals(world.set).await, world.totals(other).await),
         ((1, 2), (1, 2))
     );
     world.list(other, 20, Vec::new()).await;
@@ -111,24 +113,24 @@ async fn absent_member_of_another_set_only_leaves() {
 }
 
 #[tokio::test]
-async fn what_is_listed_is_not_deleted_by_what_was_told_before() {
+async fn listed_resource_is_not_deleted_by_an_older_change() {
     let world = World::new().await;
     world.list(world.set, 10, vec![created("a", -1)]).await;
     world.work("1").await;
-    world.tell(vec![deleted("a", 15)]).await;
+    world.announce(vec![deleted("a", 15)]).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.list(world.set, 20, vec![created("a", -1)]).await;
     assert!(world.due().await.is_empty());
-    // An absence that a newer list takes back.
+    // A newer list names the absent member again.
     world.list(world.set, 30, Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.list(world.set, 40, vec![created("a", -1)]).await;
     assert!(world.due().await.is_empty());
-    assert_eq!(world.sums(world.set).await.0, 1);
+    assert_eq!(world.totals(world.set).await.0, 1);
 }
 
 #[tokio::test]
-async fn newer_list_replaces_what_an_older_one_asked_for() {
+async fn newer_list_replaces_the_tasks_of_an_older_one() {
     let world = World::new().await;
     world
         .list(
@@ -141,10 +143,13 @@ async fn newer_list_replaces_what_an_older_one_asked_for() {
         .list(world.set, 20, vec![with_content(created("a", -1), "new")])
         .await;
     let tasks = world.due().await;
-    let a = tasks.iter().find(|task| told(task) == "created a").unwrap();
+    let a = tasks
+        .iter()
+        .find(|task| kind_and_name(task) == "created a")
+        .unwrap();
     assert_eq!(a.hashes, sha256("new"));
     assert_eq!(world.due_names().await, ["created a", "deleted b"]);
-    // The same list again, as after a restart, begins nothing anew.
+    // The same list again, as after a restart, restarts no task.
     let version = a.version;
     world
         .list(world.set, 20, vec![with_content(created("a", -1), "new")])
@@ -153,7 +158,7 @@ async fn newer_list_replaces_what_an_older_one_asked_for() {
     assert_eq!(
         again
             .iter()
-            .find(|task| told(task) == "created a")
+            .find(|task| kind_and_name(task) == "created a")
             .unwrap()
             .version,
         version
@@ -165,11 +170,11 @@ async fn resource_deleted_after_the_snapshot_stays_deleted() {
     let world = World::new().await;
     world.list(world.set, 10, vec![created("a", -1)]).await;
     world.work("1").await;
-    world.tell(vec![deleted("a", 25)]).await;
+    world.announce(vec![deleted("a", 25)]).await;
     world.work("").await;
     world.list(world.set, 20, vec![created("a", -1)]).await;
     assert!(world.due().await.is_empty());
-    assert_eq!(world.sums(world.set).await, (0, 0));
+    assert_eq!(world.totals(world.set).await, (0, 0));
     world.list(world.set, 30, vec![created("a", -1)]).await;
     assert_eq!(world.due_names().await, ["created a"]);
 }
@@ -183,19 +188,19 @@ async fn too_many_deletions_wait_for_approval() {
     let world = World::new().await;
     world.list(world.set, 10, many(150)).await;
     world.work("1").await;
-    let taken = world.list(world.set, 20, many(49)).await;
-    assert_eq!(taken.held, 101);
-    let numbers = world.numbers().await;
-    assert_eq!((numbers.pending, numbers.held_deletions), (0, 101));
-    // They may have been deleted at once after the first list.
-    assert_eq!(numbers.synced_until, Some(at(10)));
+    let result = world.list(world.set, 20, many(49)).await;
+    assert_eq!(result.held, 101);
+    let statistics = world.statistics().await;
+    assert_eq!((statistics.pending, statistics.held_deletions), (0, 101));
+    // They may have been deleted directly after the first list.
+    assert_eq!(statistics.synced_until, Some(at(10)));
     assert!(world.due().await.is_empty());
-    // Told again, they are still held; another one joins them.
+    // Announced again, they are still held back, with another one.
     assert_eq!(world.list(world.set, 21, many(49)).await.tasks, 0);
-    assert_eq!(world.tell(vec![deleted("r0", 30)]).await.held, 1);
-    assert_eq!(world.numbers().await.held_deletions, 102);
-    // What comes back is not.
-    world.tell(vec![updated("r100", 31)]).await;
+    assert_eq!(world.announce(vec![deleted("r0", 30)]).await.held, 1);
+    assert_eq!(world.statistics().await.held_deletions, 102);
+    // A resource that is listed again is not.
+    world.announce(vec![updated("r100", 31)]).await;
     assert_eq!(world.due_names().await, ["updated r100"]);
 
     let mut wakes = world.store.wakes();
@@ -203,18 +208,18 @@ async fn too_many_deletions_wait_for_approval() {
     assert!(woken(&mut wakes).is_empty());
     assert_eq!(world.store.approve_deletions(SOURCE).await.unwrap(), 101);
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
-    // What was approved stays so, even if it is told again before it is done; but the newer list names r0.
+    // Approved deletions stay approved if they are announced again before they are executed; but the newer list names r0.
     let mut listed = many(49);
     listed.push(created("r100", -1));
     world.list(world.set, 40, listed).await;
-    assert_eq!(world.numbers().await.held_deletions, 0);
+    assert_eq!(world.statistics().await.held_deletions, 0);
     world.work("1").await;
-    assert_eq!(world.sums(world.set).await.0, 50);
+    assert_eq!(world.totals(world.set).await.0, 50);
     assert_eq!(world.store.approve_deletions(SOURCE).await.unwrap(), 0);
 }
 
 #[tokio::test]
-async fn hundred_deletions_or_a_tenth_go_on() {
+async fn hundred_deletions_or_a_tenth_are_released() {
     let world = World::new().await;
     world.list(world.set, 10, many(1500)).await;
     world.work("1").await;
@@ -223,32 +228,32 @@ async fn hundred_deletions_or_a_tenth_go_on() {
             .map(|n| deleted(&format!("r{n}"), 20))
             .collect()
     };
-    assert_eq!(world.tell(deletions(0, 150)).await.held, 0);
-    // In small parts it is as many: those that wait to be done count, too.
-    assert_eq!(world.tell(deletions(150, 151)).await.held, 1);
+    assert_eq!(world.announce(deletions(0, 150)).await.held, 0);
+    // In small parts it is as many: pending deletions count, too.
+    assert_eq!(world.announce(deletions(150, 151)).await.held, 1);
     world.work("").await;
-    assert_eq!(world.sums(world.set).await.0, 1350);
+    assert_eq!(world.totals(world.set).await.0, 1350);
 }
 
 #[tokio::test]
-async fn deletions_wait_for_the_end_of_their_document() {
+async fn deletions_are_undecided_until_their_document_ends() {
     let world = World::new().await;
-    world.tell(vec![created("a", 10)]).await;
+    world.announce(vec![created("a", 10)]).await;
     world.work("1").await;
-    let part = world.application(world.set, vec![deleted("a", 20)], None);
+    let part = world.batch(world.set, vec![deleted("a", 20)], None);
     world.store.apply(part).await.unwrap();
     assert!(world.due().await.is_empty());
-    world.tell(Vec::new()).await;
+    world.announce(Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
 }
 
-/// The absent ones are taken in steps, each of which goes on where the last one ended.
+/// Each step continues where the last one ended.
 #[tokio::test]
-async fn absences_of_a_long_list_are_taken_in_steps() {
+async fn absent_members_of_a_long_list_are_found_in_steps() {
     let world = World::new().await;
     world.list(world.set, 10, many(2500)).await;
-    let taken = world.list(world.set, 20, many(1)).await;
-    assert_eq!(taken.tasks, 2499);
+    let result = world.list(world.set, 20, many(1)).await;
+    assert_eq!(result.tasks, 2499);
     let again = world.list(world.set, 30, many(1)).await;
     assert_eq!(again.tasks, 0);
 }

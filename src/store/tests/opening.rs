@@ -4,7 +4,7 @@ use super::*;
 use crate::store::schema;
 
 #[tokio::test]
-async fn second_process_is_kept_out() {
+async fn second_process_is_locked_out() {
     let world = World::new().await;
     let second = Store::open(world.folder.path());
     assert!(matches!(second, Err(StoreError::Locked(_))));
@@ -43,7 +43,7 @@ async fn newer_schema_is_refused_and_left_alone() {
     );
 }
 
-/// As the first version made it, with a set, a resource in the mirror, and an update of it that is due.
+/// A database of the first schema, with a set, a resource in the mirror, and a due update of it.
 #[tokio::test]
 async fn database_of_the_first_version_keeps_working() {
     let folder = tempfile::tempdir().unwrap();
@@ -74,16 +74,16 @@ async fn database_of_the_first_version_keeps_working() {
     assert_eq!((record.id, record.open_list), (world.set, None));
     let document = "https://example.org/c".parse().unwrap();
     let document = world.store.document(world.set, &document).await.unwrap();
-    assert_eq!(document.unwrap().etag.as_deref(), Some("e"));
+    assert_eq!(document.unwrap().validators.etag.as_deref(), Some("e"));
     let task = world.due().await.remove(0);
     assert!(task.live && task.links.is_empty() && task.live_version.is_none());
     let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
     assert_eq!((known.length, known.links), (Some(3), Vec::new()));
     world.work("1234").await;
-    assert_eq!(world.sums(world.set).await, (1, 4));
-    world.tell(vec![created("b", 30)]).await;
+    assert_eq!(world.totals(world.set).await, (1, 4));
+    world.announce(vec![created("b", 30)]).await;
     world.work("1").await;
-    assert_eq!(world.sums(world.set).await, (2, 5));
+    assert_eq!(world.totals(world.set).await, (2, 5));
 }
 
 #[tokio::test]
@@ -120,7 +120,7 @@ async fn damaged_schema_is_set_aside() {
 }
 
 #[tokio::test]
-async fn what_was_kept_is_there_after_a_restart() {
+async fn state_is_the_same_after_a_restart() {
     let world = World::new().await;
     let channel = world.channel().await;
     world
@@ -140,12 +140,12 @@ async fn what_was_kept_is_there_after_a_restart() {
     .into_iter()
     .collect();
     let progress = Some((known.clone(), vec![gap.clone()]));
-    let application = world.application(
+    let batch = world.batch(
         world.set,
         vec![created("a", 10)],
         Some(BatchCommit { progress, ..end() }),
     );
-    world.store.apply(application).await.unwrap();
+    world.store.apply(batch).await.unwrap();
     let World {
         folder, store, set, ..
     } = world;
@@ -154,12 +154,12 @@ async fn what_was_kept_is_there_after_a_restart() {
     assert_eq!(store.progress(set).await.unwrap(), (known, vec![gap]));
     assert_eq!(store.deliveries(set, 0, 10).await.unwrap()[0].body, b"one");
     assert_eq!(begin(&store, "capabilitylist.xml").await, set);
-    assert_eq!(store.set_numbers(set).await.unwrap().pending, 1);
+    assert_eq!(store.set_statistics(set).await.unwrap().pending, 1);
 }
 
-/// The plan of each query that is asked again and again must not go through a whole table.
+/// The plan of a frequent query must not scan a table.
 #[test]
-fn frequent_queries_go_by_an_index() {
+fn frequent_queries_use_an_index() {
     let folder = tempfile::tempdir().unwrap();
     let database = schema::open(&folder.path().join("plan.db")).unwrap();
     for query in [

@@ -1,5 +1,5 @@
-//! A Resource List in parts, of which those are passed over that are unchanged: in the end the mirror has what the parts
-//! name, whatever moved between them, was told besides, or was interrupted.
+//! A Resource List in parts, of which unchanged ones are skipped: in the end the mirror has what the parts name, whatever moved
+//! between them, was announced meanwhile, or was interrupted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use url::Url;
 
 use super::*;
+use crate::protocol::Validators;
 
 const RESOURCES: usize = 6;
 const PARTS: usize = 3;
@@ -14,13 +15,13 @@ const FILTER: &str = "all";
 
 #[derive(Clone, Debug)]
 enum Step {
-    /// The part names these now; `None`: the index has it no more.
+    /// The part names these now; `None`: the index does not name it any more.
     Publish(usize, Option<BTreeSet<usize>>),
-    /// A notification tells of a deletion, or of a creation.
-    Tell(usize, bool),
-    /// What is pending is done.
+    /// A notification announces a deletion, or a creation.
+    Announce(usize, bool),
+    /// The due tasks are completed.
     Work,
-    /// The list is read; after so many writes that ends.
+    /// The list is read; the reading is interrupted after that many writes.
     Read(Option<usize>),
 }
 
@@ -29,7 +30,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let step = prop_oneof![
         4 => (0..PARTS, names()).prop_map(|(part, names)| Step::Publish(part, Some(names))),
         1 => (0..PARTS).prop_map(|part| Step::Publish(part, None)),
-        2 => (0..RESOURCES, any::<bool>()).prop_map(|(resource, deleted)| Step::Tell(resource, deleted)),
+        2 => (0..RESOURCES, any::<bool>()).prop_map(|(resource, deleted)| Step::Announce(resource, deleted)),
         1 => Just(Step::Work),
         3 => Just(Step::Read(None)),
         2 => (0..12_usize).prop_map(|writes| Step::Read(Some(writes))),
@@ -48,7 +49,7 @@ fn name(resource: usize) -> String {
     format!("r{resource}")
 }
 
-/// Reads the list as the engine does; answers whether it came to its end.
+/// Reads the list as the engine does; returns whether it was read completely.
 async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mut usize) -> bool {
     let (store, set) = (&world.store, world.set);
     let mut goes_on = || {
@@ -70,12 +71,12 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         let known = store.part(set, &uri).await.unwrap();
         let document = store.document(set, &uri).await.unwrap();
         let is_same = document.is_some_and(|document| document.digest[0] == *version);
-        if let Some(known) = known.filter(|known| known.known.is_whole && is_same) {
-            let kept = KeptPart {
+        if let Some(known) = known.filter(|known| known.known.is_complete && is_same) {
+            let unchanged = UnchangedPart {
                 id: known.id,
-                asked: None,
+                evidence: None,
             };
-            store.keep_parts(vec![kept]).await.unwrap();
+            store.mark_parts_unchanged(vec![unchanged]).await.unwrap();
             continue;
         }
         let list = ListProgress {
@@ -86,15 +87,14 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         };
         let end = PartEnd {
             filter: FILTER.to_owned(),
-            word: PartWord {
-                told: None,
+            evidence: PartEvidence {
+                announced: None,
                 asked_at: world.now,
             },
             bad_entries: 0,
             document: Some(DocumentRecord {
                 uri: uri.to_string(),
-                etag: None,
-                last_modified: None,
+                validators: Validators::default(),
                 digest: [*version; 32],
             }),
         };
@@ -111,17 +111,17 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             let entries = resource.map(|resource| created(&name(resource), -1));
             step.end = resource.is_none().then(|| end.clone());
             let (store, list, now) = (Arc::clone(store), list.clone(), world.now);
-            let taken = step.clone();
+            let batch = step.clone();
             let taking = move || {
                 store
-                    .list_part(&list, now, Vec::from_iter(entries), taken)
+                    .list_part(&list, now, Vec::from_iter(entries), batch)
                     .wait()
             };
             tokio::task::spawn_blocking(taking).await.unwrap().unwrap();
             step.begins = false;
         }
     }
-    if store.list_has_doubts(set).await.unwrap() {
+    if store.has_uncertain_members(set).await.unwrap() {
         assert!(trusts, "who has read all has no doubts");
         return Box::pin(read(world, parts, time, false, writes)).await;
     }
@@ -143,11 +143,11 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         listed: Some(at(time)),
         ..end()
     };
-    let application = ChangeBatch {
+    let batch = ChangeBatch {
         origin: Origin::ResourceList,
-        ..world.application(set, Vec::new(), Some(end))
+        ..world.batch(set, Vec::new(), Some(end))
     };
-    store.apply(application).await.unwrap();
+    store.apply(batch).await.unwrap();
     true
 }
 
@@ -166,7 +166,7 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
     let world = World::new().await;
     let mut parts = Parts::new();
     let (mut version, mut time) = (0, 0);
-    // However it went before, a last reading comes to its end.
+    // After any steps, a last reading is complete.
     for step in steps.into_iter().chain([Step::Read(None)]) {
         time += 10;
         match step {
@@ -180,11 +180,11 @@ async fn check(steps: Vec<Step>) -> Result<(), TestCaseError> {
                     None => drop(parts.remove(&part)),
                 }
             }
-            Step::Tell(resource, true) => {
-                world.tell(vec![deleted(&name(resource), time)]).await;
+            Step::Announce(resource, true) => {
+                world.announce(vec![deleted(&name(resource), time)]).await;
             }
-            Step::Tell(resource, false) => {
-                world.tell(vec![created(&name(resource), time)]).await;
+            Step::Announce(resource, false) => {
+                world.announce(vec![created(&name(resource), time)]).await;
             }
             Step::Work => world.work("1").await,
             Step::Read(writes) => {
@@ -215,9 +215,10 @@ proptest! {
     }
 }
 
-/// A part was read that lacks a resource, then the reading ended; told of again, the resource is none of that part's.
+/// A part was read that does not name a resource any more, and the reading was interrupted: the resource, announced again, does
+/// not belong to that part.
 #[tokio::test]
-async fn unchanged_part_does_not_speak_for_what_it_did_not_name() {
+async fn unchanged_part_does_not_name_a_resource_that_it_did_not_name() {
     let only = |resource| Some(BTreeSet::from([resource]));
     let steps = vec![
         Step::Publish(0, only(1)),
@@ -225,7 +226,7 @@ async fn unchanged_part_does_not_speak_for_what_it_did_not_name() {
         Step::Read(None),
         Step::Publish(0, only(3)),
         Step::Read(Some(3)),
-        Step::Tell(1, false),
+        Step::Announce(1, false),
     ];
     check(steps).await.unwrap();
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::Link;
+use crate::protocol::{Link, ServedVersion, Validators};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())
@@ -17,8 +17,10 @@ fn served(task: Task, etag: Option<&str>, is_new: bool) -> TaskResult {
         media_type: is_new.then(|| "text/plain".to_owned()),
         version: etag.map(|etag| ServedVersion {
             url: task.uri.url().clone(),
-            etag: Some(etag.to_owned()),
-            last_modified: None,
+            validators: Validators {
+                etag: Some(etag.to_owned()),
+                last_modified: None,
+            },
         }),
         news: is_new,
         ..publication(task, "1")
@@ -33,9 +35,9 @@ impl World {
 }
 
 #[tokio::test]
-async fn links_are_kept_with_all_they_tell() {
+async fn links_are_stored_with_all_attributes() {
     let world = World::new().await;
-    let told = Link {
+    let announced = Link {
         pri: Some(3),
         modified: Some(at(5)),
         length: Some(7),
@@ -46,77 +48,85 @@ async fn links_are_kept_with_all_they_tell() {
         ..link("duplicate")
     };
     let change = Change {
-        links: vec![told.clone(), link("via")],
+        links: vec![announced.clone(), link("via")],
         ..created("a", 10)
     };
-    world.tell(vec![change]).await;
-    assert_eq!(world.due().await[0].links, [told.clone(), link("via")]);
+    world.announce(vec![change]).await;
+    assert_eq!(world.due().await[0].links, [announced.clone(), link("via")]);
     world.work("1").await;
     let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
-    assert_eq!(known.links, [told, link("via")]);
+    assert_eq!(known.links, [announced, link("via")]);
 }
 
 #[tokio::test]
 async fn links_are_those_of_the_change_that_was_applied_last() {
     let world = World::new().await;
-    world.tell(vec![linked(created("a", 10), &["via"])]).await;
+    world
+        .announce(vec![linked(created("a", 10), &["via"])])
+        .await;
     world.work("1").await;
     assert_eq!(world.rels("a").await, ["via"]);
-    // Told again: what is told more is kept, what is told less is not forgotten, and nothing is fetched.
+    // Announced again: additional links are stored, missing ones are not removed, and nothing is fetched.
     world
-        .tell(vec![linked(created("a", 10), &["via", "collection"])])
+        .announce(vec![linked(created("a", 10), &["via", "collection"])])
         .await;
     assert_eq!(world.rels("a").await, ["via", "collection"]);
-    world.tell(vec![created("a", 10)]).await;
+    world.announce(vec![created("a", 10)]).await;
     assert_eq!(world.rels("a").await, ["via", "collection"]);
     assert!(world.due().await.is_empty());
 
-    world.tell(vec![updated("a", 11)]).await;
+    world.announce(vec![updated("a", 11)]).await;
     world.work("2").await;
     assert!(world.rels("a").await.is_empty());
     world
         .list(world.set, 20, vec![linked(created("a", -1), &["memento"])])
         .await;
     assert_eq!(world.rels("a").await, ["memento"]);
-    world.tell(vec![linked(deleted("a", 21), &["via"])]).await;
+    world
+        .announce(vec![linked(deleted("a", 21), &["via"])])
+        .await;
     world.work("").await;
     assert!(world.rels("a").await.is_empty());
 }
 
 #[tokio::test]
-async fn links_that_are_told_later_reach_what_is_pending() {
+async fn later_links_reach_the_pending_task() {
     let world = World::new().await;
-    world.tell(vec![created("a", 10)]).await;
+    world.announce(vec![created("a", 10)]).await;
     let applied = world
-        .tell(vec![linked(created("a", 10), &["duplicate"])])
+        .announce(vec![linked(created("a", 10), &["duplicate"])])
         .await;
     assert_eq!(applied.tasks, 1);
-    // Whoever tells less tells nothing new.
-    let applied = world.tell(vec![created("a", 10)]).await;
+    // An entry with fewer links has no news.
+    let applied = world.announce(vec![created("a", 10)]).await;
     assert_eq!(applied.tasks, 0);
     assert_eq!(world.due().await[0].links, [link("duplicate")]);
 }
 
 #[tokio::test]
-async fn first_place_to_fetch_from_is_what_tasks_are_queued_by() {
+async fn tasks_are_queued_by_the_host_of_their_first_candidate() {
     let world = World::new().await;
     let elsewhere = |host: &str| Change {
         authority: host.to_owned(),
         ..created("a", 10)
     };
-    world.tell(vec![elsewhere("one.example")]).await;
+    world.announce(vec![elsewhere("one.example")]).await;
     let changed = Change {
         length: Some(1),
         ..elsewhere("two.example")
     };
-    world.tell(vec![changed]).await;
+    world.announce(vec![changed]).await;
     assert_eq!(world.due().await[0].authority, "two.example");
 }
 
 #[tokio::test]
-async fn what_a_server_told_belongs_to_the_bytes_it_served() {
+async fn validators_belong_to_the_bytes_they_were_served_with() {
     let world = World::new().await;
-    let etag = |task: &Task| task.live_version.as_ref().and_then(|v| v.etag.clone());
+    let etag = |task: &Task| {
+        task.live_version
+            .as_ref()
+            .and_then(|v| v.validators.etag.clone())
+    };
     let media_type = async || {
         let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
         (known.media_type, known.lastmod)
@@ -125,37 +135,37 @@ async fn what_a_server_told_belongs_to_the_bytes_it_served() {
         lastmod: Some(at(9)),
         ..created("a", 10)
     };
-    world.tell(vec![dated]).await;
+    world.announce(vec![dated]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task), None);
-    world.conclude(vec![served(task, Some("1"), true)]).await;
+    world.complete(vec![served(task, Some("1"), true)]).await;
 
-    // The same bytes again: all that was told of them still holds.
-    world.tell(vec![updated("a", 11)]).await;
+    // The same bytes again: their validators stay.
+    world.announce(vec![updated("a", 11)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("1"));
-    world.conclude(vec![served(task, None, false)]).await;
+    world.complete(vec![served(task, None, false)]).await;
     assert_eq!(
         media_type().await,
         (Some("text/plain".to_owned()), Some(at(9)))
     );
-    // The same bytes, served anew.
-    world.tell(vec![updated("a", 12)]).await;
+    // The same bytes, served again.
+    world.announce(vec![updated("a", 12)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("1"));
-    world.conclude(vec![served(task, Some("2"), false)]).await;
-    // Other bytes, of which nothing was told.
-    world.tell(vec![updated("a", 13)]).await;
+    world.complete(vec![served(task, Some("2"), false)]).await;
+    // Other bytes, served without validators.
+    world.announce(vec![updated("a", 13)]).await;
     let task = world.due().await.remove(0);
     assert_eq!(etag(&task).as_deref(), Some("2"));
-    world.conclude(vec![served(task, None, true)]).await;
+    world.complete(vec![served(task, None, true)]).await;
     assert_eq!(media_type().await.1, None);
-    world.tell(vec![updated("a", 14)]).await;
+    world.announce(vec![updated("a", 14)]).await;
     assert_eq!(world.due().await[0].live_version, None);
 }
 
 #[tokio::test]
-async fn lists_that_were_replaced_are_forgotten() {
+async fn validators_of_a_replaced_open_list_are_deleted() {
     let world = World::new().await;
     let list = |n: u32| -> url::Url { format!("https://example.org/{n}.xml").parse().unwrap() };
     let remembers = async |n: u32| {
@@ -165,8 +175,7 @@ async fn lists_that_were_replaced_are_forgotten() {
     for n in 1..=3 {
         let document = DocumentRecord {
             uri: list(n).to_string(),
-            etag: None,
-            last_modified: None,
+            validators: Validators::default(),
             digest: [0; 32],
         };
         let (set, store) = (world.set, &world.store);
@@ -176,7 +185,7 @@ async fn lists_that_were_replaced_are_forgotten() {
         assert_eq!(record.open_list, Some(list(n)));
         assert!(remembers(n).await && !remembers(n - 1).await);
     }
-    // A list that is closed in its place is the same document.
+    // A list that is closed under the same URI is the same document.
     world.store.save_open_list(world.set, None).await.unwrap();
     assert!(remembers(3).await);
 }

@@ -1,57 +1,57 @@
-//! Tasks that are called off while they are under way: what they have done to the mirror is put right.
+//! Tasks that are superseded while they are in progress: what they have done to the mirror is undone.
 
 use super::*;
 
-/// A resource that the mirror has, and a task of it that has been taken.
-async fn under_way(change: Change) -> (World, Task) {
+/// A resource that the mirror has, and a task of it that was superseded while it was in progress.
+async fn in_progress(change: Change) -> (World, Task) {
     let world = World::new().await;
     let listed = with_content(created("a", -1), "first");
     world.list(world.set, 10, vec![listed]).await;
     world.work("first").await;
-    world.tell_until(vec![change], 16).await;
+    world.announce_until(vec![change], 16).await;
     let task = world.due().await.remove(0);
     let again = with_content(created("a", -1), "first");
     world.list(world.set, 20, vec![again]).await;
-    assert!(world.due().await.is_empty(), "it is called off");
+    assert!(world.due().await.is_empty(), "it is superseded");
     (world, task)
 }
 
 #[tokio::test]
-async fn file_that_went_although_it_was_listed_again_comes_back() {
-    let (world, task) = under_way(deleted("a", 15)).await;
+async fn file_removed_by_a_superseded_task_is_fetched_again() {
+    let (world, task) = in_progress(deleted("a", 15)).await;
     let removed = TaskResult::Removed { task, kept: false };
-    world.conclude(vec![removed]).await;
-    assert_eq!(world.sums(world.set).await, (0, 0));
+    world.complete(vec![removed]).await;
+    assert_eq!(world.totals(world.set).await, (0, 0));
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["created a"]);
     assert!(!due[0].live);
     assert!(
         due[0].hashes.is_empty() && due[0].length.is_none(),
-        "nobody knows whether the Source has told what the mirror computes by itself"
+        "the Source may not have stated what was computed from the file"
     );
     assert_eq!(
-        world.numbers().await.synced_until,
+        world.statistics().await.synced_until,
         Some(at(20)),
-        "what was claimed is not taken back"
+        "`synced_until` is not lowered"
     );
     world.work("first").await;
-    assert_eq!(world.sums(world.set).await, (1, 5));
+    assert_eq!(world.totals(world.set).await, (1, 5));
     assert!(world.due().await.is_empty());
     world.list(world.set, 30, Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted a"], "it is a member");
 }
 
 #[tokio::test]
-async fn bytes_that_came_although_others_were_listed_since_are_replaced() {
-    let (world, task) = under_way(with_content(updated("a", 15), "second")).await;
-    world.conclude(vec![published(task, "second")]).await;
-    assert_eq!(world.sums(world.set).await, (1, 6));
+async fn bytes_published_by_a_superseded_task_are_replaced() {
+    let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;
+    world.complete(vec![published(task, "second")]).await;
+    assert_eq!(world.totals(world.set).await, (1, 6));
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!((&due[0].hashes, due[0].length), (&sha256("first"), Some(5)));
     assert_eq!(due[0].live_hashes, sha256("second"));
     world.work("first").await;
-    assert_eq!(world.sums(world.set).await, (1, 5));
+    assert_eq!(world.totals(world.set).await, (1, 5));
     assert!(world.due().await.is_empty());
     let feed = world.store.feed(0, 9).await.unwrap();
     let lengths: Vec<_> = feed.iter().map(|line| line.length).collect();
@@ -59,29 +59,29 @@ async fn bytes_that_came_although_others_were_listed_since_are_replaced() {
 }
 
 #[tokio::test]
-async fn what_has_changed_nothing_is_left_alone() {
-    let (world, task) = under_way(with_content(updated("a", 15), "second")).await;
+async fn superseded_task_without_effect_is_not_undone() {
+    let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;
     let same = Publication {
         news: false,
         ..publication(task, "first")
     };
-    world.conclude(vec![TaskResult::Published(same)]).await;
+    world.complete(vec![TaskResult::Published(same)]).await;
     assert!(world.due().await.is_empty());
 }
 
 #[tokio::test]
-async fn what_came_although_it_was_deleted_goes_again() {
+async fn file_published_by_a_superseded_task_is_removed_again() {
     let world = World::new().await;
-    world.tell(vec![created("a", 10)]).await;
+    world.announce(vec![created("a", 10)]).await;
     world.work("first").await;
-    world.tell(vec![deleted("a", 15)]).await;
+    world.announce(vec![deleted("a", 15)]).await;
     world.work("").await;
-    world.tell(vec![created("a", 15)]).await;
+    world.announce(vec![created("a", 15)]).await;
     let task = world.due().await.remove(0);
-    world.tell(vec![deleted("a", 15)]).await;
-    assert!(world.due().await.is_empty(), "it is called off");
-    world.conclude(vec![published(task, "second")]).await;
+    world.announce(vec![deleted("a", 15)]).await;
+    assert!(world.due().await.is_empty(), "it is superseded");
+    world.complete(vec![published(task, "second")]).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.work("").await;
-    assert_eq!(world.sums(world.set).await, (0, 0));
+    assert_eq!(world.totals(world.set).await, (0, 0));
 }

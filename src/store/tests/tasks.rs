@@ -6,14 +6,14 @@ use super::*;
 async fn latest_change_is_the_task() {
     let world = World::new().await;
     world
-        .tell(vec![created("a", 10), updated("a", 12), updated("a", 11)])
+        .announce(vec![created("a", 10), updated("a", 12), updated("a", 11)])
         .await;
     assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!(world.due().await[0].changed_at, Some(at(12)));
-    assert_eq!(world.numbers().await.pending, 1);
-    world.tell(vec![deleted("a", 13)]).await;
+    assert_eq!(world.statistics().await.pending, 1);
+    world.announce(vec![deleted("a", 13)]).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
-    world.tell(vec![created("a", 13)]).await;
+    world.announce(vec![created("a", 13)]).await;
     assert_eq!(
         world.due_names().await,
         ["created a"],
@@ -22,77 +22,83 @@ async fn latest_change_is_the_task() {
 }
 
 #[tokio::test]
-async fn outdated_conclusion_leaves_the_newer_task() {
+async fn result_of_an_older_task_leaves_the_newer_one() {
     let world = World::new().await;
-    world.tell(vec![created("a", 10)]).await;
+    world.announce(vec![created("a", 10)]).await;
     let old = world.due().await.remove(0);
-    world.tell(vec![updated("a", 11)]).await;
-    world.conclude(vec![published(old.clone(), "old")]).await;
+    world.announce(vec![updated("a", 11)]).await;
+    world.complete(vec![published(old.clone(), "old")]).await;
     let new = world.due().await.remove(0);
     assert_eq!((new.changed_at, new.live), (Some(at(11)), true));
     assert_eq!(new.live_hashes, sha256("old"));
-    // A failure of the old one is not the new one's.
-    world.conclude(vec![failed(old, None)]).await;
+    // A failure of the old task does not count for the new one.
+    world.complete(vec![failed(old, None)]).await;
     assert_eq!(world.due().await[0].attempts, 0);
-    world.conclude(vec![published(new, "new")]).await;
+    world.complete(vec![published(new, "new")]).await;
     assert!(world.due().await.is_empty());
-    assert_eq!(world.sums(world.set).await, (1, 3));
+    assert_eq!(world.totals(world.set).await, (1, 3));
 }
 
 #[tokio::test]
-async fn what_is_told_twice_does_not_begin_anew() {
+async fn repeated_change_does_not_restart_its_task() {
     let world = World::new().await;
-    let told = || vec![with_content(updated("a", 10), "x"), deleted("b", 10)];
-    assert_eq!(world.tell(told()).await.tasks, 2);
-    let under_way = world.due().await;
+    let announced = || vec![with_content(updated("a", 10), "x"), deleted("b", 10)];
+    assert_eq!(world.announce(announced()).await.tasks, 2);
+    let in_progress = world.due().await;
     assert_eq!(
-        world.tell(told()).await,
+        world.announce(announced()).await,
         BatchResult {
             tasks: 0,
             known: 2,
             held: 0
         }
     );
-    let failed = under_way
+    let failed = in_progress
         .into_iter()
         .map(|task| failed(task, Some(world.now)));
-    world.conclude(failed.collect()).await;
-    world.tell(told()).await;
+    world.complete(failed.collect()).await;
+    world.announce(announced()).await;
     assert!(world.due().await.iter().all(|task| task.attempts == 1));
     world
-        .tell(vec![with_content(updated("a", 10), "y"), deleted("b", 11)])
+        .announce(vec![with_content(updated("a", 10), "y"), deleted("b", 11)])
         .await;
     assert!(world.due().await.iter().all(|task| task.attempts == 0));
     world.work("y").await;
     assert_eq!(
-        world.tell(told()).await.tasks,
+        world.announce(announced()).await.tasks,
         1,
         "content that differs from the mirror's is fetched"
     );
 }
 
-/// A task that was dropped while it was under way must not be taken for the one that came after it.
+/// The result of a task that was dropped while it was in progress does not complete the next one.
 #[tokio::test]
 async fn dropped_task_does_not_end_its_successor() {
     let world = World::new().await;
-    world.tell(vec![with_content(created("a", 10), "x")]).await;
+    world
+        .announce(vec![with_content(created("a", 10), "x")])
+        .await;
     world.work("x").await;
-    world.tell(vec![with_content(updated("a", 20), "y")]).await;
+    world
+        .announce(vec![with_content(updated("a", 20), "y")])
+        .await;
     let dropped = world.due().await.remove(0);
     world
         .list(world.set, 30, vec![with_content(created("a", -1), "x")])
         .await;
     assert!(world.due().await.is_empty());
-    world.tell(vec![with_content(updated("a", 40), "z")]).await;
-    world.conclude(vec![published(dropped, "y")]).await;
+    world
+        .announce(vec![with_content(updated("a", 40), "z")])
+        .await;
+    world.complete(vec![published(dropped, "y")]).await;
     assert_eq!(world.due().await[0].changed_at, Some(at(40)));
 }
 
 #[tokio::test]
-async fn failed_task_waits_and_is_given_up_until_the_poll() {
+async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     let world = World::new().await;
     let mut wakes = world.store.wakes();
-    world.tell(vec![created("a", 10)]).await;
+    world.announce(vec![created("a", 10)]).await;
     let later = world.now + chrono::TimeDelta::seconds(30);
     let task = world.due().await.remove(0);
     let failure = TaskFailure {
@@ -102,25 +108,25 @@ async fn failed_task_waits_and_is_given_up_until_the_poll() {
         counts: true,
     };
     world
-        .conclude(vec![TaskResult::Failed { task, failure }])
+        .complete(vec![TaskResult::Failed { task, failure }])
         .await;
     let (due, next) = world
         .store
-        .due_tasks(SOURCE, world.now, 8, Taken::default())
+        .due_tasks(SOURCE, world.now, 8, TasksInProgress::default())
         .await
         .unwrap();
     assert_eq!((due.len(), next), (0, Some(later)));
     let (mut due, next) = world
         .store
-        .due_tasks(SOURCE, later, 8, Taken::default())
+        .due_tasks(SOURCE, later, 8, TasksInProgress::default())
         .await
         .unwrap();
     assert_eq!((due.len(), due[0].attempts, next), (1, 1, None));
 
-    world.conclude(vec![failed(due.remove(0), None)]).await;
-    let numbers = world.numbers().await;
-    assert_eq!((numbers.pending, numbers.failed), (0, 1));
-    let (code, message, _) = numbers.failure.unwrap();
+    world.complete(vec![failed(due.remove(0), None)]).await;
+    let statistics = world.statistics().await;
+    assert_eq!((statistics.pending, statistics.failed), (0, 1));
+    let (code, message, _) = statistics.failure.unwrap();
     assert_eq!(
         (code.as_str(), message.as_str()),
         ("not-found", "https://example.org/a: 404")
@@ -143,7 +149,7 @@ async fn failed_task_waits_and_is_given_up_until_the_poll() {
 }
 
 #[tokio::test]
-async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
+async fn each_host_gets_its_share_and_no_task_is_returned_twice() {
     let world = World::new().await;
     let mut changes: Vec<Change> = (0..5).map(|n| created(&format!("r{n}"), 10)).collect();
     let elsewhere = ResourceUri::parse("https://elsewhere.example/x").unwrap();
@@ -156,85 +162,87 @@ async fn each_host_gets_its_share_and_nothing_is_given_out_twice() {
         },
         ..created("x", 10)
     });
-    world.tell(changes).await;
+    world.announce(changes).await;
     let (due, _) = world
         .store
-        .due_tasks(SOURCE, world.now, 2, Taken::default())
+        .due_tasks(SOURCE, world.now, 2, TasksInProgress::default())
         .await
         .unwrap();
     assert_eq!(due.len(), 3);
-    let under_way = due.iter().map(|task| task.resource).collect();
-    let rest = world.due_without(under_way).await;
+    let in_progress = due.iter().map(|task| task.resource).collect();
+    let rest = world.due_without(in_progress).await;
     assert_eq!(rest.len(), 3);
     let (none, _) = world
         .store
-        .due_tasks("another", world.now, 2, Taken::default())
+        .due_tasks("another", world.now, 2, TasksInProgress::default())
         .await
         .unwrap();
     assert!(none.is_empty());
 }
 
 #[tokio::test]
-async fn sums_follow_creation_update_and_deletion_in_every_set() {
+async fn totals_follow_creation_update_and_deletion_in_every_set() {
     let world = World::new().await;
     let other = begin(&world.store, "other.xml").await;
-    world.tell(vec![created("a", 10), created("b", 10)]).await;
+    world
+        .announce(vec![created("a", 10), created("b", 10)])
+        .await;
     world.work("123").await;
     assert_eq!(
-        (world.sums(world.set).await, world.sums(other).await),
+        (world.totals(world.set).await, world.totals(other).await),
         ((2, 6), (0, 0))
     );
-    // It joins another set as it is, and counts in both.
-    world.tell_set(other, vec![created("a", 10)]).await;
+    // It becomes a member of another set without a download, and counts in both.
+    world.announce_in(other, vec![created("a", 10)]).await;
     assert_eq!(
-        (world.sums(world.set).await, world.sums(other).await),
+        (world.totals(world.set).await, world.totals(other).await),
         ((2, 6), (1, 3))
     );
-    world.tell_set(other, vec![updated("a", 11)]).await;
+    world.announce_in(other, vec![updated("a", 11)]).await;
     world.work("12345").await;
     assert_eq!(
-        (world.sums(world.set).await, world.sums(other).await),
+        (world.totals(world.set).await, world.totals(other).await),
         ((2, 8), (1, 5))
     );
-    world.tell(vec![deleted("a", 12)]).await;
+    world.announce(vec![deleted("a", 12)]).await;
     world.work("").await;
     assert_eq!(
-        (world.sums(world.set).await, world.sums(other).await),
+        (world.totals(world.set).await, world.totals(other).await),
         ((1, 3), (0, 0))
     );
-    world.tell(vec![created("a", 13)]).await;
+    world.announce(vec![created("a", 13)]).await;
     world.work("1").await;
-    assert_eq!(world.sums(world.set).await, (2, 4));
-    world.tell(vec![deleted("never-here", 13)]).await;
+    assert_eq!(world.totals(world.set).await, (2, 4));
+    world.announce(vec![deleted("never-here", 13)]).await;
     world.work("").await;
-    assert_eq!(world.sums(world.set).await, (2, 4));
+    assert_eq!(world.totals(world.set).await, (2, 4));
 }
 
-/// Deleted and created again while the deletion was under way: it stays a member.
+/// Deleted, and created again while the deletion was in progress.
 #[tokio::test]
-async fn resource_that_comes_back_at_once_is_counted() {
+async fn resource_created_again_during_its_deletion_stays_a_member() {
     let world = World::new().await;
-    world.tell(vec![created("a", 10)]).await;
+    world.announce(vec![created("a", 10)]).await;
     world.work("1").await;
-    world.tell(vec![deleted("a", 11)]).await;
+    world.announce(vec![deleted("a", 11)]).await;
     let task = world.due().await.remove(0);
-    world.tell(vec![created("a", 12)]).await;
+    world.announce(vec![created("a", 12)]).await;
     world
-        .conclude(vec![TaskResult::Removed { task, kept: false }])
+        .complete(vec![TaskResult::Removed { task, kept: false }])
         .await;
-    assert_eq!(world.sums(world.set).await, (0, 0));
+    assert_eq!(world.totals(world.set).await, (0, 0));
     world.work("22").await;
-    assert_eq!(world.sums(world.set).await, (1, 2));
+    assert_eq!(world.totals(world.set).await, (1, 2));
     world.list(world.set, 20, Vec::new()).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
 }
 
 #[tokio::test]
-async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
+async fn feed_lists_applied_changes_in_order_and_wakes_once() {
     let world = World::new().await;
     let mut wakes = world.store.wakes();
     world
-        .tell(vec![
+        .announce(vec![
             created("a", 10),
             created("b", 10),
             deleted("never-here", 10),
@@ -246,7 +254,9 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
         woken(&mut wakes),
         [Wake::Tasks(SOURCE.to_owned()), Wake::Feed(2)]
     );
-    world.tell(vec![updated("b", 11), deleted("a", 11)]).await;
+    world
+        .announce(vec![updated("b", 11), deleted("a", 11)])
+        .await;
     let mut tasks = world.due().await;
     tasks.sort_by_key(|task| task.kind == ChangeKind::Deleted);
     let same = Publication {
@@ -254,7 +264,7 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
         ..publication(tasks.remove(0), "1")
     };
     world
-        .conclude(vec![
+        .complete(vec![
             TaskResult::Published(same),
             TaskResult::Removed {
                 task: tasks.remove(0),
@@ -288,7 +298,7 @@ async fn feed_tells_what_was_applied_in_order_and_wakes_once() {
 }
 
 #[tokio::test]
-async fn two_resources_that_want_one_path_get_two() {
+async fn two_resources_with_one_plain_path_get_two_paths() {
     let world = World::new().await;
     let second = Change {
         paths: |uri| Paths {
@@ -297,7 +307,7 @@ async fn two_resources_that_want_one_path_get_two() {
         },
         ..created("b", 10)
     };
-    world.tell(vec![created("a", 10), second]).await;
+    world.announce(vec![created("a", 10), second]).await;
     let mut paths: Vec<String> = world
         .due()
         .await
@@ -313,7 +323,7 @@ async fn two_resources_that_want_one_path_get_two() {
         },
         ..created("c", 10)
     };
-    world.tell(vec![odd]).await;
+    world.announce(vec![odd]).await;
     assert!(
         world
             .due()
@@ -324,18 +334,20 @@ async fn two_resources_that_want_one_path_get_two() {
 }
 
 #[tokio::test]
-async fn waits_move_with_a_clock_that_is_set_back() {
+async fn due_times_move_with_a_clock_that_is_set_back() {
     for days in [1, 3650] {
         let mut world = World::new().await;
-        world.tell(vec![created("a", 10), created("b", 10)]).await;
+        world
+            .announce(vec![created("a", 10), created("b", 10)])
+            .await;
         let task = world.due().await.remove(0);
         let soon = world.now + TimeDelta::seconds(60);
-        world.conclude(vec![failed(task, Some(soon))]).await;
+        world.complete(vec![failed(task, Some(soon))]).await;
         let back = TimeDelta::days(days);
         world.now -= back;
         assert!(world.due().await.is_empty());
-        let mending = world.store.mend_waits(SOURCE, world.now, back);
-        mending.await.unwrap();
+        let shift = world.store.shift_due_times(SOURCE, world.now, back);
+        shift.await.unwrap();
         assert_eq!(world.due_names().await, ["created b"], "{days}");
         world.now += TimeDelta::seconds(60);
         assert_eq!(world.due().await.len(), 2, "{days}");
@@ -343,13 +355,15 @@ async fn waits_move_with_a_clock_that_is_set_back() {
 }
 
 #[tokio::test]
-async fn no_task_waits_longer_than_any_could_be_told_to() {
+async fn no_task_is_delayed_longer_than_the_longest_delay() {
     let mut world = World::new().await;
-    world.tell(vec![created("a", 10)]).await;
-    // Set back while nothing ran: nobody knows by how much.
+    world.announce(vec![created("a", 10)]).await;
+    // Set back while nothing ran: the amount is unknown.
     world.now -= TimeDelta::days(3650);
     assert!(world.due().await.is_empty());
-    let mending = world.store.mend_waits(SOURCE, world.now, TimeDelta::zero());
-    mending.await.unwrap();
+    let shift = world
+        .store
+        .shift_due_times(SOURCE, world.now, TimeDelta::zero());
+    shift.await.unwrap();
     assert_eq!(world.due_names().await, ["created a"]);
 }

@@ -1,4 +1,4 @@
-//! The life of one subscription, told on a clock that only the tests move.
+//! The dates of one subscription, on a clock that only the tests move.
 
 use proptest::prelude::*;
 
@@ -18,7 +18,7 @@ fn asked(lease: u64) -> Asked {
 fn active(granted: Option<u64>) -> Lease {
     let mut lease = Lease::new(at(0));
     assert!(lease.handle_timeout(at(0)));
-    lease.ask(at(0), asked(600));
+    lease.begin_request(at(0), asked(600));
     assert_eq!(
         lease.verify(at(0), Intent::Subscribe, granted, 0.0),
         Ruling::Confirm
@@ -50,19 +50,19 @@ fn granted_lease_counts_whatever_was_asked() {
 fn renewal_lies_between_half_and_two_thirds_of_the_lease() {
     for (spread, renew) in [(0.0, 300), (1.0, 400), (7.0, 400)] {
         let mut lease = Lease::new(at(0));
-        lease.ask(at(0), asked(600));
+        lease.begin_request(at(0), asked(600));
         lease.verify(at(0), Intent::Subscribe, None, spread);
         assert_eq!(lease.renew_at, Some(at(renew)), "spread {spread}");
     }
     assert_eq!(
         active(Some(1)).renew_at,
         Some(at(2)),
-        "never more often than every two seconds"
+        "at most one request in two seconds"
     );
 }
 
 #[test]
-fn unasked_verification_changes_nothing() {
+fn verification_without_a_pending_request_changes_nothing() {
     let mut lease = active(None);
     let before = lease.clone();
     assert_eq!(
@@ -81,44 +81,44 @@ fn unasked_verification_changes_nothing() {
 }
 
 #[test]
-fn old_lease_goes_on_while_the_renewal_fails() {
+fn running_lease_stays_active_while_its_renewal_fails() {
     let mut lease = active(None);
     assert!(!lease.handle_timeout(at(299)));
     assert!(lease.handle_timeout(at(300)));
     let mut tries = Vec::new();
     let mut now = 300;
     while now < 600 {
-        lease.ask(at(now), asked(600));
-        lease.failed(at(now), None);
+        lease.begin_request(at(now), asked(600));
+        lease.fail_request(at(now), None);
         tries.push(now);
         now = (lease.next_try_at.unwrap() - at(0)).num_seconds();
         assert_eq!(lease.state, ChannelState::Active);
     }
     assert_eq!(tries, [300, 302, 306, 314, 330, 362, 426, 554]);
     assert_eq!(lease.next_deadline(), Some(at(600)));
-    assert!(lease.handle_timeout(at(600)), "expired: ask at once");
+    assert!(lease.handle_timeout(at(600)), "expired: request at once");
     assert_eq!(lease.state, ChannelState::Expired);
 }
 
 #[test]
-fn hub_that_never_verifies_is_asked_again() {
+fn request_that_is_not_verified_is_repeated() {
     let mut lease = Lease::new(at(0));
-    lease.ask(at(0), asked(600));
+    lease.begin_request(at(0), asked(600));
     assert!(!lease.handle_timeout(at(59)));
     assert!(lease.handle_timeout(at(60)));
     assert_eq!(
         lease.verify(at(61), Intent::Subscribe, None, 0.0),
         Ruling::Confirm,
-        "late is not never"
+        "a late verification counts"
     );
 }
 
 #[test]
-fn denied_channel_is_asked_again_after_a_growing_pause() {
+fn denied_subscription_is_requested_again_after_a_growing_pause() {
     let mut lease = active(None);
     let mut pauses = Vec::new();
     for now in [0, 100, 200, 300] {
-        lease.denied(at(now));
+        lease.deny(at(now));
         assert_eq!(lease.state, ChannelState::Denied);
         pauses.push((lease.next_try_at.unwrap() - at(now)).num_seconds());
     }
@@ -126,9 +126,9 @@ fn denied_channel_is_asked_again_after_a_growing_pause() {
 }
 
 #[test]
-fn ended_channel_confirms_its_end_and_asks_no_more() {
+fn ended_subscription_confirms_its_end_and_has_no_deadline() {
     let mut lease = active(None);
-    lease.ask(
+    lease.begin_request(
         at(5),
         Asked {
             intent: Intent::Unsubscribe,
@@ -152,7 +152,7 @@ fn ended_channel_confirms_its_end_and_asks_no_more() {
 }
 
 #[test]
-fn shortest_lease_is_not_asked_for_more_often_than_every_two_seconds() {
+fn lease_of_one_second_is_requested_every_two_seconds() {
     let mut lease = active(Some(1));
     assert!(!lease.handle_timeout(at(1)));
     assert_eq!(lease.state, ChannelState::Expired);
@@ -161,63 +161,62 @@ fn shortest_lease_is_not_asked_for_more_often_than_every_two_seconds() {
 }
 
 #[test]
-fn denial_of_what_was_to_end_ends_it() {
+fn denial_of_a_request_to_unsubscribe_ends_the_subscription() {
     let mut lease = active(None);
     let unsubscribe = Asked {
         intent: Intent::Unsubscribe,
         lease_seconds: 0,
     };
-    lease.ask(at(5), unsubscribe);
-    lease.denied(at(6));
+    lease.begin_request(at(5), unsubscribe);
+    lease.deny(at(6));
     assert_eq!(lease.state, ChannelState::Unsubscribed);
-    lease.denied(at(7));
+    lease.deny(at(7));
     assert_eq!(lease.state, ChannelState::Unsubscribed, "and stays so");
     assert_eq!(lease.next_deadline(), None);
 }
 
 #[test]
-fn silent_channel_is_expired_and_asked_for_at_once() {
+fn lease_that_is_expired_early_is_requested_at_once() {
     let mut lease = active(None);
-    lease.fell_silent(at(100));
+    lease.expire(at(100));
     assert_eq!(
         (lease.state, lease.expires_at),
         (ChannelState::Expired, None)
     );
     assert!(lease.handle_timeout(at(100)));
-    lease.ask(at(100), asked(600));
+    lease.begin_request(at(100), asked(600));
     lease.verify(at(101), Intent::Subscribe, None, 0.0);
     assert_eq!(lease.state, ChannelState::Active);
-    // One that is not active has nothing to be silent about.
-    lease.denied(at(200));
+    // Only a running lease is expired.
+    lease.deny(at(200));
     let denied = lease.clone();
-    lease.fell_silent(at(300));
+    lease.expire(at(300));
     assert_eq!(lease, denied);
 }
 
 #[test]
-fn channel_without_a_hub_is_tried_again_after_growing_pauses() {
+fn attempts_without_a_hub_are_repeated_after_growing_pauses() {
     let mut lease = Lease::new(at(0));
     let mut tries = Vec::new();
     let mut now = 0;
     while tries.len() < 4 {
         assert!(lease.handle_timeout(at(now)));
         tries.push(now);
-        lease.nobody_to_ask(at(now));
+        lease.fail_without_hub(at(now));
         now = (lease.next_deadline().unwrap() - at(0)).num_seconds();
     }
     assert_eq!(tries, [0, 2, 6, 14]);
     assert_eq!(
         lease.verify(at(20), Intent::Subscribe, None, 0.0),
         Ruling::Refuse,
-        "nobody was asked"
+        "no request is pending"
     );
 }
 
 proptest! {
-    /// Whatever a hub does, there is always a next step while the channel is wanted, and no two requests are closer
-    /// than two seconds.
+    /// Whatever a hub does, there is always a next deadline, and two requests are at least two seconds apart.
     #[test]
-    fn channel_never_stalls_and_never_hurries(
+    fn lease_always_has_a_deadline_and_requests_are_two_seconds_apart(
         events in proptest::collection::vec(
             (0_u8..6, prop_oneof![0_i64..4, 0_i64..200], prop_oneof![0_u64..4, any::<u64>()]), 1..60,
         )
@@ -229,15 +228,15 @@ proptest! {
             now += step;
             match event {
                 0 | 1 => if lease.handle_timeout(at(now)) {
-                    prop_assert!(last_request.is_none_or(|last| now - last >= 2), "asked at {last_request:?} and {now}");
+                    prop_assert!(last_request.is_none_or(|last| now - last >= 2), "requests at {last_request:?} and {now}");
                     last_request = Some(now);
-                    lease.ask(at(now), asked(600));
-                    if event == 1 { lease.failed(at(now), None); }
+                    lease.begin_request(at(now), asked(600));
+                    if event == 1 { lease.fail_request(at(now), None); }
                 },
                 2 => { lease.verify(at(now), Intent::Subscribe, Some(number), 0.5); }
                 3 => { lease.verify(at(now), Intent::Unsubscribe, None, 0.5); }
-                4 => lease.fell_silent(at(now)),
-                _ => lease.denied(at(now)),
+                4 => { lease.expire(at(now)); }
+                _ => lease.deny(at(now)),
             }
             prop_assert!(lease.next_deadline().is_some());
             prop_assert_ne!(lease.state, ChannelState::Unsubscribed);
@@ -248,24 +247,24 @@ proptest! {
 const DAY: i64 = 24 * 3600;
 
 #[test]
-fn clock_that_is_set_back_takes_the_lease_with_it() {
+fn all_dates_move_with_a_clock_that_is_set_back() {
     for by in [3600, DAY, 3650 * DAY] {
         let mut lease = active(None);
         assert!(!lease.handle_timeout(at(100)));
         let now = at(100 - by);
-        lease.set_back(now, TimeDelta::seconds(by));
+        lease.shift_back(now, TimeDelta::seconds(by));
         assert!(!lease.handle_timeout(now), "{by}");
         assert_eq!(lease.next_deadline(), Some(at(300 - by)), "{by}");
         assert_eq!(lease.expires_at, Some(at(600 - by)), "{by}");
-        // It was granted after the clock was set: it is renewed too soon, and not lost.
-        lease.set_back(now, TimeDelta::seconds(by));
+        // If it was granted after the step, it is renewed early and not lost.
+        lease.shift_back(now, TimeDelta::seconds(by));
         assert!(lease.handle_timeout(now), "{by}");
         assert_eq!(lease.state, ChannelState::Active, "{by}");
     }
 }
 
 #[test]
-fn clock_that_was_set_back_unseen_makes_the_lease_be_renewed() {
+fn undetected_clock_step_back_renews_the_lease() {
     for by in [3600, DAY, 3650 * DAY] {
         let mut lease = active(None);
         let now = at(100 - by);
@@ -274,10 +273,10 @@ fn clock_that_was_set_back_unseen_makes_the_lease_be_renewed() {
         let deadline = lease.next_deadline().unwrap();
         assert!(deadline <= now + SHORTEST_PAUSE, "{by}: {deadline}");
         assert!(lease.handle_timeout(deadline), "{by}");
-        lease.ask(deadline, asked(600));
+        lease.begin_request(deadline, asked(600));
         lease.verify(deadline, Intent::Subscribe, None, 0.0);
         assert_eq!(lease.expires_at, Some(deadline + TimeDelta::seconds(600)));
-        // A hub that does not answer does not keep it active for ever.
+        // Without an answer the lease still expires.
         let mut lease = active(None);
         lease.handle_timeout(now);
         assert!(lease.expires_at <= Some(now + TimeDelta::seconds(600)));
@@ -288,15 +287,15 @@ fn clock_that_was_set_back_unseen_makes_the_lease_be_renewed() {
 }
 
 #[test]
-fn clock_that_is_set_back_asks_again_where_nothing_runs() {
+fn undetected_clock_step_back_repeats_the_request() {
     for (state, by) in [
         (ChannelState::Denied, DAY),
         (ChannelState::Pending, 3650 * DAY),
     ] {
         let mut lease = Lease::new(at(0));
-        lease.ask(at(0), asked(600));
+        lease.begin_request(at(0), asked(600));
         if state == ChannelState::Denied {
-            lease.denied(at(1));
+            lease.deny(at(1));
         }
         let now = at(-by);
         lease.handle_timeout(now);
@@ -307,7 +306,7 @@ fn clock_that_is_set_back_asks_again_where_nothing_runs() {
 }
 
 #[test]
-fn clock_that_is_set_forward_makes_the_lease_be_asked_for_again() {
+fn clock_that_is_set_forward_expires_the_lease() {
     for by in [DAY, 3650 * DAY] {
         let mut lease = active(None);
         assert!(lease.handle_timeout(at(by)));
@@ -316,16 +315,16 @@ fn clock_that_is_set_forward_makes_the_lease_be_asked_for_again() {
 }
 
 #[test]
-fn request_that_nothing_has_come_of_is_made_again_soon_after_a_restart() {
+fn pending_request_is_repeated_soon_after_a_restart() {
     let mut lease = Lease::new(at(0));
     for (asked_at, pause) in [(0, 2), (10, 4), (20, 8)] {
-        lease.ask(at(asked_at), asked(600));
+        lease.begin_request(at(asked_at), asked(600));
         assert_eq!(lease.next_deadline(), Some(at(asked_at + 60)));
         lease.resume();
         lease.resume();
         assert_eq!(lease.next_deadline(), Some(at(asked_at + pause)));
     }
-    // The first hub may verify all the same.
+    // Its verification still counts.
     let ruling = lease.verify(at(21), Intent::Subscribe, None, 0.0);
     assert_eq!(ruling, Ruling::Confirm);
     let before = lease.clone();
@@ -334,10 +333,10 @@ fn request_that_nothing_has_come_of_is_made_again_soon_after_a_restart() {
 }
 
 #[test]
-fn refused_request_waits_after_a_restart_as_it_did_before() {
+fn refused_request_keeps_its_retry_after_over_a_restart() {
     let mut lease = Lease::new(at(0));
-    lease.ask(at(0), asked(600));
-    lease.failed(at(1), Some(Duration::from_secs(300)));
+    lease.begin_request(at(0), asked(600));
+    lease.fail_request(at(1), Some(Duration::from_secs(300)));
     lease.resume();
     assert_eq!(lease.next_deadline(), Some(at(301)));
 }

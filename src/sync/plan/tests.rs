@@ -7,8 +7,8 @@ fn at(seconds: i64) -> Option<SourceTime> {
     (seconds >= 0).then(|| SourceTime::from_micros(seconds * 1_000_000))
 }
 
-/// A state, told, had or pending: `created@20#a+5~19 `: its kind, time, content (the bytes that are hashed), length and
-/// lastmod. What is left out is not told.
+/// An announced, known or pending state, as `created@20#a+5~19`: its kind, time, content (the bytes that are hashed), length and
+/// lastmod. What is left out is not stated.
 #[derive(Clone, Debug)]
 struct State {
     kind: Option<ChangeKind>,
@@ -38,7 +38,7 @@ impl State {
         }
     }
 
-    fn told(&self) -> Announced<'_> {
+    fn announced(&self) -> Announced<'_> {
         Announced {
             kind: self.kind.unwrap_or(ChangeKind::Created),
             changed_at: self.changed_at,
@@ -74,36 +74,36 @@ fn optional(text: &str) -> Option<State> {
 
 #[track_caller]
 fn check(rows: &[(&str, &str, &str, Decision)]) {
-    for &(told, known, pending, expected) in rows {
+    for &(announced, known, pending, expected) in rows {
         let known_state = optional(known).map(|state| state.known());
         let pending_state = optional(pending).map(|state| state.pending());
         let decision = plan_change(
-            &State::parse(told).told(),
+            &State::parse(announced).announced(),
             known_state.as_ref(),
             pending_state.as_ref(),
         );
         assert_eq!(
             decision, expected,
-            "told {told}, known {known}, pending {pending}"
+            "announced {announced}, known {known}, pending {pending}"
         );
     }
 }
 
-/// As [`check`], against a list of the time 100.
+/// As [`check`], for an entry of a list of the time 100.
 #[track_caller]
 fn check_listed(rows: &[(&str, &str, &str, Decision)]) {
-    for &(told, known, pending, expected) in rows {
+    for &(announced, known, pending, expected) in rows {
         let known_state = optional(known).map(|state| state.known());
         let pending_state = optional(pending).map(|state| state.pending());
         let decision = plan_listed(
-            &State::parse(told).told(),
+            &State::parse(announced).announced(),
             at(100).unwrap(),
             known_state.as_ref(),
             pending_state.as_ref(),
         );
         assert_eq!(
             decision, expected,
-            "listed {told}, known {known}, pending {pending}"
+            "listed {announced}, known {known}, pending {pending}"
         );
     }
 }
@@ -111,7 +111,7 @@ fn check_listed(rows: &[(&str, &str, &str, Decision)]) {
 use Decision::{Done, Older, Task};
 
 #[test]
-fn older_change_is_dropped() {
+fn older_change_is_ignored() {
     check(&[
         ("updated@19#b", "created@20#a", "-", Older),
         ("deleted@19", "created@20#a", "-", Older),
@@ -152,25 +152,25 @@ fn with_equal_times_the_later_entry_wins() {
 }
 
 #[test]
-fn what_was_applied_is_not_fetched_again() {
+fn applied_change_is_not_fetched_again() {
     check(&[
         ("updated@20", "updated@20", "-", Done),
         ("updated@20#a", "updated@20#a", "-", Done),
         ("updated@20#a", "created@20#a", "-", Done),
-        // The Source tells no digest, but the mirror made one.
+        // The Source states no digest, but the mirror computed one.
         ("updated@20", "updated@20#a", "-", Done),
         ("updated@20", "listed@20", "-", Done),
         ("deleted@20", "deleted@20", "-", Done),
         ("updated#a", "updated@20#a", "-", Done),
         ("deleted", "deleted@20", "-", Done),
-        // A task that is not newer is of no use then.
+        // A pending task that is not newer is dropped.
         ("updated@20#a", "updated@20#a", "updated@19#b", Done),
         ("updated@20#a", "updated@20#a", "updated@20#b", Done),
     ]);
 }
 
 #[test]
-fn same_content_at_a_newer_time_moves_the_time() {
+fn same_content_at_a_newer_time_updates_the_time() {
     check(&[
         ("updated@21#a", "updated@20#a", "-", Task),
         ("deleted@21", "deleted@20", "-", Task),
@@ -189,7 +189,7 @@ fn deleted_resource_may_be_created_again() {
 }
 
 #[test]
-fn deletion_of_what_was_never_here_is_kept() {
+fn deletion_of_an_unknown_resource_is_stored() {
     check(&[
         ("deleted@20", "-", "-", Task),
         ("deleted", "-", "-", Task),
@@ -198,7 +198,7 @@ fn deletion_of_what_was_never_here_is_kept() {
 }
 
 #[test]
-fn change_without_a_time_is_taken_but_ends_nothing_that_has_one() {
+fn change_without_a_time_is_applied_but_drops_no_pending_one_with_a_time() {
     check(&[
         ("updated", "updated@20", "-", Task),
         ("updated", "updated@20#a", "-", Task),
@@ -210,28 +210,28 @@ fn change_without_a_time_is_taken_but_ends_nothing_that_has_one() {
         ("updated@20#a", "updated#a", "-", Task),
         ("updated#b", "-", "updated@20#a", Task),
         ("updated@20#b", "-", "updated#a", Task),
-        // Which of both is newer is not known.
+        // Which of the two is newer is unknown.
         ("updated#a", "updated@20#a", "updated@30#b", Older),
         ("deleted", "deleted@20", "created@30#b", Older),
         ("updated@20#a", "updated@20#a", "updated#b", Older),
         ("deleted@20", "deleted@20", "created#b", Older),
-        // Both without: the later one to come counts.
+        // Neither has a time: the one that arrives later wins.
         ("updated#a", "updated@20#a", "updated#b", Done),
     ]);
 }
 
-/// With equal times the later word counts, and a late document has not the last one.
+/// With equal times the later document wins, and a late document is not the later one.
 #[test]
-fn late_word_does_not_outdo_one_of_the_same_time() {
-    let check = |told: &str, known: &str, pending: &str, expected: Decision| {
-        let told = State::parse(told);
-        let told = Announced {
+fn late_change_does_not_replace_one_of_the_same_time() {
+    let check = |announced: &str, known: &str, pending: &str, expected: Decision| {
+        let announced = State::parse(announced);
+        let announced = Announced {
             late: true,
-            ..told.told()
+            ..announced.announced()
         };
         let known_state = optional(known).map(|state| state.known());
         let pending_state = optional(pending).map(|state| state.pending());
-        let decision = plan_change(&told, known_state.as_ref(), pending_state.as_ref());
+        let decision = plan_change(&announced, known_state.as_ref(), pending_state.as_ref());
         assert_eq!(decision, expected, "{known}, {pending}");
     };
     check("deleted@20", "created@20#a", "-", Older);
@@ -246,7 +246,7 @@ fn late_word_does_not_outdo_one_of_the_same_time() {
 fn any_known_digest_that_differs_is_a_difference() {
     let md5 = Digest::of(Algorithm::Md5, b"a");
     let known = State::parse("updated@20#a").known();
-    let told = |hashes: &[Digest]| {
+    let plan = |hashes: &[Digest]| {
         plan_change(
             &Announced {
                 kind: ChangeKind::Updated,
@@ -262,16 +262,16 @@ fn any_known_digest_that_differs_is_a_difference() {
     };
     let sha256 = |bytes: &[u8]| Digest::of(Algorithm::Sha256, bytes);
     assert_eq!(
-        told(std::slice::from_ref(&md5)),
+        plan(std::slice::from_ref(&md5)),
         Done,
         "cannot be compared: time and kind decide"
     );
-    assert_eq!(told(&[md5.clone(), sha256(b"a")]), Done);
-    assert_eq!(told(&[md5, sha256(b"b")]), Task);
+    assert_eq!(plan(&[md5.clone(), sha256(b"a")]), Done);
+    assert_eq!(plan(&[md5, sha256(b"b")]), Task);
 }
 
 #[test]
-fn listed_resource_is_fetched_if_the_mirror_has_not_got_it() {
+fn listed_resource_is_fetched_unless_the_mirror_has_it() {
     check_listed(&[
         ("listed", "-", "-", Task),
         ("listed@50#a~50", "-", "-", Task),
@@ -289,7 +289,7 @@ fn listed_resource_is_fetched_if_the_mirror_has_not_got_it() {
 }
 
 #[test]
-fn change_after_the_snapshot_stands() {
+fn change_after_the_list_is_not_replaced() {
     check_listed(&[
         ("listed#a", "updated@100#b", "-", Older),
         ("listed#a", "updated@101#b", "-", Older),
@@ -314,7 +314,7 @@ fn listed_resource_is_not_deleted_by_an_older_deletion() {
 }
 
 #[test]
-fn pending_update_before_the_snapshot_stands_unless_the_list_knows_better() {
+fn pending_update_before_the_list_is_replaced_only_by_newer_content() {
     check_listed(&[
         ("listed#a", "updated@50#a", "updated@60#b", Done),
         ("listed#c", "updated@50#a", "updated@60#b", Task),
@@ -328,7 +328,7 @@ fn pending_update_before_the_snapshot_stands_unless_the_list_knows_better() {
 }
 
 #[test]
-fn absence_deletes_what_is_not_newer_than_the_list() {
+fn absence_deletes_a_resource_that_is_not_newer_than_the_list() {
     for (known, pending, deleted) in [
         ("-", "-", true),
         ("listed", "-", true),
@@ -371,21 +371,25 @@ fn change_of_a_day_may_be_later_than_a_list_of_that_day() {
             kind,
             changed_at: state.changed_at,
         });
-        let had = state.known();
-        let what = format!("{known}, a list of {list}");
-        assert_eq!(plan_absent(list, Some(&had), None), absent, "{what}");
+        let known_state = state.known();
+        let case = format!("{known}, a list of {list}");
+        assert_eq!(
+            plan_absent(list, Some(&known_state), None),
+            absent,
+            "{case}"
+        );
         if pending.is_some() {
-            assert_eq!(plan_absent(list, None, pending.as_ref()), absent, "{what}");
+            assert_eq!(plan_absent(list, None, pending.as_ref()), absent, "{case}");
         }
-        let told = State::parse("listed@80000~80000");
-        let decision = plan_listed(&told.told(), list, Some(&had), None);
-        assert_eq!(decision, listed, "{what}");
+        let announced = State::parse("listed@80000~80000");
+        let decision = plan_listed(&announced.announced(), list, Some(&known_state), None);
+        assert_eq!(decision, listed, "{case}");
     }
 }
 
 #[test]
-fn what_a_list_dates_later_than_what_is_known_is_news_whatever_the_lists_time() {
-    for (told, known, expected) in [
+fn entry_dated_later_than_the_known_change_is_news_whatever_the_time_of_the_list() {
+    for (announced, known, expected) in [
         ("listed@300~300", "listed@200~200", Decision::Task),
         ("listed@200~200", "listed@200~200", Decision::Older),
         ("listed@150~150", "listed@200~200", Decision::Older),
@@ -393,15 +397,15 @@ fn what_a_list_dates_later_than_what_is_known_is_news_whatever_the_lists_time() 
         ("listed@300~300", "deleted@200", Decision::Task),
         ("listed@150~150", "deleted@200", Decision::Older),
     ] {
-        let (told, known) = (State::parse(told), State::parse(known).known());
-        let decision = plan_listed(&told.told(), at(100).unwrap(), Some(&known), None);
-        assert_eq!(decision, expected, "{told:?} {known:?}");
+        let (announced, known) = (State::parse(announced), State::parse(known).known());
+        let decision = plan_listed(&announced.announced(), at(100).unwrap(), Some(&known), None);
+        assert_eq!(decision, expected, "{announced:?} {known:?}");
     }
 }
 
 #[test]
-fn more_than_a_hundred_and_more_than_the_share_are_held_back() {
-    for (deletions, resources, share, held) in [
+fn more_than_a_hundred_deletions_and_more_than_the_share_need_approval() {
+    for (deletions, resources, share, expected) in [
         (100, 100, 0.1, false),
         (101, 101, 0.1, true),
         (101, 1010, 0.1, false),
@@ -412,14 +416,14 @@ fn more_than_a_hundred_and_more_than_the_share_are_held_back() {
         (0, 0, 0.0, false),
     ] {
         assert_eq!(
-            holds_back(deletions, resources, share),
-            held,
+            needs_approval(deletions, resources, share),
+            expected,
             "{deletions} of {resources}, {share}"
         );
     }
 }
 
-/// The mirror's side of one resource, as the store keeps it.
+/// What the store has of one resource.
 #[derive(Debug, Default)]
 struct Mirror {
     known: Option<LocalState>,
@@ -427,9 +431,9 @@ struct Mirror {
 }
 
 impl Mirror {
-    fn tell(&mut self, state: &State) {
+    fn plan(&mut self, state: &State) {
         let pending = self.task.as_ref().map(State::pending);
-        match plan_change(&state.told(), self.known.as_ref(), pending.as_ref()) {
+        match plan_change(&state.announced(), self.known.as_ref(), pending.as_ref()) {
             Task => self.task = Some(state.clone()),
             Done => self.task = None,
             Older => {}
@@ -444,12 +448,12 @@ impl Mirror {
 }
 
 proptest! {
-    /// Whatever order the changes of a resource come in, however often, and whenever they are applied: in the end the
-    /// mirror has what the latest one says.
+    /// In whatever order the changes of a resource arrive, however often, and whenever they are applied: in the end the mirror
+    /// has the state of the latest one.
     #[test]
     fn latest_change_wins(
         changes in proptest::collection::vec((0_u8..3, 0_u8..3, any::<bool>()), 1..6),
-        told in proptest::collection::vec((0_usize..6, any::<bool>()), 0..24),
+        arrivals in proptest::collection::vec((0_usize..6, any::<bool>()), 0..24),
         rest in Just((0_usize..6).collect::<Vec<_>>()).prop_shuffle(),
     ) {
         let states: Vec<State> = changes.iter().enumerate().map(|(n, &(kind, content, hashed))| {
@@ -464,10 +468,10 @@ proptest! {
             }
         }).collect();
         let mut mirror = Mirror::default();
-        // Each change comes at least once.
-        for (n, applied) in told.into_iter().chain(rest.into_iter().map(|n| (n, false))) {
+        // Each change arrives at least once.
+        for (n, applied) in arrivals.into_iter().chain(rest.into_iter().map(|n| (n, false))) {
             if let Some(state) = states.get(n) {
-                mirror.tell(state);
+                mirror.plan(state);
             }
             if applied {
                 mirror.apply();

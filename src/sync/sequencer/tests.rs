@@ -1,4 +1,4 @@
-//! The table of what a notification comes to, row by row.
+//! The verdicts of the sequencer, as scripts of events and the log that they produce.
 
 mod delivery;
 mod world;
@@ -16,11 +16,11 @@ fn check_with(held_notifications: usize, script: &str, log: &str, state: &str) {
     let mut world = World::new(held_notifications);
     world.run(script);
     assert_eq!(world.log.join(" "), log, "verdicts of {script}");
-    assert_eq!(world.state(), state, "what is known after {script}");
+    assert_eq!(world.state(), state, "state after {script}");
 }
 
 #[test]
-fn next_in_order_is_applied() {
+fn next_notification_in_order_is_applied() {
     check(
         "base:100 1:100-110 2:110-120",
         "1:apply 2:apply",
@@ -29,7 +29,7 @@ fn next_in_order_is_applied() {
 }
 
 #[test]
-fn what_is_covered_is_dropped() {
+fn covered_notification_is_known() {
     check(
         "base:100 1:100-110 2:100-110 3:50-100 4:90-105 5:0-10",
         "1:apply 2:known 3:known 4:known 5:known",
@@ -38,7 +38,7 @@ fn what_is_covered_is_dropped() {
 }
 
 #[test]
-fn what_is_partly_covered_is_applied() {
+fn partly_covered_notification_is_applied() {
     check(
         "base:100 1:90-105 2:100-110 3:104-112",
         "1:apply 2:apply 3:apply",
@@ -67,7 +67,7 @@ fn early_notification_waits_for_the_one_before_it() {
 }
 
 #[test]
-fn twenty_in_reverse_order_are_applied_in_order() {
+fn twenty_notifications_in_reverse_order_are_applied_in_order() {
     let at = |n: i64| (100 + 10 * n, 110 + 10 * n);
     let script: Vec<String> = (0..20)
         .rev()
@@ -83,13 +83,13 @@ fn twenty_in_reverse_order_are_applied_in_order() {
 }
 
 #[test]
-fn gap_opens_when_the_wait_is_over() {
+fn gap_opens_when_the_reorder_window_ends() {
     let open = "front 120, gap 100-110 missing-notification";
     let log = "1:hold gap:100-110:missing-notification 1:apply";
     check("base:100 1:110-120 +5", log, open);
-    // It is dated from when it was noticed, and does not open twice.
+    // It has the time of its detection, and does not open twice.
     check("base:100 1:110-120 +5 +60", log, open);
-    // What is held behind the overdue one goes on waiting for its own turn.
+    // A notification that is held behind the overdue one stays held.
     check(
         "base:100 1:110-120 +3 2:130-140 +2",
         "1:hold 2:hold gap:100-110:missing-notification 1:apply",
@@ -103,7 +103,7 @@ fn gap_opens_when_the_wait_is_over() {
 }
 
 #[test]
-fn gap_stays_on_record_until_a_change_list_covers_it() {
+fn gap_stays_recorded_until_a_change_list_covers_it() {
     let lost = "base:100 source:100-105 1:110-120 +5";
     let log = "1:hold gap:100-110:missing-notification 1:apply";
     check(lost, log, "front 120, gap 105-110 missing-notification");
@@ -114,7 +114,7 @@ fn gap_stays_on_record_until_a_change_list_covers_it() {
     );
     check(&format!("{lost} list:100-110"), log, "front 120");
     check(&format!("{lost} list:100-150"), log, "front 150");
-    // One that reaches far enough at once leaves nothing on record.
+    // A Change List that covers it at once leaves no gap.
     check("base:100 source:100-110 1:110-120 +5", log, "front 120");
     check(
         "base:100 source:100-120 1:110-120 +5",
@@ -142,7 +142,7 @@ fn gap_is_closed_by_a_late_notification() {
 }
 
 #[test]
-fn gap_is_closed_by_a_resource_list_from_beyond_its_end_and_by_no_older_one() {
+fn gap_is_closed_by_a_resource_list_not_older_than_its_end() {
     let lost = "base:100 1:110-120 +5";
     let log = "1:hold gap:100-110:missing-notification 1:apply";
     check(
@@ -161,7 +161,7 @@ fn gap_is_closed_by_a_resource_list_from_beyond_its_end_and_by_no_older_one() {
 }
 
 #[test]
-fn too_many_held_open_a_gap_at_once() {
+fn too_many_held_notifications_open_a_gap_at_once() {
     check_with(
         2,
         "base:100 1:110-120 2:120-130 3:130-140",
@@ -174,7 +174,7 @@ fn too_many_held_open_a_gap_at_once() {
         "3:hold 2:hold 1:hold gap:100-110:too-many-held 1:apply 2:apply 3:apply",
         "front 160, gap 100-110 too-many-held, gap 120-130 too-many-held, gap 140-150 too-many-held",
     );
-    // Doubles count: they take room, too.
+    // Duplicates count as well.
     check_with(
         1,
         "base:100 1:110-120 2:110-120",
@@ -184,7 +184,7 @@ fn too_many_held_open_a_gap_at_once() {
 }
 
 #[test]
-fn without_room_a_gap_opens_for_each_early_notification() {
+fn with_a_limit_of_zero_each_early_notification_opens_a_gap() {
     check_with(
         0,
         "base:100 1:100-110 2:120-130 3:130-140 4:110-120",
@@ -194,7 +194,7 @@ fn without_room_a_gap_opens_for_each_early_notification() {
 }
 
 #[test]
-fn asking_again_before_what_was_held_is_taken_opens_no_second_gap() {
+fn repeated_open_gap_before_held_notifications_are_applied_opens_no_second_gap() {
     let mut world = World::new(0);
     world.run("base:100");
     world.event("1:110-120");
@@ -203,7 +203,7 @@ fn asking_again_before_what_was_held_is_taken_opens_no_second_gap() {
     assert_eq!(world.sequencer.next_deadline(), None);
     world.event("2:130-140");
     let second = world.sequencer.open_gap(world.now).unwrap();
-    assert_eq!(world.told(second.interval), "100-110");
+    assert_eq!(world.format(second.interval), "100-110");
     assert_eq!(world.sequencer.gaps().len(), 2);
     assert_eq!(world.sequencer.open_gap(world.now), None);
     world.settle();
@@ -214,13 +214,13 @@ fn asking_again_before_what_was_held_is_taken_opens_no_second_gap() {
 }
 
 #[test]
-fn doubles_of_a_held_notification_are_dropped_when_its_turn_comes() {
+fn duplicates_of_a_held_notification_are_known_when_it_is_applied() {
     check(
         "base:100 1:110-120 2:110-120 3:100-110 4:110-120",
         "1:hold 2:hold 3:apply 1:apply 2:known 4:known",
         "front 120",
     );
-    // A double does not make the first one wait longer.
+    // A duplicate does not extend the wait of the first one.
     check(
         "base:100 1:110-120 +4 2:110-120 1:110-120 +1",
         "1:hold 2:hold 1:hold gap:100-110:missing-notification 1:apply 2:known",
@@ -229,7 +229,7 @@ fn doubles_of_a_held_notification_are_dropped_when_its_turn_comes() {
 }
 
 #[test]
-fn interval_without_length_is_looked_at_and_covers_nothing() {
+fn empty_interval_is_applied_and_covers_nothing() {
     let log = "1:apply";
     for before_or_at in ["0-0", "99-99", "100-100"] {
         check(&format!("base:100 1:{before_or_at}"), log, "front 100");
@@ -244,7 +244,7 @@ fn interval_without_length_is_looked_at_and_covers_nothing() {
         "1:hold 2:apply 1:apply",
         "front 110",
     );
-    // It proves that something is missing, but that its own moment is known it does not.
+    // It proves that something before it is missing, but does not cover its own moment.
     check(
         "base:100 1:110-110 +5",
         "1:hold gap:100-110:missing-notification 1:apply",
@@ -263,7 +263,7 @@ fn interval_without_length_is_looked_at_and_covers_nothing() {
 }
 
 #[test]
-fn several_within_one_second_are_all_looked_at_whatever_their_order() {
+fn notifications_within_one_second_are_all_applied_in_any_order() {
     for script in [
         "1:100-110 2:110-110 3:110-120",
         "1:100-110 3:110-120 2:110-110",
@@ -302,7 +302,7 @@ fn hints_cover_nothing() {
 }
 
 #[test]
-fn documents_from_the_future_are_not_believed() {
+fn documents_from_the_future_cover_nothing_beyond_our_time() {
     check(
         "base:100 list:100-now+601 1:100-110",
         "1:apply",
@@ -313,7 +313,7 @@ fn documents_from_the_future_are_not_believed() {
     assert_eq!(
         world.log,
         ["1:hold"],
-        "what comes after our own time is still news"
+        "what follows our own time is still news"
     );
 }
 
@@ -345,7 +345,7 @@ fn change_list_that_starts_late_leaves_a_gap() {
 }
 
 #[test]
-fn restart_goes_on_where_it_ended() {
+fn restart_continues_from_the_stored_state() {
     check(
         "base:100 1:100-110 restart 2:110-120 1:100-110",
         "1:apply 2:apply 1:known",
@@ -356,7 +356,7 @@ fn restart_goes_on_where_it_ended() {
         "1:hold 2:hold 1:hold 2:hold 3:apply 1:apply 2:apply",
         "front 130",
     );
-    // The wait begins anew: nobody knows how long the process was gone.
+    // The wait begins anew: how long the process was down is unknown.
     check(
         "base:100 1:110-120 +4 restart +4",
         "1:hold 1:hold",
@@ -369,9 +369,9 @@ fn restart_goes_on_where_it_ended() {
     );
 }
 
-/// Ended between the opening of a gap and the application of what was held: the gap is on record, once.
+/// A restart between the opening of a gap and the application of the held notifications: the gap is recorded once.
 #[test]
-fn restart_with_an_open_gap_does_not_double_it() {
+fn restart_with_an_open_gap_does_not_record_it_twice() {
     let mut world = World::new(1024);
     world.run("base:100 1:110-120");
     world.event("+5");
@@ -385,14 +385,14 @@ fn restart_with_an_open_gap_does_not_double_it() {
 }
 
 #[test]
-fn only_changes_of_unknown_stretches_are_news() {
+fn only_changes_in_missing_intervals_are_news() {
     let mut world = World::new(1024);
     world.run("base:100 1:100-110 2:120-130 +5");
     let verdict = world.deliver(3, Some(world.moment(105)), Some(world.moment(125)));
-    let Verdict::Apply(unknown) = verdict else {
+    let Verdict::Apply(filter) = verdict else {
         panic!("{verdict:?}");
     };
-    // Boundaries belong to both sides; what lies outside its own document is looked at.
+    // Boundaries belong to both sides; a change that is dated outside its own document is included.
     for (second, news) in [
         (104, true),
         (105, false),
@@ -405,16 +405,16 @@ fn only_changes_of_unknown_stretches_are_news() {
         (126, true),
     ] {
         assert_eq!(
-            unknown.includes(Some(world.moment(second))),
+            filter.includes(Some(world.moment(second))),
             news,
             "{second}"
         );
     }
-    assert!(unknown.includes(None));
-    let known = world.sequencer.change_list(world.now, world.span(90, 130));
+    assert!(filter.includes(None));
+    let filter = world.sequencer.change_list(world.now, world.span(90, 130));
     for (second, news) in [(99, false), (100, true), (130, true)] {
         assert_eq!(
-            known.includes(Some(world.moment(second))),
+            filter.includes(Some(world.moment(second))),
             news,
             "no document has been read beyond 100 yet: {second}"
         );
@@ -422,9 +422,9 @@ fn only_changes_of_unknown_stretches_are_news() {
     assert!(NewsFilter::everything().includes(Some(world.moment(1))));
 }
 
-/// A list that was closed at 110 may tell of changes of that very second that no other document tells.
+/// A list that was closed at 110 may state changes of that second that no other document states.
 #[test]
-fn closed_change_list_is_settled_once_documents_were_read_beyond_it() {
+fn closed_change_list_is_settled_once_documents_were_read_beyond_its_end() {
     let mut world = World::new(1024);
     let (closed, inner) = (world.span(100, 110), world.span(100, 109));
     world.run("base:100 1:100-110");
@@ -439,7 +439,7 @@ fn closed_change_list_is_settled_once_documents_were_read_beyond_it() {
     world.run("restart");
     assert!(
         world.sequencer.is_settled(closed),
-        "a restart forgets nothing"
+        "a restart loses nothing"
     );
     world.run("3:130-140 +5");
     assert!(
@@ -449,10 +449,10 @@ fn closed_change_list_is_settled_once_documents_were_read_beyond_it() {
     assert!(!world.sequencer.is_settled(world.span(115, 125)));
 }
 
-/// With whole seconds, a Change List ends with the first change of a second, and a notification that is taken for known
-/// tells of the second one.
+/// With times of whole seconds, a Change List ends with the first change of a second, and a notification whose verdict is
+/// `Known` states the second one.
 #[test]
-fn change_list_is_looked_at_again_from_where_the_last_one_ended() {
+fn next_change_list_includes_changes_from_the_end_of_the_last_one() {
     let mut world = World::new(1024);
     world.run("base:100 list:100-120 1:115-120 2:120-130");
     assert_eq!(world.log, ["1:known", "2:apply"]);

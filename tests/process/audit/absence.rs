@@ -1,10 +1,10 @@
-//! What is extra, and what is not.
+//! Extra files: which files are reported, which are deleted.
 
 use super::*;
 use crate::support::client;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_is_extra_while_a_list_can_not_be_read() {
+async fn no_file_is_extra_while_a_list_is_unreadable() {
     let options = SampleOptions {
         entries_per_list: 2,
         ..resources(6)
@@ -13,7 +13,7 @@ async fn nothing_is_extra_while_a_list_can_not_be_read() {
     let home = Home::new(&source.url(), "");
     sync(&home);
     let stray = file(&source, &home, SET, "stray.txt");
-    fs::write(&stray, "nobody's").unwrap();
+    fs::write(&stray, "stray").unwrap();
     fs::remove_file(file(&source, &home, SET, "r0000.txt")).unwrap();
     for list in [
         "resourcelist-0001.xml",
@@ -22,32 +22,32 @@ async fn nothing_is_extra_while_a_list_can_not_be_read() {
     ] {
         let path = format!("/set1/{list}");
         source.fail(&path, Fault::Status(404), usize::MAX);
-        let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-        assert_eq!(told.status.code(), Some(1), "{told:?}");
-        let found = found(&told);
+        let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let found = found(&output);
         let unread = format!("unreachable {list} not-found");
         assert!(found.contains(&unread), "{found:?}");
         assert!(
             !found.iter().any(|found| found.contains("extra")),
             "{found:?}"
         );
-        assert_eq!(lines(&told).1["whole"], false);
+        assert_eq!(lines(&output).1["whole"], false);
         assert!(stray.exists());
         source.heal(&path);
     }
-    // What could be read was mended.
+    // Resources of the readable lists were repaired.
     assert!(file(&source, &home, SET, "r0000.txt").exists());
     source.fail("/*", Fault::Status(500), usize::MAX);
-    let told = home.tell(&["audit"]);
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
+    let output = home.run_command(&["audit"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
     source.heal("/*");
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-    assert_found(&told, 0, &["+extra stray.txt"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
+    assert_found(&output, 0, &["+extra stray.txt"]);
     assert!(!stray.exists());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn lists_that_do_not_prove_absence_call_nothing_extra() {
+async fn no_file_is_extra_if_the_lists_do_not_prove_absence() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
@@ -61,38 +61,38 @@ async fn lists_that_do_not_prove_absence_call_nothing_extra() {
     let stated = "<rs:md capability=\"resourcelist\"/>";
     let path = "/set1/resourcelist.xml";
     source.put_document(path, "application/xml", list("", ""));
-    let told = home.tell(&["audit"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let output = home.run_command(&["audit"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     assert!(
-        text(&told.stdout).contains("nothing was called extra"),
-        "{told:?}"
+        text(&output.stdout).contains("nothing is reported as extra"),
+        "{output:?}"
     );
     source.put_document(
         path,
         "application/xml",
         list(stated, "<url><lastmod>2013</lastmod></url>"),
     );
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["unreachable resourcelist.xml bad-entries"]);
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["unreachable resourcelist.xml bad-entries"]);
     source.put_document(path, "application/xml", list(stated, ""));
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["extra r0001.txt", "extra r0002.txt"]);
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["extra r0001.txt", "extra r0002.txt"]);
     source.remove_document(path);
 
-    // What happened in between, no list tells.
+    // No list states this change.
     source.set_change_list(SET, false);
     source.create(SET, "lost.txt", "lost");
     source.set_change_list(SET, true);
-    let told = home.tell(&["audit", "--json"]);
+    let output = home.run_command(&["audit", "--json"]);
     assert_found(
-        &told,
+        &output,
         1,
         &["unreachable capabilitylist.xml change-list-starts-late"],
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn last_weeks_list_takes_nothing_back() {
+async fn stale_resource_list_is_reported_and_reverts_nothing() {
     let options = SampleOptions {
         change_list: false,
         ..resources(5)
@@ -101,7 +101,7 @@ async fn last_weeks_list_takes_nothing_back() {
     let home = Home::new(&source.url(), "");
     let path = "/set1/resourcelist.xml";
     let url = source.base().join(path).unwrap();
-    // Nothing but the list tells a time.
+    // The entries of the list have no `lastmod`.
     let undated = async || {
         source.remove_document(path);
         let served = client().get(url.clone()).send().await.unwrap();
@@ -123,31 +123,31 @@ async fn last_weeks_list_takes_nothing_back() {
     sync(&home);
     home.assert_mirrored(&source, &[SET]);
     source.put_document(path, "application/xml", old);
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
     let older = "unreachable resourcelist.xml older-resource-list";
-    assert_found(&told, 1, &[older]);
+    assert_found(&output, 1, &[older]);
     home.assert_mirrored(&source, &[SET]);
     undated().await;
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_filtered_out_is_extra_and_goes_only_when_that_is_asked_for() {
+async fn excluded_file_is_extra_and_deleted_only_with_delete_extra() {
     let source = SampleSource::start(resources(4)).await.unwrap();
     let home = Home::new(&source.url(), "delete = false");
     sync(&home);
     let text = fs::read_to_string(&home.config).unwrap();
     fs::write(&home.config, text + "exclude = [\"*r0002*\"]\n").unwrap();
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["extra r0002.txt"]);
-    let told = home.tell(&["audit", "--repair", "--json"]);
-    assert_found(&told, 1, &["extra r0002.txt"]);
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["extra r0002.txt"]);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
+    assert_found(&output, 1, &["extra r0002.txt"]);
     assert_eq!(files(&home.mirror).len(), 4);
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-    assert_found(&told, 0, &["+extra r0002.txt"]);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
+    assert_found(&output, 0, &["+extra r0002.txt"]);
     assert_eq!(files(&home.mirror).len(), 3);
     let running = home.run();
-    home.until("three are left", |set| {
+    home.until("three resources", |set| {
         set.state == "in-sync" && set.resources == 3
     })
     .await;
@@ -161,37 +161,37 @@ async fn what_is_filtered_out_is_extra_and_goes_only_when_that_is_asked_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_are_kept_on_purpose_are_not_extra() {
+async fn files_retained_by_delete_off_are_not_extra() {
     let source = SampleSource::start(resources(4)).await.unwrap();
     let home = Home::new(&source.url(), "delete = false");
     sync(&home);
     source.delete(SET, "r0000.txt");
     sync(&home);
     source.delete(SET, "r0001.txt");
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 0, &[]);
-    assert_eq!(lines(&told).1["kept"], 2);
-    let told = home.tell(&["audit", "--repair", "--delete-extra", "--json"]);
-    assert_found(&told, 0, &[]);
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 0, &[]);
+    assert_eq!(lines(&output).1["kept"], 2);
+    let output = home.run_command(&["audit", "--repair", "--delete-extra", "--json"]);
+    assert_found(&output, 0, &[]);
     assert_eq!(files(&home.mirror).len(), 4);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_source_has_deleted_since_is_extra() {
+async fn files_of_resources_deleted_since_are_extra() {
     let source = SampleSource::start(resources(150)).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
     for number in 0..120 {
         source.delete(SET, &format!("r{number:04}.txt"));
     }
-    let told = home.tell(&["audit", "--json"]);
-    assert_eq!(found(&told).len(), 120, "{told:?}");
-    assert_eq!(lines(&told).1["extra"], 120);
-    let told = home.tell(&["audit"]);
-    assert!(text(&told.stdout).contains("and 100 more"), "{told:?}");
-    // A daemon would hold so many deletions back; this was asked for.
-    let told = home.tell(&["audit", "--repair", "--delete-extra"]);
-    assert_eq!(told.status.code(), Some(0), "{told:?}");
+    let output = home.run_command(&["audit", "--json"]);
+    assert_eq!(found(&output).len(), 120, "{output:?}");
+    assert_eq!(lines(&output).1["extra"], 120);
+    let output = home.run_command(&["audit"]);
+    assert!(text(&output.stdout).contains("and 100 more"), "{output:?}");
+    // A daemon would hold so many deletions back; `--delete-extra` does not.
+    let output = home.run_command(&["audit", "--repair", "--delete-extra"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
     home.assert_mirrored(&source, &[SET]);
     sync(&home);
 }

@@ -1,9 +1,9 @@
-//! What an audit makes of the daemon's database, and of a daemon at work.
+//! Audits with a lost database, with changes from notifications, and with a running daemon.
 
 use super::*;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_database_is_made_anew_without_fetching() {
+async fn lost_database_is_rebuilt_without_fetching() {
     let source = SampleSource::start(resources(5)).await.unwrap();
     let home = Home::new(&source.url(), "");
     sync(&home);
@@ -11,12 +11,12 @@ async fn a_lost_database_is_made_anew_without_fetching() {
     alter(&file(&source, &home, SET, "r0001.txt"), |bytes| {
         bytes[0] ^= 1
     });
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["altered r0001.txt digest"]);
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["altered r0001.txt digest"]);
     assert!(!home.folder().join("state").exists());
-    let told = home.tell(&["audit", "--repair", "--json"]);
-    assert_found(&told, 0, &["+altered r0001.txt digest"]);
-    assert_eq!(lines(&told).1["adopted"], 4);
+    let output = home.run_command(&["audit", "--repair", "--json"]);
+    assert_found(&output, 0, &["+altered r0001.txt digest"]);
+    assert_eq!(lines(&output).1["adopted"], 4);
     sync(&home);
     home.assert_mirrored(&source, &[SET]);
     let fetched = |name: &str| source.hits(&format!("/set1/res/{name}"));
@@ -24,17 +24,17 @@ async fn a_lost_database_is_made_anew_without_fetching() {
     let running = home.run();
     home.settled(&source).await;
     assert_eq!(home.set().await.unwrap().resources, 5);
-    // Whoever follows the feed hears of what was not fetched, too.
-    let told = home.operator.changes(0).await;
-    let mut told: Vec<_> = told.iter().map(|line| line.uri.clone()).collect();
-    told.sort();
+    // The feed has a line for adopted files, too.
+    let feed = home.operator.changes(0).await;
+    let mut fed: Vec<_> = feed.iter().map(|line| line.uri.clone()).collect();
+    fed.sort();
     let all = (0..5).map(|number| source.resource_uri(SET, &format!("r{number:04}.txt")));
-    assert_eq!(told, all.map(String::from).collect::<Vec<_>>());
+    assert_eq!(fed, all.map(String::from).collect::<Vec<_>>());
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn notifications_that_no_list_tells_of_count() {
+async fn changes_from_notifications_that_no_list_states_are_not_findings() {
     let source = SampleSource::start(resources(4)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let running = home.run();
@@ -45,15 +45,15 @@ async fn notifications_that_no_list_tells_of_count() {
     source.delete(SET, "r0001.txt");
     source.notify_and_publish(SET).await.unwrap();
     home.until_mirrored(&source).await;
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
     alter(&file(&source, &home, SET, "new.txt"), |bytes| bytes[0] ^= 1);
-    let told = home.tell(&["audit", "--json"]);
-    assert_found(&told, 1, &["altered new.txt digest"]);
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["altered new.txt digest"]);
     assert_eq!(running.stop().await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn beside_a_daemon_it_only_looks() {
+async fn audit_of_a_running_daemon_is_read_only() {
     let source = SampleSource::start(resources(10)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let running = home.run();
@@ -63,20 +63,20 @@ async fn beside_a_daemon_it_only_looks() {
         source.create(SET, &format!("new{round}.txt"), "new");
         source.delete(SET, &format!("r{:04}.txt", round + 5));
         source.notify_and_publish(SET).await.unwrap();
-        // It may be behind for a moment, and is given that.
-        assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
+        // The audit waits while the daemon is behind.
+        assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
     }
-    // Here it is behind for more than a moment.
+    // The daemon is behind for longer.
     source.fail("/set1/res/r0003.txt", Fault::Slow(SECOND), 1);
     source.update(SET, "r0003.txt", "slow");
     source.notify_and_publish(SET).await.unwrap();
-    assert_found(&home.tell(&["audit", "--json"]), 0, &[]);
-    let told = home.tell(&["audit", "--repair"]);
-    assert_eq!(told.status.code(), Some(1), "{told:?}");
-    let said = text(&told.stderr);
+    assert_found(&home.run_command(&["audit", "--json"]), 0, &[]);
+    let output = home.run_command(&["audit", "--repair"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = text(&output.stderr);
     assert!(
-        said.contains("another resyncd is running") && said.contains("state-locked"),
-        "{said}"
+        message.contains("another resyncd is running") && message.contains("state-locked"),
+        "{message}"
     );
     home.settled(&source).await;
     assert_eq!(running.stop().await.code(), Some(0));

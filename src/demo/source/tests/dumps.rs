@@ -91,7 +91,7 @@ async fn a_resource_dump_is_a_snapshot_of_every_resource() {
 }
 
 #[tokio::test]
-async fn packages_of_a_change_dump_touch_and_hold_every_change() {
+async fn packages_of_a_change_dump_adjoin_and_have_every_change() {
     for indexed in [false, true] {
         let mut options = both();
         options.dumps.entries_per_package = 3;
@@ -105,7 +105,7 @@ async fn packages_of_a_change_dump_touch_and_hold_every_change() {
         assert_eq!(
             source.pack_changes("set1"),
             1,
-            "nothing happened, and that is told"
+            "an interval without changes is published, too"
         );
 
         let top = read(source.document_uri("set1", "changedump.xml")).await;
@@ -126,7 +126,7 @@ async fn packages_of_a_change_dump_touch_and_hold_every_change() {
             }
         }
         let mut until = top.head.md.from;
-        let mut told = Vec::new();
+        let mut read_back = Vec::new();
         for package in &packages {
             assert_eq!(package.md.from, until);
             until = package.md.until;
@@ -140,11 +140,11 @@ async fn packages_of_a_change_dump_touch_and_hold_every_change() {
                 assert!(entry.changed_at() >= package.md.from && entry.changed_at() < until);
                 let path = entry.md.path.as_ref().map(|path| &path[1..]);
                 let bytes = path.map(|path| String::from_utf8(members[path].clone()).unwrap());
-                told.push((entry.md.change.unwrap(), bytes));
+                read_back.push((entry.md.change.unwrap(), bytes));
             }
         }
         assert_eq!(
-            told,
+            read_back,
             [
                 (ChangeKind::Updated, Some("once".to_owned())),
                 (ChangeKind::Updated, Some("twice".to_owned())),
@@ -162,7 +162,7 @@ async fn packages_of_a_change_dump_touch_and_hold_every_change() {
 }
 
 #[tokio::test]
-async fn members_are_spoilt_and_paths_written_as_planned() {
+async fn member_faults_and_path_forms_are_as_configured() {
     for (paths, beginning) in [
         (PathForm::NoSlash, "resources/r000"),
         (PathForm::Local, "/srv/source/dump/resources/r000"),
@@ -198,7 +198,7 @@ async fn members_are_spoilt_and_paths_written_as_planned() {
 }
 
 #[tokio::test]
-async fn a_part_is_served_of_the_version_that_is_asked_for() {
+async fn range_requests_are_answered_for_the_stated_version() {
     let source = source(both()).await;
     let uri = source.document_uri("set1", "resourcedump-0000.zip");
     let (_, headers, whole) = get(uri.clone()).await;
@@ -213,8 +213,8 @@ async fn a_part_is_served_of_the_version_that_is_asked_for() {
     let etag = headers[ETAG].to_str().unwrap();
     let (status, range, part) = ask("bytes=100-", etag).await;
     let length = whole.len();
-    let told = format!("bytes 100-{}/{length}", length - 1);
-    assert_eq!((status, range), (206, Some(told.parse().unwrap())));
+    let content_range = format!("bytes 100-{}/{length}", length - 1);
+    assert_eq!((status, range), (206, Some(content_range.parse().unwrap())));
     assert_eq!(part.unwrap(), whole.slice(100..));
     let (status, _, all) = ask("bytes=100-", "\"another\"").await;
     assert_eq!((status, all.unwrap()), (200, whole.clone()));

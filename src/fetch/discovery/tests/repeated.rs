@@ -1,9 +1,9 @@
-//! Searches of what is followed already: it is not asked for again.
+//! Repeated searches: sets that are followed are not fetched again.
 
 use super::*;
 
 #[tokio::test]
-async fn a_search_that_is_repeated_asks_only_for_what_is_not_followed() {
+async fn a_repeated_search_fetches_only_sets_that_are_not_followed() {
     let asked = Asked::default();
     let log = asked.clone();
     // The site's page leads to a Source Description, which has another one among its Capability Lists.
@@ -30,11 +30,11 @@ async fn a_search_that_is_repeated_asks_only_for_what_is_not_followed() {
     .await;
     let client = test_site::client();
     let entry = Url::parse(&site.url("/")).unwrap();
-    let mut way = KnownWay::default();
+    let mut cache = DiscoveryCache::default();
     let mut followed = HashSet::new();
     let well_known = WELL_KNOWN.map(str::to_owned);
     let first = client
-        .rediscover(&entry, LIMIT, &mut way, &followed)
+        .rediscover(&entry, LIMIT, &mut cache, &followed)
         .await
         .unwrap();
     assert_eq!((first.sets.len(), first.failed.len()), (2, 1));
@@ -46,11 +46,11 @@ async fn a_search_that_is_repeated_asks_only_for_what_is_not_followed() {
     followed.extend(first.sets.into_iter().map(|set| set.uri));
     for _ in 0..2 {
         let again = client
-            .rediscover(&entry, LIMIT, &mut way, &followed)
+            .rediscover(&entry, LIMIT, &mut cache, &followed)
             .await
             .unwrap();
-        let kept: HashSet<Url> = again.followed.into_iter().collect();
-        assert_eq!(kept, followed);
+        let known: HashSet<Url> = again.followed.into_iter().collect();
+        assert_eq!(known, followed);
         assert_eq!((again.sets.len(), again.failed.len()), (0, 1));
         let mut found = std::mem::take(&mut *asked.lock().unwrap());
         found.retain(|path| !well_known.contains(path));
@@ -68,14 +68,14 @@ async fn a_search_that_is_repeated_asks_only_for_what_is_not_followed() {
 }
 
 #[tokio::test]
-async fn a_followed_set_that_is_the_entry_point_is_looked_at_all_the_same() {
+async fn a_followed_set_that_is_the_entry_point_is_fetched() {
     let (site, asked) = site(&[("/1", list(&["changelist=/c"]))]).await;
     let client = test_site::client();
     let entry = Url::parse(&site.url("/1")).unwrap();
     let followed = HashSet::from([entry.clone()]);
-    let mut way = KnownWay::default();
+    let mut cache = DiscoveryCache::default();
     let found = client
-        .rediscover(&entry, LIMIT, &mut way, &followed)
+        .rediscover(&entry, LIMIT, &mut cache, &followed)
         .await
         .unwrap();
     assert_eq!((found.sets.len(), found.followed.len()), (1, 0));

@@ -6,7 +6,7 @@ fn plain(entries: &[&str]) -> String {
     document("urlset", "", &[], entries)
 }
 
-/// A long sitemap: nobody takes its entries for Capability Lists.
+/// A long sitemap: its entries are not guessed to be Capability Lists.
 fn long() -> String {
     let entries: Vec<String> = (0..30).map(|n| format!("=/page{n}")).collect();
     plain(&entries.iter().map(String::as_str).collect::<Vec<_>>())
@@ -33,7 +33,7 @@ async fn check_nothing(pages: &[(&str, String)], entry: &str, code: &str) {
 }
 
 #[tokio::test]
-async fn sitemap_without_resourcesync_is_a_set_by_itself() {
+async fn sitemap_without_resourcesync_is_a_set() {
     let index = document("sitemapindex", "", &[], &["=/a.xml", "=/b.xml"]);
     for sitemap in [plain(&["=/page"]), long(), index, plain(&[])] {
         let pages = [
@@ -41,7 +41,7 @@ async fn sitemap_without_resourcesync_is_a_set_by_itself() {
             ("/a.xml", plain(&["=/page"])),
             ("/b.xml", long()),
             ("/page", HTML.into()),
-            // What is named counts, not what is found besides.
+            // Only the entry point is the set.
             ("/robots.txt", "Sitemap: /a.xml".into()),
             ("/sitemap.xml", long()),
         ];
@@ -50,7 +50,7 @@ async fn sitemap_without_resourcesync_is_a_set_by_itself() {
 }
 
 #[tokio::test]
-async fn sitemaps_of_robots_txt_are_a_set_each() {
+async fn each_sitemap_of_robots_txt_is_a_set() {
     let robots = "User-agent: *\nSitemap: /1.xml\nSitemap: /2.xml\nSitemap: /404.xml\nSitemap: /feed\nSitemap: /1.xml";
     let pages = [
         ("/robots.txt", robots.into()),
@@ -66,14 +66,14 @@ async fn sitemaps_of_robots_txt_are_a_set_each() {
 }
 
 #[tokio::test]
-async fn usual_place_of_a_sitemap_is_the_last_resort() {
+async fn usual_path_of_a_sitemap_is_tried_last() {
     let pages = [
         ("/", HTML.into()),
         ("/robots.txt", "User-agent: *".into()),
         ("/sitemap.xml", long()),
     ];
     check_implied(&pages, "/", &["/sitemap.xml"]).await;
-    // A server that lets nobody see its hidden folders says nothing by that.
+    // 403 for hidden folders does not mean that there is ResourceSync.
     let forbidding = [(WELL, "403".into()), ("/sitemap.xml", long())];
     check_implied(&forbidding, "/", &["/sitemap.xml"]).await;
     let page = [("/", HTML.into()), ("/sitemap.xml", HTML.into())];
@@ -81,13 +81,13 @@ async fn usual_place_of_a_sitemap_is_the_last_resort() {
 }
 
 #[tokio::test]
-async fn resource_list_without_capability_list_is_a_set_and_an_index_stands_for_its_parts() {
+async fn standalone_resource_list_is_a_set_and_an_index_replaces_its_parts() {
     let part = document("urlset", "resourcelist", &["index=/index", "up=/404"], &[]);
     let index = document("sitemapindex", "resourcelist", &[], &["=/part"]);
     let pages = [("/part", part), ("/index", index)];
     check_implied(&pages, "/index", &["/index"]).await;
     check_implied(&pages, "/part", &["/index"]).await;
-    // An index that says that it is its own, and two that say so of each other.
+    // An index that links to itself, and two that link to each other.
     let ring = |index: &str| document("urlset", "resourcelist", &[index], &[]);
     let rings = [
         ("/self", ring("index=/self")),
@@ -102,12 +102,12 @@ async fn resource_list_without_capability_list_is_a_set_and_an_index_stands_for_
         ("/robots.txt", "Sitemap: /self\nSitemap: /other".into()),
     ];
     check_implied(&beside, "/", &["/self", "/other"]).await;
-    // The index can't be had: the part is what there is.
+    // The index fails: the part remains.
     check_implied(&pages[..1], "/part", &["/part"]).await;
 }
 
 #[tokio::test]
-async fn where_there_is_resourcesync_a_sitemap_is_no_set() {
+async fn sitemap_beside_resourcesync_is_not_a_set() {
     let rs = [
         (WELL, description(&["=/1"])),
         ("/1", list(&["resourcelist=/list"])),
@@ -131,14 +131,14 @@ async fn where_there_is_resourcesync_a_sitemap_is_no_set() {
         ("/sitemap.xml", long()),
     ];
     check(&by_robots, "/", &["/1"]).await;
-    // A sitemap of few entries may be a Source Description in disguise.
+    // A sitemap of few entries may be a Source Description.
     let disguised = [
         ("/sitemap.xml", plain(&["=/page", "=/1"])),
         ("/page", HTML.into()),
         ("/1", list(&["changelist=/c"])),
     ];
     check(&disguised, "/sitemap.xml", &["/1"]).await;
-    // The Resource List is the sitemap at the usual place, which nothing links to.
+    // The Resource List is the sitemap at the usual path, without links to it.
     let usual = [
         (
             "/sitemap.xml",
@@ -156,7 +156,7 @@ async fn where_there_is_resourcesync_a_sitemap_is_no_set() {
 }
 
 #[tokio::test]
-async fn trouble_is_not_taken_for_a_site_without_resourcesync() {
+async fn failures_do_not_make_a_site_one_without_resourcesync() {
     let sitemap = ("/sitemap.xml", long());
     let cut = description(&["=/1"]).replace("</urlset>", "");
     let linked = document("urlset", "resourcelist", &["up=/1"], &[]);
@@ -190,7 +190,7 @@ async fn trouble_is_not_taken_for_a_site_without_resourcesync() {
         pages.push(sitemap.clone());
         check_nothing(&pages, "/", code).await;
     }
-    // Who names a Change List does not want the site's pages.
+    // A Change List as entry point does not mean the site's pages.
     let lonely = [
         ("/changes", document("urlset", "changelist", &[], &[])),
         sitemap,
@@ -199,7 +199,7 @@ async fn trouble_is_not_taken_for_a_site_without_resourcesync() {
 }
 
 #[tokio::test]
-async fn sitemap_that_fails_for_now_is_told_beside_the_others() {
+async fn sitemap_that_fails_temporarily_is_reported_with_the_others() {
     let pages = [
         (
             "/robots.txt",
@@ -221,9 +221,9 @@ async fn sitemap_that_fails_for_now_is_told_beside_the_others() {
 }
 
 #[tokio::test]
-async fn guesses_have_an_end_and_fetch_nothing_large() {
+async fn guesses_are_limited_in_number_and_length() {
     let many: String = (0..100).map(|n| format!("Sitemap: /{n}.xml\n")).collect();
-    // Longer than any Capability List that is only guessed to be one.
+    // Longer than the maximum of a guess.
     let padding = format!("<!-- {} -->", " ".repeat(60_000)).repeat(20);
     let film = list(&["resourcelist=/r"]).replace("</urlset>", &(padding + "</urlset>"));
     let site = Site::start(move |request| match request.path() {
@@ -266,7 +266,7 @@ async fn named_set_may_be_a_sitemap() {
     for path in ["/changes", "/page"] {
         assert_eq!(named(path).await, Err("not-a-capability-list"));
     }
-    // What must be a Capability List is never a sitemap.
+    // A sitemap is not accepted as a Capability List.
     let uri = Url::parse(&site.url("/sitemap.xml")).unwrap();
     let strict = client.capability_list(&uri, None, LIMIT).await;
     assert_eq!(strict, Err(DiscoveryError::NotACapabilityList(None)));

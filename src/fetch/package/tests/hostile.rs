@@ -1,31 +1,31 @@
-//! Packages that lie, and those that are something else.
+//! Packages with false numbers, and files of other formats.
 
 use proptest::prelude::*;
 
 use super::*;
 
 #[test]
-fn what_is_no_zip_file_is_told_as_what_it_is() {
+fn other_formats_are_recognized_and_rejected() {
     let inner = zip(&[("manifest.xml", b"<urlset/>")]);
     let mut tar = vec![0; 512];
     tar[257..262].copy_from_slice(b"ustar");
     tar.extend(&inner);
     for (beginning, name) in [
-        (b"".as_slice(), "nothing at all"),
+        (b"".as_slice(), "empty"),
         (b"\x1f\x8b\x08\0", "gzip"),
         (b"\xfd7zXZ\0\0\x04", "xz"),
         (b"BZh91AY", "bzip2"),
         (b"<!DOCTYPE html><html>", "HTML or XML"),
         (b"\xef\xbb\xbf\n <html>", "HTML or XML"),
         (b"{\"error\": 1}", "JSON"),
-        (b"no such dump", "something unknown"),
+        (b"no such dump", "an unknown format"),
         (&tar, "tar"),
     ] {
         let error = open(beginning).unwrap_err();
         assert_eq!(error.code(), "unsupported-package", "{name}");
         assert!(error.to_string().ends_with(name), "{error}");
     }
-    // Also where a ZIP file stands at its end.
+    // Even if it ends with a ZIP file.
     let hidden = [b"\x1f\x8b\x08\0".as_slice(), &inner].concat();
     assert_eq!(open(&hidden).unwrap_err().code(), "unsupported-package");
     assert_eq!(
@@ -35,7 +35,7 @@ fn what_is_no_zip_file_is_told_as_what_it_is() {
 }
 
 #[test]
-fn a_member_that_is_not_as_long_as_is_said_is_refused() {
+fn a_member_of_another_length_than_stated_is_rejected() {
     let bytes = b"0123456789".repeat(100);
     let lie = |change: &dyn Fn(&mut Raw), of: Raw| {
         let mut raw = of;
@@ -65,7 +65,7 @@ fn a_member_that_is_not_as_long_as_is_said_is_refused() {
 }
 
 #[test]
-fn a_wrong_member_hands_out_less_than_all_and_stays_wrong() {
+fn a_damaged_member_never_returns_all_its_bytes() {
     let mut raw = Raw::deflated("a", &b"0123456789".repeat(20_000));
     raw.crc ^= 1;
     let mut member = open(&raw_zip(&[raw])).unwrap().member("a").unwrap();
@@ -76,7 +76,7 @@ fn a_wrong_member_hands_out_less_than_all_and_stays_wrong() {
     assert!(member.read(&mut [0; 10]).is_err());
 }
 
-/// So many zeros, deflated; without having them in memory.
+/// A deflated member of this number of zeros, without having them in memory.
 fn zeros(length: u64) -> Raw {
     let mut encoder = DeflateEncoder::new(Vec::new(), Compression::best());
     let mut crc = flate2::Crc::new();
@@ -97,7 +97,7 @@ fn zeros(length: u64) -> Raw {
 }
 
 #[test]
-fn a_bomb_does_not_go_off() {
+fn zip_bombs_are_rejected() {
     let bomb = zeros(32 << 20);
     assert_eq!(
         code(
@@ -106,7 +106,7 @@ fn a_bomb_does_not_go_off() {
         ),
         "expansion"
     );
-    // It says that it is small.
+    // With a small stated length.
     for length in [1000, 1 << 20] {
         let lying = Raw {
             length,
@@ -116,15 +116,15 @@ fn a_bomb_does_not_go_off() {
         let mut member = package.member("zeros").unwrap();
         let read = std::io::copy(&mut member, &mut std::io::sink());
         assert_eq!(PackageError::from(read.unwrap_err()).code(), "bad-member");
-        assert!(member.handed_out() <= u64::from(length) + (64 << 10));
+        assert!(member.position() <= u64::from(length) + (64 << 10));
     }
-    // What is short may be as dense as it likes.
+    // The expansion of short members is not limited.
     let package = open(&raw_zip(&[zeros(4 << 20)])).unwrap();
     assert_eq!(code(&package, "zeros"), "none");
 }
 
 #[test]
-fn a_manifest_that_is_a_bomb_is_too_large() {
+fn a_manifest_that_is_a_zip_bomb_is_too_large() {
     let manifest = Raw {
         name: b"manifest.xml".to_vec(),
         ..zeros(20 << 20)
@@ -155,7 +155,7 @@ fn a_manifest_that_is_a_bomb_is_too_large() {
 }
 
 #[test]
-fn members_that_share_bytes_are_refused() {
+fn members_that_overlap_are_rejected() {
     let zeros = zeros(1 << 20);
     let twin = |header| Raw {
         name: b"twin".to_vec(),
@@ -163,15 +163,12 @@ fn members_that_share_bytes_are_refused() {
         header: Some(header),
         ..zeros.clone()
     };
-    // The same bytes twice, and bytes that begin within another's.
+    // The same bytes twice, and bytes that begin within those of another member.
     for header in [0, 40] {
         let error = open(&raw_zip(&[zeros.clone(), twin(header)])).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "the package is damaged: its members overlap"
-        );
+        assert_eq!(error.to_string(), "the package is damaged: members overlap");
     }
-    // Bytes that are the directory.
+    // Bytes of the directory.
     let beyond = Raw {
         packed_length: 2000,
         length: 2000,
@@ -181,7 +178,7 @@ fn members_that_share_bytes_are_refused() {
 }
 
 #[test]
-fn a_package_within_a_package_is_a_bitstream() {
+fn a_package_within_a_package_is_a_member() {
     let mut inner = raw_zip(&[zeros(4 << 20)]);
     for _ in 0..5 {
         inner = zip(&[("a.zip", &inner), ("b.zip", &inner)]);
@@ -195,7 +192,7 @@ fn a_package_within_a_package_is_a_bitstream() {
 }
 
 #[test]
-fn a_package_that_is_cut_short_is_not_taken_for_one_within_it() {
+fn a_truncated_package_is_not_mistaken_for_one_within_it() {
     let inner = raw_zip(&[Raw::stored("manifest.xml", b"of the inner one")]);
     let outer = raw_zip(&[Raw::stored("a", b""), Raw::stored("inner.zip", &inner)]);
     let end_of_inner = 30 + 1 + 30 + 9 + inner.len();
@@ -207,8 +204,8 @@ fn a_package_that_is_cut_short_is_not_taken_for_one_within_it() {
 }
 
 #[test]
-fn more_members_than_16_bits_count_are_read() {
-    // Some tools do without ZIP64 then.
+fn more_than_65535_members_are_read() {
+    // As some tools do without ZIP64.
     let members: Vec<Raw> = (0..65_540)
         .map(|number| Raw::stored(&format!("{number}"), b""))
         .collect();
@@ -219,7 +216,7 @@ fn more_members_than_16_bits_count_are_read() {
 
 proptest! {
     #[test]
-    fn nothing_that_is_written_into_a_package_makes_it_panic(
+    fn arbitrary_bytes_in_a_package_do_not_panic(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u32>()), 1..6),
         cut in any::<prop::sample::Index>(),
     ) {
@@ -241,8 +238,8 @@ proptest! {
 }
 
 #[test]
-fn numbers_of_64_bits_are_read_and_checked() {
-    // What does not fit stands in the extra field, in a fixed order.
+fn zip64_numbers_are_read_and_checked() {
+    // Numbers that do not fit are in the extra field, in a fixed order.
     let zip64 = |numbers: &[u64]| {
         let field: Vec<u8> = numbers
             .iter()
@@ -272,7 +269,7 @@ fn numbers_of_64_bits_are_read_and_checked() {
     let package = open(&raw_zip(&[large(zip64(&[u64::MAX, 5, 0]))])).unwrap();
     assert_eq!(code(&package, "a"), "bad-member");
 
-    // The same for the records at the end: huge numbers there take no memory.
+    // The records at the end: huge numbers take no memory.
     let mut bytes = raw_zip(&[Raw::stored("a", b"bytes")]);
     let end = bytes.split_off(bytes.len() - 22);
     let with_end = |numbers: [u64; 4], at: u64| {
@@ -294,21 +291,21 @@ fn numbers_of_64_bits_are_read_and_checked() {
     ] {
         assert_eq!(with_end(numbers, at).unwrap_err().code(), "bad-package");
     }
-    // A locator that points into nothing: the record stands before it nevertheless.
+    // A locator with a wrong position: the record is directly before it.
     assert!(with_end([1, 1, at - start, start], u64::MAX).is_ok());
 }
 
 #[test]
-fn there_are_no_more_members_than_are_allowed() {
+fn the_number_of_members_is_limited() {
     let names: Vec<String> = (0..10).map(|number| format!("res/{number}")).collect();
     let members: Vec<Raw> = names.iter().map(|name| Raw::stored(name, b"")).collect();
     let bytes = raw_zip(&members);
     let file = Arc::new(on_disk(&bytes));
-    let directory = |most| Directory::read(&file, bytes.len() as u64, most);
+    let directory = |limit| Directory::read(&file, bytes.len() as u64, limit);
     assert_eq!(directory(10).unwrap().len(), 10);
     assert_eq!(directory(9).unwrap_err().code(), "too-many-members");
 
-    // The number at the end is not believed either way.
+    // The number in the end record is not trusted.
     for claimed in [9, 11, 0, u16::MAX] {
         let mut lying = bytes.clone();
         let at = lying.len() - 12;
@@ -318,7 +315,7 @@ fn there_are_no_more_members_than_are_allowed() {
 }
 
 #[test]
-fn members_are_read_by_several_at_once() {
+fn members_are_read_concurrently() {
     let content = |number: usize| vec![u8::try_from(number).unwrap(); 300_000 + number];
     let contents: Vec<Vec<u8>> = (0..8).map(content).collect();
     let names: Vec<String> = (0..8).map(|number| format!("res/{number}")).collect();

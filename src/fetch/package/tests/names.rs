@@ -1,4 +1,4 @@
-//! Names of members and paths of manifests that may mean the same, or harm.
+//! Names of members and paths of manifests: equivalent, ambiguous and hostile ones.
 
 use super::*;
 
@@ -31,7 +31,7 @@ fn members_are_found_by_the_path_of_the_manifest() {
 }
 
 #[test]
-fn names_that_are_local_paths_are_found_without_their_common_folder() {
+fn local_paths_are_found_without_their_common_folder() {
     let package = open(&zip(&[
         ("/home/me/dump/res/a", b"one"),
         ("/home/me/dump/res/x/b", b"two"),
@@ -52,7 +52,7 @@ fn names_that_are_local_paths_are_found_without_their_common_folder() {
 }
 
 #[test]
-fn what_is_missing_from_a_folder_of_the_package_is_not_looked_for_elsewhere() {
+fn missing_member_of_an_existing_folder_is_not_searched_elsewhere() {
     let package = open(&zip(&[("index", b"top"), ("a/other", b""), ("b/c/x", b"")])).unwrap();
     assert_eq!(code(&package, "/a/index"), "no-member");
     assert_eq!(code(&package, "/b/index"), "no-member");
@@ -60,7 +60,7 @@ fn what_is_missing_from_a_folder_of_the_package_is_not_looked_for_elsewhere() {
 }
 
 #[test]
-fn a_path_that_may_mean_two_members_means_none() {
+fn an_ambiguous_path_is_an_error() {
     let twice = |second: &[u8]| {
         let (first, second) = (Raw::stored("a", b"one"), Raw::stored("/a", second));
         open(&raw_zip(&[first, second])).unwrap()
@@ -69,7 +69,7 @@ fn a_path_that_may_mean_two_members_means_none() {
     // Some tools add a file twice.
     assert_eq!(read(&twice(b"one"), "a").unwrap(), b"one");
 
-    // Without folders of the path it is the one, without those of all names the other.
+    // Without folders of the path it is one member, without the common folder of the names another.
     let package = open(&zip(&[
         ("r/x/p/a", b"one"),
         ("r/x/a", b"two"),
@@ -83,14 +83,14 @@ fn a_path_that_may_mean_two_members_means_none() {
     );
     let package = open(&zip(&[("r/p/a", b"one"), ("r/z/r/p/a", b"two")])).unwrap();
     assert_eq!(code(&package, "z/r/p/a"), "ambiguous-member");
-    // Either folder may be the one that is left out.
+    // Either folder may be left out.
     let package = open(&zip(&[("r/x/a", b"one"), ("r/x/x/a", b"two")])).unwrap();
     assert_eq!(code(&package, "x/a"), "ambiguous-member");
     assert_eq!(read(&package, "x/x/a").unwrap(), b"two");
 }
 
 #[test]
-fn evil_names_are_names_like_others() {
+fn hostile_names_are_only_compared() {
     let long = "n".repeat(60_000);
     let deep = "d/".repeat(20_000) + "x";
     let names = [
@@ -137,13 +137,13 @@ fn evil_names_are_names_like_others() {
         let package = open(&raw_zip(&[Raw::stored(name, b"")])).unwrap();
         assert_eq!(code(&package, path), "no-member", "{name:?} {path:?}");
     }
-    // A path of as many segments is not tried without each of them.
+    // A path of that many segments is not searched without its folders.
     let package = open(&raw_zip(&[Raw::stored("x", b"")])).unwrap();
     assert_eq!(code(&package, &deep), "no-member");
 }
 
 #[test]
-fn names_without_the_flag_of_utf_8_are_utf_8_or_code_page_437() {
+fn names_without_the_utf_8_flag_are_utf_8_or_code_page_437() {
     for (name, path) in [
         ("é.txt".as_bytes(), "é.txt"),
         (b"\x82.txt", "é.txt"),
@@ -160,7 +160,7 @@ fn names_without_the_flag_of_utf_8_are_utf_8_or_code_page_437() {
 }
 
 #[test]
-fn folders_and_symlinks_are_no_bitstreams() {
+fn folders_and_symlinks_are_not_files() {
     let symlink = Raw {
         unix_mode: 0o120_777,
         ..Raw::stored("link", b"/etc/passwd")
@@ -175,7 +175,7 @@ fn folders_and_symlinks_are_no_bitstreams() {
 }
 
 #[test]
-fn the_manifest_is_at_the_top_in_whatever_case() {
+fn the_manifest_is_at_the_top_in_any_case() {
     const MANIFEST: &[u8] = br#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"
         xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md capability="resourcedump-manifest"/>
         <url><loc>a</loc></url></urlset>"#;

@@ -1,4 +1,4 @@
-//! The shapes in which real tools make ZIP files. Each has the same members: a manifest, `res/a.txt` and `res/é.txt`.
+//! ZIP files of real tools. Each has the same members: a manifest, `res/a.txt` and `res/é.txt`.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -10,7 +10,7 @@ fn bytes(fixture: &str) -> Vec<u8> {
 }
 
 #[test]
-fn whatever_common_tools_make_is_read() {
+fn packages_of_common_tools_are_read() {
     let streamed = bytes(STREAMED);
     let made = [
         // Python's zipfile: with a comment that looks like the end of the file, a folder, a name in UTF-8.
@@ -39,10 +39,10 @@ fn whatever_common_tools_make_is_read() {
 }
 
 #[test]
-fn what_is_cut_short_anywhere_is_never_taken_for_whole() {
+fn a_package_truncated_anywhere_is_an_error() {
     for fixture in [WRITTEN, STREAMED_ZIP64, INFO_ZIP_STREAMED] {
         let bytes = bytes(fixture);
-        // The comment is nobody's: without its end a package is as good as before.
+        // A truncated comment does not matter.
         let end = bytes
             .windows(4)
             .rposition(|at| at == b"PK\x05\x06")
@@ -60,7 +60,7 @@ fn what_is_cut_short_anywhere_is_never_taken_for_whole() {
 }
 
 #[test]
-fn a_flipped_byte_is_never_handed_on() {
+fn a_flipped_byte_is_never_returned() {
     for fixture in [WRITTEN, STREAMED_ZIP64, JAVA] {
         let whole = bytes(fixture);
         for at in 0..whole.len() {

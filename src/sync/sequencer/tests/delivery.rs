@@ -1,4 +1,4 @@
-//! Any order, loss and doubling of a chain of consecutive notifications.
+//! Properties: any order, loss and repetition of a chain of consecutive notifications.
 
 use proptest::prelude::*;
 
@@ -40,18 +40,17 @@ fn chain(lengths: &[i64]) -> Vec<(i64, i64)> {
 }
 
 proptest! {
-    /// Whatever is lost, doubled or comes in another order: nothing that was delivered is forgotten, what was lost is on
-    /// record as soon as something later has been decided, coverage never shrinks, and a Change List that covers all of it
-    /// ends every gap.
+    /// Whatever is lost, repeated or reordered: a delivered notification is covered, a lost one is recorded as a gap as soon as
+    /// a later one has been decided, coverage never shrinks, and a Change List that covers everything closes every gap.
     #[test]
-    fn any_delivery_converges_or_is_on_record(
+    fn any_delivery_converges_or_is_recorded_as_a_gap(
         lengths in proptest::collection::vec(1_i64..6, 1..24),
-        room in 0_usize..8,
+        limit in 0_usize..8,
         acts in acts(24),
     ) {
         let links = chain(&lengths);
         let end = links.last().unwrap().1;
-        let mut world = World::new(room);
+        let mut world = World::new(limit);
         world.run("base:100");
         let mut decided: Vec<Interval> = Vec::new();
         let mut next_id = 0;
@@ -71,7 +70,7 @@ proptest! {
                     let held = world.inbox.clone();
                     world.settle();
                     decided.extend(held.iter().filter(|held| !world.inbox.contains(held)).map(|held| held.1));
-                    prop_assert!(world.sequencer.held() <= room, "memory is bounded");
+                    prop_assert!(world.sequencer.held() <= limit, "memory is bounded");
                 }
                 Act::List(until) => {
                     let interval = world.span(90, until.min(end).max(90));
@@ -84,10 +83,10 @@ proptest! {
                 prop_assert!(world.sequencer.coverage().missing(*known).is_empty(), "coverage never shrinks");
             }
             for interval in &decided {
-                prop_assert!(world.sequencer.coverage().missing(*interval).is_empty(), "what was decided is covered");
+                prop_assert!(world.sequencer.coverage().missing(*interval).is_empty(), "a decided notification is covered");
                 let recorded: Coverage = world.sequencer.gaps().iter().map(|gap| gap.interval).collect();
                 for missing in world.sequencer.coverage().missing(Interval::before(interval.from())) {
-                    prop_assert!(recorded.missing(missing).is_empty(), "what was lost before it is on record");
+                    prop_assert!(recorded.missing(missing).is_empty(), "what was lost before it is recorded as a gap");
                 }
             }
             prop_assert_eq!(world.sequencer.held(), world.inbox.len());
@@ -101,9 +100,9 @@ proptest! {
         prop_assert_eq!(world.sequencer.coverage().unbroken_until(), Some(world.moment(end)));
     }
 
-    /// Without loss, and with delays shorter than the reorder window, no gap opens, and all is applied in order.
+    /// Without loss, and with delays shorter than the reorder window, no gap opens and every notification is applied in order.
     #[test]
-    fn late_within_the_window_is_not_lost(
+    fn delay_within_the_reorder_window_opens_no_gap(
         links in proptest::collection::vec((1_i64..6, 0_u64..3, 0_u64..5000), 1..24),
     ) {
         let lengths: Vec<i64> = links.iter().map(|link| link.0).collect();

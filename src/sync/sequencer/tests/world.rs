@@ -1,29 +1,29 @@
-//! A set as the engine works it, in a small language of events.
+//! A sequencer, driven as the engine drives it, by scripts of events.
 
 use super::super::*;
 use crate::clock;
 
-/// The Source's epoch lies a day back, so that its small numbers of seconds are in our past.
+/// The zero of the scripts lies a day back, so that small numbers of seconds are in our past.
 const EPOCH: TimeDelta = TimeDelta::days(-1);
 const WINDOW: Duration = Duration::from_secs(5);
 
-/// A set as the engine works it, told of events in a small language:
+/// A set and its Source. The events of a script:
 ///
 /// - `base:T`: a Resource List of time T is read
 /// - `ID:F-U`: a notification is delivered; `?` stands for what it does not state
 /// - `+N`: N seconds pass
 /// - `list:F-U`: a Change List is read
-/// - `source:F-U`: from now on, a Change List that covers this is read whenever a gap opens
-/// - `restart`: the process ends and begins again, with what is on disk
+/// - `source:F-U`: from now on, a Change List that covers this interval is read whenever a gap opens
+/// - `restart`: the process ends and starts again, with the stored state
 ///
-/// Numbers are seconds of the Source's time, `now` is ours.
+/// Numbers are seconds of the Source's time; `now` and `now+N` are times of our clock.
 pub(super) struct World {
     pub(super) start: Now,
     pub(super) now: Now,
     limits: Limits,
     pub(super) sequencer: Sequencer,
     list: Option<Interval>,
-    /// What lies in the inbox because it is held.
+    /// The held notifications in the inbox.
     pub(super) inbox: Vec<(NotificationId, Interval)>,
     pub(super) log: Vec<String>,
 }
@@ -58,7 +58,7 @@ impl World {
         (time.micros() - self.moment(0).micros()).div_euclid(1_000_000)
     }
 
-    pub(super) fn told(&self, interval: Interval) -> String {
+    pub(super) fn format(&self, interval: Interval) -> String {
         format!(
             "{}-{}",
             self.seconds(interval.from()),
@@ -125,7 +125,7 @@ impl World {
                     .collect();
                 let gaps = self.sequencer.gaps().to_vec();
                 self.sequencer = Sequencer::new(self.limits, coverage, gaps)
-                    .having_read(self.sequencer.read_until());
+                    .with_read_until(self.sequencer.read_until());
                 for (id, interval) in std::mem::take(&mut self.inbox) {
                     self.deliver(id, Some(interval.from()), Some(interval.until()));
                 }
@@ -168,11 +168,11 @@ impl World {
                 self.sequencer
                     .gaps()
                     .iter()
-                    .any(|on_record| { on_record.interval.intersection(&gap.interval).is_some() })
+                    .any(|recorded| { recorded.interval.intersection(&gap.interval).is_some() })
             );
             self.log.push(format!(
                 "gap:{}:{}",
-                self.told(gap.interval),
+                self.format(gap.interval),
                 gap.reason.code()
             ));
             if let Some(list) = self.list {
@@ -183,7 +183,7 @@ impl World {
             self.sequencer
                 .next_deadline()
                 .is_none_or(|at| at > self.now.mono),
-            "nothing is overdue once all is settled"
+            "nothing is overdue once no event is left"
         );
         assert_eq!(
             self.sequencer.next_deadline().is_some(),
@@ -207,7 +207,7 @@ impl World {
         let front = front.map_or("none".to_owned(), |front| self.seconds(front).to_string());
         let mut state = format!("front {front}");
         for gap in self.sequencer.gaps() {
-            state += &format!(", gap {} {}", self.told(gap.interval), gap.reason.code());
+            state += &format!(", gap {} {}", self.format(gap.interval), gap.reason.code());
         }
         if self.sequencer.held() > 0 {
             state += &format!(", held {}", self.sequencer.held());
@@ -216,14 +216,14 @@ impl World {
     }
 }
 
-/// What holds at every moment: each hole of the coverage is on record, once, and nothing that is known is.
+/// Checks the invariants: each hole of the coverage is recorded as a gap, once, and nothing that is covered is.
 pub(super) fn assert_sound(sequencer: &Sequencer) {
     let gaps = sequencer.gaps();
-    let on_record: Coverage = gaps.iter().map(|gap| gap.interval).collect();
+    let recorded: Coverage = gaps.iter().map(|gap| gap.interval).collect();
     for hole in sequencer.coverage().holes() {
         assert!(
-            on_record.missing(hole).is_empty(),
-            "{hole:?} is not on record: {gaps:?}"
+            recorded.missing(hole).is_empty(),
+            "{hole:?} is not recorded: {gaps:?}"
         );
     }
     for gap in gaps {

@@ -1,0 +1,208 @@
+//! SourceProgress of a command on standard error: bars on a terminal, plain lines elsewhere. Standard output is for results.
+
+use std::io::{IsTerminal, stderr};
+use std::time::{Duration, Instant};
+
+use indicatif::{HumanBytes, HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
+
+use super::logging::{self, DefaultLevel};
+use crate::clock;
+
+/// How often bars are redrawn.
+pub(super) const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
+/// How often a plain line is printed while there is progress.
+const LINE_INTERVAL: Duration = Duration::from_secs(5);
+/// The time over which the rate is measured.
+const RATE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The progress of one Source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SourceProgress {
+    /// Documents read.
+    pub(super) documents: u64,
+    /// Resources applied or failed.
+    pub(super) done: u64,
+    /// Resources known, including those done.
+    pub(super) known: u64,
+    /// Bytes fetched or read.
+    pub(super) bytes: u64,
+}
+
+/// The line of one Source.
+struct ProgressLine {
+    name: String,
+    bar: Option<ProgressBar>,
+    shown: SourceProgress,
+    /// When the rate was last measured, and `done` then.
+    measured: (Instant, u64),
+    /// Resources per second.
+    rate: f64,
+}
+
+/// The lines of all Sources.
+pub(super) struct ProgressDisplay {
+    bars: Option<MultiProgress>,
+    lines: Vec<ProgressLine>,
+    printed_at: Instant,
+}
+
+impl ProgressDisplay {
+    /// Starts logging and shows the progress of these Sources.
+    pub(super) fn start<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+        let bars = stderr().is_terminal().then(MultiProgress::new);
+        match &bars {
+            Some(bars) => logging::start_with_bars(DefaultLevel::Warn, bars.clone()),
+            None => logging::start(DefaultLevel::Warn),
+        }
+        let now = clock::now().mono;
+        let lines = names.map(|name| ProgressLine {
+            name: name.to_owned(),
+            bar: bars
+                .as_ref()
+                .map(|bars| bars.add(ProgressBar::new(1).with_style(style()))),
+            shown: SourceProgress::default(),
+            measured: (now, 0),
+            rate: 0.0,
+        });
+        let lines = lines.collect();
+        Self {
+            bars,
+            lines,
+            printed_at: now,
+        }
+    }
+
+    /// Updates the display; `progress`: of each Source, in the order of `start`.
+    pub(super) fn show(&mut self, progress: impl Iterator<Item = SourceProgress>) {
+        let now = clock::now().mono;
+        let is_due = now.saturating_duration_since(self.printed_at) >= LINE_INTERVAL;
+        if self.bars.is_none() && !is_due {
+            return;
+        }
+        self.printed_at = now;
+        for (line, progress) in self.lines.iter_mut().zip(progress) {
+            let has_changed = line.shown != progress;
+            line.update(now, progress);
+            let text = line.text();
+            match &line.bar {
+                Some(bar) => {
+                    bar.set_prefix(line.name.clone());
+                    // A length of 0 would be shown as complete.
+                    bar.set_length(progress.known.max(1));
+                    bar.set_position(progress.done);
+                    bar.set_message(text);
+                    bar.tick();
+                }
+                None if has_changed => eprintln!("{}: {text}", line.name),
+                None => {}
+            }
+        }
+    }
+
+    /// Prints a line on standard output, above the bars.
+    pub(super) fn print(&self, text: &str) {
+        match &self.bars {
+            Some(bars) => bars.suspend(|| println!("{text}")),
+            None => println!("{text}"),
+        }
+    }
+
+    /// Removes the bars.
+    pub(super) fn end(self) {
+        if let Some(bars) = self.bars {
+            let _ = bars.clear();
+        }
+    }
+}
+
+impl ProgressLine {
+    fn update(&mut self, now: Instant, progress: SourceProgress) {
+        let passed = now.saturating_duration_since(self.measured.0);
+        if passed >= RATE_INTERVAL {
+            #[allow(clippy::cast_precision_loss, reason = "a rate for people")]
+            let rate = progress.done.saturating_sub(self.measured.1) as f64 / passed.as_secs_f64();
+            self.rate = rate;
+            self.measured = (now, progress.done);
+        }
+        self.shown = progress;
+    }
+
+    fn text(&self) -> String {
+        let SourceProgress {
+            documents,
+            done,
+            known,
+            bytes,
+        } = self.shown;
+        let left = known.saturating_sub(done);
+        let mut text = format!(
+            "{documents} documents, {done} of {known} resources, {}",
+            HumanBytes(bytes)
+        );
+        if self.rate > 0.0 {
+            text.push_str(&format!(", {:.0}/s", self.rate));
+            #[allow(clippy::cast_precision_loss, reason = "an estimate for people")]
+            let seconds = left as f64 / self.rate;
+            // `None`: longer than a Duration can state.
+            if let Some(time) = Duration::try_from_secs_f64(seconds)
+                .ok()
+                .filter(|_| left > 0)
+            {
+                text.push_str(&format!(", {:#} left", HumanDuration(time)));
+            }
+        }
+        text
+    }
+}
+
+fn style() -> ProgressStyle {
+    ProgressStyle::with_template("{prefix} {bar:20} {wide_msg}")
+        .expect("the template is one")
+        .progress_chars("=> ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text_after(updates: &[(u64, SourceProgress)]) -> String {
+        let start = clock::now().mono;
+        let mut line = ProgressLine {
+            name: "example".to_owned(),
+            bar: None,
+            shown: SourceProgress::default(),
+            measured: (start, 0),
+            rate: 0.0,
+        };
+        for &(seconds, progress) in updates {
+            line.update(start + Duration::from_secs(seconds), progress);
+        }
+        line.text()
+    }
+
+    #[test]
+    fn rate_and_time_left_are_shown_once_they_are_known() {
+        let work = |done, known| SourceProgress {
+            documents: 2,
+            done,
+            known,
+            bytes: 2048,
+        };
+        for (works, expected) in [
+            (
+                vec![(0, work(0, 0))],
+                "2 documents, 0 of 0 resources, 2.00 KiB",
+            ),
+            (
+                vec![(0, work(0, 9)), (3, work(30, 630))],
+                "2 documents, 30 of 630 resources, 2.00 KiB, 10/s, 60s left",
+            ),
+            (
+                vec![(2, work(20, 20))],
+                "2 documents, 20 of 20 resources, 2.00 KiB, 10/s",
+            ),
+        ] {
+            assert_eq!(text_after(&works), expected);
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Reads one table of the configuration file key by key. Valid values are returned; the others become faults with their line.
+
+use std::ops::RangeInclusive;
+use std::path::{Path, PathBuf};
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use crate::config::fault::{FaultCollector, FaultKind};
+use crate::config::value;
+
+/// The tables and their keys; `""` is the part before the first table.
+const KEYS: [(&str, &[&str]); 6] = [
+    (
+        "",
+        &[
+            "state_dir",
+            "callback",
+            "status",
+            "http",
+            "limits",
+            "source",
+        ],
+    ),
+    ("callback", &["listen", "public_url"]),
+    ("status", &["listen", "hosts"]),
+    (
+        "http",
+        &[
+            "connections_per_host",
+            "timeout",
+            "user_agent",
+            "allow_private_addresses",
+        ],
+    ),
+    (
+        "limits",
+        &[
+            "document",
+            "notification",
+            "resource",
+            "package",
+            "inbox",
+            "held_notifications",
+        ],
+    ),
+    (
+        "source",
+        &[
+            "name",
+            "url",
+            "mirror",
+            "sets",
+            "notifications",
+            "poll_interval",
+            "reorder_window",
+            "lease",
+            "baseline",
+            "delete",
+            "max_delete",
+            "signatures",
+            "hub",
+            "hosts",
+            "include",
+            "exclude",
+        ],
+    ),
+];
+
+/// A value with its place in the file, for faults that are found later.
+#[derive(Clone)]
+pub(super) struct Located<T> {
+    pub(super) value: T,
+    /// The line, from 1; `None` if the value is the default.
+    pub(super) line: Option<usize>,
+    /// The key, with its table.
+    pub(super) key: String,
+}
+
+/// One table of the file.
+pub(super) struct TableReader<'s, 'f> {
+    faults: &'s mut FaultCollector<'f>,
+    /// Which of [`KEYS`] it is.
+    kind: &'static str,
+    /// The prefix of its keys in faults: `http`, `source[example]` or empty.
+    label: String,
+    table: &'s DeTable<'s>,
+    line: Option<usize>,
+}
+
+impl<'s, 'f> TableReader<'s, 'f> {
+    /// `line`: of the table's header, from 1.
+    pub(super) fn new(
+        faults: &'s mut FaultCollector<'f>,
+        kind: &'static str,
+        label: String,
+        table: &'s DeTable<'s>,
+        line: Option<usize>,
+    ) -> Self {
+        let mut section = Self {
+            faults,
+            kind,
+            label,
+            table,
+            line,
+        };
+        section.reject_unknown_keys();
+        section
+    }
+
+    /// Parses a string; `expected` describes it in the fault of a value of another type.
+    pub(super) fn text<T>(
+        &mut self,
+        key: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
+    ) -> Option<T> {
+        self.value(key, |value| match value.as_str() {
+            Some(text) => parse(text),
+            None => Err(wrong_type(expected, value)),
+        })
+    }
+
+    /// Parses a required string.
+    pub(super) fn required<T>(
+        &mut self,
+        key: &str,
+        expected: &'static str,
+        parse: impl FnOnce(&str) -> Result<T, FaultKind>,
+    ) -> Option<T> {
+        if self.table.get(key).is_none() {
+            let name = self.name(key);
+            self.faults.add(self.line, &name, &FaultKind::MissingKey);
+        }
+        self.text(key, expected, parse)
+    }
+
+    /// A boolean.
+    pub(super) fn flag(&mut self, key: &str) -> Option<bool> {
+        self.value(key, |value| {
+            let flag = value.as_bool();
+            flag.ok_or_else(|| wrong_type("true or false", value))
+        })
+    }
+
+    /// An integer in a range.
+    pub(super) fn number(&mut self, key: &str, range: RangeInclusive<usize>) -> Option<usize> {
+        self.value(key, |value| {
+            let Some(number) = value.as_integer() else {
+                return Err(wrong_type("an integer", value));
+            };
+            let number = usize::from_str_radix(number.as_str(), number.radix());
+            value::within(range, number.ok())
+        })
+    }
+
+    /// A list of strings; those that cannot be parsed become faults.
+    pub(super) fn list<T>(
+        &mut self,
+        key: &str,
+        parse: impl Fn(&str) -> Result<T, FaultKind>,
+    ) -> Option<Vec<T>> {
+        const EXPECTED: &str = "a list of strings, such as [\"a\", \"b\"]";
+        let entry = self.table.get(key)?;
+        let name = self.name(key);
+        let Some(array) = entry.get_ref().as_array() else {
+            let kind = wrong_type(EXPECTED, entry.get_ref());
+            self.faults.add_at(entry.span(), &name, &kind);
+            return None;
+        };
+        let mut list = Vec::new();
+        for item in array {
+            let parsed = match item.get_ref().as_str() {
+                Some(text) => parse(text),
+                None => Err(wrong_type(EXPECTED, item.get_ref())),
+            };
+            match parsed {
+                Ok(value) => list.push(value),
+                Err(kind) => self.faults.add_at(item.span(), &name, &kind),
+            }
+        }
+        Some(list)
+    }
+
+    /// A path, made absolute relative to the folder.
+    pub(super) fn path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
+        self.text(key, "a path", |text| parse_path(text, folder))
+    }
+
+    /// A required path.
+    pub(super) fn required_path(&mut self, key: &str, folder: &Path) -> Option<PathBuf> {
+        self.required(key, "a path", |text| parse_path(text, folder))
+    }
+
+    /// Adds a fault of a value that is valid by itself.
+    pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
+        let name = self.name(key);
+        if let Some(entry) = self.table.get(key) {
+            self.faults.add_at(entry.span(), &name, kind);
+        }
+    }
+
+    /// The value with the place of its key.
+    pub(super) fn located<T>(&self, key: &str, value: T) -> Located<T> {
+        let entry = self.table.get(key);
+        Located {
+            value,
+            line: entry.map(|entry| self.faults.line(entry.span())),
+            key: self.name(key),
+        }
+    }
+
+    fn value<T>(
+        &mut self,
+        key: &str,
+        parse: impl FnOnce(&DeValue<'_>) -> Result<T, FaultKind>,
+    ) -> Option<T> {
+        let entry = self.table.get(key)?;
+        match parse(entry.get_ref()) {
+            Ok(value) => Some(value),
+            Err(kind) => {
+                let name = self.name(key);
+                self.faults.add_at(entry.span(), &name, &kind);
+                None
+            }
+        }
+    }
+
+    fn reject_unknown_keys(&mut self) {
+        let known = keys_of(self.kind);
+        for (key, value) in self.table {
+            if known.contains(&key.get_ref().as_ref()) {
+                continue;
+            }
+            let kind = unknown_key(self.kind, key.get_ref(), value.get_ref());
+            let name = self.name(key.get_ref());
+            self.faults.add_at(key.span(), &name, &kind);
+        }
+    }
+
+    fn name(&self, key: &str) -> String {
+        dotted(&self.label, key)
+    }
+}
+
+/// The key with its prefix.
+pub(super) fn dotted(label: &str, key: &str) -> String {
+    if label.is_empty() {
+        key.to_owned()
+    } else {
+        format!("{label}.{key}")
+    }
+}
+
+/// The table, or a fault if the value is of another type.
+pub(super) fn table_of<'t>(
+    faults: &mut FaultCollector<'_>,
+    key: &str,
+    expected: &'static str,
+    value: &'t Spanned<DeValue<'t>>,
+) -> Option<&'t DeTable<'t>> {
+    let table = value.get_ref().as_table();
+    if table.is_none() {
+        faults.add_at(value.span(), key, &wrong_type(expected, value.get_ref()));
+    }
+    table
+}
+
+pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> FaultKind {
+    let found = match value {
+        DeValue::String(_) => "a string",
+        DeValue::Integer(_) | DeValue::Float(_) => "a number",
+        DeValue::Boolean(_) => "a boolean",
+        DeValue::Datetime(_) => "a datetime",
+        DeValue::Array(_) => "a list",
+        DeValue::Table(_) => "a table",
+    };
+    FaultKind::WrongType { expected, found }
+}
+
+fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {
+    let bad = || FaultKind::BadPath(text.to_owned());
+    if text.is_empty() || text.contains('\0') {
+        return Err(bad());
+    }
+    std::path::absolute(folder.join(text)).map_err(|_| bad())
+}
+
+fn keys_of(kind: &str) -> &'static [&'static str] {
+    let found = KEYS.iter().find(|(table, _)| *table == kind);
+    found.map_or(&[], |(_, keys)| keys)
+}
+
+/// The fault of an unknown key or table, with a suggestion.
+fn unknown_key(kind: &str, key: &str, value: &DeValue<'_>) -> FaultKind {
+    let tables = value.as_array().is_some_and(|array| {
+        !array.is_empty() && array.iter().all(|item| item.get_ref().is_table())
+    });
+    let home = KEYS
+        .iter()
+        .find(|(table, keys)| *table != kind && keys.contains(&key));
+    let hint = match (nearest(key, keys_of(kind)), home) {
+        (_, Some((home, _))) => format!("; it belongs {}", place_of(home)),
+        (Some(known), None) => format!("; did you mean {known}?"),
+        (None, None) => String::new(),
+    };
+    if tables || value.is_table() {
+        FaultKind::UnknownTable(hint)
+    } else {
+        FaultKind::UnknownKey(hint)
+    }
+}
+
+fn place_of(table: &str) -> String {
+    match table {
+        "" => "before the first table".to_owned(),
+        "source" => "in [[source]]".to_owned(),
+        table => format!("in [{table}]"),
+    }
+}
+
+/// The known key that is most similar to an unknown one, if any.
+fn nearest(key: &str, known: &[&'static str]) -> Option<&'static str> {
+    let key: String = key.to_lowercase().replace('-', "_");
+    let close = |known: &&'static str| {
+        let distance = edits(&key, known);
+        (distance <= 1 + known.len() / 4).then_some((distance, *known))
+    };
+    // If no spelling is close, one key may be the beginning of the other.
+    let part = |known: &&&'static str| {
+        key.len() >= 3 && (known.starts_with(&key) || key.starts_with(**known))
+    };
+    let like = known.iter().filter_map(close).min();
+    like.map(|(_, known)| known)
+        .or_else(|| known.iter().find(part).copied())
+}
+
+/// The Levenshtein distance of two texts.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (index, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edit_distance_is_counted() {
+        assert_eq!(edits("", "abc"), 3);
+        assert_eq!(edits("kitten", "sitting"), 3);
+        assert_eq!(edits("lease", "lease"), 0);
+        assert_eq!(edits("lese", "lease"), 1);
+    }
+
+    #[test]
+    fn similar_keys_are_suggested() {
+        let check = |key: &str, known: Option<&str>| {
+            assert_eq!(nearest(key, keys_of("source")), known, "{key}");
+        };
+        check("poll-interval", Some("poll_interval"));
+        check("Lease", Some("lease"));
+        check("poll_intervall", Some("poll_interval"));
+        check("mirrors", Some("mirror"));
+        check("poll", Some("poll_interval"));
+        check("reorder", Some("reorder_window"));
+        check("set", Some("sets"));
+        check("password", None);
+        check("x", None);
+    }
+}

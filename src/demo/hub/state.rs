@@ -1,0 +1,65 @@
+//! The hub's state: its options, subscriptions and denied topics.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
+
+use super::event::EventLog;
+use super::options::HubOptions;
+use crate::clock;
+use crate::protocol::HubUri;
+
+/// A subscription that is active.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subscription {
+    /// The topic.
+    pub topic: String,
+    /// The URL that notifications are delivered to.
+    pub callback: String,
+    /// The secret that signs deliveries.
+    pub secret: Option<String>,
+    /// The lease that was granted.
+    pub lease: Duration,
+    /// When it ends.
+    pub expires_at: DateTime<Utc>,
+}
+
+/// What the hub and its server share.
+pub(super) struct SharedHub {
+    pub(super) uri: HubUri,
+    pub(super) client: reqwest::Client,
+    pub(super) state: Mutex<HubState>,
+    pub(super) events: EventLog,
+}
+
+pub(super) struct HubState {
+    pub(super) options: HubOptions,
+    /// By topic and callback, which identify a subscription (WebSub, section 5.1).
+    pub(super) subscriptions: BTreeMap<(String, String), Subscription>,
+    /// Topics that are denied, and why.
+    pub(super) denied: BTreeMap<String, String>,
+}
+
+impl SharedHub {
+    pub(super) fn active(&self, wanted: impl Fn(&Subscription) -> bool) -> Vec<Subscription> {
+        let now = clock::now().wall;
+        let state = self.state.lock();
+        let active = state.subscriptions.values();
+        active
+            .filter(|subscription| subscription.expires_at > now && wanted(subscription))
+            .cloned()
+            .collect()
+    }
+
+    /// The current options.
+    pub(super) fn options(&self) -> HubOptions {
+        self.state.lock().options.clone()
+    }
+
+    pub(super) fn drop_subscription(&self, topic: &str, callback: &str) {
+        let key = (topic.to_owned(), callback.to_owned());
+        self.state.lock().subscriptions.remove(&key);
+    }
+}

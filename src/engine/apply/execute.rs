@@ -1,0 +1,119 @@
+//! Executes one task, up to the point where the result becomes visible.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+
+use super::adoption::{Adopted, adopt};
+use super::candidates;
+use super::context::ApplyContext;
+use super::download::{DownloadError, FetchOutcome};
+use super::staged::StagedResource;
+use super::unpack::{UnpackError, unpack};
+use crate::mirror::{Mirror, MirrorPath};
+use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
+use crate::store::{Origin, Task, TaskFailure};
+
+/// The result of a task before it is published.
+pub(super) enum TaskOutcome {
+    /// A staged file.
+    Fetched(Box<StagedResource>),
+    /// The file has the announced content already; only its time is set.
+    Same { lastmod: Option<SourceTime> },
+    /// The file was in its place already, and not in the database.
+    Adopted(Adopted),
+    /// The file is to be removed.
+    Remove,
+    /// It could not be executed.
+    Failed(TaskFailure),
+}
+
+/// Executes a task. A panic fails the one task, no more.
+pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+    let executing = AssertUnwindSafe(execute_unguarded(context, task)).catch_unwind();
+    executing
+        .await
+        .unwrap_or_else(|_| TaskOutcome::Failed(DownloadError::Panicked.into_failure(task)))
+}
+
+async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+    let mirror = &context.mirror;
+    if task.kind == ChangeKind::Deleted {
+        return TaskOutcome::Remove;
+    }
+    if let Some(adopted) = adopt(mirror, task).await {
+        return TaskOutcome::Adopted(adopted);
+    }
+    let by_digest = is_known_by_digest(task);
+    let mut known = known_version(task);
+    if by_digest || known.is_some() {
+        let in_place = is_in_place(mirror, task).await;
+        if by_digest && in_place {
+            return TaskOutcome::Same {
+                lastmod: task.lastmod.or(task.changed_at),
+            };
+        }
+        known = known.filter(|_| in_place);
+    }
+    if let Some(member) = context.source.members.of(task) {
+        match unpack(context, task, &member).await {
+            Ok(fetched) => return TaskOutcome::Fetched(Box::new(fetched)),
+            Err(UnpackError::Mirror(error)) => {
+                return TaskOutcome::Failed(DownloadError::from(error).into_failure(task));
+            }
+            Err(error) => {
+                let members = &context.source.members;
+                members.withdraw_unusable(context.name(), &member, error.code(), &error);
+            }
+        }
+    }
+    match candidates::fetch(context, task, known.as_ref()).await {
+        Ok(FetchOutcome::Fetched(fetched)) => TaskOutcome::Fetched(fetched),
+        Ok(FetchOutcome::NotModified) => TaskOutcome::Same {
+            lastmod: task.lastmod,
+        },
+        Err(failure) => TaskOutcome::Failed(failure),
+    }
+}
+
+/// The version for a conditional request. None where the announced length or digest differs from the file's, or can't be
+/// compared with it: a cache that lags behind would answer 304. None for an audit either, which needs the bytes.
+fn known_version(task: &Task) -> Option<ServedVersion> {
+    let may_be_same = task.live
+        && task.origin != Origin::Audit
+        && task.hashes.is_empty()
+        && task
+            .length
+            .is_none_or(|length| task.live_length == Some(length));
+    task.live_version.clone().filter(|_| may_be_same)
+}
+
+/// Whether an announced digest is one that the file had when it was published. An audit has found that it has not.
+fn is_known_by_digest(task: &Task) -> bool {
+    task.live
+        && task.origin != Origin::Audit
+        && task
+            .length
+            .is_none_or(|length| task.live_length == Some(length))
+        && task
+            .hashes
+            .iter()
+            .any(|hash| task.live_hashes.contains(hash))
+}
+
+/// Whether the file is still there, and as long as it was.
+async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
+    let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
+    let looking = tokio::task::spawn_blocking(move || {
+        let found = MirrorPath::parse(&path)
+            .and_then(|path| mirror.open_file(&path))
+            .ok()?;
+        found.metadata().ok().map(|metadata| metadata.len())
+    });
+    looking
+        .await
+        .ok()
+        .flatten()
+        .is_some_and(|found| Some(found) == length)
+}

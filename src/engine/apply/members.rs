@@ -1,0 +1,125 @@
+//! Package members on offer: a task whose bytes are in an open package is executed from there, and not over HTTP.
+//!
+//! An offer is for the change that the manifest's entry states, not for the resource: a package's older version must never be
+//! published as the newer one.
+
+use std::collections::HashMap;
+use std::fmt::Display;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::fetch::Package;
+use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::store::{Change, Origin, Task};
+
+/// The bytes of one entry of a manifest.
+pub(in crate::engine) struct Member {
+    pub(in crate::engine) uri: ResourceUri,
+    /// Its path in the package.
+    pub(super) path: String,
+    pub(super) package: Package,
+    origin: Origin,
+    changed_at: Option<SourceTime>,
+    lastmod: Option<SourceTime>,
+    length: Option<u64>,
+    hashes: Vec<Digest>,
+    /// Whether an unusable member of this package was logged as a warning.
+    is_logged: Arc<AtomicBool>,
+}
+
+impl Member {
+    /// The member of a package that has the bytes of a change.
+    pub(in crate::engine) fn new(
+        change: &Change,
+        path: String,
+        package: Package,
+        origin: Origin,
+        is_logged: Arc<AtomicBool>,
+    ) -> Self {
+        Self {
+            uri: change.uri.clone(),
+            path,
+            package,
+            origin,
+            changed_at: change.changed_at,
+            lastmod: change.lastmod,
+            length: change.length,
+            hashes: change.hashes.clone(),
+            is_logged,
+        }
+    }
+
+    /// Whether a task is for the very change that the entry states.
+    pub(in crate::engine) fn is_of(&self, task: &Task) -> bool {
+        let same = task.kind != ChangeKind::Deleted
+            && task.changed_at == self.changed_at
+            && task.lastmod == self.lastmod
+            && task.length == self.length
+            && task.hashes == self.hashes;
+        // Without a time and a digest only the origin distinguishes the change from another one.
+        let is_distinct = self.changed_at.is_some() || !self.hashes.is_empty();
+        same && (is_distinct || task.origin == self.origin)
+    }
+}
+
+/// All members on offer for the tasks of one Source.
+#[derive(Default)]
+pub(in crate::engine) struct Members(Mutex<HashMap<ResourceUri, Vec<Arc<Member>>>>);
+
+impl Members {
+    /// The member that has the bytes of a task.
+    pub(super) fn of(&self, task: &Task) -> Option<Arc<Member>> {
+        let members = self.lock();
+        let offered = members.get(&task.uri)?;
+        // Of entries that are the same the later one counts.
+        offered
+            .iter()
+            .rev()
+            .find(|member| member.is_of(task))
+            .cloned()
+    }
+
+    /// Withdraws an unusable member: its resource is fetched by its own URI. Warns once a package.
+    pub(super) fn withdraw_unusable(
+        &self,
+        source: &str,
+        member: &Arc<Member>,
+        code: &str,
+        error: &dyn Display,
+    ) {
+        self.withdraw(member);
+        let (uri, path) = (&member.uri, &member.path);
+        if member.is_logged.swap(true, Ordering::Relaxed) {
+            tracing::debug!(code, source, %uri, path, %error, "package member unusable; fetching its resource");
+        } else {
+            tracing::warn!(code, source, %uri, path, %error, "package member unusable; fetching its resource");
+        }
+    }
+
+    pub(in crate::engine) fn offer(&self, member: &Arc<Member>) {
+        let mut members = self.lock();
+        let offered = members.entry(member.uri.clone()).or_default();
+        offered.push(Arc::clone(member));
+    }
+
+    pub(in crate::engine) fn is_offered(&self, member: &Arc<Member>) -> bool {
+        let members = self.lock();
+        let offered = members.get(&member.uri);
+        offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
+    }
+
+    pub(in crate::engine) fn withdraw(&self, member: &Arc<Member>) {
+        let mut members = self.lock();
+        if let Some(offered) = members.get_mut(&member.uri) {
+            offered.retain(|other| !Arc::ptr_eq(other, member));
+            if offered.is_empty() {
+                members.remove(&member.uri);
+            }
+        }
+    }
+
+    /// Every change of the map is one step.
+    fn lock(&self) -> MutexGuard<'_, HashMap<ResourceUri, Vec<Arc<Member>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,25 @@
+//! Applies the tasks of a Source to its mirror.
+//!
+//! ```text
+//! executor ── task ──► execute ──► candidates ──► download ─┐
+//!                         │    └─► unpack (package member) ─┤ staged file, verified
+//!                         └─► adoption (file is in place)   ▼
+//!                                                publisher ──► mirror, then store
+//! ```
+//!
+//! A file is published before its record is committed: what a crash leaves in between is executed again, and that changes
+//! nothing.
+
+mod adoption;
+pub(super) mod candidates;
+mod context;
+mod download;
+mod execute;
+pub(super) mod executor;
+pub(super) mod members;
+mod publisher;
+pub(super) mod session;
+mod staged;
+#[cfg(test)]
+pub(super) mod stepping;
+mod unpack;

@@ -1,0 +1,85 @@
+//! An executor that runs for as long as some work that makes tasks, and the wait for those tasks: for single runs and repairs.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::executor::Executor;
+use crate::clock;
+use crate::engine::context::SourceContext;
+use crate::mirror::Mirror;
+use crate::store::Wake;
+
+/// Tasks that become due later than this are left to another run: longer than the pauses between the tries of one resource.
+const PATIENCE: Duration = Duration::from_secs(100);
+/// The shortest and the longest pause between two queries of the pending tasks.
+const PACE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
+
+/// Executes tasks while `work` runs; then, or when the run is interrupted, stops the executor in order.
+pub(in crate::engine) async fn with_executor(
+    context: &Arc<SourceContext>,
+    mirror: Arc<Mirror>,
+    work: impl Future<Output = ()>,
+) {
+    let executor = tokio::spawn(Executor::new(Arc::clone(context), mirror).run());
+    tokio::select! {
+        () = context.stop.cancelled() => {}
+        () = work => {}
+    }
+    context.stop.cancel();
+    if let Err(error) = executor.await {
+        tracing::error!(code = "applier", source = context.name(), %error, "executor panicked");
+    }
+}
+
+/// Waits until no task is left, or none makes progress any more.
+pub(in crate::engine) async fn drain(context: &SourceContext) {
+    let mut wakes = context.store.wakes();
+    let limit = PATIENCE + context.client.timeout();
+    let mut last = (progress_of(context), clock::now().mono);
+    loop {
+        let now = clock::now();
+        match context.store.next_due(context.name()).await {
+            Ok(None) => return,
+            Ok(Some(due)) if due > now.plus(PATIENCE).wall => return,
+            Ok(Some(_)) => {}
+            Err(error) => {
+                tracing::error!(code = error.code(), source = context.name(), %error, "due tasks can't be read; retrying")
+            }
+        }
+        let progress = progress_of(context);
+        if progress != last.0 {
+            last = (progress, now.mono);
+        }
+        if now.mono.saturating_duration_since(last.1) > limit {
+            tracing::warn!(
+                code = "stalled",
+                source = context.name(),
+                "no task makes progress any more; the rest is left to another run"
+            );
+            return;
+        }
+        tokio::time::sleep(PACE.0).await;
+        let name = context.name();
+        let woken = async {
+            while let Ok(wake) = wakes.recv().await {
+                if matches!(wake, Wake::Tasks(source) if source == name) {
+                    break;
+                }
+            }
+        };
+        // After the time-out the tasks are queried anyway.
+        let _ = tokio::time::timeout(PACE.1, woken).await;
+    }
+}
+
+/// A number that grows while there is progress. Bytes that a full disk rejects, and that are downloaded again and again, don't
+/// count.
+fn progress_of(context: &SourceContext) -> u64 {
+    let counts = context.progress.counts();
+    let bytes = if context.runtime_status.has_disk_error(context.name()) {
+        0
+    } else {
+        counts.bytes
+    };
+    counts.documents + counts.applied + counts.failed + bytes
+}

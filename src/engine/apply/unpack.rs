@@ -1,0 +1,102 @@
+//! Executes a task from a member of an open package.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use super::context::ApplyContext;
+use super::members::Member;
+use super::staged::{Description, StagedResource};
+use crate::fetch::PackageError;
+use crate::mirror::MirrorError;
+use crate::protocol::{Mismatch, Verifier};
+use crate::store::Task;
+
+/// How much is read and written at once, in bytes.
+const CHUNK: usize = 256 * 1024;
+
+/// Why a member can't be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UnpackError {
+    /// The mirror's error, not the member's.
+    #[error(transparent)]
+    Mirror(#[from] MirrorError),
+    #[error(transparent)]
+    Package(#[from] PackageError),
+    #[error(transparent)]
+    Mismatch(#[from] Mismatch),
+    #[error("it is larger than {limit} bytes")]
+    TooLarge { limit: u64 },
+    #[error(
+        "it is not at the path that the manifest states, and nothing verifies the one that was found"
+    )]
+    Unproven,
+    #[error("the work was interrupted")]
+    Interrupted,
+}
+
+impl UnpackError {
+    pub(super) fn code(&self) -> &'static str {
+        match self {
+            Self::Mirror(error) => error.code(),
+            Self::Package(error) => error.code(),
+            Self::Mismatch(mismatch) => mismatch.code(),
+            Self::TooLarge { .. } => "too-large",
+            Self::Unproven => "unproven-member",
+            Self::Interrupted => "interrupted",
+        }
+    }
+}
+
+/// Copies a member to a staged file and verifies it, as if it had been downloaded.
+pub(super) async fn unpack(
+    context: &Arc<ApplyContext>,
+    task: &Task,
+    member: &Arc<Member>,
+) -> Result<StagedResource, UnpackError> {
+    let context = Arc::clone(context);
+    let (task, member) = (task.clone(), Arc::clone(member));
+    let unpacking = tokio::task::spawn_blocking(move || copy(&context, &task, &member));
+    unpacking.await.map_err(|_| UnpackError::Interrupted)?
+}
+
+fn copy(
+    context: &ApplyContext,
+    task: &Task,
+    member: &Member,
+) -> Result<StagedResource, UnpackError> {
+    let mut bytes = member.package.member(&member.path)?;
+    if bytes.is_rebased() && task.length.is_none() && task.hashes.is_empty() {
+        return Err(UnpackError::Unproven);
+    }
+    let length = bytes.length();
+    let mut verifier = Verifier::new(task.length, &task.hashes);
+    verifier.check_length(length)?;
+    let limit = context.source.limits.resource;
+    if let Some(limit) = limit.filter(|&limit| length > limit) {
+        return Err(UnpackError::TooLarge { limit });
+    }
+    let mut staged = context.mirror.stage()?;
+    let mut chunk = vec![0; CHUNK.min(usize::try_from(length).unwrap_or(CHUNK)).max(1)];
+    loop {
+        let read = bytes.read(&mut chunk).map_err(PackageError::from)?;
+        if read == 0 {
+            break;
+        }
+        verifier.update(&chunk[..read])?;
+        context.source.progress.count_bytes(read);
+        staged.write(&chunk[..read])?;
+    }
+    let verified = verifier.finish()?;
+    let lastmod = task.lastmod.or(task.changed_at);
+    Ok(StagedResource {
+        file: staged.finish(lastmod)?,
+        description: Description {
+            length: verified.length,
+            media_type: task.media_type.clone(),
+            hashes: verified.digests,
+            lastmod,
+            // No server has served it.
+            version: None,
+        },
+    })
+}

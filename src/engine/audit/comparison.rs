@@ -1,0 +1,18 @@
+//! The result of comparing a mirror with its Source, before anything is repaired or reported.
+
+use std::sync::Arc;
+
+use super::documents::SourceDocuments;
+use crate::mirror::MirrorReader;
+use crate::store::AuditDb;
+
+/// A mirror that was compared with its Source.
+pub(super) struct Comparison {
+    pub(super) audit_db: Arc<AuditDb>,
+    pub(super) documents: SourceDocuments,
+    pub(super) reader: Option<Arc<MirrorReader>>,
+    /// How many files were expected.
+    pub(super) expected: u64,
+    /// How many files of deleted resources stay.
+    pub(super) kept: u64,
+}

@@ -1,0 +1,18 @@
+//! Compares a mirror, file by file, with what its Source states now, and repairs it if that was requested.
+//!
+//! What the Source states is written into an [`AuditDb`](crate::store::AuditDb) on disk, so that memory does not grow with the set;
+//! the findings are written there, too, and reported at the end. No daemon decides anything by it: an audit that only compares takes
+//! no lock and writes nothing else, and one that repairs plans tasks as a daemon does, for an executor of its own.
+
+mod comparison;
+mod context;
+mod document;
+mod documents;
+mod files;
+mod recheck;
+mod repair;
+mod results;
+mod run;
+
+pub use results::{ReportedFinding, Summary, Sums};
+pub use run::Audit;

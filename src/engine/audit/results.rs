@@ -1,0 +1,95 @@
+//! What an audit reports.
+
+use std::ops::AddAssign;
+
+use serde::Serialize;
+use url::Url;
+
+use crate::store::{Finding, FindingKind, FindingOutcome};
+
+/// A finding of an audit, as it is reported.
+#[derive(Clone, Debug)]
+pub struct ReportedFinding {
+    /// What was found.
+    pub finding: Finding,
+    /// The Capability List of the set that names the resource.
+    pub set: Option<Url>,
+}
+
+/// The result of an audit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// The numbers of findings.
+    pub sums: Sums,
+    /// Whether all documents of the Source could be read.
+    pub whole: bool,
+    /// Whether files that the Source does not name are extra; if not, none was reported so.
+    pub proves_absence: bool,
+}
+
+/// The numbers of an audit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Sums {
+    /// Files that were expected and compared.
+    pub compared: u64,
+    /// Those that are right.
+    pub right: u64,
+    /// Those that are missing.
+    pub missing: u64,
+    /// Those that differ.
+    pub altered: u64,
+    /// Files that no document names.
+    pub extra: u64,
+    /// Missing or altered resources that can't be fetched, and lists that can't be read.
+    pub unreachable: u64,
+    /// Files of deleted resources that stay because of `delete = false`.
+    pub kept: u64,
+    /// Findings that were repaired.
+    pub mended: u64,
+    /// Files with the right bytes that had no record, or another time.
+    pub adopted: u64,
+}
+
+impl Summary {
+    /// Whether the mirror is now what the Source states.
+    #[must_use]
+    pub fn is_in_sync(&self) -> bool {
+        let sums = &self.sums;
+        let wrong = sums.missing + sums.altered + sums.extra + sums.unreachable;
+        self.whole && wrong == sums.mended
+    }
+}
+
+impl Sums {
+    pub(super) fn count(&mut self, finding: &Finding) {
+        let count = match finding.kind {
+            FindingKind::Missing => &mut self.missing,
+            FindingKind::Altered => &mut self.altered,
+            FindingKind::Extra => &mut self.extra,
+            FindingKind::Unreachable => &mut self.unreachable,
+            FindingKind::Unknown => {
+                self.adopted += u64::from(finding.outcome == FindingOutcome::Repaired);
+                return;
+            }
+        };
+        *count += 1;
+        self.mended += u64::from(finding.outcome == FindingOutcome::Repaired);
+        // Lists are no files, and extra files were not expected.
+        let is_wrong = finding.expected.is_some();
+        self.right -= u64::from(is_wrong && self.right > 0);
+    }
+}
+
+impl AddAssign for Sums {
+    fn add_assign(&mut self, other: Self) {
+        self.compared += other.compared;
+        self.right += other.right;
+        self.missing += other.missing;
+        self.altered += other.altered;
+        self.extra += other.extra;
+        self.unreachable += other.unreachable;
+        self.kept += other.kept;
+        self.mended += other.mended;
+        self.adopted += other.adopted;
+    }
+}

@@ -1,0 +1,246 @@
+//! The audit of one Source, from its documents to the report.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::comparison::Comparison;
+use super::context::{AuditContext, Repair, blocking};
+use super::documents::SourceDocuments;
+use super::results::{ReportedFinding, Summary, Sums};
+use super::{files, repair};
+use crate::clock;
+use crate::config::Config;
+use crate::engine::EngineError;
+use crate::engine::apply::session::with_executor;
+use crate::engine::lifecycle::Engine;
+use crate::engine::progress::Counts;
+use crate::fetch::Client;
+use crate::mirror::{Mirror, MirrorError, MirrorReader, made_path};
+use crate::status::StatusError;
+use crate::store::{AuditDb, FindingKind};
+
+/// How many findings are read at once.
+const PAGE: usize = 256;
+
+/// The audit of one Source.
+pub struct Audit {
+    context: AuditContext,
+    expected: AtomicU64,
+}
+
+impl Audit {
+    /// Audits that only compare, one for each Source of a configuration. They may run beside a daemon.
+    #[must_use]
+    pub fn comparing(config: &Config, client: &Client) -> Vec<Self> {
+        let sources = config.sources.iter();
+        sources
+            .map(|source| Self {
+                context: AuditContext {
+                    source: source.clone(),
+                    limits: config.limits.clone(),
+                    state: config.state_dir.clone(),
+                    client: client.with_credentials(&source.credentials),
+                    repair: None,
+                    progress: Arc::default(),
+                    stop: CancellationToken::new(),
+                },
+                expected: AtomicU64::new(0),
+            })
+            .collect()
+    }
+
+    /// Audits that repair what they find. `engine`: one for a [single run](Engine::once) that has not begun.
+    #[must_use]
+    pub fn repairing(
+        config: &Config,
+        client: &Client,
+        engine: &Arc<Engine>,
+        delete_extra: bool,
+    ) -> Vec<Self> {
+        let audits = Self::comparing(config, client).into_iter();
+        audits
+            .zip(&engine.sources)
+            .map(|(mut audit, followed)| {
+                audit.context.repair = Some(Repair {
+                    context: Arc::clone(&followed.context),
+                    delete_extra,
+                });
+                audit
+            })
+            .collect()
+    }
+
+    /// The name of the Source.
+    #[must_use]
+    pub fn source(&self) -> &str {
+        &self.context.source.name
+    }
+
+    /// The progress; `applied` counts the compared files. Also how many files are expected in all.
+    #[must_use]
+    pub fn counts(&self) -> (Counts, u64) {
+        let mut counts = self.context.progress.counts();
+        if let Some(repair) = &self.context.repair {
+            counts.bytes += repair.context.progress.counts().bytes;
+        }
+        (counts, self.expected.load(Ordering::Relaxed))
+    }
+
+    /// Ends it early, and in order.
+    pub fn interrupt(&self) {
+        self.context.stop.cancel();
+    }
+
+    /// Runs the audit, and sends its findings one by one.
+    ///
+    /// # Errors
+    /// When it could not be completed: the mirror or the database can't be read, or are in use by another process where it is to
+    /// repair, or it was interrupted.
+    pub async fn run(
+        &self,
+        findings: &mpsc::Sender<ReportedFinding>,
+    ) -> Result<Summary, StatusError> {
+        let done = match &self.context.repair {
+            None => tokio::select! {
+                () = self.context.stop.cancelled() => Err(EngineError::Interrupted),
+                done = self.compare_and_report(findings) => done,
+            },
+            Some(repair) => self.compare_and_repair(repair, findings).await,
+        };
+        done.map_err(|error| error.status_error())
+    }
+
+    async fn compare_and_report(
+        &self,
+        findings: &mpsc::Sender<ReportedFinding>,
+    ) -> Result<Summary, EngineError> {
+        let began = clock::now().wall;
+        let comparison = self.compare().await?;
+        let reader = comparison.reader.as_ref();
+        let context = &self.context;
+        context.recheck(&comparison.audit_db, reader, began).await?;
+        context.probe(&comparison.audit_db).await?;
+        self.report(&comparison, findings).await
+    }
+
+    /// Opens the mirror for writing, compares, and repairs.
+    async fn compare_and_repair(
+        &self,
+        repair: &Repair,
+        findings: &mpsc::Sender<ReportedFinding>,
+    ) -> Result<Summary, EngineError> {
+        let context = &self.context;
+        let root = context.source.mirror.clone();
+        let mirror = Arc::new(blocking(move || Mirror::open(&root)).await??);
+        let comparison = tokio::select! {
+            () = context.stop.cancelled() => return Err(EngineError::Interrupted),
+            comparison = self.compare() => comparison?,
+        };
+        let mut repaired = Ok(());
+        let work = async {
+            tokio::select! {
+                () = context.stop.cancelled() => repaired = Err(EngineError::Interrupted),
+                done = repair::repair(context, repair, &comparison, &mirror) => repaired = done,
+            }
+        };
+        with_executor(&repair.context, Arc::clone(&mirror), work).await;
+        repaired?;
+        self.report(&comparison, findings).await
+    }
+
+    /// Reads the Source's documents, and compares every file.
+    async fn compare(&self) -> Result<Comparison, EngineError> {
+        let context = &self.context;
+        let audit_db = Arc::new(blocking(AuditDb::begin).await??);
+        let documents = context.read_documents(&audit_db).await?;
+        self.ingest_records(&audit_db, &documents).await?;
+        let counting = Arc::clone(&audit_db);
+        let expected = blocking(move || counting.expected()).await??;
+        self.expected.store(expected, Ordering::Relaxed);
+        let root = context.source.mirror.clone();
+        let reader = match blocking(move || MirrorReader::open(&root)).await? {
+            Ok(reader) => Some(Arc::new(reader)),
+            // Nothing was ever mirrored.
+            Err(MirrorError::Missing { .. }) => None,
+            Err(error) => return Err(error.into()),
+        };
+        context.compare(&audit_db, reader.as_ref()).await?;
+        let mut kept = 0;
+        if let Some(reader) = reader.clone().filter(|_| documents.proves_extras()) {
+            kept = self.extras(&audit_db, reader).await?;
+        }
+        Ok(Comparison {
+            audit_db,
+            documents,
+            reader,
+            expected,
+            kept,
+        })
+    }
+
+    async fn ingest_records(
+        &self,
+        audit_db: &Arc<AuditDb>,
+        documents: &SourceDocuments,
+    ) -> Result<(), EngineError> {
+        let (audit_db, source, state) = (
+            Arc::clone(audit_db),
+            self.context.source.clone(),
+            self.context.state.clone(),
+        );
+        let since = documents.since;
+        blocking(move || {
+            let wants = |uri: &crate::protocol::ResourceUri| source.filter.wants(uri);
+            audit_db.copy_known(&state, &source.name, wants)?;
+            audit_db.merge_known(since, |uri| made_path(uri).to_string())
+        })
+        .await??;
+        Ok(())
+    }
+
+    async fn extras(
+        &self,
+        audit_db: &Arc<AuditDb>,
+        reader: Arc<MirrorReader>,
+    ) -> Result<u64, EngineError> {
+        let (audit_db, stop) = (Arc::clone(audit_db), self.context.stop.clone());
+        let deletes = self.context.source.delete;
+        blocking(move || files::find_extras(&audit_db, &reader, deletes, &stop)).await?
+    }
+
+    /// Sends the findings, and sums them up.
+    async fn report(
+        &self,
+        comparison: &Comparison,
+        findings: &mpsc::Sender<ReportedFinding>,
+    ) -> Result<Summary, EngineError> {
+        let mut sums = Sums {
+            compared: comparison.expected,
+            right: comparison.expected,
+            kept: comparison.kept,
+            ..Sums::default()
+        };
+        let mut after = 0;
+        while let Some(page) = comparison.audit_db.next_findings(&mut after, PAGE)? {
+            for finding in page {
+                sums.count(&finding);
+                if finding.kind == FindingKind::Unknown {
+                    continue;
+                }
+                let set = finding
+                    .set
+                    .and_then(|number| comparison.documents.set(number));
+                // After an interruption nothing receives it.
+                let _ = findings.send(ReportedFinding { finding, set }).await;
+            }
+        }
+        Ok(Summary {
+            sums,
+            whole: comparison.documents.is_complete,
+            proves_absence: comparison.documents.proves_extras(),
+        })
+    }
+}

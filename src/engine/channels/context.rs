@@ -1,0 +1,81 @@
+//! What the channels of one Source need: not the mirror, not the documents.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use crate::clock;
+use crate::config::{self, Signatures};
+use crate::engine::context::SourceContext;
+use crate::engine::runtime_status::RuntimeStatus;
+use crate::fetch::Client;
+use crate::status::StatusError;
+use crate::store::{ChannelRecord, Store};
+use crate::sync::{ChannelFailure, ChannelRules};
+
+pub(super) struct ChannelContext {
+    /// The label of the Source.
+    pub(super) source: String,
+    pub(super) rules: ChannelRules,
+    /// Whether channels are wanted at all.
+    pub(super) notifications: bool,
+    /// Whether hubs have to sign their deliveries.
+    pub(super) is_signed: bool,
+    /// Whether subscriptions are begun, renewed and ended; false for a single run without hubs.
+    pub(super) subscribes: bool,
+    /// The prefix of callbacks; `None`: channels can't be subscribed to.
+    pub(super) public_url: Option<Url>,
+    pub(super) store: Arc<Store>,
+    pub(super) client: Client,
+    pub(super) runtime_status: Arc<RuntimeStatus>,
+    /// Stops the drivers.
+    pub(super) stop: CancellationToken,
+    /// Cancelled once all subscriptions are being ended: nothing is subscribed to any more.
+    pub(super) retired: CancellationToken,
+}
+
+impl ChannelContext {
+    pub(super) fn of(context: &SourceContext) -> Self {
+        let source = &context.source;
+        Self {
+            source: source.name.clone(),
+            rules: rules_of(source),
+            notifications: source.notifications,
+            is_signed: source.signatures == Signatures::Required,
+            subscribes: context.subscribes,
+            public_url: context.public_url.clone(),
+            store: Arc::clone(&context.store),
+            client: context.client.clone(),
+            runtime_status: Arc::clone(&context.runtime_status),
+            stop: context.stop.clone(),
+            retired: context.retired.clone(),
+        }
+    }
+
+    /// Shows a failure in the status, and logs it unless it is shown already.
+    pub(super) fn report(&self, channel: &ChannelRecord, hub: &str, failure: ChannelFailure) {
+        let ChannelFailure { code, message } = failure;
+        let known = self.runtime_status.channel(channel.id);
+        if !known.is_some_and(|known| known.code == code && known.message == message) {
+            tracing::warn!(code, source = self.source, topic = %channel.topic, hub, error = message, "subscription failed");
+        }
+        self.runtime_status.note_channel(
+            channel.id,
+            Some(StatusError::new(code, message, clock::now().wall)),
+        );
+    }
+
+    /// Removes a channel's failure from the status.
+    pub(super) fn clear(&self, channel: &ChannelRecord) {
+        self.runtime_status.note_channel(channel.id, None);
+    }
+}
+
+/// What the configuration states about the channels of a Source.
+pub(super) fn rules_of(source: &config::Source) -> ChannelRules {
+    ChannelRules {
+        hub: source.hub.clone(),
+        lease_seconds: source.lease.as_secs(),
+    }
+}

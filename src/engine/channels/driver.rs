@@ -1,0 +1,151 @@
+//! The driver of the machine of one channel: performs its actions and returns their results to it. It decides nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::time::Instant;
+use url::Url;
+
+use super::context::ChannelContext;
+use super::requests::{read_topic, send_request};
+use crate::clock::{self, Now};
+use crate::protocol::HubUri;
+use crate::store::{ChannelId, ChannelRecord, Store, StoreError, Wake};
+use crate::sync::{
+    Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
+};
+
+/// The longest single wait: the wall clock may be set during it.
+const LONGEST_WAIT: Duration = Duration::from_secs(600);
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
+
+/// The machine of one channel, and where its other half is stored.
+pub(super) struct StoredMachine<'a> {
+    store: &'a Arc<Store>,
+    id: ChannelId,
+    machine: ChannelMachine,
+}
+
+impl<'a> StoredMachine<'a> {
+    pub(super) fn new(store: &'a Arc<Store>, id: ChannelId, rules: ChannelRules) -> Self {
+        Self {
+            store,
+            id,
+            machine: ChannelMachine::new(clock::now(), rules),
+        }
+    }
+
+    /// Handles an event. The machine and the stored channel change only if the commit succeeds. Also returns the hub that
+    /// the channel has then.
+    pub(super) async fn handle(
+        &mut self,
+        now: Now,
+        event: ChannelEvent,
+    ) -> Result<(ChannelStep, Option<HubUri>), StoreError> {
+        self.change_and_handle(now, |_| {}, event).await
+    }
+
+    /// Changes the stored channel and handles an event, in one transaction.
+    pub(super) async fn change_and_handle(
+        &mut self,
+        now: Now,
+        change: impl FnOnce(&mut Channel) + Send + 'static,
+        event: ChannelEvent,
+    ) -> Result<(ChannelStep, Option<HubUri>), StoreError> {
+        let mut machine = self.machine.clone();
+        let (machine, step, hub) = self
+            .store
+            .change_channel(self.id, false, move |channel| {
+                change(channel);
+                let step = machine.handle(channel, now, event);
+                (machine, step, channel.hub.clone())
+            })
+            .await?;
+        self.machine = machine;
+        Ok((step, hub))
+    }
+}
+
+/// Drives a channel until its subscription has ended, or until the driver is stopped.
+pub(super) async fn drive(context: Arc<ChannelContext>, public_url: Url, channel: ChannelRecord) {
+    tokio::select! {
+        () = context.stop.cancelled() => {}
+        () = drive_to_end(&context, &public_url, &channel) => {}
+    }
+}
+
+async fn drive_to_end(context: &ChannelContext, public_url: &Url, channel: &ChannelRecord) {
+    let (store, client) = (&context.store, &context.client);
+    let mut wakes = store.wakes();
+    let mut stored = StoredMachine::new(store, channel.id, context.rules.clone());
+    let mut event = ChannelEvent::Started;
+    loop {
+        let now = clock::now();
+        let (step, hub) = match stored.handle(now, event).await {
+            Ok(handled) => handled,
+            Err(error) => {
+                tracing::error!(code = error.code(), source = context.source, topic = %channel.topic, %error,
+                    "database error; the subscription is retried");
+                tokio::time::sleep(STORE_PAUSE).await;
+                event = ChannelEvent::Started;
+                continue;
+            }
+        };
+        match step.report {
+            None => {}
+            Some(ChannelReport::Healthy) => context.clear(channel),
+            Some(ChannelReport::HubSkipped(hub, failure)) => {
+                tracing::info!(code = failure.code, source = context.source, topic = %channel.topic, %hub,
+                    error = failure.message, "hub refused the subscription; trying the next hub");
+            }
+            Some(ChannelReport::Failed(failure)) => {
+                let hub = hub.as_ref().map_or("", HubUri::as_str);
+                context.report(channel, hub, failure);
+            }
+        }
+        event = match step.action {
+            ChannelAction::ReadTopic(topic) => read_topic(client, &context.source, &topic).await,
+            ChannelAction::SendRequest(request) => {
+                send_request(client, public_url, channel, &request).await
+            }
+            ChannelAction::WaitUntil(time) => {
+                wait(&mut wakes, channel.id, time, now).await;
+                ChannelEvent::Woken
+            }
+            ChannelAction::End => return,
+        };
+    }
+}
+
+/// Waits until a time of the wall clock, or until the stored channel changes.
+///
+/// The clock may have been set since `begun`, and `until` may be a time of either clock: the shorter wait is right.
+pub(super) async fn wait(
+    wakes: &mut broadcast::Receiver<Wake>,
+    id: ChannelId,
+    until: DateTime<Utc>,
+    begun: Now,
+) {
+    let now = clock::now();
+    let pause = (until - now.wall.max(begun.wall))
+        .to_std()
+        .unwrap_or_default()
+        .min(LONGEST_WAIT);
+    let deadline = Instant::from_std(now.mono + pause);
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep_until(deadline) => return,
+            wake = wakes.recv() => match wake {
+                Ok(Wake::Channel(_, channel)) if channel == id => return,
+                Err(RecvError::Lagged(_)) => return,
+                Ok(_) => {}
+                // The store outlives the drivers.
+                Err(RecvError::Closed) => std::future::pending().await,
+            },
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! The requests of a channel over HTTP; each result is an event for the channel machine.
+
+use url::Url;
+
+use crate::fetch::{Client, Disposition, HubAnswer};
+use crate::protocol::TopicUri;
+use crate::protocol::websub::{Mode, SubscriptionRequest};
+use crate::store::ChannelRecord;
+use crate::sync::{ChannelEvent, ChannelFailure, HubRequest, Intent};
+
+/// Reads the links of a topic.
+pub(super) async fn read_topic(client: &Client, source: &str, topic: &TopicUri) -> ChannelEvent {
+    match client.ask_topic(topic).await {
+        Ok(links) => ChannelEvent::TopicRead {
+            topic: links.topic,
+            hubs: links.hubs,
+        },
+        Err(error) => {
+            tracing::info!(code = error.code(), source, %topic, %error, "topic unavailable; using the known hubs");
+            ChannelEvent::TopicUnavailable
+        }
+    }
+}
+
+/// Sends a request to a hub, with the channel's callback and secret.
+pub(super) async fn send_request(
+    client: &Client,
+    public_url: &Url,
+    channel: &ChannelRecord,
+    request: &HubRequest,
+) -> ChannelEvent {
+    let (mode, lease_seconds, secret) = match request.asked.intent {
+        Intent::Subscribe => (
+            Mode::Subscribe,
+            Some(request.asked.lease_seconds),
+            channel.secret.clone(),
+        ),
+        Intent::Unsubscribe => (Mode::Unsubscribe, None, None),
+    };
+    let form = SubscriptionRequest {
+        mode,
+        callback: format!("{public_url}{}", channel.token),
+        topic: request.topic.to_string(),
+        lease_seconds,
+        secret,
+    };
+    let (code, message, retry_after) = match client.ask_hub(&request.hub, &form).await {
+        Ok(HubAnswer::Accepted) => return ChannelEvent::HubAccepted,
+        Ok(HubAnswer::Rejected {
+            status,
+            excerpt,
+            retry_after,
+        }) => (
+            "hub-refused",
+            format!("the hub answers {status}: {excerpt}"),
+            retry_after,
+        ),
+        Err(error) => {
+            let retry_after = match error.disposition() {
+                Disposition::RetryLater { after } => after,
+                Disposition::GiveUp => None,
+            };
+            (error.code(), error.to_string(), retry_after)
+        }
+    };
+    ChannelEvent::HubRefused {
+        failure: ChannelFailure { code, message },
+        retry_after,
+    }
+}

@@ -1,0 +1,388 @@
+//! Change Dumps and their indexes (section 13): changes with their content, where no Change List states them or reaches back so
+//! far. A dump counts as an index of Change Lists does: each of its packages is one.
+
+use url::Url;
+
+use super::documents::{ChangedDocument, poll_document};
+use super::index::{Entries, MAX_DEPTH};
+use super::ingest::{DocumentChanges, EntrySource, ingest_changes, weigh};
+use super::packages::{PackageEntry, manifest_copy};
+use super::pending_lists::PendingLists;
+use super::remembered::ReadDump;
+use super::span::{end_of, span_of};
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::protocol::{
+    Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
+};
+use crate::store::{DocumentRecord, Origin};
+use crate::sync::{NewsFilter, Span};
+
+impl SetState {
+    /// Reads the Change Lists, and the Change Dump where there are none, or where a gap is left that they don't reach back
+    /// to. Returns what they cover together, and the error that kept one from being read.
+    pub(super) async fn read_changes(&mut self) -> (Option<Span>, Result<(), EngineError>) {
+        let (lists, failed) = match self.read_change_lists().await {
+            Ok(span) => (span, None),
+            Err(error) => (None, Some(error)),
+        };
+        let begins = lists.and_then(|span| span.from);
+        let gaps = self.sequencer.gaps();
+        let is_short = gaps
+            .iter()
+            .any(|gap| begins.is_none_or(|begins| gap.interval.from() < begins));
+        let is_fatal = matches!(failed, Some(EngineError::Store(_)));
+        if is_fatal || (lists.is_some() && !is_short) {
+            return (lists, failed.map_or(Ok(()), Err));
+        }
+        match self.read_change_dumps().await {
+            Ok(dumps) => {
+                let has_held = self.sequencer.held() > 0;
+                (
+                    span_together(lists, dumps, has_held),
+                    failed.map_or(Ok(()), Err),
+                )
+            }
+            Err(error @ EngineError::Store(_)) => (lists, Err(error)),
+            Err(error) => (lists, Err(failed.unwrap_or(error))),
+        }
+    }
+
+    /// Reads the Change Dumps; returns what they cover, `None` if there are none.
+    async fn read_change_dumps(&mut self) -> Result<Option<Span>, EngineError> {
+        let mut failed = None;
+        for uri in self.offered(&Capability::ChangeDump) {
+            match self.read_change_dump(&uri).await {
+                Ok(span) => return Ok(Some(span)),
+                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
+                    return Err(error);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(None), Err)
+    }
+
+    async fn read_change_dump(&mut self, uri: &Url) -> Result<Span, EngineError> {
+        // After a restart it is not known what an unchanged dump covers.
+        let last = self.dump.clone().filter(|last| last.uri == *uri);
+        let changed = poll_document(&self.context, self.record.id, uri, last.is_none());
+        let (mut span, index) = match (changed.await?, &last) {
+            (Some(changed), _) => {
+                changed.expect_dump(&Capability::ChangeDump)?;
+                let head = &changed.summary.head;
+                let index = head.link("index");
+                let index = index.filter(|index| head.md.until.is_some() && *index != uri);
+                let index = index.cloned();
+                let span = self.ingest_change_dump(changed, last.as_ref()).await?;
+                let before = last.as_ref().map(|last| last.span);
+                self.report_older("older-change-dump", uri, before, span);
+                (span, index)
+            }
+            (None, Some(last)) => (last.span, last.index.clone()),
+            // A document that is fetched anew is never unchanged.
+            (None, None) => return Err(EngineError::Interrupted),
+        };
+        let mut read = ReadDump {
+            uri: uri.clone(),
+            span,
+            index,
+        };
+        // A closed dump states nothing more: its index names the one that follows.
+        if let Some(index) = &read.index
+            && let Some(changed) = poll_document(&self.context, self.record.id, index, true).await?
+            && changed.summary.is_index
+        {
+            changed.expect_dump(&Capability::ChangeDump)?;
+            span = self.ingest_change_dump(changed, last.as_ref()).await?;
+            read.span = span;
+        }
+        self.dump = Some(read);
+        Ok(span)
+    }
+
+    /// Ingests a dump, or those dumps of an index that may hold news, the oldest first. An error of one does not keep the later
+    /// ones from being read; but then the dump proves nothing.
+    async fn ingest_change_dump(
+        &mut self,
+        changed: ChangedDocument,
+        last: Option<&ReadDump>,
+    ) -> Result<Span, EngineError> {
+        let md = &changed.summary.head.md;
+        let stated = Span {
+            from: md.from.or(md.at),
+            until: changed.summary.until,
+        };
+        // An index is read again at each poll: only its dumps say whether there is news.
+        let record = (!changed.summary.is_index).then(|| changed.record.clone());
+        let mut progress = DumpRead::default();
+        let mut pending = PendingLists::default();
+        self.ingest_dump_part(changed, 0, &mut progress, &mut pending)
+            .await?;
+        while let Some((dump, depth)) = pending.next() {
+            let anew = last.is_none();
+            match poll_document(&self.context, self.record.id, &dump.uri, anew).await {
+                Ok(None) => {
+                    let known = dump.until.or(last.and_then(|last| last.span.until));
+                    progress.until = progress.until.max(known);
+                }
+                Ok(Some(changed)) => {
+                    self.ingest_dump_part(changed, depth, &mut progress, &mut pending)
+                        .await?
+                }
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => progress.fail(error),
+            }
+        }
+        if let Some(error) = progress.failed {
+            return Err(error);
+        }
+        let span = Span {
+            from: stated.from.or(progress.from),
+            until: stated.until.or(progress.until),
+        };
+        self.commit_span(span, Origin::ChangeDump, record).await?;
+        Ok(span)
+    }
+
+    /// Ingests one document: the packages of a dump, or the list of an index.
+    async fn ingest_dump_part(
+        &mut self,
+        changed: ChangedDocument,
+        depth: usize,
+        progress: &mut DumpRead,
+        pending: &mut PendingLists,
+    ) -> Result<(), EngineError> {
+        if let Err(error) = changed.expect_dump(&Capability::ChangeDump) {
+            progress.fail(error);
+            return Ok(());
+        }
+        if let Err(error) = changed.expect_all() {
+            progress.fail(error);
+        }
+        if !changed.summary.is_index {
+            self.ingest_change_packages(changed, depth > 0, progress)
+                .await?;
+        } else if depth < MAX_DEPTH {
+            progress.begin(changed.summary.lists_from);
+            let settled = pending
+                .add(changed.document, depth + 1, &self.sequencer)
+                .await?;
+            progress.until = progress.until.max(settled);
+        } else {
+            progress.fail(EngineError::NestedIndex);
+        }
+        Ok(())
+    }
+
+    /// Ingests those packages of a dump that may hold news.
+    async fn ingest_change_packages(
+        &mut self,
+        changed: ChangedDocument,
+        is_part: bool,
+        progress: &mut DumpRead,
+    ) -> Result<(), EngineError> {
+        let own = span_of(&changed.summary);
+        let mut is_complete = changed.expect_all().is_ok();
+        // Where one may be missing between two packages, it is not known where the second begins.
+        let follow_each_other = is_complete;
+        let record = changed.record;
+        progress.begin(own.from);
+        let mut reached = own.from;
+        let mut packages = Entries::of(changed.document);
+        while let Some(entry) = packages.next().await? {
+            let mut package = PackageEntry::of(entry);
+            let read = record_of(&package);
+            // A package that does not state its begin begins where the one before it ends.
+            package.from = package.from.or(reached.filter(|_| follow_each_other));
+            progress.begin(package.from);
+            match self.ingest_change_package(&package, read).await {
+                Ok(reach) => {
+                    reached = reach.closed;
+                    progress.until = progress.until.max(reach.until);
+                }
+                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
+                    return Err(error);
+                }
+                Err(error) => {
+                    reached = package.until;
+                    is_complete = false;
+                    progress.fail(error);
+                }
+            }
+        }
+        if is_part && is_complete {
+            let commit = self.commit_of_part(record);
+            self.commit(Origin::ChangeDump, commit).await?;
+        }
+        Ok(())
+    }
+
+    /// Ingests the changes of a package that are news.
+    async fn ingest_change_package(
+        &mut self,
+        package: &PackageEntry,
+        record: Option<DocumentRecord>,
+    ) -> Result<PackageReach, EngineError> {
+        let set = self.record.id;
+        let interval = package
+            .from
+            .zip(package.until)
+            .and_then(|(from, until)| Interval::new(from, until));
+        if interval.is_some_and(|interval| self.sequencer.is_settled(interval)) {
+            return Ok(PackageReach::of(package));
+        }
+        let known = self.context.store.document(set, &package.uri).await?;
+        if record.is_some() && known.map(|known| known.digest) == record.as_ref().map(|r| r.digest)
+        {
+            return Ok(PackageReach::of(package));
+        }
+        let manifest = Capability::ChangeDumpManifest;
+        if let Some(copy) = manifest_copy(&self.context, set, package, &manifest).await? {
+            let filter = self.news_filter(package, &copy.summary);
+            let weighing = weigh(&self.context, set, copy.document, None, filter);
+            let (document, weight) = weighing.await?;
+            if weight.is_light() {
+                let entries = EntrySource::Document(document);
+                return self
+                    .ingest_package_changes(package, entries, &copy.summary, record)
+                    .await;
+            }
+        }
+        let open = self.packages.open(set, package, &manifest).await?;
+        let (opened, summary, file) = open.split();
+        let entries = EntrySource::Package(opened);
+        let reach = self
+            .ingest_package_changes(package, entries, &summary, record)
+            .await?;
+        file.remove().await;
+        Ok(reach)
+    }
+
+    async fn ingest_package_changes(
+        &mut self,
+        package: &PackageEntry,
+        entries: EntrySource,
+        summary: &DocumentSummary,
+        record: Option<DocumentRecord>,
+    ) -> Result<PackageReach, EngineError> {
+        let (span, closed) = spans_of(package, summary);
+        let filter = self.news_filter(package, summary);
+        // A closed package proves its interval if that leaves no hole before it; else only the dump may.
+        let front = self.sequencer.coverage().front();
+        let mut trial = self.sequencer.clone();
+        let proven = closed.filter(|closed| front.is_some_and(|front| closed.from() <= front));
+        if let Some(proven) = proven {
+            let _ = trial.change_list(clock::now(), proven);
+        }
+        let mut commit = self.commit_of(&trial, None);
+        commit.documents.extend(record);
+        let changes = DocumentChanges {
+            origin: Origin::ChangeDump,
+            newest_first: summary.newest_first,
+            filter,
+            commit,
+        };
+        let result = ingest_changes(&self.context, self.record.id, entries, changes).await?;
+        self.sequencer = trial;
+        self.found += result.tasks;
+        self.report_held(result.held);
+        Ok(PackageReach {
+            until: span.until,
+            closed: closed.map(|closed| closed.until()),
+        })
+    }
+
+    /// Which changes of a package are news.
+    fn news_filter(&self, package: &PackageEntry, summary: &DocumentSummary) -> NewsFilter {
+        let (span, _) = spans_of(package, summary);
+        let filter = match span.interval() {
+            Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
+            None => NewsFilter::everything(),
+        };
+        self.sequencer.mark_late_end(filter, end_of(summary))
+    }
+}
+
+/// What was read of the parts of a Change Dump so far.
+#[derive(Default)]
+struct DumpRead {
+    from: Option<SourceTime>,
+    until: Option<SourceTime>,
+    failed: Option<EngineError>,
+}
+
+impl DumpRead {
+    /// Notes where the first part begins.
+    fn begin(&mut self, from: Option<SourceTime>) {
+        self.from = self.from.or(from);
+    }
+
+    fn fail(&mut self, error: EngineError) {
+        self.failed.get_or_insert(error);
+    }
+}
+
+/// How far a package reaches.
+struct PackageReach {
+    /// The time of its last change.
+    until: Option<SourceTime>,
+    /// Where it ends, if it states that: there the next one begins.
+    closed: Option<SourceTime>,
+}
+
+impl PackageReach {
+    /// As the dump's entry states it.
+    fn of(package: &PackageEntry) -> Self {
+        Self {
+            until: package.until,
+            closed: package.until,
+        }
+    }
+}
+
+/// What a package covers by its own statement, and the interval if it is closed.
+fn spans_of(package: &PackageEntry, summary: &DocumentSummary) -> (Span, Option<Interval>) {
+    let own = span_of(summary);
+    let md = &summary.head.md;
+    let from = md.from.or(md.at).or(package.from);
+    let closed = summary.until.or(package.until);
+    let span = Span {
+        from,
+        until: closed.or(own.until),
+    };
+    let interval = from
+        .zip(closed)
+        .and_then(|(from, until)| Interval::new(from, until));
+    (span, interval)
+}
+
+/// What is stored of a package that was read, so that it is not fetched again; `None` if nothing distinguishes its versions.
+fn record_of(package: &PackageEntry) -> Option<DocumentRecord> {
+    let version = package.version();
+    if version.is_empty() {
+        return None;
+    }
+    let digest = Digest::of(Algorithm::Sha256, version.as_bytes());
+    Some(DocumentRecord {
+        uri: package.uri.to_string(),
+        validators: Validators::default(),
+        digest: digest.bytes().try_into().ok()?,
+    })
+}
+
+/// What the Change Lists and the Change Dumps cover together. The dumps were read for what the lists do not reach back to; if
+/// they end before the lists begin, neither covers what lies between, unless a held notification does (`has_held`).
+fn span_together(lists: Option<Span>, dumps: Option<Span>, has_held: bool) -> Option<Span> {
+    let (Some(lists), Some(dumps)) = (lists, dumps) else {
+        return lists.or(dumps);
+    };
+    if lists.from.is_some() && !has_held {
+        return Some(dumps.then(lists));
+    }
+    Some(Span {
+        from: lists.from.into_iter().chain(dumps.from).min(),
+        until: lists.until.max(dumps.until),
+    })
+}

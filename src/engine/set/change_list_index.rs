@@ -1,0 +1,169 @@
+//! Indexes of Change Lists (section 12.2): which of their lists may hold news.
+//!
+//! A list that is closed and known is not fetched again. An index that has not changed may have an open list that has: the lists
+//! that are not settled are remembered, and polled one by one.
+
+use url::Url;
+
+use super::documents::{ChangedDocument, poll_document, poll_document_since};
+use super::index::{Child, MAX_DEPTH};
+use super::pending_lists::{PendingLists, is_settled};
+use super::remembered::ReadIndex;
+use super::span::{end_of, span_of};
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::fetch::FetchedDocument;
+use crate::protocol::{Capability, SourceTime};
+use crate::store::Origin;
+use crate::sync::{NewsFilter, Span};
+
+/// What was found at the URI of a list that an index names.
+enum ChildRead {
+    /// It need not be fetched: it is closed and known.
+    Settled,
+    /// It was read, or has not changed, and reaches up to that time.
+    Until(Option<SourceTime>),
+    /// It is an index itself; and the error if it has entries that can't be read.
+    Index(Box<FetchedDocument>, Option<EngineError>),
+}
+
+impl SetState {
+    /// Reads the index that a closed list belongs to; `None` if that is not an index.
+    pub(super) async fn read_linked_index(
+        &mut self,
+        uri: &Url,
+    ) -> Result<Option<Span>, EngineError> {
+        if self.lists.is_index_at(uri) {
+            return Ok(self.read_index_at(uri).await?.ok());
+        }
+        match poll_document_since(&self.context, self.record.id, uri, None).await? {
+            Some(changed) if changed.summary.is_index => {
+                changed.expect(&Capability::ChangeList)?;
+                Ok(Some(self.read_index(uri, changed).await?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Polls the remembered index. If it has become a list meanwhile, returns that.
+    pub(super) async fn read_index_at(
+        &mut self,
+        uri: &Url,
+    ) -> Result<Result<Span, Box<ChangedDocument>>, EngineError> {
+        let Some(mut index) = self.lists.index.clone() else {
+            return Err(EngineError::Interrupted);
+        };
+        let (context, set) = (&self.context, self.record.id);
+        match poll_document_since(context, set, uri, Some(&mut index.record)).await? {
+            None => Ok(Ok(self.read_lists(index).await?)),
+            Some(changed) if changed.summary.is_index => {
+                changed.expect(&Capability::ChangeList)?;
+                Ok(Ok(self.read_index(uri, changed).await?))
+            }
+            Some(changed) => Ok(Err(Box::new(changed))),
+        }
+    }
+
+    /// Reads those lists of an index that may hold news.
+    pub(super) async fn read_index(
+        &mut self,
+        uri: &Url,
+        changed: ChangedDocument,
+    ) -> Result<Span, EngineError> {
+        let stated = span_of(&changed.summary);
+        let until = changed.summary.until;
+        let mut pending = PendingLists::default();
+        let settled_until = pending.add(changed.document, 1, &self.sequencer).await?;
+        let before = self.lists.index.take();
+        let mut reached = before.map(|before| before.reached).unwrap_or_default();
+        // The list that has led here need not be read twice.
+        reached.extend(self.lists.last());
+        let index = ReadIndex {
+            uri: uri.clone(),
+            record: changed.record,
+            bad_entries: changed.summary.bad_entries(),
+            from: stated.from.or(changed.summary.lists_from),
+            until,
+            unsettled: pending.oldest_first(),
+            settled_until,
+            reached,
+        };
+        self.read_lists(index).await
+    }
+
+    /// Reads those lists of an index that are not settled, the oldest first. An error of one does not keep the later ones from
+    /// being read; but then the index proves nothing.
+    async fn read_lists(&mut self, mut index: ReadIndex) -> Result<Span, EngineError> {
+        index.drop_settled(&self.sequencer);
+        let reached = std::mem::take(&mut index.reached);
+        let mut span = Span {
+            from: index.from,
+            until: index.settled_until,
+        };
+        let mut failed = index.unread_entries();
+        let mut pending = PendingLists::of(&index.unsettled);
+        while let Some((child, depth)) = pending.next() {
+            match self.read_child(&child, reached.get(&child.uri)).await {
+                Ok(ChildRead::Settled) => span.until = span.until.max(child.until),
+                Ok(ChildRead::Until(until)) => {
+                    span.until = span.until.max(until);
+                    index.reached.insert(child.uri, until);
+                }
+                Ok(ChildRead::Index(deeper, unread)) if depth < MAX_DEPTH => {
+                    failed = failed.or(unread);
+                    let settled = pending.add(deeper, depth + 1, &self.sequencer).await?;
+                    span.until = span.until.max(settled);
+                }
+                Ok(ChildRead::Index(..)) => failed = failed.or(Some(EngineError::NestedIndex)),
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        if let Some(error) = failed {
+            self.lists.remember_index(index, &self.sequencer);
+            return Err(error);
+        }
+        span.until = index.until.or(span.until);
+        self.commit_span(span, Origin::ChangeList, None).await?;
+        self.lists.remember_index(index, &self.sequencer);
+        Ok(span)
+    }
+
+    /// Reads a list of an index. `reached`: up to where it reached when it was read last; without that it is read anew.
+    async fn read_child(
+        &mut self,
+        child: &Child,
+        reached: Option<&Option<SourceTime>>,
+    ) -> Result<ChildRead, EngineError> {
+        if is_settled(&self.sequencer, child) {
+            return Ok(ChildRead::Settled);
+        }
+        let anew = reached.is_none();
+        let changed = poll_document(&self.context, self.record.id, &child.uri, anew).await?;
+        let Some(changed) = changed else {
+            return Ok(ChildRead::Until(child.until.or(reached.copied().flatten())));
+        };
+        changed.expect(&Capability::ChangeList)?;
+        if changed.summary.is_index {
+            let unread = changed.expect_all().err();
+            return Ok(ChildRead::Index(changed.document, unread));
+        }
+        let own = span_of(&changed.summary);
+        let span = Span {
+            from: own.from.or(child.from),
+            until: own.until.or(child.until),
+        };
+        // The index as a whole moves the coverage; here only the filter is of interest.
+        let filter = match span.interval() {
+            Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
+            None => NewsFilter::everything(),
+        };
+        let filter = self
+            .sequencer
+            .mark_late_end(filter, end_of(&changed.summary));
+        let commit = self.commit_of_part(changed.record.clone());
+        self.ingest_news(changed, filter, commit).await?;
+        Ok(ChildRead::Until(span.until))
+    }
+}

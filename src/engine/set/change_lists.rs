@@ -1,0 +1,221 @@
+//! Change Lists (section 12.1): what they cover, and which of them comes next.
+//!
+//! An open list is polled again and again. A closed one states nothing more: its index names the list that follows it, or else
+//! the Capability List does, which may name several. An open list that the Capability List names no longer is read once more,
+//! for what was added to it before the next one began.
+
+use url::Url;
+
+use super::documents::{ChangedDocument, poll_document};
+use super::ingest::{DocumentChanges, EntrySource, ingest_changes};
+use super::remembered::{MAX_CLOSED, ReadList};
+use super::span::{end_of, span_of};
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::protocol::Capability;
+use crate::store::{BatchCommit, Origin};
+use crate::sync::{NewsFilter, Span};
+
+/// What was found at the URI of a Change List, or of an index of them.
+struct ListRead {
+    uri: Url,
+    span: Span,
+    /// It is a list that will state more.
+    is_open: bool,
+    /// It is a closed list whose successor only the Capability List names.
+    needs_successor: bool,
+    /// It was not read before.
+    is_new: bool,
+}
+
+impl SetState {
+    /// Reads the Change Lists; returns what they cover, `None` if there are none.
+    pub(super) async fn read_change_lists(&mut self) -> Result<Option<Span>, EngineError> {
+        let mut span = self.read_former_list().await?;
+        let mut closed: Vec<Url> = Vec::new();
+        while let Some(read) = self.read_offered_list(&closed).await? {
+            span = Some(match span {
+                Some(before) => before.then(read.span),
+                None => read.span,
+            });
+            self.save_open_list(read.is_open.then_some(&read.uri))
+                .await?;
+            if !read.needs_successor || closed.len() == MAX_CLOSED {
+                break;
+            }
+            closed.push(read.uri);
+            if !read.is_new {
+                continue;
+            }
+            match self.refresh_offers().await {
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                // The next poll asks again.
+                Err(_) => break,
+                Ok(()) => {}
+            }
+        }
+        Ok(span)
+    }
+
+    /// Reads an open list once more that the Capability List names no longer, if it names another one now.
+    async fn read_former_list(&mut self) -> Result<Option<Span>, EngineError> {
+        let offered = self.offered(&Capability::ChangeList);
+        let former = self.record.open_list.clone();
+        let Some(former) = former.filter(|uri| !offered.is_empty() && !offered.contains(uri))
+        else {
+            return Ok(None);
+        };
+        match self.read_change_list(&former).await {
+            Ok(read) => Ok(Some(read.span)),
+            Err(EngineError::Store(error)) => Err(error.into()),
+            Err(error) => {
+                tracing::info!(code = error.code(), source = self.context.name(), document = %former, %error,
+                    "replaced Change List can't be read once more");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Reads the list that the Capability List names. Of several the first counts that can be read and is not known to be
+    /// closed.
+    async fn read_offered_list(&mut self, closed: &[Url]) -> Result<Option<ListRead>, EngineError> {
+        let mut failed = None;
+        let mut offered = self.offered(&Capability::ChangeList);
+        offered.retain(|uri| !closed.contains(uri));
+        for uri in offered {
+            match self.read_change_list(&uri).await {
+                Ok(read) => return Ok(Some(read)),
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some((uri, error))),
+            }
+        }
+        match failed {
+            None => Ok(None),
+            Some((_, error)) if closed.is_empty() => Err(error),
+            Some((uri, error)) => {
+                tracing::info!(code = error.code(), source = self.context.name(), document = %uri, %error,
+                    "Change List offered beside a closed one can't be read");
+                Ok(None)
+            }
+        }
+    }
+
+    /// Stores which open list was read last.
+    async fn save_open_list(&mut self, uri: Option<&Url>) -> Result<(), EngineError> {
+        if self.record.open_list.as_ref() != uri {
+            let store = &self.context.store;
+            store.save_open_list(self.record.id, uri).await?;
+            self.record.open_list = uri.cloned();
+        }
+        Ok(())
+    }
+
+    async fn read_change_list(&mut self, uri: &Url) -> Result<ListRead, EngineError> {
+        let of_index = |span: Span| ListRead {
+            uri: uri.clone(),
+            span,
+            is_open: false,
+            needs_successor: false,
+            is_new: true,
+        };
+        if self.lists.is_index_at(uri) {
+            return match self.read_index_at(uri).await? {
+                Ok(span) => Ok(of_index(span)),
+                Err(list) => self.read_new_list(uri, *list).await,
+            };
+        }
+        let last = self.lists.at(uri).cloned();
+        let changed = poll_document(&self.context, self.record.id, uri, last.is_none()).await?;
+        match (changed, last) {
+            (Some(changed), _) if changed.summary.is_index => {
+                changed.expect(&Capability::ChangeList)?;
+                Ok(of_index(self.read_index(uri, changed).await?))
+            }
+            (Some(changed), _) => self.read_new_list(uri, changed).await,
+            (None, Some(last)) => self.read_index_of(last, false).await,
+            // A document that is fetched anew is never unchanged.
+            (None, None) => Err(EngineError::Interrupted),
+        }
+    }
+
+    async fn read_new_list(
+        &mut self,
+        uri: &Url,
+        changed: ChangedDocument,
+    ) -> Result<ListRead, EngineError> {
+        changed.expect(&Capability::ChangeList)?;
+        let head = &changed.summary.head;
+        let is_closed = head.md.until.is_some();
+        let index = head.link("index");
+        let index = index.filter(|index| is_closed && *index != uri).cloned();
+        let span = self.ingest_list(changed).await?;
+        let before = self.lists.at(uri).map(|list| list.span);
+        self.report_older("older-change-list", uri, before, span);
+        let list = ReadList {
+            uri: uri.clone(),
+            span,
+            is_closed,
+            index,
+        };
+        self.lists.remember(list.clone());
+        self.read_index_of(list, true).await
+    }
+
+    /// Continues from a list that was read with its index, if it is closed and has one.
+    async fn read_index_of(
+        &mut self,
+        list: ReadList,
+        is_new: bool,
+    ) -> Result<ListRead, EngineError> {
+        let span = match &list.index {
+            Some(index) => self.read_linked_index(index).await?.unwrap_or(list.span),
+            None => list.span,
+        };
+        Ok(ListRead {
+            span,
+            is_open: !list.is_closed,
+            needs_successor: list.is_closed && list.index.is_none(),
+            is_new,
+            uri: list.uri,
+        })
+    }
+
+    /// Ingests a Change List that is not part of an index: it moves the coverage by itself.
+    async fn ingest_list(&mut self, changed: ChangedDocument) -> Result<Span, EngineError> {
+        let span = span_of(&changed.summary);
+        let mut trial = self.sequencer.clone();
+        let filter = match span.interval() {
+            Some(interval) => trial.change_list(clock::now(), interval),
+            None => NewsFilter::everything(),
+        };
+        let filter = self
+            .sequencer
+            .mark_late_end(filter, end_of(&changed.summary));
+        let mut commit = self.commit_of(&trial, None);
+        commit.documents.push(changed.record.clone());
+        self.ingest_news(changed, filter, commit).await?;
+        self.sequencer = trial;
+        Ok(span)
+    }
+
+    /// Ingests what is news in a Change List.
+    pub(super) async fn ingest_news(
+        &mut self,
+        changed: ChangedDocument,
+        filter: NewsFilter,
+        commit: BatchCommit,
+    ) -> Result<(), EngineError> {
+        let changes = DocumentChanges {
+            origin: Origin::ChangeList,
+            newest_first: changed.summary.newest_first,
+            filter,
+            commit,
+        };
+        let entries = EntrySource::Document(changed.document);
+        let result = ingest_changes(&self.context, self.record.id, entries, changes).await?;
+        self.found += result.tasks;
+        self.report_held(result.held);
+        Ok(())
+    }
+}

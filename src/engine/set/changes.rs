@@ -1,0 +1,75 @@
+//! From the entry of a document to a change of a resource.
+
+use crate::clock;
+use crate::config;
+use crate::engine::apply::candidates::candidates_of;
+use crate::engine::context::SourceContext;
+use crate::mirror::{made_path, plain_path};
+use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
+use crate::store::{Change, Paths};
+use crate::sync::{Expected, cut_links, is_plausible};
+
+/// Where a resource's file may be.
+pub(in crate::engine) fn paths_of(uri: &ResourceUri) -> Paths {
+    Paths {
+        plain: plain_path(uri).map(|path| path.to_string()),
+        made: made_path(uri).to_string(),
+    }
+}
+
+/// As [`parse_change`], with the host of the first candidate and a bounded number of links.
+pub(super) fn change_of(
+    context: &SourceContext,
+    entry: Entry,
+    kind: ChangeKind,
+    changed_at: Option<SourceTime>,
+) -> Option<Change> {
+    let mut change = parse_change(&context.source, entry, kind, changed_at)?;
+    if cut_links(&mut change.links) && context.runtime_status.note_cut_links(context.name()) {
+        tracing::warn!(code = "links-cut", source = context.name(), uri = %change.uri, kept = change.links.len(),
+            "resource has more links than are stored; others may, too");
+    }
+    if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
+        let expected = Expected {
+            length: change.length,
+            hashes: change.hashes.clone(),
+            modified: None,
+        };
+        let hosts = &context.source.hosts;
+        let first = candidates_of(hosts, &change.uri, &expected, &change.links);
+        if let Some(first) = first.into_iter().next() {
+            change.authority = first.uri.authority();
+        }
+    }
+    Some(change)
+}
+
+/// The change that an entry states; `None` if the resource is not wanted, or can't be fetched at all.
+///
+/// An implausible time counts as unknown: it would replace every later change, or be replaced by every earlier one. `kind` is
+/// the kind of an entry that states none; to check a resource once too often loses nothing.
+pub(in crate::engine) fn parse_change(
+    source: &config::Source,
+    entry: Entry,
+    kind: ChangeKind,
+    changed_at: Option<SourceTime>,
+) -> Option<Change> {
+    let uri = ResourceUri::try_from(entry.loc).ok()?;
+    if !source.filter.wants(&uri) {
+        return None;
+    }
+    let now = clock::now().wall;
+    Some(Change {
+        paths: paths_of,
+        authority: uri.authority(),
+        uri,
+        kind: entry.md.change.unwrap_or(kind),
+        changed_at: changed_at.filter(|&time| is_plausible(time, now)),
+        lastmod: entry.lastmod,
+        length: entry.md.length,
+        media_type: entry.md.media_type,
+        hashes: entry.md.hashes,
+        links: entry.links,
+        late: false,
+    })
+}

@@ -1,0 +1,204 @@
+//! Polls the documents of a set: fetched conditionally, summarized completely before anything is done with them.
+
+use url::Url;
+
+use super::summary::summarize;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::fetch::{CapabilityList, Fetched, FetchedDocument};
+use crate::protocol::{Capability, DocumentSummary, Head, Oddities, Oddity};
+use crate::store::{DocumentRecord, SetId};
+
+/// A document that has changed since it was read last.
+pub(super) struct ChangedDocument {
+    pub(super) document: Box<FetchedDocument>,
+    pub(super) summary: DocumentSummary,
+    pub(super) record: DocumentRecord,
+}
+
+impl ChangedDocument {
+    /// Rejects a document that states another capability.
+    pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
+        match &self.summary.head.md.capability {
+            Some(stated) if stated != capability => Err(EngineError::WrongCapability {
+                document: self.document.url().to_string(),
+                wanted: capability.clone(),
+                found: stated.clone(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Rejects a document with entries that can't be read, where it must be complete.
+    pub(super) fn expect_all(&self) -> Result<(), EngineError> {
+        match self.summary.bad_entries() {
+            0 => Ok(()),
+            count => Err(EngineError::UnreadEntries {
+                document: self.document.url().to_string(),
+                count,
+            }),
+        }
+    }
+
+    /// As [`expect`](Self::expect), for a dump. Some state the capability of the list that the dump stands for: then the type of
+    /// the first entry decides.
+    pub(super) fn expect_dump(&self, capability: &Capability) -> Result<(), EngineError> {
+        match (&self.summary.head.md.capability, capability) {
+            (Some(Capability::ResourceList), Capability::ResourceDump)
+            | (Some(Capability::ChangeList), Capability::ChangeDump)
+                if self.summary.holds_packages =>
+            {
+                Ok(())
+            }
+            _ => self.expect(capability),
+        }
+    }
+
+    /// Rejects a document that has no entries and does not state what it is, as a Source serves that has lost its data. Its
+    /// time would be the one at which it was read, and it would prove that there is nothing.
+    pub(super) fn expect_something(&self) -> Result<(), EngineError> {
+        let is_stated = self.summary.head.md.capability.is_some();
+        if self.summary.entries == 0 && !is_stated {
+            return Err(EngineError::EmptyDocument(self.document.url().to_string()));
+        }
+        Ok(())
+    }
+}
+
+/// Polls a document; `None` if it has not changed since it was read last. `anew`: fetch and read it in any case.
+pub(super) async fn poll_document(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+    anew: bool,
+) -> Result<Option<ChangedDocument>, EngineError> {
+    let before = if anew {
+        None
+    } else {
+        context.store.document(set, uri).await?
+    };
+    let mut read_last = before.clone();
+    let changed = poll_document_since(context, set, uri, read_last.as_mut()).await?;
+    match read_last {
+        Some(now) if changed.is_none() && before.as_ref() != Some(&now) => {
+            context.store.remember_document(set, now).await?;
+        }
+        _ => {}
+    }
+    Ok(changed)
+}
+
+/// The same, where the caller remembers what was read last. The record may change although the document has not: its
+/// `Last-Modified` may distinguish versions by now that it did not distinguish when the document was read.
+pub(super) async fn poll_document_since(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+    read_last: Option<&mut DocumentRecord>,
+) -> Result<Option<ChangedDocument>, EngineError> {
+    let validators = read_last.as_deref().map(|read| &read.validators);
+    let fetched = context
+        .client
+        .get_document(uri, validators, context.limits.document)
+        .await;
+    let document = match fetched.map_err(|error| EngineError::Fetch {
+        uri: uri.to_string(),
+        error,
+    })? {
+        Fetched::NotModified => return Ok(None),
+        Fetched::Document(document) => document,
+    };
+    let record = record_of(uri, &document);
+    if let Some(read) = read_last.filter(|read| read.digest == record.digest) {
+        *read = record;
+        return Ok(None);
+    }
+    let (document, summary) = summarize(document).await.map_err(|error| match error {
+        EngineError::Read(error) => EngineError::BadDocument {
+            uri: uri.to_string(),
+            error,
+        },
+        other => other,
+    })?;
+    note_document(context, set, uri, Some(&summary.head), &summary.oddities);
+    context.progress.count_document();
+    Ok(Some(ChangedDocument {
+        document,
+        summary,
+        record,
+    }))
+}
+
+/// Records the oddities of a document as it was read now, none where it is no longer one of the set's; with its head also
+/// those of its place among the documents.
+pub(in crate::engine) fn note_document(
+    context: &SourceContext,
+    set: SetId,
+    document: &Url,
+    head: Option<&Head>,
+    oddities: &Oddities,
+) {
+    let mut oddities = oddities.clone();
+    let is_news = context.runtime_status.note_oddities(set, |documents| {
+        let has_wrong_up = head.is_some_and(|head| documents.has_wrong_up(head));
+        if has_wrong_up && oddities.count(Oddity::WrongUp) == 0 {
+            oddities.add(Oddity::WrongUp);
+        }
+        documents.replace(document, oddities.clone())
+    });
+    log_oddities(context, is_news, document, &oddities);
+}
+
+/// Records the oddities of a document that is above all of these sets.
+pub(in crate::engine) fn note_description<'a>(
+    context: &SourceContext,
+    sets: impl Iterator<Item = &'a SetId>,
+    document: &Url,
+    oddities: &Oddities,
+) {
+    let mut sets = sets.peekable();
+    let mut is_news = sets.peek().is_some();
+    for &set in sets {
+        // A set that was found later does not make it news.
+        is_news &= context.runtime_status.note_oddities(set, |documents| {
+            documents.replace(document, oddities.clone())
+        });
+    }
+    log_oddities(context, is_news, document, oddities);
+}
+
+/// Records the oddities of a notification.
+pub(super) fn note_notification(
+    context: &SourceContext,
+    set: SetId,
+    topic: &Url,
+    oddities: &Oddities,
+) {
+    let is_news = context
+        .runtime_status
+        .note_oddities(set, |documents| documents.add(topic, oddities));
+    log_oddities(context, is_news, topic, oddities);
+}
+
+fn log_oddities(context: &SourceContext, is_news: bool, document: &Url, oddities: &Oddities) {
+    if is_news {
+        tracing::info!(code = "odd-document", source = context.name(), %document, %oddities, "document deviates from the specification");
+    }
+}
+
+fn record_of(uri: &Url, document: &FetchedDocument) -> DocumentRecord {
+    DocumentRecord {
+        uri: uri.to_string(),
+        validators: document.validators().clone(),
+        digest: *document.digest(),
+    }
+}
+
+/// `None` where the list is one of resources: it is remembered once its entries are ingested.
+pub(in crate::engine) fn record_of_list(list: &CapabilityList) -> Option<DocumentRecord> {
+    (!list.is_implied()).then(|| DocumentRecord {
+        uri: list.uri.to_string(),
+        validators: list.validators.clone(),
+        digest: list.digest,
+    })
+}

@@ -1,0 +1,364 @@
+//! How a set works through its inbox: parse a delivery, put it in order, and commit its changes and its coverage in one
+//! transaction.
+
+use std::collections::HashSet;
+use std::io::Read;
+use std::sync::Arc;
+
+use flate2::read::GzDecoder;
+use url::Url;
+
+use super::changes::change_of;
+use super::documents::note_notification;
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::fetch::FetchError;
+use crate::protocol::{
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
+};
+use crate::store::{
+    BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, Origin,
+};
+use crate::sync::{Gap, NewsFilter, Pacing, Sequencer, Verdict, is_plausible};
+
+/// How many deliveries are read from the inbox at once.
+const DELIVERIES: usize = 64;
+/// The most entries of a notification. A longer one is rejected, and the set is polled.
+const MAX_ENTRIES: usize = 50_000;
+
+impl SetState {
+    /// Works until the inbox has nothing but notifications that wait for an earlier one.
+    pub(super) async fn work_inbox(&mut self) -> Result<(), EngineError> {
+        loop {
+            self.settle_held().await?;
+            let deliveries = self
+                .context
+                .store
+                .deliveries(self.record.id, self.last_delivery, DELIVERIES)
+                .await?;
+            if deliveries.is_empty() {
+                return Ok(());
+            }
+            for delivery in deliveries {
+                let id = delivery.id;
+                self.handle_delivery(delivery).await?;
+                self.last_delivery = id;
+                self.settle_held().await?;
+            }
+        }
+    }
+
+    /// Applies held notifications whose turn has come, and opens a gap where a wait is over.
+    async fn settle_held(&mut self) -> Result<(), EngineError> {
+        loop {
+            let now = clock::now();
+            let mut trial = self.sequencer.clone();
+            if let Some((id, verdict)) = trial.next_ready(now) {
+                self.apply_held(trial, id, verdict).await?;
+                continue;
+            }
+            let Some(gap) = trial.open_gap(now) else {
+                return Ok(());
+            };
+            self.commit_gap(&trial, &gap).await?;
+            self.sequencer = trial;
+            // Once the Change List is read, what was held is applied, whether the gap is closed or not.
+            match self.fill_gaps(false).await {
+                Err(EngineError::Store(error)) => {
+                    // The gap is on record and does not open again: only a poll reads the documents that fill it.
+                    self.schedule.hurry(clock::now());
+                    return Err(error.into());
+                }
+                Err(error) => {
+                    self.schedule.polled(clock::now(), Pacing::Soon);
+                    self.report_error(&error);
+                }
+                Ok(pacing) => self.schedule.polled(clock::now(), pacing),
+            }
+        }
+    }
+
+    /// Applies a notification that was held. One that is gone from the inbox, or can't be read any more, covers nothing.
+    async fn apply_held(
+        &mut self,
+        trial: Sequencer,
+        id: i64,
+        verdict: Verdict,
+    ) -> Result<(), EngineError> {
+        let Some(delivery) = self.context.store.delivery(id).await? else {
+            self.sequencer.forget(id);
+            return Ok(());
+        };
+        let channel = self.channel(delivery.channel).await?;
+        match parse_delivery(&delivery, &channel, self.context.limits.notification) {
+            Ok(document) => {
+                self.apply_notification(trial, delivery, document, verdict)
+                    .await
+            }
+            Err(error) => {
+                self.sequencer.forget(id);
+                self.reject(&delivery, &channel, &error).await
+            }
+        }
+    }
+
+    async fn commit_gap(&mut self, trial: &Sequencer, gap: &Gap) -> Result<(), EngineError> {
+        // After a restart the held notifications open a gap again that is on record.
+        let is_new = !self
+            .sequencer
+            .gaps()
+            .iter()
+            .any(|known| known.interval == gap.interval);
+        if !is_new {
+            return Ok(());
+        }
+        let missed_by = self.channels.of(&Capability::ChangeNotification);
+        let commit = BatchCommit {
+            missed_by,
+            ..self.commit_of(trial, None)
+        };
+        self.commit(Origin::Notification, commit).await?;
+        tracing::warn!(code = gap.reason.code(), source = self.context.name(), set = %self.record.capability_list,
+            from = %gap.interval.from(), until = %gap.interval.until(), "gap opened");
+        Ok(())
+    }
+
+    async fn handle_delivery(&mut self, delivery: Delivery) -> Result<(), EngineError> {
+        let channel = self.channel(delivery.channel).await?;
+        let document = match parse_delivery(&delivery, &channel, self.context.limits.notification) {
+            Ok(document) => document,
+            Err(error) => return self.reject(&delivery, &channel, &error).await,
+        };
+        let (set, topic) = (self.record.id, channel.topic.url());
+        note_notification(&self.context, set, topic, &document.oddities);
+        if channel.kind == Capability::FrameworkNotification {
+            return self.apply_framework(&delivery, &document).await;
+        }
+        let mut trial = self.sequencer.clone();
+        let stated = &document.head.md;
+        let verdict = trial.handle(clock::now(), delivery.id, stated.from, stated.until);
+        self.apply_notification(trial, delivery, document, verdict)
+            .await
+    }
+
+    /// Applies a change notification as the sequencer's verdict says, and then adopts the trial.
+    async fn apply_notification(
+        &mut self,
+        trial: Sequencer,
+        delivery: Delivery,
+        document: Document,
+        verdict: Verdict,
+    ) -> Result<(), EngineError> {
+        let (filter, outcome) = match verdict {
+            Verdict::Hold => {
+                self.sequencer = trial;
+                return Ok(());
+            }
+            Verdict::Known(filter) => (filter, DeliveryOutcome::Duplicate),
+            Verdict::Apply(filter) => (filter, DeliveryOutcome::Applied),
+            Verdict::Hint(hint) => {
+                tracing::info!(code = hint.code(), source = self.context.name(), set = %self.record.capability_list,
+                    "notification interval unusable; polling");
+                self.schedule.soon(clock::now());
+                (NewsFilter::everything(), DeliveryOutcome::Applied)
+            }
+        };
+        let outcome = match outcome {
+            DeliveryOutcome::Applied if !is_dated(&document) => DeliveryOutcome::Undated,
+            outcome => outcome,
+        };
+        let changes = self.news_of(document, &filter);
+        let commit = self.commit_of(&trial, Some((delivery.id, delivery.channel, outcome)));
+        let batch = self.change_batch(Origin::Notification, changes, Some(commit));
+        let result = self.context.store.apply(batch).await?;
+        self.sequencer = trial;
+        self.report_held(result.held);
+        Ok(())
+    }
+
+    /// The changes of a notification that are news, the oldest first.
+    fn news_of(&self, document: Document, filter: &NewsFilter) -> Vec<Change> {
+        let mut entries = document.entries;
+        let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
+        if !order.is_newest_first() {
+            entries.reverse();
+        }
+        // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
+        let mut late_uris = HashSet::new();
+        let now = clock::now().wall;
+        let news = entries.into_iter().filter_map(|entry| {
+            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
+            let late = filter.is_late(changed_at);
+            if !filter.includes(changed_at) || (late && !late_uris.insert(entry.loc.clone())) {
+                return None;
+            }
+            let change = change_of(&self.context, entry, ChangeKind::Updated, changed_at)?;
+            Some(Change { late, ..change })
+        });
+        let mut changes: Vec<Change> = news.collect();
+        changes.reverse();
+        changes
+    }
+
+    /// Acts on a framework notification (Framework Notification 1.0.1, section 3).
+    async fn apply_framework(
+        &mut self,
+        delivery: &Delivery,
+        document: &Document,
+    ) -> Result<(), EngineError> {
+        let now = clock::now();
+        for entry in &document.entries {
+            match entry.md.capability {
+                Some(Capability::ChangeList | Capability::ChangeDump) => self.schedule.hurry(now),
+                Some(Capability::CapabilityList) if entry.loc == self.record.capability_list => {
+                    if entry.md.change == Some(ChangeKind::Deleted) {
+                        self.context.rediscover.notify_one();
+                    }
+                    self.schedule.hurry(now);
+                }
+                // A new Resource List helps where the baseline or a gap waits for one.
+                Some(Capability::ResourceList | Capability::ResourceDump)
+                    if self.record.baseline == BaselineState::Missing
+                        || !self.sequencer.gaps().is_empty() =>
+                {
+                    self.schedule.hurry(now);
+                }
+                Some(Capability::CapabilityList | Capability::Description) => {
+                    self.context.rediscover.notify_one()
+                }
+                _ => {}
+            }
+        }
+        let outcome = if is_dated(document) {
+            DeliveryOutcome::Applied
+        } else {
+            DeliveryOutcome::Undated
+        };
+        self.conclude_delivery(delivery, outcome).await
+    }
+
+    /// Rejects a delivery that can't be read. A poll brings what it would have stated.
+    async fn reject(
+        &mut self,
+        delivery: &Delivery,
+        channel: &ChannelRecord,
+        error: &EngineError,
+    ) -> Result<(), EngineError> {
+        tracing::warn!(code = error.code(), topic = %channel.topic, %error, "delivery rejected");
+        self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
+            .await?;
+        self.schedule.soon(clock::now());
+        Ok(())
+    }
+
+    /// Concludes a delivery that moves no coverage.
+    async fn conclude_delivery(
+        &self,
+        delivery: &Delivery,
+        outcome: DeliveryOutcome,
+    ) -> Result<(), EngineError> {
+        let concluded = Some((delivery.id, delivery.channel, outcome));
+        let commit = self.commit_of(&self.sequencer, concluded);
+        self.commit(Origin::Notification, commit).await?;
+        Ok(())
+    }
+
+    async fn channel(&self, id: ChannelId) -> Result<ChannelRecord, EngineError> {
+        let found = Arc::clone(&self.context.store).channel(id).await?;
+        found.ok_or(EngineError::Interrupted)
+    }
+}
+
+/// Whether a notification states a time that tells it from every other one.
+fn is_dated(document: &Document) -> bool {
+    let is_dated = |entry: &Entry| entry.md.datetime.is_some();
+    document.head.md.until.is_some() || document.entries.iter().all(is_dated)
+}
+
+/// Parses a delivery. Whether it is compressed is seen by its bytes: some hubs leave a body compressed, others label one so
+/// that is not.
+fn parse_delivery(
+    delivery: &Delivery,
+    channel: &ChannelRecord,
+    limit: u64,
+) -> Result<Document, EngineError> {
+    let base = channel.topic.url();
+    let document = if delivery.body.starts_with(&[0x1f, 0x8b]) {
+        let plain = unzip(&delivery.body, limit).map_err(|error| EngineError::Fetch {
+            uri: format!("a notification of {base}"),
+            error,
+        })?;
+        parse_entries(&plain, base)?
+    } else {
+        parse_entries(&delivery.body, base)?
+    };
+    let is_expected = match &document.head.md.capability {
+        // The authors' own publisher labels its notifications so.
+        Some(Capability::ChangeList) => channel.kind == Capability::ChangeNotification,
+        Some(stated) => *stated == channel.kind,
+        None => true,
+    };
+    match &document.head.md.capability {
+        Some(found) if !is_expected => Err(EngineError::WrongCapability {
+            document: format!("a notification of {base}"),
+            wanted: channel.kind.clone(),
+            found: found.clone(),
+        }),
+        _ if document.head.root != Root::Urlset => {
+            Err(ReadError::WrongRoot("sitemapindex".to_owned()).into())
+        }
+        _ => Ok(document),
+    }
+}
+
+/// Parses a notification of at most as many entries as a document may have (sitemaps.org): they are all in memory at once.
+fn parse_entries(bytes: &[u8], base: &Url) -> Result<Document, EngineError> {
+    let mut reader = DocumentReader::open(bytes, base)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        if entries.len() == MAX_ENTRIES {
+            return Err(EngineError::TooManyEntries(MAX_ENTRIES));
+        }
+        entries.push(entry);
+    }
+    Ok(Document {
+        head: reader.head().clone(),
+        oddities: reader.oddities().clone(),
+        entries,
+    })
+}
+
+/// Decompresses a delivery, up to `limit` bytes: a few bytes may become a great many.
+fn unzip(body: &[u8], limit: u64) -> Result<Vec<u8>, FetchError> {
+    let mut plain = Vec::new();
+    GzDecoder::new(body)
+        .take(limit.saturating_add(1))
+        .read_to_end(&mut plain)
+        .map_err(|error| FetchError::BadGzip(error.to_string()))?;
+    if plain.len() as u64 > limit {
+        return Err(FetchError::TooLarge { limit });
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+
+    use super::*;
+
+    #[test]
+    fn limit_of_a_delivery_holds_after_decompression() {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
+        encoder.write_all(&[b' '; 1000]).unwrap();
+        let body = encoder.finish().unwrap();
+        assert_eq!(unzip(&body, 1000), Ok(vec![b' '; 1000]));
+        assert_eq!(unzip(&body, 999), Err(FetchError::TooLarge { limit: 999 }));
+        let cut = unzip(&body[..body.len() - 9], 1000);
+        assert_eq!(cut.unwrap_err().code(), "bad-gzip");
+    }
+}

@@ -1,0 +1,182 @@
+//! The parts of a Resource List: the lists that its index names, or the one list that it is. Parts that have not changed since
+//! they were read last are not read again.
+
+use url::Url;
+
+use super::documents::{ChangedDocument, poll_document};
+use super::failures::PartFailures;
+use super::index::{Child, IndexWalk};
+use super::ingest::ingest_part;
+use super::snapshot::AbsenceProof;
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::fetch::FetchedDocument;
+use crate::protocol::{Capability, SourceTime};
+use crate::store::{Origin, PartEnd, PartEvidence, PartId, UnchangedPart};
+use crate::sync::{PartPlan, plan_part, unchanged_proof};
+
+/// How many unchanged parts are committed in one transaction.
+const UNCHANGED_A_STEP: usize = 256;
+
+/// The parts of a Resource List, ingested or skipped.
+#[derive(Default)]
+pub(super) struct ListParts {
+    /// How many entries could not be read.
+    pub(super) bad_entries: u64,
+    /// Whether any resource is named.
+    pub(super) names_any: bool,
+    /// Whether a part may change while the document that names it does not.
+    pub(super) may_change_unseen: bool,
+    /// Why a part was skipped that can't be read.
+    pub(super) skipped: Option<EngineError>,
+    /// Unchanged parts that are not committed yet.
+    unchanged: Vec<UnchangedPart>,
+}
+
+impl SetState {
+    /// Ingests a list, or all lists of an index. An error of one does not keep the others from being ingested; but a list that
+    /// was not read completely proves nothing. Where nothing is to be proven, a part with a permanent error is skipped.
+    pub(super) async fn ingest_parts(
+        &mut self,
+        uri: &Url,
+        changed: ChangedDocument,
+        at: SourceTime,
+        proof: AbsenceProof,
+    ) -> Result<ListParts, EngineError> {
+        let mut parts = ListParts::default();
+        if !changed.summary.is_index {
+            self.ingest_list_part(uri, changed, None, at, &mut parts)
+                .await?;
+            return Ok(parts);
+        }
+        let has_time = changed.summary.head.md.at.is_some();
+        parts.bad_entries = changed.summary.bad_entries();
+        let mut walk = IndexWalk::of(changed.document);
+        let mut failures = PartFailures::default();
+        while let Some(entry) = walk.next().await? {
+            let list = Child::from(entry);
+            let ingested = self.ingest_child(&list, at, proof, &mut parts).await;
+            let descended = ingested.and_then(|index| match index {
+                Some(index) => walk.descend(index),
+                None => Ok(()),
+            });
+            if let Err(error) = descended {
+                failures.add(error)?;
+            }
+            if parts.unchanged.len() >= UNCHANGED_A_STEP {
+                self.commit_unchanged(&mut parts).await?;
+            }
+        }
+        self.commit_unchanged(&mut parts).await?;
+        failures.into_result()?;
+        parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;
+        parts.may_change_unseen &= !has_time;
+        Ok(parts)
+    }
+
+    /// Ingests a list that an index names, if it has changed; returns it if it is an index itself.
+    async fn ingest_child(
+        &mut self,
+        list: &Child,
+        at: SourceTime,
+        proof: AbsenceProof,
+        parts: &mut ListParts,
+    ) -> Result<Option<Box<FetchedDocument>>, EngineError> {
+        let set = self.record.id;
+        let now = clock::now().wall;
+        let part = self.context.store.part(set, &list.uri).await?;
+        let plan = plan_part(part.map(|part| part.known), list.modified, now);
+        if let Some(part) = part.filter(|_| plan == PartPlan::Unchanged) {
+            parts.add_unchanged(part.id, part.bad_entries, None);
+        }
+        if matches!(plan, PartPlan::Unchanged | PartPlan::Repeated) {
+            return Ok(None);
+        }
+        let stated = PartEvidence {
+            announced: unchanged_proof(list.modified, now),
+            asked_at: now,
+        };
+        let anew = plan == PartPlan::Read;
+        let changed = match poll_document(&self.context, set, &list.uri, anew).await {
+            Ok(changed) => changed,
+            Err(error) if proof == AbsenceProof::Unstated && error.is_unusable() => {
+                parts.skipped.get_or_insert(error);
+                parts.may_change_unseen = true;
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        if let Some(changed) = changed.as_ref().filter(|_| proof != AbsenceProof::Unstated) {
+            changed.expect_something()?;
+        }
+        match (changed, part) {
+            (Some(changed), _) if changed.summary.is_index => {
+                changed.expect(&Capability::ResourceList)?;
+                parts.bad_entries += changed.summary.bad_entries();
+                parts.may_change_unseen = true;
+                return Ok(Some(changed.document));
+            }
+            (Some(changed), _) => {
+                changed.expect(&Capability::ResourceList)?;
+                self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
+                    .await?;
+            }
+            (None, Some(part)) => parts.add_unchanged(part.id, part.bad_entries, Some(stated)),
+            (None, None) => {}
+        }
+        parts.may_change_unseen |= stated.announced.is_none();
+        Ok(None)
+    }
+
+    /// Ingests the entries of a part. `stated`: what its index states of it; `None`: it is the Resource List itself, whose record
+    /// is committed only together with what it proves.
+    async fn ingest_list_part(
+        &mut self,
+        uri: &Url,
+        changed: ChangedDocument,
+        stated: Option<PartEvidence>,
+        at: SourceTime,
+        parts: &mut ListParts,
+    ) -> Result<(), EngineError> {
+        let bad_entries = changed.summary.bad_entries();
+        parts.names_any |= changed.summary.entries > 0;
+        let end = PartEnd {
+            filter: self.context.source.filter.fingerprint().to_owned(),
+            evidence: stated.unwrap_or(PartEvidence {
+                announced: None,
+                asked_at: clock::now().wall,
+            }),
+            bad_entries,
+            document: stated.map(|_| changed.record),
+        };
+        let list = self.list_progress(Origin::ResourceList, at);
+        let result = ingest_part(&self.context, list, uri, changed.document, end).await?;
+        self.found += result.tasks;
+        parts.bad_entries += bad_entries;
+        Ok(())
+    }
+
+    async fn unchanged_parts_name_any(&self) -> Result<bool, EngineError> {
+        let store = &self.context.store;
+        Ok(store.unchanged_parts_have_members(self.record.id).await?)
+    }
+
+    async fn commit_unchanged(&self, parts: &mut ListParts) -> Result<(), EngineError> {
+        let unchanged = std::mem::take(&mut parts.unchanged);
+        if !unchanged.is_empty() {
+            self.context.store.mark_parts_unchanged(unchanged).await?;
+        }
+        Ok(())
+    }
+}
+
+impl ListParts {
+    fn add_unchanged(&mut self, id: PartId, bad_entries: u64, asked: Option<PartEvidence>) {
+        self.bad_entries += bad_entries;
+        self.unchanged.push(UnchangedPart {
+            id,
+            evidence: asked,
+        });
+    }
+}

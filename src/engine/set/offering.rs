@@ -1,0 +1,173 @@
+//! Offers the members of an open package to the executor while the entries of its manifest are ingested.
+//!
+//! A batch of entries is offered, ingested, and then settled: the ingestion waits until the executor has tried every task of
+//! the batch. Then the offers are withdrawn.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use tokio::runtime::Handle;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::apply::members::Member;
+use crate::engine::context::SourceContext;
+use crate::fetch::Package;
+use crate::protocol::{ChangeKind, ResourceUri};
+use crate::store::{Change, Origin, PackageTask, Task, Wake};
+
+/// How many of the awaited members are queried at once.
+const LAST: usize = 32;
+
+/// The members of a package on offer, batch by batch; of none where there is no package. For a blocking thread; dropping it
+/// withdraws the offers.
+pub(super) struct Offering {
+    context: Arc<SourceContext>,
+    package: Option<(Package, Origin)>,
+    members: Vec<Arc<Member>>,
+    is_logged: Arc<AtomicBool>,
+    runtime: Handle,
+    /// Ends the wait when the ingestion is cancelled.
+    stop: CancellationToken,
+}
+
+impl Offering {
+    /// Without a package.
+    pub(super) fn nothing(context: &Arc<SourceContext>, stop: CancellationToken) -> Self {
+        Self {
+            context: Arc::clone(context),
+            package: None,
+            members: Vec::new(),
+            is_logged: Arc::default(),
+            runtime: Handle::current(),
+            stop,
+        }
+    }
+
+    /// Of a package, for tasks of that origin.
+    pub(super) fn of(
+        context: &Arc<SourceContext>,
+        package: Package,
+        origin: Origin,
+        stop: CancellationToken,
+    ) -> Self {
+        let mut offering = Self::nothing(context, stop);
+        offering.package = Some((package, origin));
+        offering
+    }
+
+    /// Offers the bytes of an entry, for the change that it states.
+    pub(super) fn offer(&mut self, change: &Change, path: Option<String>) {
+        let (Some((package, origin)), Some(path)) = (&self.package, path) else {
+            return;
+        };
+        if change.kind == ChangeKind::Deleted {
+            return;
+        }
+        let is_logged = Arc::clone(&self.is_logged);
+        let member = Member::new(change, path, package.clone(), *origin, is_logged);
+        let member = Arc::new(member);
+        self.context.members.offer(&member);
+        self.members.push(member);
+    }
+
+    /// Waits until the executor has tried the tasks of the offered members, and withdraws the offers.
+    pub(super) fn settle(&mut self) -> Result<(), EngineError> {
+        if self.members.is_empty() {
+            return Ok(());
+        }
+        let settled = self.runtime.block_on(self.all_tried());
+        self.withdraw();
+        settled
+    }
+
+    /// Waits for each task until it is executed, replaced by a newer one or given up, or its member is withdrawn. On a full disk
+    /// that may take any time.
+    async fn all_tried(&self) -> Result<(), EngineError> {
+        let mut wakes = self.context.store.wakes();
+        let found = self.tasks_of(self.members.iter().collect()).await?;
+        self.retry_now(&found).await?;
+        let mut awaited: Vec<&Arc<Member>> = found.into_iter().map(|(member, _)| member).collect();
+        while !awaited.is_empty() {
+            // They are tried in about their order: while the last ones are pending, the others need not be queried.
+            let last = awaited.split_off(awaited.len().saturating_sub(LAST));
+            let found = self.tasks_of(last).await?;
+            let pending = found.into_iter().filter(|(_, task)| !task.given_up);
+            let pending: Vec<&Arc<Member>> = pending.map(|(member, _)| member).collect();
+            if !pending.is_empty() && !self.woken(&mut wakes).await {
+                return Err(EngineError::Interrupted);
+            }
+            // Only a daemon waits for a full disk.
+            let runtime_status = &self.context.runtime_status;
+            let has_disk_error = runtime_status.has_disk_error(self.context.name());
+            if !self.context.subscribes && has_disk_error {
+                return Err(EngineError::Interrupted);
+            }
+            awaited.extend(pending);
+        }
+        Ok(())
+    }
+
+    /// Those of the members that are still on offer and have a task, with that.
+    async fn tasks_of<'a>(
+        &self,
+        mut members: Vec<&'a Arc<Member>>,
+    ) -> Result<Vec<(&'a Arc<Member>, PackageTask)>, EngineError> {
+        let (context, now) = (&self.context, clock::now().wall);
+        members.retain(|member| context.members.is_offered(member));
+        let uris = members.iter().map(|member| member.uri.clone()).collect();
+        let tasks = context.store.tasks_of(context.name(), now, uris);
+        let tasks: HashMap<ResourceUri, PackageTask> = tasks
+            .await?
+            .into_iter()
+            .map(|found| (found.task.uri.clone(), found))
+            .collect();
+        let found = members.into_iter().filter_map(|member| {
+            let found = tasks.get(&member.uri)?;
+            member.is_of(&found.task).then(|| (member, found.clone()))
+        });
+        Ok(found.collect())
+    }
+
+    /// Makes tasks due that wait for a retry: the package has their bytes now.
+    async fn retry_now(&self, found: &[(&Arc<Member>, PackageTask)]) -> Result<(), EngineError> {
+        let waiting = found.iter().filter(|(_, found)| !found.due);
+        let waiting: Vec<Task> = waiting.map(|(_, found)| found.task.clone()).collect();
+        if !waiting.is_empty() {
+            let (store, now) = (&self.context.store, clock::now().wall);
+            store.make_due(self.context.name(), now, waiting).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for a change of the Source's tasks; `false` if the wait is cancelled.
+    async fn woken(&self, wakes: &mut Receiver<Wake>) -> bool {
+        loop {
+            tokio::select! {
+                () = self.stop.cancelled() => return false,
+                wake = wakes.recv() => match wake {
+                    Ok(Wake::Tasks(source)) if source == self.context.name() => return true,
+                    Err(RecvError::Lagged(_)) => return true,
+                    Ok(_) => {}
+                    Err(RecvError::Closed) => return false,
+                },
+            }
+        }
+    }
+
+    fn withdraw(&mut self) {
+        for member in self.members.drain(..) {
+            self.context.members.withdraw(&member);
+        }
+    }
+}
+
+impl Drop for Offering {
+    fn drop(&mut self) {
+        self.withdraw();
+    }
+}

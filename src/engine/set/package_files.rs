@@ -1,0 +1,276 @@
+//! The files of packages: downloaded, resumed where an earlier try ended, verified, opened, and removed when they have been read.
+
+use std::fs::File;
+use std::io::{Seek, SeekFrom};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use url::Url;
+
+use super::packages::PackageEntry;
+use super::rejected_packages::RejectedPackages;
+use super::summary::expect_manifest;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::fetch::{
+    AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
+};
+use crate::mirror::Mirror;
+use crate::protocol::{Capability, DocumentSummary, Verifier};
+use crate::status::StatusError;
+use crate::store::SetId;
+use crate::sync::latest_source_time;
+
+/// How often a package is tried, and with what pauses, as long as no byte of it is received.
+const TRIES: Bounds = Bounds {
+    tries: 4,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(30),
+};
+/// A server that asks for a longer pause counts as unavailable for now.
+const MAX_PAUSE: Duration = Duration::from_secs(120);
+
+/// The package files of one Source, in its mirror's working folder.
+pub(in crate::engine) struct PackageFiles {
+    context: Arc<SourceContext>,
+    /// The executor owns the mirror: it is there for as long as anything is applied.
+    mirror: Weak<Mirror>,
+    /// Held while files are registered or swept.
+    sweep_lock: tokio::sync::Mutex<()>,
+    rejected: RejectedPackages,
+}
+
+impl PackageFiles {
+    pub(in crate::engine) fn new(context: Arc<SourceContext>, mirror: &Arc<Mirror>) -> Self {
+        Self {
+            context,
+            mirror: Arc::downgrade(mirror),
+            sweep_lock: tokio::sync::Mutex::default(),
+            rejected: RejectedPackages::default(),
+        }
+    }
+
+    /// Downloads a package, opens it, and summarizes its manifest. An unusable one is deleted, and rejected for a while.
+    pub(super) async fn open(
+        &self,
+        set: SetId,
+        entry: &PackageEntry,
+        capability: &Capability,
+    ) -> Result<OpenPackage, EngineError> {
+        entry.check_type()?;
+        self.rejected.check(entry)?;
+        let mut is_second = false;
+        loop {
+            let (partial, resumed_from) = self.download(set, entry).await?;
+            let checking = {
+                let (entry, capability) = (entry.clone(), capability.clone());
+                let limit = self.context.limits.document;
+                tokio::task::spawn_blocking(move || check(partial, &entry, &capability, limit))
+            };
+            match checking.await.map_err(|_| EngineError::Interrupted)? {
+                // What an earlier try left may be of another version, and have spoilt the rest.
+                Err(error) if resumed_from > 0 && !is_second => {
+                    tracing::info!(code = error.code(), source = self.context.name(), %error, "resumed package unusable; downloading it again");
+                    is_second = true;
+                }
+                Ok(open) => {
+                    self.rejected.remove(entry);
+                    return Ok(open);
+                }
+                Err(error) => {
+                    self.rejected.add(entry, &error);
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// What is on disk of a package.
+    async fn partial(&self, set: SetId, uri: &Url) -> Result<PartialPackage, EngineError> {
+        let mirror = self.open_mirror()?;
+        let uri = uri.clone();
+        // No sweep until the file is registered and open.
+        let _lock = self.sweep_lock.lock().await;
+        let name = PartialPackage::name(&uri);
+        self.context.store.keep_package_file(set, name).await?;
+        let opening = tokio::task::spawn_blocking(move || {
+            let folder = mirror.package_folder()?;
+            PartialPackage::open(&folder, &uri)
+                .map_err(|error| EngineError::of_package(&uri, PackageError::Io(error)))
+        });
+        opening.await.map_err(|_| EngineError::Interrupted)?
+    }
+
+    /// Removes the files of packages that are not needed any more, after a poll of a set that did not need them.
+    pub(super) async fn sweep(&self, set: SetId) -> Result<(), EngineError> {
+        let _lock = self.sweep_lock.lock().await;
+        let store = &self.context.store;
+        if !store.drop_package_files(set).await? {
+            return Ok(());
+        }
+        let needed = store.package_files(self.context.name()).await?;
+        let mirror = self.open_mirror()?;
+        let sweeping = tokio::task::spawn_blocking(move || {
+            mirror.sweep_packages(&|name| needed.contains(name))
+        });
+        let swept = sweeping.await.map_err(|_| EngineError::Interrupted)?;
+        if let Err(error) = swept {
+            tracing::warn!(code = error.code(), source = self.context.name(), %error, "package files can't be removed");
+        }
+        Ok(())
+    }
+
+    fn open_mirror(&self) -> Result<Arc<Mirror>, EngineError> {
+        self.mirror.upgrade().ok_or(EngineError::Interrupted)
+    }
+
+    /// Downloads what is missing of a package, as often as at least some bytes are received. Also returns how many bytes were
+    /// on disk before.
+    async fn download(
+        &self,
+        set: SetId,
+        entry: &PackageEntry,
+    ) -> Result<(PartialPackage, u64), EngineError> {
+        let context = &self.context;
+        let uri = &entry.uri;
+        let hosts = AllowedHosts::new(&context.source.hosts);
+        let limits = [context.limits.package, entry.length];
+        let limit = limits.into_iter().flatten().min();
+        let mut partial = self.partial(set, uri).await?;
+        let resumed_from = partial.received();
+        let (mut reached, mut tried) = (resumed_from, 0);
+        loop {
+            let error = match context
+                .client
+                .get_package(uri, &hosts, limit, partial)
+                .await
+            {
+                Ok(complete) => {
+                    context
+                        .runtime_status
+                        .clear_disk_error(context.name(), None);
+                    return Ok((complete, resumed_from));
+                }
+                Err(error) => error,
+            };
+            if matches!(error, FetchError::Disk { .. }) {
+                let now = clock::now();
+                let status_error = StatusError::new(error.code(), error.to_string(), now.wall);
+                let runtime_status = &context.runtime_status;
+                runtime_status.note_disk_error(context.name(), None, status_error, now.mono);
+            }
+            partial = self.partial(set, uri).await?;
+            tried = if partial.received() > reached {
+                1
+            } else {
+                tried + 1
+            };
+            reached = partial.received();
+            let pause = match error.disposition() {
+                Disposition::RetryLater { after } => pause(tried, after, &TRIES),
+                Disposition::GiveUp => None,
+            };
+            let Some(pause) = pause.filter(|pause| *pause <= MAX_PAUSE) else {
+                let uri = uri.to_string();
+                return Err(EngineError::Fetch { uri, error });
+            };
+            tokio::time::sleep(pause).await;
+        }
+    }
+}
+
+/// An open package, and where it came from.
+pub(super) struct OpenedPackage {
+    pub(super) package: Package,
+    /// The base of its manifest's relative URIs.
+    pub(super) uri: Url,
+}
+
+/// An open package with the summary of its manifest and its file.
+pub(super) struct OpenPackage {
+    opened: OpenedPackage,
+    manifest: DocumentSummary,
+    file: PartialPackage,
+}
+
+impl OpenPackage {
+    /// Separates what is read from the file that is removed after reading.
+    pub(super) fn split(self) -> (OpenedPackage, DocumentSummary, PackageFile) {
+        (self.opened, self.manifest, PackageFile(self.file))
+    }
+}
+
+/// The file of a package; dropping it leaves it on disk.
+pub(super) struct PackageFile(PartialPackage);
+
+impl PackageFile {
+    /// Removes it. If that fails it is swept later.
+    pub(super) async fn remove(self) {
+        let _ = tokio::task::spawn_blocking(move || self.0.remove()).await;
+    }
+}
+
+/// Verifies a package and opens it. For a blocking thread.
+fn check(
+    file: PartialPackage,
+    entry: &PackageEntry,
+    capability: &Capability,
+    limit: u64,
+) -> Result<OpenPackage, EngineError> {
+    match open(&file, entry, capability, limit) {
+        Ok((opened, manifest)) => Ok(OpenPackage {
+            opened,
+            manifest,
+            file,
+        }),
+        Err(error) => {
+            // If it can't be removed now it is swept later.
+            let _ = file.remove();
+            Err(error)
+        }
+    }
+}
+
+fn open(
+    partial: &PartialPackage,
+    entry: &PackageEntry,
+    capability: &Capability,
+    limit: u64,
+) -> Result<(OpenedPackage, DocumentSummary), EngineError> {
+    let uri = &entry.uri;
+    let io = |error| EngineError::of_package(uri, PackageError::Io(error));
+    let file = partial.file().map_err(io)?;
+    let mut file = file.ok_or(EngineError::Interrupted)?;
+    verify(partial, &mut file, entry)?;
+    let of_package = |error| EngineError::of_package(uri, error);
+    let package = Package::open(file).map_err(of_package)?;
+    let latest = latest_source_time(clock::now().wall);
+    let manifest = package.manifest(uri, limit).map_err(of_package)?;
+    let summary =
+        DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;
+    expect_manifest(&summary, capability, uri)?;
+    let uri = uri.clone();
+    Ok((OpenedPackage { package, uri }, summary))
+}
+
+/// Verifies a package against its announced length and digests. It is read only if there are digests.
+fn verify(
+    partial: &PartialPackage,
+    file: &mut File,
+    entry: &PackageEntry,
+) -> Result<(), EngineError> {
+    let differs = |mismatch| EngineError::PackageMismatch {
+        uri: entry.uri.to_string(),
+        mismatch,
+    };
+    let io = |error| EngineError::of_package(&entry.uri, PackageError::Io(error));
+    let mut verifier = Verifier::of_announced_only(entry.length, &entry.hashes);
+    verifier.check_length(partial.received()).map_err(differs)?;
+    if entry.hashes.is_empty() {
+        return Ok(());
+    }
+    file.seek(SeekFrom::Start(0)).map_err(io)?;
+    verifier.read_all(file, |_| {}).map_err(io)?;
+    verifier.finish().map(drop).map_err(differs)
+}

@@ -1,0 +1,141 @@
+//! The packages that a dump names (sections 11 and 13), and the copies of their manifests.
+
+use url::Url;
+
+use super::documents::{ChangedDocument, poll_document};
+use super::summary::expect_manifest;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::protocol::{Capability, Digest, Entry, SourceTime, is_zip, media_type_essence};
+use crate::store::SetId;
+use crate::sync::latest_source_time;
+
+/// A package, as the entry of a dump states it.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct PackageEntry {
+    pub(in crate::engine) uri: Url,
+    /// The copy of its manifest.
+    pub(in crate::engine) contents: Option<Url>,
+    pub(in crate::engine) from: Option<SourceTime>,
+    pub(in crate::engine) until: Option<SourceTime>,
+    lastmod: Option<SourceTime>,
+    media_type: Option<String>,
+    pub(in crate::engine) length: Option<u64>,
+    pub(in crate::engine) hashes: Vec<Digest>,
+}
+
+impl PackageEntry {
+    pub(in crate::engine) fn of(entry: Entry) -> Self {
+        let contents = entry.links("contents").next();
+        Self {
+            contents: contents.map(|link| link.href.clone()),
+            from: entry.md.from.or(entry.md.at),
+            until: entry.md.closed_at(latest_source_time(clock::now().wall)),
+            lastmod: entry.lastmod,
+            media_type: entry.md.media_type,
+            length: entry.md.length,
+            hashes: entry.md.hashes,
+            uri: entry.loc,
+        }
+    }
+
+    /// All that distinguishes this version of the package from another one at the same URI; empty if nothing does.
+    pub(in crate::engine) fn version(&self) -> String {
+        let time = |time: Option<SourceTime>| time.map(|time| time.to_string()).unwrap_or_default();
+        let mut parts = vec![
+            time(self.from),
+            time(self.until),
+            time(self.lastmod),
+            self.length
+                .map(|length| length.to_string())
+                .unwrap_or_default(),
+        ];
+        parts.extend(self.hashes.iter().map(ToString::to_string));
+        parts.retain(|part| !part.is_empty());
+        parts.join(" ")
+    }
+
+    /// Rejects a package whose stated type is not ZIP. A generic type is ignored.
+    pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
+        match &self.media_type {
+            Some(stated)
+                if !is_zip(stated) && !media_type_essence(stated).ends_with("/octet-stream") =>
+            {
+                Err(EngineError::UnsupportedPackage {
+                    uri: self.uri.to_string(),
+                    media_type: stated.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The copy of a package's manifest; `None` if there is none that can be used.
+pub(super) async fn manifest_copy(
+    context: &SourceContext,
+    set: SetId,
+    package: &PackageEntry,
+    capability: &Capability,
+) -> Result<Option<ChangedDocument>, EngineError> {
+    let Some(uri) = &package.contents else {
+        return Ok(None);
+    };
+    let polled = poll_document(context, set, uri, true).await;
+    match polled.and_then(|copy| match copy {
+        Some(copy) => expect_manifest(&copy.summary, capability, uri).map(|()| Some(copy)),
+        None => Ok(None),
+    }) {
+        Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => Err(error),
+        Err(error) => {
+            tracing::info!(code = error.code(), source = context.name(), package = %package.uri, %error,
+                "copy of a manifest unusable");
+            Ok(None)
+        }
+        polled => polled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stated_type_other_than_zip_is_rejected() {
+        for (stated, rejected) in [
+            ("application/zip", false),
+            ("Application/ZIP; charset=binary", false),
+            ("application/x-zip-compressed", false),
+            ("application/bagit+zip", false),
+            ("application/octet-stream", false),
+            ("binary/octet-stream", false),
+            ("application/gzip", true),
+            ("application/x-xz", true),
+            ("application/warc", true),
+        ] {
+            let url = Url::parse("https://example.org/package").unwrap();
+            let mut entry = Entry::new(url);
+            entry.md.media_type = Some(stated.to_owned());
+            let checked = PackageEntry::of(entry).check_type();
+            assert_eq!(checked.is_err(), rejected, "{stated}");
+        }
+    }
+
+    #[test]
+    fn version_of_a_package_is_all_that_its_entry_states() {
+        let url = Url::parse("https://example.org/package").unwrap();
+        let entry = Entry::new(url);
+        assert_eq!(PackageEntry::of(entry.clone()).version(), "");
+        let mut longer = entry.clone();
+        longer.md.length = Some(5);
+        let mut newer = longer.clone();
+        newer.lastmod = Some(SourceTime::from_micros(1));
+        let versions = [entry, longer, newer].map(|entry| PackageEntry::of(entry).version());
+        assert!(
+            versions
+                .iter()
+                .all(|version| { versions.iter().filter(|other| *other == version).count() == 1 })
+        );
+    }
+}

@@ -1,0 +1,68 @@
+//! A poll: first the Capability List, then the Change Lists and Change Dumps, and where those prove too little, the Resource
+//! List or the Resource Dump.
+
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::store::BaselineState;
+use crate::sync::Pacing;
+
+impl SetState {
+    /// Polls every document that may state changes. An error of one does not keep the others from being read.
+    pub(super) async fn poll_documents(&mut self) -> Result<Pacing, EngineError> {
+        let refreshed = self.refresh_offers().await;
+        if self.record.offers.is_empty() {
+            refreshed?;
+            return Err(EngineError::NoResourceList);
+        }
+        let (mut list_is_fresh, mut failed) = (false, None);
+        if self.record.baseline == BaselineState::Missing {
+            match self.read_baseline().await {
+                Ok(is_fresh) => list_is_fresh = is_fresh,
+                // It may last: changes are followed meanwhile.
+                Err(error) if error.is_unusable() => (list_is_fresh, failed) = (true, Some(error)),
+                Err(error) => return Err(error),
+            }
+        }
+        self.baseline_failed = failed.is_some();
+        let filled = self.fill_gaps(list_is_fresh).await;
+        refreshed?;
+        match failed {
+            Some(error) => filled.and(Err(error)),
+            None => filled,
+        }
+    }
+
+    /// Reads the Change Lists and Change Dumps, and the Resource List if a gap needs it, or if nothing else states changes;
+    /// not if it was read in this poll (`list_is_fresh`).
+    pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
+        let (span, read) = self.read_changes().await;
+        if let Err(EngineError::Store(error)) = read {
+            // It says nothing about the Source's documents.
+            return Err(error.into());
+        }
+        let gaps = self.sequencer.gaps();
+        let is_needed = self.schedule.needs_resource_list(clock::now(), span, gaps);
+        if !list_is_fresh && (is_needed || self.filter_has_changed().await?) {
+            self.read_snapshot().await?;
+        }
+        let now = clock::now();
+        let is_open = !self.sequencer.gaps().is_empty();
+        self.schedule.gap(now, is_open);
+        read.map(|()| {
+            if is_open {
+                Pacing::Soon
+            } else {
+                Pacing::Regular
+            }
+        })
+    }
+
+    /// Whether the Resource List was read with another filter, or not to its end: no Change List may state again what is
+    /// wanted now and was not wanted then.
+    async fn filter_has_changed(&self) -> Result<bool, EngineError> {
+        let filter = self.context.source.filter.fingerprint();
+        let store = &self.context.store;
+        Ok(store.has_incomplete_parts(self.record.id, filter).await?)
+    }
+}

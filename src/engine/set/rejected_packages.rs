@@ -1,0 +1,83 @@
+//! Packages that were fetched and turned out to be unusable: they are large, and not fetched again at every poll.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use url::Url;
+
+use super::packages::PackageEntry;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::fetch::{Bounds, pause};
+
+/// How long one is not fetched again.
+const PAUSES: Bounds = Bounds {
+    tries: u32::MAX,
+    first: Duration::from_secs(60),
+    longest: Duration::from_secs(6 * 3600),
+};
+/// How many are remembered.
+const MOST: usize = 1024;
+
+/// Unusable packages, by URI. A restart forgets them.
+#[derive(Default)]
+pub(super) struct RejectedPackages(Mutex<HashMap<Url, Rejection>>);
+
+struct Rejection {
+    /// Another version may be usable.
+    version: String,
+    times: u32,
+    until: Instant,
+    code: &'static str,
+    message: String,
+}
+
+impl RejectedPackages {
+    /// Rejects a package whose pause is not over yet, with the reason of its rejection.
+    pub(super) fn check(&self, package: &PackageEntry) -> Result<(), EngineError> {
+        match self.lock().get(&package.uri) {
+            Some(rejection)
+                if rejection.version == package.version()
+                    && clock::now().mono < rejection.until =>
+            {
+                Err(EngineError::RejectedPackage {
+                    code: rejection.code,
+                    message: rejection.message.clone(),
+                })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Remembers that a package is unusable.
+    pub(super) fn add(&self, package: &PackageEntry, error: &EngineError) {
+        let mut rejected = self.lock();
+        let version = package.version();
+        let before = rejected.get(&package.uri);
+        let before = before.filter(|before| before.version == version);
+        let times = before.map_or(0, |before| before.times).saturating_add(1);
+        let wait = pause(times, None, &PAUSES).unwrap_or(PAUSES.longest);
+        if rejected.len() >= MOST {
+            rejected.clear();
+        }
+        let rejection = Rejection {
+            version,
+            times,
+            until: clock::now().mono + wait,
+            code: error.code(),
+            message: error.to_string(),
+        };
+        rejected.insert(package.uri.clone(), rejection);
+    }
+
+    /// Forgets a package that is usable now.
+    pub(super) fn remove(&self, package: &PackageEntry) {
+        self.lock().remove(&package.uri);
+    }
+
+    /// Every change of the map is one step.
+    fn lock(&self) -> MutexGuard<'_, HashMap<Url, Rejection>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,118 @@
+//! What is remembered from one poll of a set to the next, in memory: after a restart it is read again, although it may not have
+//! changed.
+
+use std::collections::HashMap;
+
+use url::Url;
+
+use super::index::Child;
+use super::pending_lists::is_settled;
+use crate::engine::EngineError;
+use crate::protocol::SourceTime;
+use crate::store::DocumentRecord;
+use crate::sync::{Sequencer, Span};
+
+/// How many closed lists are followed to the next one within one poll.
+pub(super) const MAX_CLOSED: usize = 16;
+/// An index with more unsettled lists than this is read again at each poll.
+const MAX_UNSETTLED: usize = 10_000;
+
+/// The Change Lists of a set.
+#[derive(Default)]
+pub(super) struct ReadLists {
+    /// In the order in which they were read.
+    read: Vec<ReadList>,
+    /// The index that was read last.
+    pub(super) index: Option<ReadIndex>,
+}
+
+impl ReadLists {
+    /// The list that was read last, and up to where it reaches.
+    pub(super) fn last(&self) -> Option<(Url, Option<SourceTime>)> {
+        let last = self.read.last()?;
+        Some((last.uri.clone(), last.span.until))
+    }
+
+    pub(super) fn at(&self, uri: &Url) -> Option<&ReadList> {
+        self.read.iter().find(|list| list.uri == *uri)
+    }
+
+    pub(super) fn is_index_at(&self, uri: &Url) -> bool {
+        self.index.as_ref().is_some_and(|index| index.uri == *uri)
+    }
+
+    pub(super) fn remember(&mut self, list: ReadList) {
+        self.read.retain(|read| read.uri != list.uri);
+        if self.read.len() > MAX_CLOSED {
+            self.read.remove(0);
+        }
+        self.read.push(list);
+    }
+
+    /// Remembers an index, unless that would take too much memory.
+    pub(super) fn remember_index(&mut self, mut index: ReadIndex, sequencer: &Sequencer) {
+        index.drop_settled(sequencer);
+        let fits = index.unsettled.len().max(index.reached.len()) <= MAX_UNSETTLED;
+        self.index = fits.then_some(index);
+    }
+}
+
+/// A Change List that was read.
+#[derive(Clone)]
+pub(super) struct ReadList {
+    pub(super) uri: Url,
+    pub(super) span: Span,
+    pub(super) is_closed: bool,
+    /// The index that a closed list belongs to.
+    pub(super) index: Option<Url>,
+}
+
+/// An index of Change Lists that was read.
+#[derive(Clone)]
+pub(super) struct ReadIndex {
+    pub(super) uri: Url,
+    pub(super) record: DocumentRecord,
+    /// How many of its entries can't be read.
+    pub(super) bad_entries: u64,
+    /// The interval that it states.
+    pub(super) from: Option<SourceTime>,
+    pub(super) until: Option<SourceTime>,
+    /// Its lists that are not settled, the oldest first.
+    pub(super) unsettled: Vec<Child>,
+    /// Up to where the settled ones reach.
+    pub(super) settled_until: Option<SourceTime>,
+    /// Up to where those lists reach that were read.
+    pub(super) reached: HashMap<Url, Option<SourceTime>>,
+}
+
+impl ReadIndex {
+    /// An index with unreadable entries proves nothing: the lists that they name are unknown.
+    pub(super) fn unread_entries(&self) -> Option<EngineError> {
+        (self.bad_entries > 0).then(|| EngineError::UnreadEntries {
+            document: self.uri.to_string(),
+            count: self.bad_entries,
+        })
+    }
+
+    /// Drops the lists that are settled by now.
+    pub(super) fn drop_settled(&mut self, sequencer: &Sequencer) {
+        let settled_until = &mut self.settled_until;
+        self.unsettled.retain(|child| {
+            let is_settled = is_settled(sequencer, child);
+            if is_settled {
+                *settled_until = child.until.max(*settled_until);
+            }
+            !is_settled
+        });
+    }
+}
+
+/// The Change Dump that was read last.
+#[derive(Clone)]
+pub(super) struct ReadDump {
+    pub(super) uri: Url,
+    /// What it covers, or what its index covers.
+    pub(super) span: Span,
+    /// The index that a closed dump belongs to.
+    pub(super) index: Option<Url>,
+}

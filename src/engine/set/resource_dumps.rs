@@ -1,0 +1,298 @@
+//! Resource Dumps and their indexes (section 11): the baseline in a few requests, where a Source packages its resources.
+//!
+//! A dump is read as a Resource List is, package by package: the entries of a package's manifest become tasks, and the package
+//! stays open until they have been executed. What was read of a dump is stored, so that an interruption costs at most a part
+//! of one package.
+
+use url::Url;
+
+use super::documents::{ChangedDocument, poll_document};
+use super::failures::PartFailures;
+use super::index::{Entries, IndexWalk};
+use super::ingest::{EntrySource, ingest_listed, weigh};
+use super::packages::{PackageEntry, manifest_copy};
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::protocol::{Capability, DocumentSummary, SourceTime};
+use crate::status::StatusError;
+use crate::store::{DumpProgress, Origin, PackageRecord};
+use crate::sync::{NewsFilter, latest_source_time};
+
+impl SetState {
+    /// Reads the Resource Dump, unless it is the one that was read last. `anew`: in any case.
+    pub(super) async fn read_resource_dump(&mut self, anew: bool) -> Result<(), EngineError> {
+        let mut failed = None;
+        for uri in self.offered(&Capability::ResourceDump) {
+            match self.read_resource_dump_at(&uri, anew).await {
+                Ok(()) => return Ok(()),
+                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
+                    return Err(error);
+                }
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn read_resource_dump_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
+        let set = self.record.id;
+        let Some(changed) = poll_document(&self.context, set, uri, anew).await? else {
+            return Ok(());
+        };
+        changed.expect_dump(&Capability::ResourceDump)?;
+        changed.expect_something()?;
+        let (at, states_time) = time_of(&changed);
+        if self.record.list_at.is_some_and(|known| at < known) {
+            return Err(EngineError::OlderResourceList(uri.to_string()));
+        }
+        let progress = DumpProgress {
+            uri: uri.to_string(),
+            digest: changed.record.digest,
+        };
+        let resumed = self.context.store.begin_dump(set, progress).await?;
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, resumed,
+            "reading Resource Dump");
+        let record = changed.record.clone();
+        let is_remembered = !changed.summary.is_index || changed.summary.head.md.at.is_some();
+        let mut proof = DumpProof::of(&changed.summary);
+        proof.states_time = states_time;
+        let mut failures = PartFailures::default();
+        self.ingest_dumps(changed, at, &mut proof, &mut failures)
+            .await?;
+        failures.into_result()?;
+        if proof.is_complete() {
+            self.delete_absent(Origin::ResourceDump, at).await?;
+        }
+        self.set_notice(proof.notice());
+        let record = is_remembered.then_some(record);
+        self.commit_snapshot(Origin::ResourceDump, at, record, proof.names_any)
+            .await?;
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, "Resource Dump read");
+        Ok(())
+    }
+
+    /// Ingests a dump, or all dumps of an index. A dump that was not read completely proves nothing; but an error of one does
+    /// not keep the others from being ingested, unless there is a Resource List to read instead.
+    async fn ingest_dumps(
+        &mut self,
+        changed: ChangedDocument,
+        at: SourceTime,
+        proof: &mut DumpProof,
+        failures: &mut PartFailures,
+    ) -> Result<(), EngineError> {
+        if !changed.summary.is_index {
+            return self.ingest_packages(changed, at, proof, failures).await;
+        }
+        let mut walk = IndexWalk::of(changed.document);
+        while let Some(dump) = walk.next().await? {
+            let changed = match self.dump_at(&dump.loc).await {
+                Ok(changed) => changed,
+                Err(error) => {
+                    self.add_failure(failures, error)?;
+                    continue;
+                }
+            };
+            proof.add(&changed.summary);
+            if !changed.summary.is_index {
+                self.ingest_packages(changed, at, proof, failures).await?;
+            } else if let Err(error) = walk.descend(changed.document) {
+                self.add_failure(failures, error)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A dump that an index names.
+    async fn dump_at(&self, uri: &Url) -> Result<ChangedDocument, EngineError> {
+        let changed = poll_document(&self.context, self.record.id, uri, true).await?;
+        // A document that is fetched anew is never unchanged.
+        let changed = changed.ok_or(EngineError::Interrupted)?;
+        changed.expect_dump(&Capability::ResourceDump)?;
+        changed.expect_something()?;
+        Ok(changed)
+    }
+
+    fn add_failure(
+        &self,
+        failures: &mut PartFailures,
+        error: EngineError,
+    ) -> Result<(), EngineError> {
+        if self.offered(&Capability::ResourceList).is_empty() {
+            failures.add(error)
+        } else {
+            Err(error)
+        }
+    }
+
+    async fn ingest_packages(
+        &mut self,
+        changed: ChangedDocument,
+        at: SourceTime,
+        proof: &mut DumpProof,
+        failures: &mut PartFailures,
+    ) -> Result<(), EngineError> {
+        let (set, store) = (self.record.id, self.context.store.clone());
+        let mut packages = Entries::of(changed.document);
+        while let Some(entry) = packages.next().await? {
+            let package = PackageEntry::of(entry);
+            let (uri, version) = (package.uri.to_string(), package.version());
+            let known = store.package(set, &uri).await?;
+            if let Some(known) = known.filter(|known| known.version == version) {
+                proof.packages_prove &= known.proves;
+                // It was read before an interruption, and few dumps have empty packages.
+                proof.names_any = true;
+                continue;
+            }
+            let proves = match self.ingest_package(&package, at, proof).await {
+                Ok(proves) => proves,
+                Err(error) => {
+                    self.add_failure(failures, error)?;
+                    continue;
+                }
+            };
+            proof.packages_prove &= proves;
+            let record = PackageRecord {
+                uri,
+                version,
+                proves,
+            };
+            store.end_package(set, record).await?;
+        }
+        Ok(())
+    }
+
+    /// Ingests a package; returns whether its manifest proves the absence of what it does not name.
+    async fn ingest_package(
+        &mut self,
+        package: &PackageEntry,
+        at: SourceTime,
+        proof: &mut DumpProof,
+    ) -> Result<bool, EngineError> {
+        let set = self.record.id;
+        let manifest = Capability::ResourceDumpManifest;
+        let mut copy = None;
+        if let Some(found) = manifest_copy(&self.context, set, package, &manifest).await? {
+            let everything = NewsFilter::everything();
+            let weighing = weigh(&self.context, set, found.document, Some(at), everything);
+            let (document, weight) = weighing.await?;
+            if weight.is_light() {
+                let entries = EntrySource::Document(document);
+                return self
+                    .ingest_manifest(entries, &found.summary, at, proof)
+                    .await;
+            }
+            copy = Some((document, found.summary));
+        }
+        match self.packages.open(set, package, &manifest).await {
+            Ok(open) => {
+                let (opened, summary, file) = open.split();
+                let entries = EntrySource::Package(opened);
+                let proves = self.ingest_manifest(entries, &summary, at, proof).await?;
+                file.remove().await;
+                Ok(proves)
+            }
+            Err(error) => match copy {
+                // No other document names these resources; but each of them can be fetched by itself.
+                Some((document, summary))
+                    if error.is_unsupported()
+                        && self.offered(&Capability::ResourceList).is_empty() =>
+                {
+                    tracing::warn!(code = error.code(), source = self.context.name(), package = %package.uri, %error,
+                        "package unusable; fetching its resources one by one");
+                    let entries = EntrySource::Document(document);
+                    self.ingest_manifest(entries, &summary, at, proof).await
+                }
+                _ => Err(error),
+            },
+        }
+    }
+
+    async fn ingest_manifest(
+        &mut self,
+        entries: EntrySource,
+        summary: &DocumentSummary,
+        at: SourceTime,
+        proof: &mut DumpProof,
+    ) -> Result<bool, EngineError> {
+        proof.names_any |= summary.entries > 0;
+        let list = self.list_progress(Origin::ResourceDump, at);
+        self.found += ingest_listed(&self.context, list, entries).await?.tasks;
+        let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
+        Ok(is_stated && summary.bad_entries() == 0)
+    }
+}
+
+/// Whether absence from a Resource Dump proves a deletion.
+struct DumpProof {
+    is_stated: bool,
+    states_time: bool,
+    bad_entries: u64,
+    packages_prove: bool,
+    /// Whether any resource is named.
+    names_any: bool,
+}
+
+impl DumpProof {
+    fn of(summary: &DocumentSummary) -> Self {
+        let mut proof = Self {
+            is_stated: true,
+            states_time: true,
+            bad_entries: 0,
+            packages_prove: true,
+            names_any: false,
+        };
+        proof.add(summary);
+        proof
+    }
+
+    /// Adds one more document of the dump.
+    fn add(&mut self, summary: &DocumentSummary) {
+        self.is_stated &= summary.head.md.capability == Some(Capability::ResourceDump);
+        self.bad_entries += summary.bad_entries();
+    }
+
+    fn is_complete(&self) -> bool {
+        self.is_stated && self.states_time && self.bad_entries == 0 && self.packages_prove
+    }
+
+    fn notice(&self) -> Option<StatusError> {
+        let (code, why) = if !self.is_stated {
+            (
+                "unstated-capability",
+                "the Resource Dump does not state that it is one",
+            )
+        } else if self.bad_entries > 0 {
+            ("bad-entries", "entries of the Resource Dump can't be read")
+        } else if !self.packages_prove {
+            (
+                "unproven-manifest",
+                "a manifest does not state that it is one, or entries of it can't be read",
+            )
+        } else if !self.states_time {
+            ("untold-time", "the Resource Dump does not state its time")
+        } else {
+            return None;
+        };
+        let message =
+            format!("{why}: resources that the Resource Dump does not name are not deleted");
+        Some(StatusError::new(code, message, clock::now().wall))
+    }
+}
+
+/// The time of a Resource Dump, and whether it states it: its `at`, or the oldest of its parts. Else the oldest time of its
+/// entries stands for it.
+fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
+    let now = clock::now().wall;
+    let latest = latest_source_time(now);
+    let summary = &changed.summary;
+    let believed = |time: &SourceTime| *time <= latest;
+    if let Some(at) = summary.head.md.at.or(summary.lists_from).filter(believed) {
+        return (at, true);
+    }
+    let at = summary.oldest_content.or(changed.document.last_modified());
+    (
+        at.filter(believed).unwrap_or_else(|| SourceTime::from(now)),
+        false,
+    )
+}

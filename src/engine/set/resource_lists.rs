@@ -1,0 +1,143 @@
+//! Resource Lists and their indexes (section 10): the baseline, and the proof where Change Lists fail.
+
+use url::Url;
+
+use super::documents::{ChangedDocument, poll_document};
+use super::snapshot::AbsenceProof;
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::protocol::{Capability, SourceTime};
+use crate::store::Origin;
+use crate::sync::{latest_source_time, trusted_check_times};
+
+impl SetState {
+    /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
+    pub(super) async fn read_resource_list(&mut self, anew: bool) -> Result<(), EngineError> {
+        let offered = self.offered(&Capability::ResourceList);
+        if offered.is_empty() {
+            return if anew {
+                Err(EngineError::NoResourceList)
+            } else {
+                Ok(())
+            };
+        }
+        let mut failed = None;
+        for uri in offered {
+            match self.read_resource_list_at(&uri, anew).await {
+                Ok(()) => return Ok(()),
+                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) => failed = failed.or(Some(error)),
+            }
+        }
+        failed.map_or(Ok(()), Err)
+    }
+
+    async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
+        let set = self.record.id;
+        let filter = self.context.source.filter.fingerprint();
+        let asked = trusted_check_times(clock::now().wall);
+        let must_look = self
+            .context
+            .store
+            .has_unproven_parts(set, filter, asked)
+            .await?;
+        let changed = poll_document(&self.context, set, uri, anew || must_look).await?;
+        let Some(changed) = changed else {
+            return Ok(());
+        };
+        if self.ingest_resource_list(uri, changed, !anew).await? == Ingested::Doubtful
+            && let Some(changed) = poll_document(&self.context, set, uri, true).await?
+        {
+            self.ingest_resource_list(uri, changed, false).await?;
+        }
+        Ok(())
+    }
+
+    /// Ingests a Resource List, and commits what it proves. `skips_unchanged`: unchanged parts are not read again.
+    async fn ingest_resource_list(
+        &mut self,
+        uri: &Url,
+        changed: ChangedDocument,
+        skips_unchanged: bool,
+    ) -> Result<Ingested, EngineError> {
+        let set = self.record.id;
+        changed.expect(&Capability::ResourceList)?;
+        if !self.record.is_implied() {
+            changed.expect_something()?;
+        }
+        let (at, states_time) = time_of(&changed);
+        let is_older = self.record.list_at.is_some_and(|known| at < known);
+        if is_older && states_time {
+            return Err(EngineError::OlderResourceList(uri.to_string()));
+        }
+        let proof = proof_of(&changed, is_older);
+        let record = changed.record.clone();
+        let filter = self.context.source.filter.fingerprint();
+        let store = &self.context.store;
+        store
+            .begin_parts(set, uri, skips_unchanged.then_some(filter))
+            .await?;
+        store.begin_list(set).await?;
+        // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
+        let is_only_document = self.record.is_implied() && !states_time;
+        let ingested_at = if is_only_document {
+            SourceTime::MAX
+        } else {
+            at
+        };
+        let parts = self.ingest_parts(uri, changed, ingested_at, proof).await?;
+        let proof = proof.without(parts.bad_entries);
+        if proof == AbsenceProof::Complete {
+            if self.context.store.has_uncertain_members(set).await? {
+                return Ok(Ingested::Doubtful);
+            }
+            self.delete_absent(Origin::ResourceList, at).await?;
+        }
+        let skipped = parts.skipped.map(|error| error.status_error());
+        self.set_notice(skipped.or(proof.notice()));
+        self.context.store.drop_parts(set).await?;
+        let record = (!parts.may_change_unseen).then_some(record);
+        self.commit_snapshot(Origin::ResourceList, at, record, parts.names_any)
+            .await?;
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, "Resource List read");
+        Ok(Ingested::Complete)
+    }
+}
+
+/// How a Resource List was ingested.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ingested {
+    /// Completely.
+    Complete,
+    /// Resources may be gone that only skipped parts named: it proves nothing until all parts are read.
+    Doubtful,
+}
+
+/// The time of a Resource List, and whether it states it. Without an `at` it is that of the newest entry: the list may be of any
+/// later time, and its time may seem to go back when its newest resource is deleted.
+fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
+    let now = clock::now().wall;
+    let latest = latest_source_time(now);
+    let summary = &changed.summary;
+    let first_believed = |times: [Option<SourceTime>; 2]| {
+        let mut times = times.into_iter().flatten();
+        times.find(|&at| at <= latest)
+    };
+    if let Some(at) = first_believed([summary.head.md.at, summary.lists_from]) {
+        return (at, true);
+    }
+    // A list without any time, as an empty one may be, has only the time at which it was read.
+    let guessed = first_believed([summary.newest, changed.document.last_modified()]);
+    (guessed.unwrap_or_else(|| SourceTime::from(now)), false)
+}
+
+fn proof_of(changed: &ChangedDocument, is_older: bool) -> AbsenceProof {
+    if changed.summary.head.md.capability.is_none() {
+        AbsenceProof::Unstated
+    } else if is_older {
+        AbsenceProof::Older
+    } else {
+        AbsenceProof::Complete
+    }
+}

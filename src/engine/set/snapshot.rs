@@ -1,0 +1,100 @@
+//! What a Resource List or a Resource Dump proves that was read completely: everything before its time is known, and what it does
+//! not name does not exist.
+
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::protocol::{ResourceUri, SourceTime};
+use crate::status::StatusError;
+use crate::store::{BaselineState, DocumentRecord, Origin};
+
+/// Whether absence from a Resource List proves a deletion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AbsenceProof {
+    /// What it does not name does not exist.
+    Complete,
+    /// It proves nothing: it does not state that it is a Resource List.
+    Unstated,
+    /// It proves nothing: it states no time, and its newest entry is older than that of one that was read before.
+    Older,
+    /// It proves nothing: so many of its entries can't be read.
+    BadEntries(u64),
+}
+
+impl AbsenceProof {
+    /// The proof that is left when entries can't be read.
+    pub(super) fn without(self, bad_entries: u64) -> Self {
+        match self {
+            Self::Complete if bad_entries > 0 => Self::BadEntries(bad_entries),
+            proof => proof,
+        }
+    }
+
+    /// The notice for the status.
+    pub(super) fn notice(self) -> Option<StatusError> {
+        let (code, why) = match self {
+            Self::Complete => return None,
+            Self::Unstated => (
+                "unstated-capability",
+                "the list does not state that it is a Resource List, as a plain sitemap does not"
+                    .to_owned(),
+            ),
+            Self::Older => (
+                "older-resource-list",
+                "the Resource List states no time, and its newest entry is older than before"
+                    .to_owned(),
+            ),
+            Self::BadEntries(count) => (
+                "bad-entries",
+                format!("{count} entries of the Resource List can't be read"),
+            ),
+        };
+        let message = format!("{why}: resources that it does not name are not deleted");
+        Some(StatusError::new(code, message, clock::now().wall))
+    }
+}
+
+impl SetState {
+    /// Commits what a snapshot proves that was read to its end. Deletions that one without any entry causes are held back: the
+    /// Source may have failed to make it.
+    pub(super) async fn commit_snapshot(
+        &mut self,
+        origin: Origin,
+        at: SourceTime,
+        record: Option<DocumentRecord>,
+        names_any: bool,
+    ) -> Result<(), EngineError> {
+        let mut trial = self.sequencer.clone();
+        trial.resource_list(clock::now(), at);
+        let mut commit = self.commit_of(&trial, None);
+        let list_at = self.record.list_at.max(Some(at));
+        commit.listed = list_at;
+        commit.documents.extend(record);
+        commit.rules.holds_all = !names_any;
+        let result = self.commit(origin, commit).await?;
+        self.sequencer = trial;
+        self.record.list_at = list_at;
+        if self.record.baseline == BaselineState::Missing {
+            self.record.baseline = BaselineState::Listed;
+        }
+        self.report_held(result.held);
+        Ok(())
+    }
+
+    /// Plans the deletion of what a complete list does not name. What the filter excludes was not looked for.
+    pub(super) async fn delete_absent(
+        &self,
+        origin: Origin,
+        at: SourceTime,
+    ) -> Result<(), EngineError> {
+        let list = self.list_progress(origin, at);
+        loop {
+            let filter = self.context.source.filter.clone();
+            let wants = move |uri: &ResourceUri| filter.wants(uri);
+            let (store, now) = (&self.context.store, clock::now().wall);
+            if store.list_absent(&list, now, wants).await?.is_none() {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! What the worker of a set knows, and how it commits what a document proves.
+//!
+//! A reader works on a copy of the [`Sequencer`], the trial; the state adopts it only when the transaction that carries its
+//! coverage has succeeded.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use url::Url;
+
+use super::package_files::PackageFiles;
+use super::remembered::{ReadDump, ReadLists};
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::channels::Channels;
+use crate::engine::context::SourceContext;
+use crate::protocol::{Capability, ResourceUri, SourceTime};
+use crate::status::StatusError;
+use crate::store::{
+    BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, DeletionRules,
+    DeliveryOutcome, DocumentRecord, ListProgress, Origin, SetRecord,
+};
+use crate::sync::{Limits, Schedule, Sequencer, Span};
+
+/// One set, as its worker sees it. Only this worker moves the set's coverage.
+pub(in crate::engine) struct SetState {
+    pub(super) context: Arc<SourceContext>,
+    pub(super) packages: Arc<PackageFiles>,
+    pub(in crate::engine) record: SetRecord,
+    pub(in crate::engine) sequencer: Sequencer,
+    pub(in crate::engine) schedule: Schedule,
+    /// The last attempt at a baseline failed for a reason that lies with the Source.
+    pub(super) baseline_failed: bool,
+    pub(super) channels: Channels,
+    /// The inbox row that was handled last.
+    pub(super) last_delivery: i64,
+    /// The Change Lists that were read.
+    pub(super) lists: ReadLists,
+    /// The Change Dump that was read last.
+    pub(super) dump: Option<ReadDump>,
+    /// Changes that the current poll has found.
+    pub(super) found: u64,
+}
+
+impl SetState {
+    /// Continues a set from the database.
+    pub(super) async fn load(
+        context: Arc<SourceContext>,
+        packages: Arc<PackageFiles>,
+        record: SetRecord,
+    ) -> Result<Self, EngineError> {
+        context
+            .runtime_status
+            .begin_set(record.id, &record.capability_list);
+        let (coverage, gaps) = context.store.progress(record.id).await?;
+        let limits = Limits {
+            reorder_window: context.source.reorder_window,
+            held_notifications: context.limits.held_notifications,
+        };
+        Ok(Self {
+            sequencer: Sequencer::new(limits, coverage, gaps).with_read_until(record.read_until),
+            schedule: Schedule::new(clock::now(), context.source.poll_interval),
+            baseline_failed: false,
+            channels: Channels::new(&context, record.id),
+            last_delivery: 0,
+            lists: ReadLists::default(),
+            dump: None,
+            found: 0,
+            context,
+            packages,
+            record,
+        })
+    }
+
+    /// Whether notifications may be applied. They wait for the baseline, unless there is no document to make one from or
+    /// the Source's documents don't allow a complete one.
+    pub(in crate::engine) fn can_follow(&self) -> bool {
+        self.record.baseline != BaselineState::Missing
+            || self.baseline_failed
+            || !self.record.offers.iter().any(|offer| {
+                matches!(
+                    offer.capability,
+                    Capability::ResourceList | Capability::ResourceDump
+                )
+            })
+    }
+
+    /// The documents of a capability that the Capability List names.
+    pub(super) fn offered(&self, capability: &Capability) -> Vec<Url> {
+        let offers = self.record.offers.iter();
+        offers
+            .filter(|offer| offer.capability == *capability)
+            .map(|offer| offer.uri.clone())
+            .collect()
+    }
+
+    /// A batch of changes of this set, dated now.
+    pub(super) fn change_batch(
+        &self,
+        origin: Origin,
+        changes: Vec<Change>,
+        commit: Option<BatchCommit>,
+    ) -> ChangeBatch {
+        ChangeBatch {
+            set: self.record.id,
+            source: self.context.name().to_owned(),
+            origin,
+            now: clock::now().wall,
+            changes,
+            end: commit,
+        }
+    }
+
+    /// A commit that moves the coverage to a trial's, and concludes a delivery.
+    pub(super) fn commit_of(
+        &self,
+        trial: &Sequencer,
+        delivery: Option<(i64, ChannelId, DeliveryOutcome)>,
+    ) -> BatchCommit {
+        BatchCommit {
+            rules: self.deletion_rules(),
+            progress: Some((trial.coverage().clone(), trial.gaps().to_vec())),
+            delivery,
+            documents: Vec::new(),
+            listed: None,
+            read_until: trial.read_until(),
+            missed_by: Vec::new(),
+        }
+    }
+
+    /// The commit of a document that proves nothing by itself.
+    pub(super) fn commit_of_part(&self, record: DocumentRecord) -> BatchCommit {
+        BatchCommit {
+            rules: self.deletion_rules(),
+            progress: None,
+            delivery: None,
+            documents: vec![record],
+            listed: None,
+            read_until: None,
+            missed_by: Vec::new(),
+        }
+    }
+
+    fn deletion_rules(&self) -> DeletionRules {
+        DeletionRules {
+            max_share: self.context.source.max_delete,
+            holds_all: false,
+        }
+    }
+
+    /// Commits without any change of a resource.
+    pub(super) async fn commit(
+        &self,
+        origin: Origin,
+        commit: BatchCommit,
+    ) -> Result<BatchResult, EngineError> {
+        let batch = self.change_batch(origin, Vec::new(), Some(commit));
+        Ok(self.context.store.apply(batch).await?)
+    }
+
+    /// Commits what an index of Change Lists, or a Change Dump, covers as a whole.
+    pub(super) async fn commit_span(
+        &mut self,
+        span: Span,
+        origin: Origin,
+        record: Option<DocumentRecord>,
+    ) -> Result<(), EngineError> {
+        let mut trial = self.sequencer.clone();
+        match span.interval() {
+            Some(interval) => drop(trial.change_list(clock::now(), interval)),
+            None if record.is_none() => return Ok(()),
+            None => {}
+        }
+        let mut commit = self.commit_of(&trial, None);
+        commit.documents.extend(record);
+        self.commit(origin, commit).await?;
+        self.sequencer = trial;
+        Ok(())
+    }
+
+    /// The progress of a Resource List or Resource Dump of that time.
+    pub(super) fn list_progress(&self, origin: Origin, at: SourceTime) -> ListProgress {
+        ListProgress {
+            set: self.record.id,
+            source: self.context.name().to_owned(),
+            origin,
+            at,
+        }
+    }
+
+    /// Makes the failed tasks due again that are still wanted, and drops the others.
+    pub(super) async fn retry_failed(&self, now: DateTime<Utc>) -> Result<(), EngineError> {
+        let (store, set) = (&self.context.store, self.record.id);
+        let filter = &self.context.source.filter;
+        if !filter.wants_everything() {
+            let filter = filter.clone();
+            let wants = move |uri: &ResourceUri| filter.wants(uri);
+            store.drop_unwanted(set, wants).await?;
+        }
+        store.retry_failed(set, self.context.name(), now).await?;
+        Ok(())
+    }
+
+    /// Shows an error in the status; logs it unless it is shown already.
+    pub(in crate::engine) fn report_error(&self, error: &EngineError) {
+        let status_error = error.status_error();
+        let shown = self.context.runtime_status.set(self.record.id).failing;
+        if !shown.is_some_and(|shown| {
+            shown.code == status_error.code && shown.message == status_error.message
+        }) {
+            tracing::warn!(code = status_error.code, source = self.context.name(), set = %self.record.capability_list,
+                error = status_error.message, "poll of a set failed");
+        }
+        self.context
+            .runtime_status
+            .note_set(self.record.id, |facts| facts.failing = Some(status_error));
+    }
+
+    /// Shows, or clears, what is notable but does not keep the set from being followed.
+    pub(super) fn set_notice(&self, notice: Option<StatusError>) {
+        self.context
+            .runtime_status
+            .note_set(self.record.id, |facts| facts.notice = notice);
+    }
+
+    /// Clears a notice of that code.
+    fn clear_notice(&self, code: &str) {
+        self.context
+            .runtime_status
+            .note_set(self.record.id, |facts| {
+                facts.notice.take_if(|notice| notice.code == code);
+            });
+    }
+
+    /// Reports a list, or a dump, that is an older version of itself, as a cache or a backup serves it. All that it states is
+    /// known already.
+    pub(super) fn report_older(
+        &self,
+        code: &'static str,
+        uri: &Url,
+        before: Option<Span>,
+        span: Span,
+    ) {
+        let is_older = before.is_some_and(|before| {
+            before.from == span.from && span.until.is_some() && span.until < before.until
+        });
+        if is_older {
+            tracing::warn!(code, source = self.context.name(), document = %uri, "document is older than when it was read last");
+            let message = format!("{uri} is older than when it was read last");
+            self.set_notice(Some(StatusError::new(code, message, clock::now().wall)));
+        } else {
+            self.clear_notice(code);
+        }
+    }
+
+    /// Logs deletions that the deletion guard has held back.
+    pub(super) fn report_held(&self, held: u64) {
+        if held > 0 {
+            tracing::warn!(code = "deletions-held", source = self.context.name(), set = %self.record.capability_list, held,
+                "deletions held back until they are approved: too many at once, or stated by a list without entries");
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! The worker of one set: waits for whatever comes first (a delivery, a change of a lease, the end of a wait, a poll that is due,
+//! a command, the stop), then works until nothing is due.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use tokio::sync::broadcast;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+
+use super::package_files::PackageFiles;
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
+use crate::sync::{ChannelState, Pacing, PushWatchdog};
+
+/// How long the baseline waits for the hubs to verify. Of a hub that takes longer nothing is missed: its verification causes
+/// a poll.
+const SUBSCRIBE_FIRST: Duration = Duration::from_secs(3);
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
+
+/// What a worker may be asked to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::engine) enum Command {
+    /// Poll now.
+    Poll,
+}
+
+pub(in crate::engine) struct SetWorker {
+    pub(in crate::engine) state: SetState,
+    watchdog: PushWatchdog,
+    leases: HashMap<ChannelId, (ChannelState, Option<DateTime<Utc>>)>,
+    commands: mpsc::Receiver<Command>,
+}
+
+impl SetWorker {
+    /// Continues a set from the database.
+    pub(in crate::engine) async fn new(
+        context: Arc<SourceContext>,
+        packages: Arc<PackageFiles>,
+        record: SetRecord,
+        commands: mpsc::Receiver<Command>,
+    ) -> Result<Self, EngineError> {
+        Ok(Self {
+            state: SetState::load(context, packages, record).await?,
+            watchdog: PushWatchdog::default(),
+            leases: HashMap::new(),
+            commands,
+        })
+    }
+
+    /// Works until it is stopped.
+    pub(in crate::engine) async fn run(mut self) {
+        let mut wakes = self.state.context.store.wakes();
+        let stop = self.state.context.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.work(&mut wakes) => {}
+        }
+        self.state.channels.stop().await;
+    }
+
+    async fn work(&mut self, wakes: &mut broadcast::Receiver<Wake>) {
+        let state = &mut self.state;
+        if let Err(error) = state.channels.follow(&state.record.offers).await {
+            state.report_error(&error);
+        }
+        self.wait_for_hubs(wakes).await;
+        loop {
+            let pause = self.work_now().await;
+            self.rest(wakes, pause).await;
+        }
+    }
+
+    /// Does what is due now, never waits for something to become due, and shows the result in the status. Returns the pause
+    /// before the next try if the database failed.
+    pub(in crate::engine) async fn work_now(&mut self) -> Option<Duration> {
+        let pause = match self.work_once().await {
+            Ok(()) => {
+                self.report_database(None);
+                None
+            }
+            Err(error) => {
+                self.report_database(Some(&error));
+                Some(STORE_PAUSE)
+            }
+        };
+        self.publish_status();
+        pause
+    }
+
+    /// Does what is due now. Fails only if the database does.
+    async fn work_once(&mut self) -> Result<(), EngineError> {
+        let state = &mut self.state;
+        if state.channels.is_behind() {
+            state.channels.follow(&state.record.offers).await?;
+        }
+        if state.schedule.next_deadline() <= clock::now().mono {
+            self.poll().await?;
+        }
+        if self.state.can_follow() {
+            self.state.work_inbox().await?;
+        }
+        Ok(())
+    }
+
+    /// When something is due next, unless a delivery, a lease or a command comes before.
+    pub(in crate::engine) fn next_deadline(&self) -> std::time::Instant {
+        let state = &self.state;
+        let due = state.schedule.next_deadline();
+        let held = state.sequencer.next_deadline();
+        let held = held.filter(|_| state.can_follow());
+        held.map_or(due, |deadline| deadline.min(due))
+    }
+
+    /// Polls the set's documents. Fails only if the database does; then the poll stays due.
+    async fn poll(&mut self) -> Result<(), EngineError> {
+        let polled = self.poll_once().await;
+        if polled.is_err() {
+            self.state.schedule.hurry(clock::now());
+        }
+        polled
+    }
+
+    async fn poll_once(&mut self) -> Result<(), EngineError> {
+        let state = &mut self.state;
+        let context = Arc::clone(&state.context);
+        let set = state.record.id;
+        let now = clock::now();
+        context
+            .runtime_status
+            .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
+        let listening = state.channels.listening().await?;
+        let had_gaps = !state.sequencer.gaps().is_empty();
+        state.found = 0;
+        let polled = state.poll_documents().await;
+        let now = clock::now();
+        match polled {
+            Ok(pacing) => {
+                let found = state.found > 0 && !had_gaps && pacing == Pacing::Regular;
+                if let Some((channel, received)) = listening
+                    && self.watchdog.polled(received, found)
+                {
+                    state.channels.fell_silent(channel).await?;
+                }
+                state.schedule.polled(now, pacing);
+                context
+                    .runtime_status
+                    .note_set(set, |facts| facts.failing = None);
+                state.packages.sweep(set).await?;
+            }
+            Err(EngineError::Store(error)) => return Err(error.into()),
+            Err(error) => {
+                state.schedule.polled(now, Pacing::Soon);
+                state.report_error(&error);
+            }
+        }
+        state.retry_failed(now.wall).await
+    }
+
+    /// Polls once and works through the inbox, for a Destination that runs once and ends.
+    pub(in crate::engine) async fn catch_up(mut self) {
+        if let Err(error) = self.catch_up_once().await {
+            self.state.report_error(&error);
+        }
+    }
+
+    async fn catch_up_once(&mut self) -> Result<(), EngineError> {
+        let state = &mut self.state;
+        let context = Arc::clone(&state.context);
+        let now = clock::now();
+        let set = state.record.id;
+        context
+            .runtime_status
+            .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
+        let begins = state.record.baseline == BaselineState::Missing;
+        // Before the poll: what fails in this run has used up its tries.
+        state.retry_failed(now.wall).await?;
+        let polled = state.poll_documents().await;
+        context
+            .runtime_status
+            .note_set(set, |facts| facts.polled = true);
+        if let Err(error) = polled {
+            state.report_error(&error);
+        }
+        while state.can_follow() {
+            state.work_inbox().await?;
+            // Nothing more is received; but a held notification is applied only when its wait is over.
+            let Some(deadline) = state.sequencer.next_deadline() else {
+                break;
+            };
+            tokio::time::sleep_until(Instant::from_std(deadline)).await;
+        }
+        // The daemon would wait for a Change List that reaches over the gap. This run ends before.
+        if !state.sequencer.gaps().is_empty() && !begins {
+            state.read_snapshot().await?;
+        }
+        Ok(())
+    }
+
+    /// Gives the hubs a moment to verify, so that the baseline begins where the notifications do.
+    async fn wait_for_hubs(&mut self, wakes: &mut broadcast::Receiver<Wake>) {
+        let limit = Instant::from_std(clock::now().mono + SUBSCRIBE_FIRST);
+        while self.state.channels.any_pending().await {
+            tokio::select! {
+                () = tokio::time::sleep_until(limit) => break,
+                wake = wakes.recv() => if wake == Err(RecvError::Closed) { break },
+            }
+        }
+        self.leases = self.state.channels.leases().await;
+    }
+
+    /// Waits until there is something to do.
+    async fn rest(&mut self, wakes: &mut broadcast::Receiver<Wake>, pause: Option<Duration>) {
+        if let Some(pause) = pause {
+            tokio::time::sleep(pause).await;
+            return;
+        }
+        let next = Instant::from_std(self.next_deadline());
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep_until(next) => return,
+                Some(Command::Poll) = self.commands.recv() => {
+                    self.state.schedule.hurry(clock::now());
+                    return;
+                }
+                wake = wakes.recv() => match wake {
+                    Ok(Wake::Inbox(set)) if set == self.state.record.id => return,
+                    Ok(Wake::Channel(set, _)) if set == self.state.record.id => {
+                        self.check_leases().await;
+                        return;
+                    }
+                    Ok(_) => {}
+                    Err(RecvError::Lagged(_)) => {
+                        self.check_leases().await;
+                        return;
+                    }
+                    // The store outlives the workers.
+                    Err(RecvError::Closed) => std::future::pending().await,
+                },
+            }
+        }
+    }
+
+    /// Makes a poll due after every verified subscription, renewal or denial: hubs coalesce, drop and forget.
+    pub(in crate::engine) async fn check_leases(&mut self) {
+        let leases = self.state.channels.leases().await;
+        let has_changed = leases.iter().any(|(channel, lease)| {
+            matches!(lease.0, ChannelState::Active | ChannelState::Denied)
+                && self.leases.get(channel) != Some(lease)
+        });
+        if has_changed {
+            self.watchdog = PushWatchdog::default();
+            self.state.schedule.hurry(clock::now());
+        }
+        self.leases = leases;
+    }
+
+    /// Shows a database error, or that there is none any more; logs the change. It says nothing about errors of the documents:
+    /// only a poll clears those.
+    fn report_database(&self, error: Option<&EngineError>) {
+        let state = &self.state;
+        let status_error = error.map(EngineError::status_error);
+        let (runtime_status, set) = (&state.context.runtime_status, state.record.id);
+        let shown = runtime_status.set(set).database_error;
+        let source = state.context.name();
+        match (&status_error, &shown) {
+            (Some(now), None) => {
+                tracing::error!(code = now.code, source, set = %state.record.capability_list,
+                error = now.message, "database error; retrying")
+            }
+            (None, Some(_)) => {
+                tracing::info!(source, set = %state.record.capability_list, "database error is over")
+            }
+            _ => {}
+        }
+        if status_error != shown {
+            runtime_status.note_set(set, |facts| facts.database_error = status_error);
+        }
+    }
+
+    fn publish_status(&self) {
+        let state = &self.state;
+        let now = clock::now();
+        let until = state
+            .schedule
+            .next_deadline()
+            .saturating_duration_since(now.mono);
+        let next_poll_at = now.plus(until).wall;
+        let held = state.sequencer.held() as u64;
+        state
+            .context
+            .runtime_status
+            .note_set(state.record.id, |facts| {
+                facts.next_poll_at = Some(next_poll_at);
+                facts.polled = true;
+                facts.held = held;
+            });
+    }
+}

@@ -1,0 +1,4 @@
+//! One Source: finds its sets and runs a worker for each.
+
+pub(super) mod discovery;
+pub(super) mod worker;

@@ -1,0 +1,329 @@
+//! The worker of one Source: finds its sets, and runs a worker for each.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+use url::Url;
+
+use super::discovery::{
+    DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, is_wanted,
+};
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::apply::executor::Executor;
+use crate::engine::channels::Channels;
+use crate::engine::context::SourceContext;
+use crate::engine::runtime_status::SourceState;
+use crate::engine::set::documents::note_description;
+use crate::engine::set::package_files::PackageFiles;
+use crate::engine::set::worker::{Command, SetWorker};
+use crate::fetch::{Bounds, DiscoveryCache, pause};
+use crate::mirror::{Mirror, MirrorError};
+use crate::status::StatusError;
+use crate::store::{SetId, SetRecord};
+
+/// Sets are discovered at the pace of the polls, but no more often than this.
+const SHORTEST_PACE: Duration = Duration::from_secs(60);
+/// The same for a site without ResourceSync: many URIs are requested before it is known to have nothing but its sitemaps, and
+/// those are polled anyway.
+const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
+/// The first pause after an error.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause before a mirror is tried again that could not be opened: that requests nothing of anybody.
+const LONGEST_MIRROR_PAUSE: Duration = Duration::from_secs(10);
+
+/// Follows one Source until it is stopped.
+pub(in crate::engine) struct SourceWorker {
+    context: Arc<SourceContext>,
+    commands: mpsc::Receiver<Command>,
+    sets: HashMap<SetId, FollowedSet>,
+    discovery_cache: DiscoveryCache,
+    failures: u32,
+}
+
+struct FollowedSet {
+    capability_list: Url,
+    /// Whether it is a sitemap that stands alone.
+    is_implied: bool,
+    commands: mpsc::Sender<Command>,
+    task: JoinHandle<()>,
+}
+
+impl FollowedSet {
+    /// Aborts its worker.
+    async fn end(&mut self) {
+        self.task.abort();
+        self.ended().await;
+    }
+
+    /// Waits until its worker has ended.
+    async fn ended(&mut self) {
+        if !self.task.is_finished() {
+            // A panic was logged by its hook.
+            let _ = (&mut self.task).await;
+        }
+    }
+}
+
+impl SourceWorker {
+    pub(in crate::engine) fn new(
+        context: Arc<SourceContext>,
+        commands: mpsc::Receiver<Command>,
+    ) -> Self {
+        Self {
+            context,
+            commands,
+            sets: HashMap::new(),
+            discovery_cache: DiscoveryCache::default(),
+            failures: 0,
+        }
+    }
+
+    pub(in crate::engine) async fn run(mut self) {
+        let stop = self.context.stop.clone();
+        let Some(mirror) = self.open_mirror(&stop).await else {
+            return;
+        };
+        let mirror = Arc::new(mirror);
+        let packages = PackageFiles::new(Arc::clone(&self.context), &mirror);
+        let executor = tokio::spawn(Executor::new(Arc::clone(&self.context), mirror).run());
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.follow(Arc::new(packages)) => {}
+        }
+        for set in self.sets.values_mut() {
+            set.ended().await;
+        }
+        let _ = executor.await;
+    }
+
+    /// Opens the mirror; while that fails it is retried, and the other Sources are not affected.
+    async fn open_mirror(&mut self, stop: &CancellationToken) -> Option<Mirror> {
+        loop {
+            let root = self.context.source.mirror.clone();
+            let opening = tokio::task::spawn_blocking(move || Mirror::open(&root))
+                .await
+                .ok()?;
+            match opening {
+                Ok(mirror) => {
+                    self.context
+                        .runtime_status
+                        .clear_disk_error(self.context.name(), None);
+                    self.failures = 0;
+                    return Some(mirror);
+                }
+                Err(error) => {
+                    if error.is_transient() {
+                        self.note_disk_error(&error);
+                    }
+                    self.fail(error.code(), error.to_string());
+                }
+            }
+            let pause = self.pause().min(LONGEST_MIRROR_PAUSE);
+            tokio::select! {
+                () = stop.cancelled() => return None,
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    async fn follow(&mut self, packages: Arc<PackageFiles>) {
+        if let Err(error) = self.resume(&packages).await {
+            self.fail(error.code(), error.to_string());
+        }
+        loop {
+            let pause = match self.discover(&packages).await {
+                Ok(pace) => {
+                    self.failures = 0;
+                    self.context.runtime_status.note_source(
+                        self.context.name(),
+                        SourceState::Ok,
+                        None,
+                    );
+                    self.context.source.poll_interval.max(pace)
+                }
+                Err(error) => {
+                    self.fail(error.code(), error.to_string());
+                    self.pause()
+                }
+            };
+            self.rest(pause).await;
+        }
+    }
+
+    /// Continues with the sets in the database, before the Source is asked for its sets.
+    async fn resume(&mut self, packages: &Arc<PackageFiles>) -> Result<(), EngineError> {
+        for record in self.context.store.sets(self.context.name()).await? {
+            if is_wanted(&self.context.source, &record.capability_list) {
+                self.start(packages, record).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Discovers the sets; returns the shortest pause before that is done again.
+    async fn discover(&mut self, packages: &Arc<PackageFiles>) -> Result<Duration, EngineError> {
+        let context = Arc::clone(&self.context);
+        // The workers of these poll their Capability Lists themselves.
+        let followed: HashSet<Url> = self
+            .sets
+            .values()
+            .filter(|set| !set.is_implied && !set.task.is_finished())
+            .map(|set| set.capability_list.clone())
+            .collect();
+        let known = KnownSets {
+            followed: &followed,
+            had_resourcesync: had_resourcesync(&context).await?,
+        };
+        let limit = context.limits.document;
+        let found = find_sets(
+            &context.client,
+            &context.source,
+            limit,
+            known,
+            &mut self.discovery_cache,
+        )
+        .await?;
+        for set in &found.sets {
+            self.follow_set(packages, set).await?;
+        }
+        for (uri, oddities) in &found.oddities {
+            note_description(&context, self.sets.keys(), uri, oddities);
+        }
+        if let Some(error) = found.error {
+            return Err(error.into());
+        }
+        if let Some(advertised) = &found.advertised {
+            self.end_others(advertised).await?;
+        }
+        Ok(if found.has_resourcesync {
+            SHORTEST_PACE
+        } else {
+            PACE_WITHOUT_RESOURCESYNC
+        })
+    }
+
+    async fn follow_set(
+        &mut self,
+        packages: &Arc<PackageFiles>,
+        found: &DiscoveredSet,
+    ) -> Result<(), EngineError> {
+        if self
+            .sets
+            .values()
+            .any(|set| set.capability_list == found.uri && !set.task.is_finished())
+        {
+            return Ok(());
+        }
+        let record = begin_set(&self.context, found).await?;
+        tracing::info!(source = self.context.name(), set = %found.uri, "following a set");
+        self.start(packages, record).await
+    }
+
+    async fn start(
+        &mut self,
+        packages: &Arc<PackageFiles>,
+        record: SetRecord,
+    ) -> Result<(), EngineError> {
+        let (id, capability_list) = (record.id, record.capability_list.clone());
+        let is_implied = record.is_implied();
+        let (commands, receiver) = mpsc::channel(4);
+        let worker = SetWorker::new(
+            Arc::clone(&self.context),
+            Arc::clone(packages),
+            record,
+            receiver,
+        )
+        .await?;
+        let task = tokio::spawn(worker.run());
+        self.sets.insert(
+            id,
+            FollowedSet {
+                capability_list,
+                is_implied,
+                commands,
+                task,
+            },
+        );
+        Ok(())
+    }
+
+    /// Ends the sets that the Source no longer advertises. Their files stay: the absence of a set does not prove the deletion of
+    /// its resources.
+    async fn end_others(&mut self, current: &[Url]) -> Result<(), EngineError> {
+        let gone: Vec<SetId> = self
+            .sets
+            .iter()
+            .filter(|(_, set)| !current.contains(&set.capability_list))
+            .map(|(&id, _)| id)
+            .collect();
+        for id in gone {
+            let Some(set) = self.sets.get_mut(&id) else {
+                continue;
+            };
+            tracing::warn!(code = "set-ended", source = self.context.name(), set = %set.capability_list,
+                "set no longer advertised; it is not followed any more, its files stay");
+            set.end().await;
+            let mut channels = Channels::new(&self.context, id);
+            channels.follow(&[]).await?;
+            channels.detach();
+            self.context.store.end_set(id).await?;
+            // Last: after a database error all of this is repeated.
+            self.sets.remove(&id);
+        }
+        Ok(())
+    }
+
+    async fn rest(&mut self, pause: Duration) {
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = self.context.rediscover.notified() => {}
+            Some(command) = self.commands.recv() => {
+                for set in self.sets.values() {
+                    // A full queue has a command already.
+                    let _ = set.commands.try_send(command);
+                }
+            }
+        }
+    }
+
+    fn fail(&mut self, code: &str, message: String) {
+        let name = self.context.name();
+        let known = self.context.runtime_status.source(name).error;
+        if !known.is_some_and(|known| known.code == code && known.message == message) {
+            tracing::warn!(
+                code,
+                source = name,
+                error = message,
+                "Source failing; retrying"
+            );
+        }
+        let status_error = StatusError::new(code, message, clock::now().wall);
+        self.context
+            .runtime_status
+            .note_source(name, SourceState::Failing, Some(status_error));
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn note_disk_error(&self, error: &MirrorError) {
+        let now = clock::now();
+        let status_error = StatusError::new(error.code(), error.to_string(), now.wall);
+        let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
+        runtime_status.note_disk_error(name, None, status_error, now.mono);
+    }
+
+    fn pause(&self) -> Duration {
+        let longest = self.context.source.poll_interval.max(FIRST_PAUSE);
+        let bounds = Bounds {
+            tries: u32::MAX,
+            first: FIRST_PAUSE,
+            longest,
+        };
+        pause(self.failures, None, &bounds).unwrap_or(longest)
+    }
+}

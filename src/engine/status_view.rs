@@ -1,0 +1,159 @@
+//! Builds the status of all Sources from the database and the runtime status.
+//!
+//! Invariant: a set is `in-sync` only if it was polled since the start, has no gap and no error of the last poll, and nothing is
+//! pending, failed or held back.
+//!
+//! Must not know how the status is served, and changes nothing.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+
+use super::context::SourceContext;
+use super::error::EngineError;
+use super::runtime_status::{SetFacts, SourceState};
+use crate::clock;
+use crate::protocol::Capability;
+use crate::status::{
+    ChannelStatus, GapStatus, SetStatus, SourceStatus, Status, StatusError, rfc3339,
+};
+use crate::store::{ChannelRecord, SetRecord, SetStatistics};
+use crate::sync::{ChannelState, Gap};
+
+/// The status of these Sources.
+pub(super) async fn status(
+    started_at: DateTime<Utc>,
+    contexts: impl Iterator<Item = &SourceContext>,
+) -> Result<Status, EngineError> {
+    let mut sources = Vec::new();
+    for context in contexts {
+        sources.push(source(context).await?);
+    }
+    Ok(Status {
+        version: env!("CARGO_PKG_VERSION").to_owned(),
+        started_at: rfc3339(started_at),
+        now: rfc3339(clock::now().wall),
+        sources,
+        // The listener adds it.
+        refused: BTreeMap::new(),
+    })
+}
+
+async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
+    let config = &context.source;
+    let facts = context.runtime_status.source(&config.name);
+    let mut sets = Vec::new();
+    for record in context.store.sets(&config.name).await? {
+        if config.sets.is_empty() || config.sets.contains(&record.capability_list) {
+            sets.push(set(context, &record).await?);
+        }
+    }
+    Ok(SourceStatus {
+        name: config.name.clone(),
+        url: config.url.to_string(),
+        mirror: config.mirror.display().to_string(),
+        state: facts.state.code().to_owned(),
+        error: facts.error.filter(|_| facts.state == SourceState::Failing),
+        sets,
+    })
+}
+
+async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, EngineError> {
+    let numbers = context.store.set_statistics(record.id).await?;
+    let mut facts = context.runtime_status.set(record.id);
+    facts.failing = facts.database_error.take().or(facts.failing);
+    let mut channels = Vec::new();
+    for channel in context.store.channels(record.id).await? {
+        // A channel that ended because it is no longer offered is not shown.
+        if !(channel.left
+            && channel.lease.state == ChannelState::Unsubscribed
+            && is_replaced(record, &channel))
+        {
+            channels.push(channel_status(context, channel, facts.held));
+        }
+    }
+    Ok(SetStatus {
+        capability_list: record.capability_list.to_string(),
+        state: state(&numbers, &facts).to_owned(),
+        synced_until: numbers.synced_until.map(|time| time.to_string()),
+        gaps: numbers.gaps.iter().map(gap).collect(),
+        resources: numbers.resources,
+        bytes: numbers.bytes,
+        pending: numbers.pending,
+        failed: numbers.failed,
+        held_deletions: numbers.held_deletions,
+        channels,
+        last_poll_at: facts.last_poll_at.map(rfc3339),
+        next_poll_at: facts.next_poll_at.map(rfc3339),
+        error: error(facts, numbers),
+        oddities: context.runtime_status.oddities(record.id),
+    })
+}
+
+fn state(numbers: &SetStatistics, facts: &SetFacts) -> &'static str {
+    if !numbers.baseline_done {
+        return if facts.failing.is_some() {
+            "failing"
+        } else {
+            "baseline"
+        };
+    }
+    if !numbers.gaps.is_empty() {
+        "gap"
+    } else if facts.failing.is_some() {
+        "failing"
+    } else if !facts.polled
+        || numbers.pending > 0
+        || numbers.failed > 0
+        || numbers.held_deletions > 0
+    {
+        // Before the first poll it is unknown what has changed meanwhile.
+        "catching-up"
+    } else {
+        "in-sync"
+    }
+}
+
+/// The most severe error.
+fn error(facts: SetFacts, numbers: SetStatistics) -> Option<StatusError> {
+    let failure = numbers
+        .failure
+        .map(|(code, message, at)| StatusError::new(&code, message, at));
+    facts.failing.or(failure).or(facts.notice)
+}
+
+fn gap(gap: &Gap) -> GapStatus {
+    GapStatus {
+        from: gap.interval.from().to_string(),
+        until: gap.interval.until().to_string(),
+        reason: gap.reason.code().to_owned(),
+        since: rfc3339(gap.since),
+    }
+}
+
+fn is_replaced(record: &SetRecord, channel: &ChannelRecord) -> bool {
+    !record
+        .offers
+        .iter()
+        .any(|offer| offer.capability == channel.kind && offer.uri == *channel.topic.url())
+}
+
+fn channel_status(context: &SourceContext, channel: ChannelRecord, held: u64) -> ChannelStatus {
+    let is_held_here = channel.kind == Capability::ChangeNotification && !channel.left;
+    ChannelStatus {
+        kind: channel.kind.to_string(),
+        topic: channel.topic.to_string(),
+        hub: channel.hub_name().to_owned(),
+        state: channel.lease.state.code().to_owned(),
+        lease_expires_at: channel.lease.expires_at.map(rfc3339),
+        renew_at: channel.lease.renew_at.map(rfc3339),
+        last_notification_at: channel.last_notification_at.map(rfc3339),
+        received: channel.received,
+        applied: channel.applied,
+        duplicate: channel.duplicate,
+        rejected: channel.rejected,
+        held: if is_held_here { held } else { 0 },
+        gaps: channel.gaps,
+        error: context.runtime_status.channel(channel.id),
+    }
+}

@@ -1,0 +1,410 @@
+//! One search for the sets of a Source: from document to document along their links.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use futures_util::{StreamExt, stream};
+use url::Url;
+
+use super::error::{DiscoveryError, MAX_SETS};
+use super::result::Discovery;
+use crate::fetch::capability_list::{DocumentRole, examine};
+use crate::fetch::{CapabilityList, Client};
+use crate::protocol::{Capability, Oddities, Oddity, Validators};
+
+/// The well-known URI of a Source Description, and a misspelling that occurs.
+pub(super) const WELL_KNOWN: [&str; 2] = ["/.well-known/resourcesync", "/.wellknown/resourcesync"];
+
+/// The file in which sites list their sitemaps.
+pub(super) const ROBOTS: &str = "/robots.txt";
+
+/// The maximum number of links from the entry point.
+pub(super) const MAX_HOPS: usize = 4;
+
+/// The maximum number of documents from one start point, Capability Lists of a Source Description not included.
+const MAX_DOCUMENTS: usize = 64;
+
+/// How deep Source Descriptions may be nested.
+const MAX_LEVELS: usize = 3;
+
+/// How many Capability Lists are fetched concurrently; the client also limits them per host.
+const CONCURRENT_LISTS: usize = 16;
+
+/// The maximum length in bytes of a document that is only guessed to be a Capability List: it may be any resource.
+const MAX_GUESS: u64 = 1 << 20;
+
+/// Where a search starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StartPoint {
+    /// The configured entry point.
+    Entry,
+    /// The well-known URI of a Source Description.
+    WellKnown,
+    /// The site's robots.txt.
+    Robots,
+    /// The usual path of a sitemap.
+    Sitemap,
+}
+
+/// How a document was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FoundBy {
+    /// It is the start point.
+    Start,
+    /// A link.
+    Link,
+    /// The site's robots.txt lists it as a sitemap.
+    Robots,
+    /// It is an entry of a plain sitemap, and guessed to be a Capability List.
+    Guess,
+}
+
+/// A document to be examined.
+struct Visit {
+    uri: Url,
+    /// The number of links from the start point.
+    hops: usize,
+    found_by: FoundBy,
+}
+
+/// A sitemap or Resource List that is a set itself, unless a Capability List is found.
+struct StandaloneList {
+    set: CapabilityList,
+    /// The indexes that it links to as a part.
+    indexes: Vec<Url>,
+}
+
+/// One search, with the documents that it has visited.
+pub(super) struct Search<'a> {
+    client: &'a Client,
+    limit: u64,
+    visited: HashSet<Url>,
+    /// The targets of links of pages.
+    linked: HashSet<Url>,
+    /// The host of the entry point can't be reached.
+    unreachable: bool,
+    /// There may be ResourceSync documents: some can't be fetched at the moment, or a Source Description is empty.
+    in_doubt: bool,
+    /// robots.txt, or a sitemap that it lists, can't be fetched at the moment.
+    robots_in_doubt: bool,
+    /// The standalone lists, of the first start point that leads to any.
+    standalone: Vec<StandaloneList>,
+    /// The sitemaps of robots.txt that failed.
+    failed: Vec<(Url, DiscoveryError)>,
+    /// The documents of the previous search.
+    previous: HashMap<Url, (DocumentRole, Validators)>,
+    /// The documents of this search.
+    documents: HashMap<Url, (DocumentRole, Validators)>,
+    /// The Capability Lists that are not fetched.
+    followed: &'a HashSet<Url>,
+}
+
+impl<'a> Search<'a> {
+    pub(super) fn new(
+        client: &'a Client,
+        limit: u64,
+        previous: HashMap<Url, (DocumentRole, Validators)>,
+        followed: &'a HashSet<Url>,
+    ) -> Self {
+        Self {
+            client,
+            limit,
+            visited: HashSet::new(),
+            linked: HashSet::new(),
+            unreachable: false,
+            in_doubt: false,
+            robots_in_doubt: false,
+            standalone: Vec::new(),
+            failed: Vec::new(),
+            previous,
+            documents: HashMap::new(),
+            followed,
+        }
+    }
+
+    /// The documents of this search, for the next one.
+    pub(super) fn into_documents(self) -> HashMap<Url, (DocumentRole, Validators)> {
+        self.documents
+    }
+
+    /// Whether the host of the entry point can't be reached, so that other requests to it would fail as well.
+    pub(super) fn is_unreachable(&self) -> bool {
+        self.unreachable
+    }
+
+    /// Whether the usual path of a sitemap may be tried: nothing was found, and no failure leaves a doubt.
+    pub(super) fn may_try_sitemap(&self) -> bool {
+        self.standalone.is_empty() && !self.in_doubt && !self.robots_in_doubt
+    }
+
+    /// The sets of a site without ResourceSync: its sitemaps. `None` also if it is in doubt whether there is ResourceSync:
+    /// its sets would seem to be gone.
+    pub(super) fn implied(&mut self) -> Option<Discovery> {
+        if self.in_doubt || self.standalone.is_empty() {
+            return None;
+        }
+        let lists = std::mem::take(&mut self.standalone);
+        let all: Vec<Url> = lists.iter().map(|list| list.set.uri.clone()).collect();
+        // A part is contained in its index, if that was found as well.
+        let is_part = |list: &StandaloneList| {
+            let mut indexes = list.indexes.iter();
+            indexes.any(|index| *index != list.set.uri && all.contains(index))
+        };
+        let is_cycle = lists.iter().all(is_part);
+        let sets = lists
+            .into_iter()
+            .filter(|list| is_cycle || !is_part(list))
+            .map(|list| list.set);
+        Some(Discovery {
+            sets: sets.collect(),
+            failed: std::mem::take(&mut self.failed),
+            ..Discovery::default()
+        })
+    }
+
+    /// Follows the links from a document to all sets.
+    pub(super) async fn from(
+        &mut self,
+        start: StartPoint,
+        uri: &Url,
+    ) -> Result<Discovery, DiscoveryError> {
+        let mut discovery = Discovery::default();
+        let mut first_error = None;
+        let mut standalone = Vec::new();
+        let mut next = VecDeque::from([Visit {
+            uri: uri.clone(),
+            hops: 0,
+            found_by: FoundBy::Start,
+        }]);
+        // Visited only if nothing else leads to a set.
+        let mut fallback = VecDeque::new();
+        let mut examined = 0;
+        while let Some(visit) = match next.pop_front() {
+            None if discovery.is_empty() => fallback.pop_front(),
+            visit => visit,
+        } {
+            let Visit {
+                uri,
+                hops,
+                found_by,
+            } = visit;
+            if hops > MAX_HOPS || !self.visited.insert(uri.clone()) {
+                continue;
+            }
+            if examined == MAX_DOCUMENTS {
+                if found_by == FoundBy::Robots {
+                    self.failed.push((uri, DiscoveryError::TooManyDocuments));
+                }
+                continue;
+            }
+            if hops > 0 && self.followed.contains(&uri) {
+                discovery.followed.push(uri);
+                continue;
+            }
+            examined += 1;
+            let visits = |links: Vec<Url>, found_by: FoundBy| {
+                let visit = move |uri| Visit {
+                    uri,
+                    hops: hops + 1,
+                    found_by,
+                };
+                links.into_iter().map(visit)
+            };
+            let limit = match found_by {
+                FoundBy::Guess => self.limit.min(MAX_GUESS),
+                _ => self.limit,
+            };
+            match self.examine(&uri, limit).await {
+                Ok(DocumentRole::Set(list)) => {
+                    if discovery.description.is_none() {
+                        discovery.description.clone_from(&list.description);
+                    }
+                    discovery.sets.push(*list);
+                }
+                Ok(DocumentRole::Description {
+                    lists,
+                    channels,
+                    mut oddities,
+                }) => {
+                    if lists.is_empty() {
+                        self.in_doubt = true;
+                        first_error.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
+                    }
+                    self.count_oddities(&uri, &mut oddities);
+                    discovery.oddities.push((uri.clone(), oddities));
+                    discovery.description = Some(uri);
+                    discovery.channels.extend(channels);
+                    self.expand(&mut discovery, lists).await;
+                }
+                Ok(DocumentRole::SetDocument {
+                    capability,
+                    up,
+                    index,
+                    guesses,
+                    standalone: set,
+                    mut oddities,
+                }) => {
+                    // A plain sitemap may stand for the Source Description; other documents belong to a set.
+                    if capability.is_none() {
+                        self.count_oddities(&uri, &mut oddities);
+                        discovery.oddities.push((uri.clone(), oddities));
+                    }
+                    // A Change List as entry point does not mean the site's pages.
+                    self.in_doubt |= (start, found_by) == (StartPoint::Entry, FoundBy::Start)
+                        && !matches!(capability, None | Some(Capability::ResourceList));
+                    if let Some(set) = set.filter(|_| found_by != FoundBy::Guess) {
+                        let indexes = index.clone();
+                        standalone.push(StandaloneList { set: *set, indexes });
+                    }
+                    next.extend(visits(up, FoundBy::Link));
+                    // Entries of a guess are guesses only where a Source Description is expected.
+                    if found_by != FoundBy::Guess || start == StartPoint::WellKnown {
+                        next.extend(visits(guesses, FoundBy::Guess));
+                    }
+                    fallback.extend(visits(index, FoundBy::Link));
+                }
+                Ok(DocumentRole::Page { links }) => {
+                    self.linked.extend(links.iter().cloned());
+                    let is_robots = found_by == FoundBy::Start && uri.path() == ROBOTS;
+                    let found_by = if is_robots {
+                        FoundBy::Robots
+                    } else {
+                        FoundBy::Link
+                    };
+                    next.extend(visits(links, found_by));
+                }
+                Ok(DocumentRole::NotModified) => {}
+                Err(error) => {
+                    self.unreachable |=
+                        hops == 0 && start != StartPoint::Sitemap && error.is_unreachable();
+                    self.record_failure(start, found_by, &uri, &error);
+                    first_error.get_or_insert(error);
+                }
+            }
+        }
+        if self.standalone.is_empty() {
+            self.standalone = standalone;
+        }
+        if discovery.is_empty() {
+            return Err(first_error.unwrap_or(DiscoveryError::NoSourceDescription(uri.clone())));
+        }
+        Ok(discovery)
+    }
+
+    /// Counts the oddities of the URI of a Source Description, and of links to it.
+    fn count_oddities(&self, uri: &Url, oddities: &mut Oddities) {
+        if uri.path() == WELL_KNOWN[1] {
+            oddities.add(Oddity::WellKnownSpelling);
+        }
+        if self.linked.contains(uri) {
+            oddities.add(Oddity::LinkToDescription);
+        }
+    }
+
+    /// Examines a document, conditionally if the previous search has.
+    async fn examine(&mut self, uri: &Url, limit: u64) -> Result<DocumentRole, DiscoveryError> {
+        let previous = self.previous.remove(uri);
+        let examined = examine_if_changed(self.client, uri, previous, limit).await?;
+        self.documents.insert(uri.clone(), examined.clone());
+        Ok(examined.0)
+    }
+
+    /// Records whether a document that failed may be a ResourceSync document.
+    fn record_failure(
+        &mut self,
+        start: StartPoint,
+        found_by: FoundBy,
+        uri: &Url,
+        error: &DiscoveryError,
+    ) {
+        if !error.is_inconclusive() {
+            return;
+        }
+        match (start, found_by) {
+            (StartPoint::Robots, FoundBy::Start) => self.robots_in_doubt = true,
+            (_, FoundBy::Robots) => {
+                self.robots_in_doubt = true;
+                self.failed.push((uri.clone(), error.clone()));
+            }
+            // Entries of a sitemap are Capability Lists in place of a Source Description, and hardly elsewhere.
+            (StartPoint::Entry | StartPoint::Robots | StartPoint::Sitemap, FoundBy::Guess) => {}
+            _ => self.in_doubt = true,
+        }
+    }
+
+    /// Fetches the Capability Lists of a Source Description concurrently, and those of nested Source Descriptions.
+    async fn expand(&mut self, discovery: &mut Discovery, lists: Vec<Url>) {
+        let mut level = lists;
+        for _ in 0..MAX_LEVELS {
+            level.retain(|uri| self.visited.insert(uri.clone()));
+            let (followed, others) = level
+                .into_iter()
+                .partition(|uri| self.followed.contains(uri));
+            discovery.followed.extend::<Vec<Url>>(followed);
+            level = Vec::new();
+            let (client, limit) = (self.client.clone(), self.limit);
+            let requested: Vec<_> = Vec::into_iter(others)
+                .map(|uri| (self.previous.remove(&uri), uri))
+                .collect();
+            let mut examined = stream::iter(requested)
+                .map(move |(previous, uri)| {
+                    let client = client.clone();
+                    async move {
+                        let examined = examine_if_changed(&client, &uri, previous, limit).await;
+                        (uri, examined)
+                    }
+                })
+                .buffered(CONCURRENT_LISTS);
+            while let Some((uri, examined)) = examined.next().await {
+                if discovery.sets.len() + discovery.followed.len() >= MAX_SETS {
+                    discovery.failed.push((uri, DiscoveryError::TooManySets));
+                    return;
+                }
+                match examined {
+                    Ok((DocumentRole::Set(list), _)) => discovery.sets.push(*list),
+                    Ok((
+                        DocumentRole::Description {
+                            lists,
+                            channels,
+                            oddities,
+                        },
+                        validators,
+                    )) => {
+                        let role = DocumentRole::Description {
+                            lists: lists.clone(),
+                            channels: channels.clone(),
+                            oddities: oddities.clone(),
+                        };
+                        self.documents.insert(uri.clone(), (role, validators));
+                        discovery.oddities.push((uri, oddities));
+                        discovery.channels.extend(channels);
+                        level.extend(lists);
+                    }
+                    Ok((other, _)) => {
+                        let error = DiscoveryError::NotACapabilityList(other.capability());
+                        discovery.failed.push((uri, error));
+                    }
+                    Err(error) => discovery.failed.push((uri, error)),
+                }
+            }
+        }
+        level.retain(|uri| self.visited.insert(uri.clone()));
+        let too_deep = level.into_iter().take(MAX_SETS);
+        let failed = too_deep.map(|uri| (uri, DiscoveryError::NestedTooDeep));
+        discovery.failed.extend(failed);
+    }
+}
+
+/// Examines a document; returns the previous result if it has not changed.
+async fn examine_if_changed(
+    client: &Client,
+    uri: &Url,
+    previous: Option<(DocumentRole, Validators)>,
+    limit: u64,
+) -> Result<(DocumentRole, Validators), DiscoveryError> {
+    let validators = previous.as_ref().map(|(_, validators)| validators);
+    let examined = examine(client, uri, validators, limit).await?;
+    Ok(match (examined, previous) {
+        ((DocumentRole::NotModified, _), Some(previous)) => previous,
+        (examined, _) => examined,
+    })
+}

@@ -1,0 +1,117 @@
+//! Reading a mirror, also while another process has it open.
+
+use std::fs::File;
+use std::path::Path;
+
+use rustix::fs::{Dir, FileType};
+use rustix::io::Errno;
+
+use super::path::OWN_FOLDER;
+use super::tree::{FolderTree, kind};
+use super::{MirrorError, MirrorPath};
+
+/// A mirror that is open for reading only, without the lock.
+pub struct MirrorReader {
+    tree: FolderTree,
+}
+
+impl MirrorReader {
+    /// Opens an existing mirror.
+    ///
+    /// # Errors
+    /// [`MirrorError::Missing`] if there is none, others if it can't be read.
+    pub fn open(root: &Path) -> Result<Self, MirrorError> {
+        let failed =
+            |errno| MirrorError::classify_lookup("opening", &root.display().to_string(), errno);
+        let tree = FolderTree::open(root).map_err(failed)?;
+        Ok(Self { tree })
+    }
+
+    /// Opens a file for reading.
+    ///
+    /// # Errors
+    /// As [`Mirror::open_file`](super::Mirror::open_file).
+    pub fn open_file(&self, path: &MirrorPath) -> Result<File, MirrorError> {
+        open_file(&self.tree, path)
+    }
+
+    /// All published files, in no order. Staged files, symlinks and invalid paths are left out. Memory grows with the widest
+    /// folder, not with the mirror.
+    pub fn files(&self) -> Files<'_> {
+        Files::of(&self.tree)
+    }
+}
+
+/// Opens a file without following symlinks.
+pub(super) fn open_file(tree: &FolderTree, path: &MirrorPath) -> Result<File, MirrorError> {
+    tree.file(path.folder(), path.name())
+        .map_err(|errno| MirrorError::classify_lookup("opening", path.as_str(), errno))
+}
+
+/// An iterator over the files of a mirror.
+pub struct Files<'a> {
+    tree: &'a FolderTree,
+    /// Folders that were not listed yet.
+    folders: Vec<String>,
+    /// Files of the folder that was listed last.
+    files: Vec<MirrorPath>,
+}
+
+impl<'a> Files<'a> {
+    pub(super) fn of(tree: &'a FolderTree) -> Self {
+        Self {
+            tree,
+            folders: vec![String::new()],
+            files: Vec::new(),
+        }
+    }
+
+    /// Lists one folder.
+    fn list(&mut self, folder: &str) -> Result<(), Errno> {
+        let opened = match self.tree.folder(folder) {
+            // It was pruned or replaced since its parent was listed.
+            Err(Errno::NOENT | Errno::NOTDIR) if !folder.is_empty() => return Ok(()),
+            opened => opened?,
+        };
+        for entry in Dir::read_from(&opened)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().to_str() else {
+                continue;
+            };
+            let path = match folder {
+                "" => name.to_owned(),
+                folder => format!("{folder}/{name}"),
+            };
+            if matches!(name, "." | "..") || path == OWN_FOLDER {
+                continue;
+            }
+            let file_type = match entry.file_type() {
+                // Some file systems do not report it here.
+                FileType::Unknown => kind(&opened, name)?,
+                known => Some(known),
+            };
+            match file_type {
+                Some(FileType::Directory) => self.folders.push(path),
+                Some(FileType::RegularFile) => self.files.extend(MirrorPath::parse(&path)),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Files<'_> {
+    type Item = Result<MirrorPath, MirrorError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(path) = self.files.pop() {
+                return Some(Ok(path));
+            }
+            let folder = self.folders.pop()?;
+            if let Err(errno) = self.list(&folder) {
+                return Some(Err(MirrorError::classify("listing", &folder, errno)));
+            }
+        }
+    }
+}

@@ -1,0 +1,275 @@
+//! Disk errors at every call that changes the disk, once or lasting.
+
+use rustix::io::Errno;
+
+use super::super::fault_injection::FaultPlan;
+use super::*;
+
+/// The results of a cycle that creates, updates and deletes; `None`: not reached.
+#[derive(Debug, Default)]
+struct Reports {
+    published: Vec<(&'static str, Result<(), MirrorError>)>,
+    removed: Option<Result<bool, MirrorError>>,
+}
+
+impl Reports {
+    fn errors(&self) -> impl Iterator<Item = &MirrorError> {
+        let published = self
+            .published
+            .iter()
+            .filter_map(|(_, result)| result.as_ref().err());
+        let removed = self.removed.as_ref();
+        published.chain(removed.and_then(|result| result.as_ref().err()))
+    }
+
+    /// Whether the new file of this path was reported as published.
+    fn is_done(&self, at: &str) -> bool {
+        self.published
+            .iter()
+            .any(|(path, result)| *path == at && result.is_ok())
+    }
+}
+
+impl World {
+    /// A mirror with a file that is not changed, one to be updated, and one to be removed.
+    fn with_files() -> Self {
+        let world = Self::new();
+        for at in ["h/a/unchanged", "h/a/changed", "h/old/gone"] {
+            world.publish(at).unwrap();
+        }
+        world
+    }
+
+    fn stage(&self, bytes: &str) -> Result<CompletedFile, MirrorError> {
+        let mut staged = self.mirror.stage()?;
+        if let Err(error) = staged.write(bytes.as_bytes()) {
+            assert!(
+                staged.finish(None).is_err(),
+                "an incomplete file can't be finished"
+            );
+            return Err(error);
+        }
+        staged.finish(Some(SourceTime::from_micros(1)))
+    }
+
+    fn cycle(&self) -> Reports {
+        let mut reports = Reports::default();
+        let mut batch = Vec::new();
+        for at in ["h/a/changed", "h/new/made/file"] {
+            match self.stage("new") {
+                Ok(file) => batch.push((at, file)),
+                Err(error) => reports.published.push((at, Err(error))),
+            }
+        }
+        let (names, files): (Vec<_>, Vec<_>) = batch
+            .into_iter()
+            .map(|(at, file)| (at, (file, path(at))))
+            .unzip();
+        let answers = self.mirror.publish(files);
+        for (at, answer) in names.into_iter().zip(answers) {
+            reports
+                .published
+                .push((at, answer.map_err(|failed| failed.error)));
+        }
+        for (at, result) in &reports.published {
+            self.check_synced(at, result.is_ok());
+        }
+        reports.removed = self.mirror.remove(&[path("h/old/gone")]).pop();
+        self.check_synced("h/old/gone", matches!(reports.removed, Some(Ok(_))));
+        reports
+    }
+
+    /// Checks that what was reported as done does not depend on an unsynced folder.
+    fn check_synced(&self, at: &str, is_done: bool) {
+        let unsynced = self.mirror.unsynced.lock();
+        let mut folders = super::super::tree::ancestors(at);
+        let depends_on = folders.find(|folder| unsynced.contains(*folder));
+        assert!(
+            !is_done || depends_on.is_none(),
+            "{at}: {depends_on:?} is not on disk"
+        );
+    }
+
+    fn read(&self, at: &str) -> Option<String> {
+        fs::read_to_string(self.at(at)).ok()
+    }
+
+    /// Checks that each file is complete, the old one or the new one, and that what was reported as done is done.
+    fn check(&self, reports: &Reports, context: &str) {
+        assert_eq!(
+            self.read("h/a/unchanged").as_deref(),
+            Some("h/a/unchanged"),
+            "{context}"
+        );
+        for (at, old) in [
+            ("h/a/changed", Some("h/a/changed")),
+            ("h/new/made/file", None),
+        ] {
+            let found = self.read(at);
+            let found = found.as_deref();
+            assert!(
+                found == Some("new") || found == old,
+                "{context}: {at} is {found:?}"
+            );
+            if reports.is_done(at) {
+                assert_eq!(found, Some("new"), "{context}: {at}");
+            }
+        }
+        let gone = self.read("h/old/gone");
+        assert!(
+            gone.is_none() || gone.as_deref() == Some("h/old/gone"),
+            "{context}"
+        );
+        if matches!(reports.removed, Some(Ok(_))) {
+            assert_eq!(gone, None, "{context}");
+        }
+        let known = [
+            "h/a/changed",
+            "h/a/unchanged",
+            "h/new/made/file",
+            "h/old/gone",
+        ];
+        assert!(
+            self.files()
+                .iter()
+                .all(|file| known.contains(&file.as_str())),
+            "{context}"
+        );
+    }
+}
+
+#[test]
+fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
+    for (errno, code) in [
+        (Errno::NOSPC, "disk-full"),
+        (Errno::DQUOT, "disk-full"),
+        (Errno::IO, "io"),
+        (Errno::ROFS, "read-only"),
+    ] {
+        for lasting in [false, true] {
+            let mut after = 0;
+            loop {
+                let context = format!("{errno:?} at call {after}, lasting: {lasting}");
+                let world = World::with_files();
+                FaultPlan {
+                    after,
+                    errno,
+                    lasting,
+                    injected: 0,
+                }
+                .begin();
+                let reports = world.cycle();
+                let injected = FaultPlan::end();
+                for error in reports.errors() {
+                    assert!(
+                        error.is_transient() && error.code() == code,
+                        "{context}: {error:?}"
+                    );
+                }
+                world.check(&reports, &context);
+                let again = world.cycle();
+                assert_eq!(again.errors().count(), 0, "{context}: {again:?}");
+                world.check(&again, &context);
+                assert_eq!(
+                    world.files(),
+                    ["h/a/changed", "h/a/unchanged", "h/new/made/file"]
+                );
+                assert!(world.mirror.unsynced.lock().is_empty(), "{context}");
+                let World { mirror, base } = world;
+                let root = mirror.root().to_owned();
+                drop(mirror);
+                let world = World {
+                    mirror: Mirror::open(&root).unwrap(),
+                    base,
+                };
+                assert_eq!(world.staged_files(), 0, "{context}");
+                if injected == 0 {
+                    break;
+                }
+                after += 1;
+            }
+            assert!(after > 15, "{after} calls change the disk");
+        }
+    }
+}
+
+#[test]
+fn mirror_that_fails_to_open_can_be_opened_later() {
+    for errno in [Errno::NOSPC, Errno::IO, Errno::ROFS] {
+        for after in 0.. {
+            let base = tempfile::tempdir().unwrap();
+            let root = base.path().join("mirror");
+            fs::create_dir_all(root.join(".resyncd/work")).unwrap();
+            fs::write(root.join(".resyncd/work/1"), "half").unwrap();
+            fs::write(root.join(".resyncd/lock"), "in use\n").unwrap();
+            FaultPlan {
+                after,
+                errno,
+                lasting: true,
+                injected: 0,
+            }
+            .begin();
+            let opened = Mirror::open(&root);
+            let injected = FaultPlan::end();
+            assert_eq!(opened.is_err(), injected > 0, "{errno:?} at call {after}");
+            if let Err(error) = &opened {
+                assert!(error.is_transient(), "{error:?}");
+            }
+            drop(opened);
+            let mirror = Mirror::open(&root);
+            assert_eq!(mirror.err(), None, "{errno:?} at call {after}");
+            assert_eq!(fs::read_dir(root.join(".resyncd/work")).unwrap().count(), 0);
+            if injected == 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// The number of calls in an opening that change the disk.
+fn calls_to_open(root: &Path) -> usize {
+    let opens = |after| {
+        let planned = FaultPlan {
+            after,
+            errno: Errno::IO,
+            lasting: false,
+            injected: 0,
+        };
+        planned.begin();
+        let opened = Mirror::open(root);
+        // The drop must succeed, or the mirror would seem to belong to a killed process.
+        let injected = FaultPlan::end();
+        (opened.is_ok(), injected)
+    };
+    (0..).find(|&after| opens(after) == (true, 0)).unwrap()
+}
+
+#[test]
+fn folders_of_a_killed_process_are_synced() {
+    let base = tempfile::tempdir().unwrap();
+    let root = base.path().join("mirror");
+    drop(Mirror::open(&root).unwrap());
+    let clean = calls_to_open(&root);
+    drop(Mirror::open(&root).unwrap());
+    fs::write(root.join(".resyncd/lock"), "in use\n").unwrap();
+    let unclean = calls_to_open(&root);
+    assert_eq!(unclean, clean + 1, "the file system is synced");
+}
+
+#[test]
+fn file_whose_sync_failed_is_removed() {
+    let world = World::with_files();
+    let mut staged = world.mirror.stage().unwrap();
+    staged.write(b"new").unwrap();
+    FaultPlan {
+        after: 0,
+        errno: Errno::IO,
+        lasting: false,
+        injected: 0,
+    }
+    .begin();
+    let finished = staged.finish(None);
+    assert_eq!(FaultPlan::end(), 1);
+    assert_eq!(finished.unwrap_err().code(), "io");
+    assert_eq!(world.staged_files(), 0, "a failed sync must not be retried");
+}

@@ -1,0 +1,63 @@
+//! The state database, opened to read while a daemon may be writing it.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+use url::Url;
+
+use crate::protocol::SourceTime;
+use crate::store::StoreError;
+use crate::store::schema::{BUSY_TIMEOUT, DATABASE, check_version};
+use crate::store::tables::resource::audit::{self, KnownFile};
+use crate::store::tables::{inbox, source_set};
+
+/// The state database, to look single files up.
+pub struct KnownFiles {
+    connection: Connection,
+}
+
+impl KnownFiles {
+    /// Opens the database in a folder; `None`: there is none.
+    pub fn open(folder: &Path) -> Result<Option<Self>, StoreError> {
+        let connection = open(folder)?;
+        Ok(connection.map(|connection| Self { connection }))
+    }
+
+    /// Whether the inbox has a delivery for a Source: its changes are not known yet.
+    pub fn has_deliveries(&self, source: &str) -> Result<bool, StoreError> {
+        Ok(inbox::has_any(&self.connection, source)?)
+    }
+
+    /// The time of the newest Resource List of a set that was read completely.
+    pub fn listed_at(
+        &self,
+        source: &str,
+        capability_list: &Url,
+    ) -> Result<Option<SourceTime>, StoreError> {
+        let sql = &self.connection;
+        Ok(source_set::listed_at(sql, source, capability_list)?)
+    }
+
+    /// The file of a resource, by its URI or, without one, by its path.
+    pub fn of(
+        &self,
+        source: &str,
+        uri: Option<&str>,
+        path: Option<&str>,
+    ) -> Result<Option<KnownFile>, StoreError> {
+        Ok(audit::known_file(&self.connection, source, uri, path)?)
+    }
+}
+
+/// Opens the state database in a folder to read; `None`: there is none.
+pub(super) fn open(folder: &Path) -> Result<Option<Connection>, StoreError> {
+    let path = folder.join(DATABASE);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(&path, flags)?;
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    check_version(&connection, &path)?;
+    Ok(Some(connection))
+}

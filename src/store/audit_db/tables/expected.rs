@@ -1,0 +1,277 @@
+//! `expected`: what the Source's documents state, one row a resource.
+
+use rusqlite::types::{ToSql, ToSqlOutput};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use crate::protocol::{Digest, ResourceUri, SourceTime};
+use crate::store::change::Change;
+use crate::store::tables::values::{Count, DigestList};
+
+pub(super) const TABLE: &str = "
+    CREATE TABLE expected (
+        id INTEGER PRIMARY KEY,
+        uri TEXT NOT NULL UNIQUE,
+        set_number INTEGER NOT NULL,
+        document INTEGER NOT NULL,
+        -- 0: deleted, 1: present, 2: unknown.
+        present INTEGER NOT NULL,
+        stated_at INTEGER NOT NULL,
+        changed_at INTEGER,
+        lastmod INTEGER,
+        length INTEGER,
+        media_type TEXT,
+        hashes TEXT NOT NULL,
+        path TEXT NOT NULL
+    );
+    CREATE INDEX expected_path ON expected (path);
+";
+
+/// Whether a resource exists at the Source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store::audit_db) enum Presence {
+    Absent,
+    Present,
+    Unknown,
+}
+
+impl ToSql for Presence {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        let number = match self {
+            Self::Absent => 0,
+            Self::Present => 1,
+            Self::Unknown => 2,
+        };
+        Ok(number.into())
+    }
+}
+
+/// An expected file of the mirror.
+#[derive(Clone, Debug)]
+pub struct Expectation {
+    /// Its id: greater than 0.
+    pub id: i64,
+    /// The number of the set that announced it.
+    pub set: u32,
+    /// The resource.
+    pub uri: ResourceUri,
+    /// The path of its file, relative to the mirror.
+    pub path: String,
+    /// When it changed, if that is stated.
+    pub changed_at: Option<SourceTime>,
+    /// When it was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// Its length, in bytes.
+    pub length: Option<u64>,
+    /// Its media type.
+    pub media_type: Option<String>,
+    /// Its digests.
+    pub hashes: Vec<Digest>,
+    /// Whether the state database has its file as live.
+    pub is_known: bool,
+}
+
+impl Expectation {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            set: row.get("set_number")?,
+            uri: row.get("uri")?,
+            path: row.get("path")?,
+            changed_at: row.get("changed_at")?,
+            lastmod: row.get("lastmod")?,
+            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+            media_type: row.get("media_type")?,
+            hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+            is_known: row.get("is_known")?,
+        })
+    }
+}
+
+const EXPECTATION: &str =
+    "SELECT expected.id AS id, expected.set_number AS set_number, expected.uri AS uri,
+    expected.path AS path, expected.changed_at AS changed_at, expected.lastmod AS lastmod, expected.length AS length,
+    expected.media_type AS media_type, expected.hashes AS hashes,
+    COALESCE(known.applied AND NOT known.deleted, 0) AS is_known
+    FROM expected LEFT JOIN known ON known.uri = expected.uri";
+
+/// How many files are expected.
+pub(in crate::store::audit_db) fn count(sql: &Connection) -> Result<u64> {
+    sql.prepare_cached("SELECT COUNT(*) FROM expected WHERE present = 1")?
+        .query_row([], |row| Ok(row.get::<_, Count>(0)?.0))
+}
+
+/// The expected files after an id.
+pub(in crate::store::audit_db) fn after(
+    sql: &Connection,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Expectation>> {
+    sql.prepare_cached(&format!(
+        "{EXPECTATION} WHERE expected.id > ?1 AND expected.present = 1 ORDER BY expected.id LIMIT ?2"
+    ))?
+    .query_map(params![after, Count::of_rows(limit)], Expectation::from_row)?
+    .collect()
+}
+
+pub(in crate::store::audit_db) fn get(sql: &Connection, id: i64) -> Result<Option<Expectation>> {
+    sql.prepare_cached(&format!("{EXPECTATION} WHERE expected.id = ?1"))?
+        .query_row([id], Expectation::from_row)
+        .optional()
+}
+
+/// What an entry of a document states.
+pub(in crate::store::audit_db) struct Statement<'a> {
+    pub(in crate::store::audit_db) set: u32,
+    /// The number of the document.
+    pub(in crate::store::audit_db) document: i64,
+    pub(in crate::store::audit_db) presence: Presence,
+    pub(in crate::store::audit_db) stated_at: SourceTime,
+    pub(in crate::store::audit_db) entry: &'a Change,
+}
+
+/// Replaces an earlier statement and returns `true`. One of the same time is replaced, too, unless it is of the same document
+/// and that has the newest entry first.
+pub(in crate::store::audit_db) fn update_if_later(
+    sql: &Connection,
+    statement: &Statement<'_>,
+    newest_first: bool,
+) -> Result<bool> {
+    let entry = statement.entry;
+    let updated = sql
+        .prepare_cached(
+            "UPDATE expected SET set_number = ?2, document = ?3, present = ?4, stated_at = ?5, changed_at = ?6,
+                 lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10
+             WHERE uri = ?1 AND (stated_at < ?5 OR (stated_at = ?5 AND NOT (?11 AND document = ?3)))",
+        )?
+        .execute(params![
+            entry.uri,
+            statement.set,
+            statement.document,
+            statement.presence,
+            statement.stated_at,
+            entry.changed_at,
+            entry.lastmod,
+            entry.length.map(Count),
+            entry.media_type,
+            DigestList(&entry.hashes),
+            newest_first,
+        ])?;
+    Ok(updated > 0)
+}
+
+/// Removes what is stated of a resource's bytes and returns `true`, if anything is stated of it. After a deletion it is unknown
+/// whether the resource is present.
+pub(in crate::store::audit_db) fn make_uncertain(
+    sql: &Connection,
+    uri: &ResourceUri,
+    is_deleted: bool,
+) -> Result<bool> {
+    let updated = sql
+        .prepare_cached(
+            "UPDATE expected SET present = CASE WHEN ?2 OR present <> 1 THEN 2 ELSE 1 END,
+                 lastmod = NULL, length = NULL, media_type = NULL, hashes = '' WHERE uri = ?1",
+        )?
+        .execute(params![uri, is_deleted])?;
+    Ok(updated > 0)
+}
+
+/// Inserts a statement, unless there is one about the resource.
+pub(in crate::store::audit_db) fn insert(
+    sql: &Connection,
+    statement: &Statement<'_>,
+    path: &str,
+) -> Result<()> {
+    let entry = statement.entry;
+    sql.prepare_cached(
+        "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
+                               hashes, path)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11) ON CONFLICT (uri) DO NOTHING",
+    )?
+    .execute(params![
+        entry.uri,
+        statement.set,
+        statement.document,
+        statement.presence,
+        statement.stated_at,
+        entry.changed_at,
+        entry.lastmod,
+        entry.length.map(Count),
+        entry.media_type,
+        DigestList(&entry.hashes),
+        path,
+    ])?;
+    Ok(())
+}
+
+pub(in crate::store::audit_db) fn has_path(sql: &Connection, path: &str) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM expected WHERE path = ?1")?
+        .exists([path])
+}
+
+/// The resource that has a path.
+pub(in crate::store::audit_db) struct PathOwner {
+    pub(in crate::store::audit_db) uri: String,
+    pub(in crate::store::audit_db) set: u32,
+    pub(in crate::store::audit_db) may_be_present: bool,
+}
+
+pub(in crate::store::audit_db) fn at_path(
+    sql: &Connection,
+    path: &str,
+) -> Result<Option<PathOwner>> {
+    sql.prepare_cached(
+        "SELECT uri, set_number, present <> 0 FROM expected WHERE path = ?1 ORDER BY present DESC LIMIT 1",
+    )?
+    .query_row([path], |row| {
+        Ok(PathOwner {
+            uri: row.get(0)?,
+            set: row.get(1)?,
+            may_be_present: row.get(2)?,
+        })
+    })
+    .optional()
+}
+
+/// Resources that the state database does not have, at paths that it has given to others. There are hardly any: their URIs
+/// differ in the scheme alone.
+pub(in crate::store::audit_db) fn displaced(sql: &Connection) -> Result<Vec<(i64, ResourceUri)>> {
+    sql.prepare(
+        "SELECT id, uri FROM expected
+         WHERE EXISTS (SELECT 1 FROM known WHERE known.path = expected.path AND known.uri <> expected.uri)
+           AND NOT EXISTS (SELECT 1 FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL)",
+    )?
+    .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+    .collect()
+}
+
+pub(in crate::store::audit_db) fn set_path(sql: &Connection, id: i64, path: &str) -> Result<()> {
+    sql.prepare_cached("UPDATE expected SET path = ?2 WHERE id = ?1")?
+        .execute(params![id, path])?;
+    Ok(())
+}
+
+/// Takes paths from `known`, and the state of resources of which a later change was applied.
+pub(in crate::store::audit_db) fn merge_known(sql: &Connection) -> Result<()> {
+    sql.execute_batch(
+        "UPDATE expected SET path = known.path FROM known WHERE known.uri = expected.uri AND known.path IS NOT NULL;
+         UPDATE expected SET present = NOT known.deleted, stated_at = known.changed_at, changed_at = known.changed_at,
+             lastmod = known.lastmod, length = known.length, media_type = known.media_type, hashes = known.hashes
+         FROM known WHERE known.uri = expected.uri AND known.applied AND known.changed_at > expected.stated_at;",
+    )
+}
+
+/// Inserts the live resources of `known` that changed after a time and that no document names.
+pub(in crate::store::audit_db) fn insert_known_after(
+    sql: &Connection,
+    since: SourceTime,
+) -> Result<()> {
+    sql.execute(
+        "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
+                               hashes, path)
+         SELECT uri, 0, 0, 1, changed_at, changed_at, lastmod, length, media_type, hashes, path FROM known
+         WHERE applied AND NOT deleted AND wanted AND changed_at > ?1 AND path IS NOT NULL
+           AND NOT EXISTS (SELECT 1 FROM expected WHERE expected.uri = known.uri)",
+        [since],
+    )?;
+    Ok(())
+}

@@ -1,0 +1,202 @@
+//! `finding`: the differences between the mirror and the Source.
+
+use rusqlite::{Connection, Result, Row, params};
+
+use crate::protocol::Digest;
+use crate::store::tables::values::{Count, DigestList, texts};
+
+pub(super) const TABLE: &str = "
+    CREATE TABLE finding (
+        id INTEGER PRIMARY KEY,
+        kind TEXT NOT NULL,
+        is_repaired INTEGER NOT NULL DEFAULT 0,
+        set_number INTEGER,
+        uri TEXT,
+        path TEXT,
+        expected INTEGER,
+        differs TEXT NOT NULL DEFAULT '',
+        length INTEGER,
+        hashes TEXT NOT NULL DEFAULT '',
+        code TEXT,
+        message TEXT
+    );
+";
+
+/// The kind of a finding.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum FindingKind {
+    /// The mirror has no file of a resource.
+    Missing,
+    /// The mirror has a file that it should not have.
+    Extra,
+    /// The file differs from the resource.
+    Altered,
+    /// A resource that is missing or altered can't be fetched, or a list can't be read.
+    Unreachable,
+    /// The bytes are correct, but the database does not have them, or the file has another time.
+    Unknown,
+}
+
+impl FindingKind {
+    /// Its stable name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Extra => "extra",
+            Self::Altered => "altered",
+            Self::Unreachable => "unreachable",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        let all = [
+            Self::Missing,
+            Self::Extra,
+            Self::Altered,
+            Self::Unreachable,
+            Self::Unknown,
+        ];
+        all.into_iter().find(|kind| kind.code() == code)
+    }
+}
+
+texts! {
+    FindingKind: |kind| kind.code(), Self::from_code, "a finding";
+}
+
+/// Whether a finding was repaired.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FindingOutcome {
+    /// It was not.
+    Open,
+    /// It was.
+    Repaired,
+}
+
+/// A difference that an audit has found.
+#[derive(Clone, Debug)]
+pub struct Finding {
+    /// Its id; 0 for one that is not stored yet.
+    pub id: i64,
+    /// What differs.
+    pub kind: FindingKind,
+    /// Whether it was repaired.
+    pub outcome: FindingOutcome,
+    /// The number of the set that announced the resource; `None`: none did.
+    pub set: Option<u32>,
+    /// The resource, or the list; `None` where it is unknown.
+    pub uri: Option<String>,
+    /// The file, relative to the mirror.
+    pub path: Option<String>,
+    /// The id of the expectation.
+    pub expected: Option<i64>,
+    /// In what an altered file differs, by stable names.
+    pub differs: Vec<String>,
+    /// The length of the file that was examined, in bytes.
+    pub length: Option<u64>,
+    /// Its digests, as far as they were computed.
+    pub hashes: Vec<Digest>,
+    /// Why it can't be fetched: the stable code of the error.
+    pub code: Option<String>,
+    /// The same for a person.
+    pub message: Option<String>,
+}
+
+impl Finding {
+    /// A new finding that states nothing but its kind.
+    #[must_use]
+    pub fn new(kind: FindingKind) -> Self {
+        Self {
+            id: 0,
+            kind,
+            outcome: FindingOutcome::Open,
+            set: None,
+            uri: None,
+            path: None,
+            expected: None,
+            differs: Vec::new(),
+            length: None,
+            hashes: Vec::new(),
+            code: None,
+            message: None,
+        }
+    }
+
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        let differs: String = row.get("differs")?;
+        Ok(Self {
+            id: row.get("id")?,
+            kind: row.get("kind")?,
+            outcome: if row.get("is_repaired")? {
+                FindingOutcome::Repaired
+            } else {
+                FindingOutcome::Open
+            },
+            set: row.get("set_number")?,
+            uri: row.get("uri")?,
+            path: row.get("path")?,
+            expected: row.get("expected")?,
+            differs: differs.split_whitespace().map(str::to_owned).collect(),
+            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+            hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+            code: row.get("code")?,
+            message: row.get("message")?,
+        })
+    }
+}
+
+pub(in crate::store::audit_db) fn insert(sql: &Connection, finding: &Finding) -> Result<()> {
+    sql.prepare_cached(
+        "INSERT INTO finding (kind, set_number, uri, path, expected, differs, length, hashes, code, message)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        finding.kind,
+        finding.set,
+        finding.uri,
+        finding.path,
+        finding.expected,
+        finding.differs.join(" "),
+        finding.length.map(Count),
+        DigestList(&finding.hashes),
+        finding.code,
+        finding.message,
+    ])?;
+    Ok(())
+}
+
+/// The findings after an id.
+pub(in crate::store::audit_db) fn after(
+    sql: &Connection,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Finding>> {
+    sql.prepare_cached(
+        "SELECT id, kind, is_repaired, set_number, uri, path, expected, differs, length, hashes, code, message
+         FROM finding WHERE id > ?1 ORDER BY id LIMIT ?2",
+    )?
+    .query_map(params![after, Count::of_rows(limit)], Finding::from_row)?
+    .collect()
+}
+
+/// Stores the kind, outcome and error of a finding.
+pub(in crate::store::audit_db) fn update(sql: &Connection, finding: &Finding) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE finding SET kind = ?2, is_repaired = ?3, code = ?4, message = ?5 WHERE id = ?1",
+    )?
+    .execute(params![
+        finding.id,
+        finding.kind,
+        finding.outcome == FindingOutcome::Repaired,
+        finding.code,
+        finding.message,
+    ])?;
+    Ok(())
+}
+
+pub(in crate::store::audit_db) fn delete(sql: &Connection, id: i64) -> Result<()> {
+    sql.prepare_cached("DELETE FROM finding WHERE id = ?1")?
+        .execute([id])?;
+    Ok(())
+}

@@ -1,0 +1,68 @@
+//! `known`: a copy of what the state database has of the Source's resources.
+
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use crate::store::tables::resource::audit::StoredResource;
+
+pub(super) const TABLE: &str = "
+    CREATE TABLE known (
+        uri TEXT PRIMARY KEY,
+        path TEXT,
+        length INTEGER,
+        media_type TEXT,
+        hashes TEXT NOT NULL,
+        lastmod INTEGER,
+        changed_at INTEGER,
+        applied INTEGER NOT NULL,
+        deleted INTEGER NOT NULL,
+        wanted INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    CREATE INDEX known_path ON known (path);
+";
+
+/// Copies a row. `wanted`: whether the configuration includes the resource.
+pub(in crate::store::audit_db) fn insert(
+    sql: &Connection,
+    row: &StoredResource,
+    wanted: bool,
+) -> Result<()> {
+    sql.prepare_cached(
+        "INSERT INTO known (uri, path, length, media_type, hashes, lastmod, changed_at, applied, deleted, wanted)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+    )?
+    .execute(params![
+        row.uri,
+        row.path,
+        row.length,
+        row.media_type,
+        row.hashes,
+        row.lastmod,
+        row.changed_at,
+        row.applied,
+        row.deleted,
+        wanted,
+    ])?;
+    Ok(())
+}
+
+/// The resource that has a path.
+pub(in crate::store::audit_db) struct PathOwner {
+    pub(in crate::store::audit_db) uri: String,
+    pub(in crate::store::audit_db) wanted: bool,
+    pub(in crate::store::audit_db) live: bool,
+}
+
+pub(in crate::store::audit_db) fn at_path(
+    sql: &Connection,
+    path: &str,
+) -> Result<Option<PathOwner>> {
+    sql.prepare_cached("SELECT uri, wanted, applied AND NOT deleted FROM known WHERE path = ?1")?
+        .query_row([path], |row| {
+            Ok(PathOwner {
+                uri: row.get(0)?,
+                wanted: row.get(1)?,
+                live: row.get(2)?,
+            })
+        })
+        .optional()
+}

@@ -1,0 +1,16 @@
+//! The SQL of an audit's database, one table a file.
+
+pub(super) mod expected;
+pub(super) mod finding;
+pub(super) mod known;
+pub(super) mod list;
+
+use rusqlite::{Connection, Result};
+
+/// Creates all tables.
+pub(super) fn create(sql: &Connection) -> Result<()> {
+    for table in [expected::TABLE, known::TABLE, list::TABLE, finding::TABLE] {
+        sql.execute_batch(table)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! Changes of resources, as documents state them and transactions take them.
+
+use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
+use crate::sync::Announced;
+
+/// The kind of document that stated a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Origin {
+    /// A change notification.
+    Notification,
+    /// A Change List.
+    ChangeList,
+    /// A Change Dump.
+    ChangeDump,
+    /// A Resource List.
+    ResourceList,
+    /// A Resource Dump.
+    ResourceDump,
+    /// An audit that repairs.
+    Audit,
+}
+
+impl Origin {
+    /// Its stable name.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Notification => "notification",
+            Self::ChangeList => "change-list",
+            Self::ChangeDump => "change-dump",
+            Self::ResourceList => "resource-list",
+            Self::ResourceDump => "resource-dump",
+            Self::Audit => "audit",
+        }
+    }
+
+    pub(super) fn from_code(code: &str) -> Option<Self> {
+        let all = [
+            Self::Notification,
+            Self::ChangeList,
+            Self::ChangeDump,
+            Self::ResourceList,
+            Self::ResourceDump,
+            Self::Audit,
+        ];
+        all.into_iter().find(|origin| origin.code() == code)
+    }
+
+    /// Whether it states what exists, and not what happened.
+    pub(super) fn is_listing(self) -> bool {
+        matches!(self, Self::ResourceList | Self::ResourceDump)
+    }
+}
+
+/// A change as a document states it, or an entry of a Resource List.
+#[derive(Clone, Debug)]
+pub struct Change {
+    /// The resource.
+    pub uri: ResourceUri,
+    /// Computes the path of its file; called only when the resource gets its row.
+    pub paths: fn(&ResourceUri) -> Paths,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// When it happened.
+    pub changed_at: Option<SourceTime>,
+    /// When the representation was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// The length of the representation, in bytes.
+    pub length: Option<u64>,
+    /// Its media type.
+    pub media_type: Option<String>,
+    /// Its digests.
+    pub hashes: Vec<Digest>,
+    /// Its related resources.
+    pub links: Vec<Link>,
+    /// The host of its first candidate.
+    pub authority: String,
+    /// Whether a later document has been read that covers the same time.
+    pub late: bool,
+}
+
+/// The possible paths of a resource's file, relative to the mirror.
+#[derive(Clone, Debug)]
+pub struct Paths {
+    /// The plain path; `None` where the URI has none.
+    pub plain: Option<String>,
+    /// The path to use if there is no plain one, or another resource has it.
+    pub made: String,
+}
+
+impl Paths {
+    /// For a change of a resource that has its row, and with it its path.
+    pub(super) fn unused(_: &ResourceUri) -> Self {
+        Self {
+            plain: None,
+            made: String::new(),
+        }
+    }
+}
+
+impl Change {
+    /// The deletion of a resource.
+    #[must_use]
+    pub fn deletion(
+        uri: ResourceUri,
+        paths: fn(&ResourceUri) -> Paths,
+        changed_at: Option<SourceTime>,
+    ) -> Self {
+        Self {
+            authority: uri.authority(),
+            uri,
+            paths,
+            kind: ChangeKind::Deleted,
+            changed_at,
+            lastmod: None,
+            length: None,
+            media_type: None,
+            hashes: Vec::new(),
+            links: Vec::new(),
+            late: false,
+        }
+    }
+
+    /// The view of the change that `plan_*` functions decide by.
+    pub(super) fn announced(&self) -> Announced<'_> {
+        Announced {
+            kind: self.kind,
+            changed_at: self.changed_at,
+            lastmod: self.lastmod,
+            length: self.length,
+            hashes: &self.hashes,
+            late: self.late,
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Look-ups of single records and of lists of them.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use url::Url;
+
+use crate::protocol::ResourceUri;
+use crate::store::ids::{ChannelId, SetId};
+use crate::store::tables::channel::{self, ChannelRecord};
+use crate::store::tables::document::{self, DocumentRecord};
+use crate::store::tables::dump::{self, DumpProgress};
+use crate::store::tables::dump_package::{self, PackageRecord};
+use crate::store::tables::feed::{self, FeedEntry};
+use crate::store::tables::inbox::{self, Delivery};
+use crate::store::tables::resource::{self, ResourceView};
+use crate::store::tables::source_set::{self, SetRecord};
+use crate::store::tables::{coverage, gap, package_file};
+use crate::store::{Store, StoreError};
+use crate::sync::{Coverage, Gap};
+
+impl Store {
+    /// The sets of a Source that are followed.
+    pub async fn sets(self: &Arc<Self>, source: &str) -> Result<Vec<SetRecord>, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| Ok(source_set::followed(sql, &source)?))
+            .await
+    }
+
+    /// The coverage and the gaps of a set.
+    pub async fn progress(
+        self: &Arc<Self>,
+        set: SetId,
+    ) -> Result<(Coverage, Vec<Gap>), StoreError> {
+        self.read(move |sql| Ok((coverage::of_set(sql, set)?, gap::of_set(sql, set)?)))
+            .await
+    }
+
+    /// The stored validators of a document.
+    pub async fn document(
+        self: &Arc<Self>,
+        set: SetId,
+        uri: &Url,
+    ) -> Result<Option<DocumentRecord>, StoreError> {
+        let uri = uri.to_string();
+        self.read(move |sql| Ok(document::get(sql, set, &uri)?))
+            .await
+    }
+
+    /// The channels of a set, also those that were left.
+    pub async fn channels(self: &Arc<Self>, set: SetId) -> Result<Vec<ChannelRecord>, StoreError> {
+        self.read(move |sql| Ok(channel::of_set(sql, set)?)).await
+    }
+
+    /// The channel of that row.
+    pub async fn channel(
+        self: &Arc<Self>,
+        id: ChannelId,
+    ) -> Result<Option<ChannelRecord>, StoreError> {
+        self.read(move |sql| Ok(channel::get(sql, id)?)).await
+    }
+
+    /// The channel whose callback ends in that token.
+    pub async fn channel_by_token(
+        self: &Arc<Self>,
+        token: &str,
+    ) -> Result<Option<ChannelRecord>, StoreError> {
+        let token = token.to_owned();
+        self.read(move |sql| Ok(channel::by_token(sql, &token)?))
+            .await
+    }
+
+    /// The next deliveries of a set after the one of that id, in the order of arrival.
+    pub async fn deliveries(
+        self: &Arc<Self>,
+        set: SetId,
+        after: i64,
+        limit: usize,
+    ) -> Result<Vec<Delivery>, StoreError> {
+        self.read(move |sql| Ok(inbox::after(sql, set, after, limit)?))
+            .await
+    }
+
+    /// A delivery in the inbox.
+    pub async fn delivery(self: &Arc<Self>, id: i64) -> Result<Option<Delivery>, StoreError> {
+        self.read(move |sql| Ok(inbox::get(sql, id)?)).await
+    }
+
+    /// A resource that was applied at least once.
+    pub async fn resource(
+        self: &Arc<Self>,
+        uri: &ResourceUri,
+    ) -> Result<Option<ResourceView>, StoreError> {
+        let uri = uri.clone();
+        self.read(move |sql| Ok(resource::view(sql, &uri)?)).await
+    }
+
+    /// The applied changes after a sequence number of the feed, oldest first.
+    pub async fn feed(
+        self: &Arc<Self>,
+        since: i64,
+        limit: usize,
+    ) -> Result<Vec<FeedEntry>, StoreError> {
+        self.read(move |sql| Ok(feed::after(sql, since, limit)?))
+            .await
+    }
+
+    /// The Resource Dump of a set whose reading has begun and not ended.
+    pub async fn dump_in_progress(
+        self: &Arc<Self>,
+        set: SetId,
+    ) -> Result<Option<DumpProgress>, StoreError> {
+        self.read(move |sql| Ok(dump::in_progress(sql, set)?)).await
+    }
+
+    /// A package of the current Resource Dump, if it was read completely.
+    pub async fn package(
+        self: &Arc<Self>,
+        set: SetId,
+        uri: &str,
+    ) -> Result<Option<PackageRecord>, StoreError> {
+        let uri = uri.to_owned();
+        self.read(move |sql| Ok(dump_package::get(sql, set, &uri)?))
+            .await
+    }
+
+    /// The names of the package files that any set of a Source needs.
+    pub async fn package_files(
+        self: &Arc<Self>,
+        source: &str,
+    ) -> Result<HashSet<String>, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| Ok(package_file::of_source(sql, &source)?))
+            .await
+    }
+}

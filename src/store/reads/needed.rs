@@ -1,0 +1,52 @@
+//! Counts the entries of a manifest whose content the mirror does not have. Nothing is written: a package is fetched only if
+//! enough of it is needed.
+
+use rusqlite::Connection;
+
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::store::change::Change;
+use crate::store::ids::SetId;
+use crate::store::tables::resource;
+use crate::store::{Store, StoreError};
+use crate::sync::{Decision, plan_change, plan_listed};
+
+impl Store {
+    /// How many of these entries would become tasks that fetch content: entries of a Resource Dump of the time `at`, or,
+    /// without one, of a Change Dump. For a caller on a blocking thread.
+    pub fn count_needed(
+        &self,
+        set: SetId,
+        source: &str,
+        at: Option<SourceTime>,
+        entries: &[Change],
+    ) -> Result<u64, StoreError> {
+        self.read_blocking(|sql| {
+            let mut needed = 0;
+            for entry in entries {
+                needed += u64::from(is_needed(sql, set, source, at, entry)?);
+            }
+            Ok(needed)
+        })
+    }
+}
+
+fn is_needed(
+    sql: &Connection,
+    set: SetId,
+    source: &str,
+    at: Option<SourceTime>,
+    entry: &Change,
+) -> Result<bool, StoreError> {
+    if entry.kind == ChangeKind::Deleted {
+        return Ok(false);
+    }
+    let Some(state) = resource::state(sql, source, &entry.uri, set)? else {
+        return Ok(true);
+    };
+    let (announced, known) = (entry.announced(), state.known.as_ref());
+    let decision = match at {
+        Some(at) => plan_listed(&announced, at, known, state.pending_for_listing()),
+        None => plan_change(&announced, known, state.pending.as_ref()),
+    };
+    Ok(decision == Decision::Task)
+}

@@ -1,0 +1,63 @@
+//! What is stored of the parts of a Resource List, to decide which of them must be read again.
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use url::Url;
+
+use crate::store::ids::SetId;
+use crate::store::tables::part::{self, Part};
+use crate::store::tables::{member, source_set};
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// Whether the stored parts are no proof although their index is unchanged: one of them is incomplete, was read with
+    /// another filter, or relies on its index although its server was not asked for it within `asked`.
+    pub async fn has_unproven_parts(
+        self: &Arc<Self>,
+        set: SetId,
+        filter: &str,
+        asked: RangeInclusive<DateTime<Utc>>,
+    ) -> Result<bool, StoreError> {
+        let filter = filter.to_owned();
+        self.read(move |sql| Ok(part::any_unproven(sql, set, &filter, &asked)?))
+            .await
+    }
+
+    /// Whether a part is incomplete or was read with another filter.
+    pub async fn has_incomplete_parts(
+        self: &Arc<Self>,
+        set: SetId,
+        filter: &str,
+    ) -> Result<bool, StoreError> {
+        let filter = filter.to_owned();
+        self.read(move |sql| Ok(part::any_incomplete(sql, set, &filter)?))
+            .await
+    }
+
+    /// The stored part of that URI; `None` if it was never begun to be read.
+    pub async fn part(self: &Arc<Self>, set: SetId, uri: &Url) -> Result<Option<Part>, StoreError> {
+        let uri = uri.clone();
+        self.read(move |sql| Ok(part::get(sql, set, &uri)?)).await
+    }
+
+    /// Whether there are members of which this reading can't tell whether they are absent: several parts named them, no part
+    /// that was read does any more, and others were skipped.
+    pub async fn has_uncertain_members(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+        self.read(move |sql| Ok(member::any_uncertain(sql, set)?))
+            .await
+    }
+
+    /// Whether any member is named by a part that is unchanged in this reading.
+    pub async fn unchanged_parts_have_members(
+        self: &Arc<Self>,
+        set: SetId,
+    ) -> Result<bool, StoreError> {
+        self.read(move |sql| {
+            let generation = source_set::generation(sql, set)?;
+            Ok(member::any_in_unchanged_parts(sql, set, generation)?)
+        })
+        .await
+    }
+}

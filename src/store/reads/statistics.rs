@@ -1,0 +1,93 @@
+//! The counts of a set, and the time up to which it is in sync.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use crate::protocol::SourceTime;
+use crate::store::ids::SetId;
+use crate::store::tables::source_set::{self, BaselineState};
+use crate::store::tables::task::{self, TaskState, status};
+use crate::store::tables::{coverage, gap};
+use crate::store::{Store, StoreError};
+use crate::sync::Gap;
+
+/// The status of a set, as far as the database has it.
+#[derive(Clone, Debug, Default)]
+pub struct SetStatistics {
+    /// Resources that the mirror has.
+    pub resources: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Changes that are not applied yet.
+    pub pending: u64,
+    /// Changes that were given up until the next poll.
+    pub failed: u64,
+    /// Deletions that are held back.
+    pub held_deletions: u64,
+    /// The error of one of them: code, message and when.
+    pub failure: Option<(String, String, DateTime<Utc>)>,
+    /// Whether the baseline is done.
+    pub baseline_done: bool,
+    /// The time up to which every change is known to have been applied.
+    pub synced_until: Option<SourceTime>,
+    /// The gaps, oldest first.
+    pub gaps: Vec<Gap>,
+}
+
+impl Store {
+    /// The statistics of a set.
+    pub async fn set_statistics(self: &Arc<Self>, set: SetId) -> Result<SetStatistics, StoreError> {
+        self.read(move |sql| statistics(sql, set)).await
+    }
+
+    /// How many tasks of a Source are ready.
+    pub async fn pending(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| Ok(status::count_ready(sql, &source)?))
+            .await
+    }
+}
+
+pub(in crate::store) fn statistics(
+    sql: &Connection,
+    set: SetId,
+) -> Result<SetStatistics, StoreError> {
+    let totals = source_set::totals(sql, set)?;
+    let baseline_done = totals.baseline == BaselineState::Done;
+    let mut statistics = SetStatistics {
+        resources: totals.resources,
+        bytes: totals.bytes,
+        failure: status::failure_of_set(sql, set)?,
+        baseline_done,
+        gaps: gap::of_set(sql, set)?,
+        ..SetStatistics::default()
+    };
+    for (state, count) in status::count_by_state(sql, set)? {
+        match state {
+            TaskState::Failed => statistics.failed = count,
+            TaskState::HeldBack => statistics.held_deletions = count,
+            TaskState::Ready | TaskState::Undecided => statistics.pending += count,
+        }
+    }
+    if baseline_done {
+        statistics.synced_until = synced_until(sql, set)?;
+    }
+    Ok(statistics)
+}
+
+/// The end of the unbroken coverage, held back to the oldest change in it that is not applied yet, also where another set has
+/// announced it that shares the resource.
+fn synced_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>, StoreError> {
+    let Some(unbroken) = coverage::unbroken_until(sql, set)? else {
+        return Ok(None);
+    };
+    let mut oldest = vec![task::oldest_since(sql, set)?];
+    for other in source_set::sharing_with(sql, set)? {
+        oldest.push(task::oldest_shared_since(sql, other, set)?);
+    }
+    // `None` is the least: a change of unknown time may be as old as any.
+    let oldest = oldest.into_iter().flatten().min();
+    Ok(oldest.map_or(Some(unbroken), |oldest| oldest.min(Some(unbroken))))
+}

@@ -1,0 +1,36 @@
+//! `coverage`: the intervals of the Source's time in which every change of a set is known.
+
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use super::values::interval;
+use crate::protocol::SourceTime;
+use crate::store::ids::SetId;
+use crate::sync::Coverage;
+
+pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Coverage> {
+    sql.prepare_cached("SELECT from_time, until_time FROM coverage WHERE set_id = ?1")?
+        .query_map([set], |row| interval(row.get(0)?, row.get(1)?))?
+        .collect()
+}
+
+/// Replaces the coverage of a set.
+pub(in crate::store) fn save(sql: &Connection, set: SetId, coverage: &Coverage) -> Result<()> {
+    sql.prepare_cached("DELETE FROM coverage WHERE set_id = ?1")?
+        .execute([set])?;
+    let mut insert = sql.prepare_cached(
+        "INSERT INTO coverage (set_id, from_time, until_time) VALUES (?1, ?2, ?3)",
+    )?;
+    for interval in coverage.intervals() {
+        insert.execute(params![set, interval.from(), interval.until()])?;
+    }
+    Ok(())
+}
+
+/// The end of the first interval: every earlier change is known.
+pub(in crate::store) fn unbroken_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
+    sql.prepare_cached(
+        "SELECT until_time FROM coverage WHERE set_id = ?1 ORDER BY from_time LIMIT 1",
+    )?
+    .query_row([set], |row| row.get(0))
+    .optional()
+}

@@ -1,0 +1,82 @@
+//! `delivered`: digests of recent deliveries, by which a repeated one is recognized.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use super::values::Micros;
+use crate::store::ids::ChannelId;
+
+/// The SHA-256 of a delivery's body.
+pub(in crate::store) type BodyDigest = [u8; 32];
+
+/// How many of the oldest rows one insertion may delete, so that none takes long.
+const DELETED_AT_ONCE: i64 = 2;
+
+/// An earlier delivery of the same bytes.
+pub(in crate::store) struct EarlierDelivery {
+    pub(in crate::store) received_at: DateTime<Utc>,
+    /// Whether it stated a time.
+    pub(in crate::store) is_dated: bool,
+    /// Whether it is still in the inbox.
+    pub(in crate::store) is_pending: bool,
+}
+
+pub(in crate::store) fn find(
+    sql: &Connection,
+    channel: ChannelId,
+    digest: &BodyDigest,
+) -> Result<Option<EarlierDelivery>> {
+    sql.prepare_cached(
+        "SELECT received_at, dated, EXISTS (SELECT 1 FROM inbox WHERE inbox.id = delivered.id) FROM delivered
+         WHERE channel_id = ?1 AND digest = ?2",
+    )?
+    .query_row(params![channel, digest], |row| {
+        Ok(EarlierDelivery {
+            received_at: row.get::<_, Micros>(0)?.0,
+            is_dated: row.get(1)?,
+            is_pending: row.get(2)?,
+        })
+    })
+    .optional()
+}
+
+/// Adds a delivery of that id in the inbox, and deletes what is older than `since` or beyond the newest `most` of the
+/// channel.
+pub(in crate::store) fn insert(
+    sql: &Connection,
+    id: i64,
+    channel: ChannelId,
+    digest: &BodyDigest,
+    received_at: DateTime<Utc>,
+    since: DateTime<Utc>,
+    most: i64,
+) -> Result<()> {
+    sql.prepare_cached("DELETE FROM delivered WHERE channel_id = ?1 AND digest = ?2")?
+        .execute(params![channel, digest])?;
+    let nth: i64 = sql
+        .prepare_cached("SELECT COALESCE(MAX(nth), 0) + 1 FROM delivered WHERE channel_id = ?1")?
+        .query_row([channel], |row| row.get(0))?;
+    sql.prepare_cached(
+        "INSERT INTO delivered (id, channel_id, nth, digest, received_at) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .execute(params![id, channel, nth, digest, Micros(received_at)])?;
+    sql.prepare_cached(
+        "DELETE FROM delivered WHERE (nth <= ?2 OR received_at < ?3) AND id IN (
+             SELECT id FROM delivered WHERE channel_id = ?1 ORDER BY nth LIMIT ?4)",
+    )?
+    .execute(params![channel, nth - most, Micros(since), DELETED_AT_ONCE])?;
+    Ok(())
+}
+
+pub(in crate::store) fn delete(sql: &Connection, id: i64) -> Result<()> {
+    sql.prepare_cached("DELETE FROM delivered WHERE id = ?1")?
+        .execute([id])?;
+    Ok(())
+}
+
+/// Notes that a delivery states no time.
+pub(in crate::store) fn set_undated(sql: &Connection, id: i64) -> Result<()> {
+    sql.prepare_cached("UPDATE delivered SET dated = 0 WHERE id = ?1")?
+        .execute([id])?;
+    Ok(())
+}

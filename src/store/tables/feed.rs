@@ -1,0 +1,108 @@
+//! `feed`: the log of applied changes. No sequence number is used twice.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, Result, Row, params};
+
+use super::values::{Count, Micros};
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use crate::store::change::Origin;
+use crate::store::ids::SetId;
+
+/// A change that was applied.
+#[derive(Clone, Debug)]
+pub struct FeedEntry {
+    /// Its sequence number.
+    pub seq: i64,
+    /// When it was applied, on our clock.
+    pub applied_at: DateTime<Utc>,
+    /// The label of the Source.
+    pub source: String,
+    /// The Capability List of the set that announced it.
+    pub set: String,
+    /// The resource.
+    pub uri: String,
+    /// What happened: `created`, `updated` or `deleted`.
+    pub change: String,
+    /// The file, relative to the mirror.
+    pub path: Option<String>,
+    /// The length of the file, in bytes.
+    pub length: Option<u64>,
+    /// When it happened at the Source.
+    pub changed_at: Option<SourceTime>,
+    /// The kind of document that announced it.
+    pub origin: String,
+}
+
+impl FeedEntry {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            seq: row.get("seq")?,
+            applied_at: row.get::<_, Micros>("applied_at")?.0,
+            source: row.get("source")?,
+            set: row.get("capability_list")?,
+            uri: row.get("uri")?,
+            change: row.get("change")?,
+            path: row.get("path")?,
+            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+            changed_at: row.get("changed_at")?,
+            origin: row.get("origin")?,
+        })
+    }
+}
+
+/// The entries after a sequence number, oldest first.
+pub(in crate::store) fn after(
+    sql: &Connection,
+    since: i64,
+    limit: usize,
+) -> Result<Vec<FeedEntry>> {
+    sql.prepare_cached(
+        "SELECT seq, applied_at, feed.source AS source, capability_list, uri, change, path, length, changed_at, origin
+         FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > ?1 ORDER BY seq LIMIT ?2",
+    )?
+    .query_map(params![since, Count::of_rows(limit)], FeedEntry::from_row)?
+    .collect()
+}
+
+/// Starts the numbers of a new database at the time in microseconds. So none of them was used by the database before it,
+/// because no entry takes less than a microsecond, and a reader that has its old position misses nothing.
+pub(in crate::store) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
+    sql.execute(
+        "INSERT INTO sqlite_sequence (name, seq) VALUES ('feed', ?1)",
+        [Micros(now)],
+    )?;
+    Ok(())
+}
+
+/// An entry that has no number yet.
+pub(in crate::store) struct NewEntry<'a> {
+    pub(in crate::store) applied_at: DateTime<Utc>,
+    pub(in crate::store) source: &'a str,
+    pub(in crate::store) set: SetId,
+    pub(in crate::store) uri: &'a ResourceUri,
+    pub(in crate::store) change: ChangeKind,
+    pub(in crate::store) path: Option<&'a str>,
+    pub(in crate::store) length: Option<u64>,
+    pub(in crate::store) changed_at: Option<SourceTime>,
+    pub(in crate::store) origin: Origin,
+}
+
+/// Appends an entry and returns its sequence number.
+pub(in crate::store) fn append(sql: &Connection, entry: &NewEntry<'_>) -> Result<i64> {
+    sql.prepare_cached(
+        "INSERT INTO feed (applied_at, source, set_id, uri, change, path, length, changed_at, origin)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .execute(params![
+        Micros(entry.applied_at),
+        entry.source,
+        entry.set,
+        entry.uri,
+        entry.change,
+        entry.path,
+        entry.length.map(Count),
+        entry.changed_at,
+        entry.origin,
+    ])?;
+    Ok(sql.last_insert_rowid())
+}

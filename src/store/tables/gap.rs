@@ -1,0 +1,36 @@
+//! `gap`: the holes in the coverage of a set.
+
+use rusqlite::{Connection, Result, params};
+
+use super::values::{Micros, interval};
+use crate::store::ids::SetId;
+use crate::sync::Gap;
+
+/// The gaps of a set, oldest first.
+pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Gap>> {
+    sql.prepare_cached(
+        "SELECT from_time, until_time, reason, since FROM gap WHERE set_id = ?1 ORDER BY from_time",
+    )?
+    .query_map([set], |row| {
+        Ok(Gap {
+            interval: interval(row.get(0)?, row.get(1)?)?,
+            reason: row.get(2)?,
+            since: row.get::<_, Micros>(3)?.0,
+        })
+    })?
+    .collect()
+}
+
+/// Replaces the gaps of a set.
+pub(in crate::store) fn save(sql: &Connection, set: SetId, gaps: &[Gap]) -> Result<()> {
+    sql.prepare_cached("DELETE FROM gap WHERE set_id = ?1")?
+        .execute([set])?;
+    let mut insert = sql.prepare_cached(
+        "INSERT INTO gap (set_id, from_time, until_time, reason, since) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?;
+    for gap in gaps {
+        let (from, until) = (gap.interval.from(), gap.interval.until());
+        insert.execute(params![set, from, until, gap.reason, Micros(gap.since)])?;
+    }
+    Ok(())
+}

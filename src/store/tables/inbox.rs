@@ -1,0 +1,96 @@
+//! `inbox`: deliveries that were acknowledged, or are about to be, and are not processed yet.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use super::values::{Count, Micros};
+use crate::store::ids::{ChannelId, SetId};
+
+/// A delivery in the inbox.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Its place in the order of arrival.
+    pub id: i64,
+    /// The channel that carried it.
+    pub channel: ChannelId,
+    /// The body, as it was received.
+    pub body: Vec<u8>,
+}
+
+impl Delivery {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            channel: row.get("channel_id")?,
+            body: row.get("body")?,
+        })
+    }
+}
+
+/// The result of processing a delivery.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryOutcome {
+    /// Its changes became tasks.
+    Applied,
+    /// As `Applied`, but it states no time: the same bytes may report another change later.
+    Undated,
+    /// It had no news.
+    Duplicate,
+    /// It can't be read, or is not of the channel's kind.
+    Rejected,
+}
+
+/// Appends a delivery and returns its id.
+pub(in crate::store) fn insert(
+    sql: &Connection,
+    channel: ChannelId,
+    received_at: DateTime<Utc>,
+    body: &[u8],
+) -> Result<i64> {
+    sql.prepare_cached("INSERT INTO inbox (channel_id, received_at, body) VALUES (?1, ?2, ?3)")?
+        .execute(params![channel, Micros(received_at), body])?;
+    Ok(sql.last_insert_rowid())
+}
+
+/// The next deliveries of a set after that id, in the order of arrival.
+pub(in crate::store) fn after(
+    sql: &Connection,
+    set: SetId,
+    after: i64,
+    limit: usize,
+) -> Result<Vec<Delivery>> {
+    // The ids are sorted first, so that only the bodies of the result are read.
+    sql.prepare_cached(
+        "SELECT id, channel_id, body FROM inbox WHERE id IN (
+             SELECT inbox.id FROM inbox JOIN channel ON channel.id = inbox.channel_id
+             WHERE channel.set_id = ?1 AND inbox.id > ?2 ORDER BY inbox.id LIMIT ?3)
+         ORDER BY id",
+    )?
+    .query_map(
+        params![set, after, Count::of_rows(limit)],
+        Delivery::from_row,
+    )?
+    .collect()
+}
+
+pub(in crate::store) fn get(sql: &Connection, id: i64) -> Result<Option<Delivery>> {
+    sql.prepare_cached("SELECT id, channel_id, body FROM inbox WHERE id = ?1")?
+        .query_row([id], Delivery::from_row)
+        .optional()
+}
+
+/// Deletes a delivery and returns the length of its body in bytes; `None`: it was not there.
+pub(in crate::store) fn delete(sql: &Connection, id: i64) -> Result<Option<u64>> {
+    sql.prepare_cached("DELETE FROM inbox WHERE id = ?1 RETURNING length(body)")?
+        .query_row([id], |row| Ok(row.get::<_, Count>(0)?.0))
+        .optional()
+}
+
+/// Whether a Source has deliveries in the inbox.
+pub(in crate::store) fn has_any(sql: &Connection, source: &str) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM inbox JOIN channel ON channel.id = inbox.channel_id
+         JOIN source_set ON source_set.id = channel.set_id WHERE source_set.source = ?1",
+    )?
+    .exists([source])
+}

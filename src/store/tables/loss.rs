@@ -1,0 +1,78 @@
+//! `loss`: deletions that were released within the last seconds without a person's approval.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, Result, params};
+
+use super::values::{Count, Micros};
+use crate::store::ids::SetId;
+
+/// How many resources were lost to recent deletions.
+pub(in crate::store) struct RecentDeletions {
+    /// Those that are deleted, or will be.
+    pub(in crate::store) all: u64,
+    /// Those that are deleted.
+    pub(in crate::store) applied: u64,
+}
+
+/// Deletes the rows outside these times. A later time comes from a clock that was set back since.
+pub(in crate::store) fn delete_outside(
+    sql: &Connection,
+    set: SetId,
+    from: DateTime<Utc>,
+    until: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached("DELETE FROM loss WHERE set_id = ?1 AND let_go_at NOT BETWEEN ?2 AND ?3")?
+        .execute(params![set, Micros(from), Micros(until)])?;
+    Ok(())
+}
+
+/// An upper bound of [`count`] that costs less: it counts resources that were created again.
+pub(in crate::store) fn estimate(sql: &Connection, set: SetId) -> Result<RecentDeletions> {
+    sql.prepare_cached("SELECT COUNT(*) FROM loss WHERE set_id = ?1")?
+        .query_row([set], |row| {
+            Ok(RecentDeletions {
+                all: row.get::<_, Count>(0)?.0,
+                applied: 0,
+            })
+        })
+}
+
+/// The recent deletions that were not undone by a later change. There are few: more would have been held back.
+pub(in crate::store) fn count(sql: &Connection, set: SetId) -> Result<RecentDeletions> {
+    sql.prepare_cached(
+        "SELECT COUNT(*), COALESCE(SUM(resource.deleted), 0)
+         FROM loss JOIN resource ON resource.id = loss.resource_id
+         WHERE loss.set_id = ?1 AND (resource.deleted = 1 OR EXISTS (
+             SELECT 1 FROM task WHERE task.resource_id = loss.resource_id AND task.kind = 'deleted'))",
+    )?
+    .query_row([set], |row| {
+        Ok(RecentDeletions {
+            all: row.get::<_, Count>(0)?.0,
+            applied: row.get::<_, Count>(1)?.0,
+        })
+    })
+}
+
+/// Inserts the undecided deletions of resources that the mirror has.
+pub(in crate::store) fn insert_undecided(
+    sql: &Connection,
+    set: SetId,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at)
+         SELECT task.resource_id, task.set_id, ?2 FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.state = 'weighed' AND task.kind = 'deleted'
+           AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
+    )?
+    .execute(params![set, Micros(now)])?;
+    Ok(())
+}
+
+pub(in crate::store) fn delete_of_source(sql: &Connection, source: &str) -> Result<()> {
+    sql.prepare_cached(
+        "DELETE FROM loss WHERE set_id IN (SELECT id FROM source_set WHERE source = ?1)",
+    )?
+    .execute([source])?;
+    Ok(())
+}

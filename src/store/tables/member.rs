@@ -1,0 +1,143 @@
+//! `member`: which resources belong to which sets.
+
+use rusqlite::{Connection, Result, params};
+
+use super::part;
+use crate::protocol::ResourceUri;
+use crate::store::ids::{ResourceId, SetId};
+
+/// How a resource is a member of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) struct Membership {
+    /// The generation of the Resource List in which it was last named.
+    pub(in crate::store) generation: i64,
+    /// The part of the list that named it, or [`part::SEVERAL`].
+    pub(in crate::store) part: Option<i64>,
+}
+
+pub(in crate::store) fn insert(
+    sql: &Connection,
+    set: SetId,
+    resource: ResourceId,
+    membership: Membership,
+) -> Result<()> {
+    sql.prepare_cached(
+        "INSERT INTO member (set_id, resource_id, generation, part) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![
+        set,
+        resource,
+        membership.generation,
+        membership.part
+    ])?;
+    Ok(())
+}
+
+pub(in crate::store) fn update(
+    sql: &Connection,
+    set: SetId,
+    resource: ResourceId,
+    membership: Membership,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE member SET generation = ?3, part = ?4 WHERE set_id = ?1 AND resource_id = ?2",
+    )?
+    .execute(params![
+        set,
+        resource,
+        membership.generation,
+        membership.part
+    ])?;
+    Ok(())
+}
+
+pub(in crate::store) fn delete(sql: &Connection, set: SetId, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached("DELETE FROM member WHERE set_id = ?1 AND resource_id = ?2")?
+        .execute(params![set, resource])?;
+    Ok(())
+}
+
+/// Removes a deleted resource from all sets, unless a task newer than `version` creates it again.
+pub(in crate::store) fn delete_from_all(
+    sql: &Connection,
+    resource: ResourceId,
+    version: i64,
+) -> Result<()> {
+    sql.prepare_cached(
+        "DELETE FROM member WHERE resource_id = ?1 AND NOT EXISTS (
+             SELECT 1 FROM task WHERE resource_id = ?1 AND version > ?2 AND kind <> 'deleted')",
+    )?
+    .execute(params![resource, version])?;
+    Ok(())
+}
+
+/// Whether a resource is a member of another set than this one.
+pub(in crate::store) fn is_in_another_set(
+    sql: &Connection,
+    set: SetId,
+    resource: ResourceId,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM member WHERE resource_id = ?1 AND set_id <> ?2")?
+        .exists(params![resource, set])
+}
+
+/// The last of the next `limit` members after a resource; `None`: there are no more.
+pub(in crate::store) fn last_of_next(
+    sql: &Connection,
+    set: SetId,
+    after: ResourceId,
+    limit: i64,
+) -> Result<Option<ResourceId>> {
+    sql.prepare_cached(
+        "SELECT MAX(resource_id) FROM (SELECT resource_id FROM member WHERE set_id = ?1 AND resource_id > ?2
+                                       ORDER BY resource_id LIMIT ?3)",
+    )?
+    .query_row(params![set, after, limit], |row| row.get(0))
+}
+
+/// Members between `after` and `until`, at most `limit` of them, that this generation has not named, neither itself nor by
+/// an unchanged part.
+pub(in crate::store) fn absent(
+    sql: &Connection,
+    set: SetId,
+    generation: i64,
+    after: ResourceId,
+    until: ResourceId,
+    limit: usize,
+) -> Result<Vec<(ResourceId, ResourceUri)>> {
+    sql.prepare_cached(&format!(
+        "SELECT member.resource_id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
+         WHERE member.set_id = ?1 AND member.generation < ?2 AND member.resource_id > ?3 AND member.resource_id <= ?4
+           AND NOT {}
+         ORDER BY member.resource_id LIMIT {limit}",
+        part::NAMES_MEMBER
+    ))?
+    .query_map(params![set, generation, after, until], |row| {
+        Ok((row.get(0)?, row.get(1)?))
+    })?
+    .collect()
+}
+
+/// Whether any member is named by a part that is unchanged in this generation.
+pub(in crate::store) fn any_in_unchanged_parts(
+    sql: &Connection,
+    set: SetId,
+    generation: i64,
+) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT 1 FROM member WHERE set_id = ?1 AND {} LIMIT 1",
+        part::NAMES_MEMBER
+    ))?
+    .exists(params![set, generation])
+}
+
+/// Whether there are members of which this generation can't tell whether they are absent: several parts named them, no part
+/// that was read in this generation does, and others were skipped as unchanged.
+pub(in crate::store) fn any_uncertain(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM source_set WHERE id = ?1
+         AND EXISTS (SELECT 1 FROM part WHERE set_id = ?1 AND kept = source_set.generation)
+         AND EXISTS (SELECT 1 FROM member WHERE set_id = ?1 AND part = ?2 AND generation < source_set.generation)",
+    )?
+    .exists(params![set, part::SEVERAL])
+}

@@ -1,0 +1,24 @@
+//! The SQL of the database, one table a file, with the records that rows become.
+//!
+//! A function runs one statement, or a few that belong together, on the connection that it is given. It takes and returns
+//! typed values, which [`values`] converts. It opens no transaction and sends no [`Wake`](super::Wake): use cases do, in
+//! [`tx`](super::tx). A query that joins tables stands with the table whose rows it returns or changes.
+
+pub(super) mod channel;
+pub(super) mod coverage;
+pub(super) mod delivered;
+pub(super) mod document;
+pub(super) mod dump;
+pub(super) mod dump_package;
+pub(super) mod feed;
+pub(super) mod gap;
+pub(super) mod inbox;
+pub(super) mod loss;
+pub(super) mod member;
+pub(super) mod package_file;
+pub(super) mod part;
+pub(super) mod resource;
+mod served_version;
+pub(super) mod source_set;
+pub(super) mod task;
+pub(super) mod values;

@@ -1,0 +1,229 @@
+//! `part`: the parts of Resource Lists, by which unchanged ones are skipped.
+//!
+//! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `told` the time that
+//! the index stated for it, if that is proof; `read` and `kept` the generations in which it was last read, or last found
+//! unchanged; `doubted` is set when a member was deleted since.
+
+use std::ops::RangeInclusive;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+use url::Url;
+
+use super::values::{Count, Micros};
+use crate::protocol::SourceTime;
+use crate::store::ids::{PartId, ResourceId, SetId};
+use crate::sync::KnownPart;
+
+/// Stands in `member.part` for several parts that name the member. No row has this id.
+pub(in crate::store) const SEVERAL: i64 = 0;
+
+/// A condition on a `member` row: an unchanged part names it. `?2` is the generation.
+pub(super) const NAMES_MEMBER: &str =
+    "EXISTS (SELECT 1 FROM part WHERE part.id = member.part AND part.kept = ?2
+    AND member.generation >= part.read)";
+
+/// A condition on a row: the current generation of the set `?1` did not name the part.
+pub(super) const IS_UNNAMED: &str =
+    "set_id = ?1 AND MAX(read, kept) < (SELECT generation FROM source_set WHERE id = ?1)";
+
+/// A condition on a row: the part was read completely, and nothing that it names was deleted since.
+const IS_COMPLETE: &str = "filter IS NOT NULL AND doubted = 0";
+
+/// A part that was read before.
+#[derive(Clone, Copy, Debug)]
+pub struct Part {
+    /// Its row.
+    pub id: PartId,
+    /// What decides whether it must be read again.
+    pub known: KnownPart,
+    /// How many of its entries could not be read.
+    pub bad_entries: u64,
+}
+
+/// By what a part is recognized as unchanged the next time.
+#[derive(Clone, Copy, Debug)]
+pub struct PartEvidence {
+    /// The time that the index stated for the part, if it is proof.
+    pub announced: Option<SourceTime>,
+    /// When its server was asked for it, on our clock.
+    pub asked_at: DateTime<Utc>,
+}
+
+/// A part that has not changed.
+#[derive(Clone, Copy, Debug)]
+pub struct UnchangedPart {
+    /// The part.
+    pub id: PartId,
+    /// New evidence, if its server was asked for it in this reading.
+    pub evidence: Option<PartEvidence>,
+}
+
+/// Begins to read a part: it does not count as complete until [`end`].
+pub(in crate::store) fn begin(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
+    sql.prepare_cached(
+        "INSERT INTO part (set_id, uri) VALUES (?1, ?2)
+         ON CONFLICT (set_id, uri) DO UPDATE SET filter = NULL, doubted = 0 RETURNING id",
+    )?
+    .query_row(params![set, uri], |row| row.get(0))
+}
+
+/// The id of a part that was begun.
+pub(in crate::store) fn id_of(sql: &Connection, set: SetId, uri: &Url) -> Result<PartId> {
+    sql.prepare_cached("SELECT id FROM part WHERE set_id = ?1 AND uri = ?2")?
+        .query_row(params![set, uri], |row| row.get(0))
+}
+
+/// Marks a part as read completely in this generation.
+pub(in crate::store) fn end(
+    sql: &Connection,
+    part: PartId,
+    filter: &str,
+    evidence: PartEvidence,
+    bad_entries: u64,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5,
+                read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
+    )?
+    .execute(params![
+        part,
+        filter,
+        evidence.announced,
+        Micros(evidence.asked_at),
+        Count(bad_entries),
+    ])?;
+    Ok(())
+}
+
+/// Marks a part as unchanged in this generation.
+pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE part SET kept = (SELECT generation FROM source_set WHERE id = part.set_id),
+                told = CASE WHEN ?2 IS NULL THEN told ELSE ?3 END, asked_at = COALESCE(?2, asked_at)
+         WHERE id = ?1",
+    )?
+    .execute(params![
+        part.id,
+        part.evidence.map(|evidence| Micros(evidence.asked_at)),
+        part.evidence.and_then(|evidence| evidence.announced),
+    ])?;
+    Ok(())
+}
+
+pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
+    sql.prepare_cached(
+        "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.kept) = source_set.generation,
+                part.told, part.asked_at, part.bad_entries
+         FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = ?1 AND part.uri = ?2",
+    )?
+    .query_row(params![set, uri], |row| {
+        Ok(Part {
+            id: row.get(0)?,
+            known: KnownPart {
+                is_complete: row.get(1)?,
+                is_done: row.get(2)?,
+                announced: row.get(3)?,
+                asked_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
+            },
+            bad_entries: row.get::<_, Count>(5)?.0,
+        })
+    })
+    .optional()
+}
+
+/// Whether a part is incomplete or was read with another filter, or relies on the time in its index although its server was
+/// not asked within `asked`.
+pub(in crate::store) fn any_unproven(
+    sql: &Connection,
+    set: SetId,
+    filter: &str,
+    asked: &RangeInclusive<DateTime<Utc>>,
+) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM part WHERE set_id = ?1
+         AND ((filter IS NOT ?2 AND doubted = 0) OR (told IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
+    )?
+    .exists(params![
+        set,
+        filter,
+        Micros(*asked.start()),
+        Micros(*asked.end())
+    ])
+}
+
+/// Whether a part is incomplete or was read with another filter.
+pub(in crate::store) fn any_incomplete(sql: &Connection, set: SetId, filter: &str) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM part WHERE set_id = ?1 AND filter IS NOT ?2 AND doubted = 0")?
+        .exists(params![set, filter])
+}
+
+/// Marks the parts as incomplete that were read with another filter; `None`: all of them.
+pub(in crate::store) fn invalidate(
+    sql: &Connection,
+    set: SetId,
+    except_filter: Option<&str>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE part SET filter = NULL WHERE set_id = ?1 AND filter IS NOT NULL AND filter IS NOT ?2",
+    )?
+    .execute(params![set, except_filter])?;
+    Ok(())
+}
+
+/// Deletes the parts that this generation did not name. Ids are not used twice: a member that still has such a part is a
+/// member of none.
+pub(in crate::store) fn delete_unnamed(sql: &Connection, set: SetId) -> Result<()> {
+    sql.prepare_cached(&format!("DELETE FROM part WHERE {IS_UNNAMED}"))?
+        .execute([set])?;
+    Ok(())
+}
+
+/// Whether a part was read after that generation.
+pub(in crate::store) fn was_read_after(
+    sql: &Connection,
+    part: i64,
+    generation: i64,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM part WHERE id = ?1 AND read > ?2")?
+        .exists([part, generation])
+}
+
+/// Whether a part is skipped in this generation, or may yet be.
+pub(in crate::store) fn may_be_skipped(
+    sql: &Connection,
+    part: i64,
+    generation: i64,
+) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT 1 FROM part WHERE id = ?1 AND {IS_COMPLETE} AND read < ?2"
+    ))?
+    .exists([part, generation])
+}
+
+/// Whether any part of the set is skipped in this generation, or may yet be.
+pub(in crate::store) fn any_may_be_skipped(
+    sql: &Connection,
+    set: SetId,
+    generation: i64,
+) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT 1 FROM part WHERE set_id = ?1 AND {IS_COMPLETE} AND read < ?2 LIMIT 1"
+    ))?
+    .exists(params![set, generation])
+}
+
+/// Requires that the parts that name a resource are read the next time, changed or not: the resource is deleted, and may
+/// come again with the same entry.
+pub(in crate::store) fn doubt_parts_of(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE part SET doubted = 1 WHERE id IN (SELECT part FROM member WHERE resource_id = ?1 AND part > 0)",
+    )?
+    .execute([resource])?;
+    sql.prepare_cached(
+        "UPDATE part SET doubted = 1
+         WHERE set_id IN (SELECT set_id FROM member WHERE resource_id = ?1 AND part = ?2) AND doubted = 0",
+    )?
+    .execute(params![resource, SEVERAL])?;
+    Ok(())
+}

@@ -1,0 +1,368 @@
+//! `resource`: what the mirror has, and what was last applied.
+
+pub(in crate::store) mod audit;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use super::member::Membership;
+use super::task::Task;
+use super::values::{Count, DigestList, LinkList, Micros};
+use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, ServedVersion, SourceTime};
+use crate::store::change::Origin;
+use crate::store::ids::{ResourceId, SetId};
+use crate::sync::{LocalState, Pending};
+
+/// A resource for display.
+#[derive(Clone, Debug)]
+pub struct ResourceView {
+    /// Its URI.
+    pub uri: ResourceUri,
+    /// The label of its Source.
+    pub source: String,
+    /// The Capability List of the set that announced it last.
+    pub set: String,
+    /// Its file, relative to the mirror.
+    pub path: Option<String>,
+    /// The length of the file, in bytes.
+    pub length: Option<u64>,
+    /// The announced media type, or else the served one.
+    pub media_type: Option<String>,
+    /// The digests of the file, as the `hash` attribute has them; empty where the Source states none.
+    pub hashes: String,
+    /// When it was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// When the change happened that was applied last.
+    pub changed_at: Option<SourceTime>,
+    /// When that was applied, on our clock.
+    pub applied_at: Option<DateTime<Utc>>,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// Its related resources (section 14).
+    pub links: Vec<Link>,
+}
+
+/// A resource that was applied at least once. Where several Sources have it, the live one and the oldest row come first.
+pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<ResourceView>> {
+    sql.prepare_cached(
+        "SELECT resource.uri AS uri, resource.source AS source, capability_list, path, length, media_type, hashes, lastmod,
+                changed_at, applied_at, deleted, links
+         FROM resource JOIN source_set ON source_set.id = resource.set_id
+         WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
+         ORDER BY deleted, resource.id LIMIT 1",
+    )?
+    .query_row([uri], |row| {
+        Ok(ResourceView {
+            uri: row.get("uri")?,
+            source: row.get("source")?,
+            set: row.get("capability_list")?,
+            path: row.get("path")?,
+            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+            media_type: row.get("media_type")?,
+            hashes: row.get("hashes")?,
+            lastmod: row.get("lastmod")?,
+            changed_at: row.get("changed_at")?,
+            applied_at: row.get::<_, Option<Micros>>("applied_at")?.map(DateTime::from),
+            deleted: row.get("deleted")?,
+            links: row.get::<_, LinkList<_>>("links")?.0,
+        })
+    })
+    .optional()
+}
+
+/// A resource as the transaction finds it that applies a change of one of its sets.
+pub(in crate::store) struct ResourceState {
+    pub(in crate::store) id: ResourceId,
+    /// What was applied last; `None`: nothing yet.
+    pub(in crate::store) known: Option<LocalState>,
+    /// Its task.
+    pub(in crate::store) pending: Option<Pending>,
+    /// Whether the task was announced by a Resource List or Resource Dump of this set.
+    pub(in crate::store) is_pending_listed: bool,
+    /// The set that announced it last.
+    pub(in crate::store) announced_by: SetId,
+    /// Its membership in this set.
+    pub(in crate::store) member: Option<Membership>,
+}
+
+impl ResourceState {
+    /// The pending change as a Resource List compares it: a task that an earlier list of the set announced does not count.
+    pub(in crate::store) fn pending_for_listing(&self) -> Option<&Pending> {
+        self.pending.as_ref().filter(|_| !self.is_pending_listed)
+    }
+}
+
+/// The state of a resource as `set` sees it; `None`: it has no row.
+pub(in crate::store) fn state(
+    sql: &Connection,
+    source: &str,
+    uri: &ResourceUri,
+    set: SetId,
+) -> Result<Option<ResourceState>> {
+    // Columns go by number: this is read once an entry of a document.
+    sql.prepare_cached(
+        "SELECT resource.id, resource.set_id, resource.applied_at IS NOT NULL, resource.length, resource.hashes,
+                resource.lastmod, resource.changed_at, resource.deleted, resource.change,
+                task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part
+         FROM resource LEFT JOIN task ON task.resource_id = resource.id
+              LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
+         WHERE resource.source = ?1 AND resource.uri = ?2",
+    )?
+    .query_row(params![source, uri, set], |row| {
+        let known = if row.get(2)? {
+            Some(LocalState {
+                length: row.get::<_, Option<Count>>(3)?.map(u64::from),
+                hashes: row.get::<_, DigestList<_>>(4)?.0,
+                lastmod: row.get(5)?,
+                changed_at: row.get(6)?,
+                deleted: row.get(7)?,
+                kind: row.get(8)?,
+            })
+        } else {
+            None
+        };
+        let pending = match row.get(9)? {
+            Some(kind) => Some(Pending {
+                kind,
+                changed_at: row.get(10)?,
+            }),
+            None => None,
+        };
+        let pending_origin: Option<Origin> = row.get(11)?;
+        let pending_set: Option<SetId> = row.get(12)?;
+        let member = match row.get(13)? {
+            Some(generation) => Some(Membership {
+                generation,
+                part: row.get(14)?,
+            }),
+            None => None,
+        };
+        Ok(ResourceState {
+            id: row.get(0)?,
+            known,
+            pending,
+            is_pending_listed: pending_origin.is_some_and(Origin::is_listing)
+                && pending_set == Some(set),
+            announced_by: row.get(1)?,
+            member,
+        })
+    })
+    .optional()
+}
+
+pub(in crate::store) fn insert(
+    sql: &Connection,
+    source: &str,
+    uri: &ResourceUri,
+    set: SetId,
+    path: &str,
+) -> Result<ResourceId> {
+    sql.prepare_cached("INSERT INTO resource (source, uri, set_id, path) VALUES (?1, ?2, ?3, ?4)")?
+        .execute(params![source, uri, set, path])?;
+    Ok(ResourceId(sql.last_insert_rowid()))
+}
+
+/// Whether a path belongs to another resource of the Source.
+pub(in crate::store) fn is_path_of_another(
+    sql: &Connection,
+    source: &str,
+    path: &str,
+    uri: &ResourceUri,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM resource WHERE source = ?1 AND path = ?2 AND uri <> ?3")?
+        .exists(params![source, path, uri])
+}
+
+/// The set that announced a resource last; `None`: it has no row.
+pub(in crate::store) fn set_of(
+    sql: &Connection,
+    source: &str,
+    uri: &ResourceUri,
+) -> Result<Option<SetId>> {
+    sql.prepare_cached("SELECT set_id FROM resource WHERE source = ?1 AND uri = ?2")?
+        .query_row(params![source, uri], |row| row.get(0))
+        .optional()
+}
+
+/// The length of the resource's file, in bytes; `None`: the mirror has none.
+pub(in crate::store) fn live_length(sql: &Connection, id: ResourceId) -> Result<Option<i64>> {
+    sql.prepare_cached(
+        "SELECT COALESCE(length, 0) FROM resource WHERE id = ?1 AND applied_at IS NOT NULL AND deleted = 0",
+    )?
+    .query_row([id], |row| row.get(0))
+    .optional()
+}
+
+/// Stores the links that are stated of the version that the mirror has. No links: those that are stored stay.
+pub(in crate::store) fn set_links(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<()> {
+    if !links.is_empty() {
+        sql.prepare_cached(
+            "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2",
+        )?
+        .execute(params![id, LinkList(links)])?;
+    }
+    Ok(())
+}
+
+/// Makes the version of the resource's next task greater than that of the current one.
+pub(in crate::store) fn raise_next_version(sql: &Connection, id: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1) WHERE id = ?1",
+    )?
+    .execute([id])?;
+    Ok(())
+}
+
+/// A file that was published.
+#[derive(Debug)]
+pub struct Publication {
+    /// The task.
+    pub task: Task,
+    /// The path of the file, relative to the mirror.
+    pub path: String,
+    /// Its length, in bytes.
+    pub length: u64,
+    /// The announced media type, or else the served one; `None`, where its bytes are not new: as before.
+    pub media_type: Option<String>,
+    /// Its digests.
+    pub hashes: Vec<Digest>,
+    /// When it was last modified, as announced or else as served; `None`, where its bytes are not new: as before.
+    pub lastmod: Option<SourceTime>,
+    /// The validators with which it was served; `None`, where its bytes are not new: as before.
+    pub version: Option<ServedVersion>,
+    /// Whether its bytes are new; if not, the feed gets no entry.
+    pub news: bool,
+}
+
+/// Stores a published file. `lastmod` replaces that of the publication.
+pub(in crate::store) fn publish(
+    sql: &Connection,
+    publication: &Publication,
+    lastmod: Option<SourceTime>,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    let task = &publication.task;
+    let version = publication.version.as_ref();
+    sql.prepare_cached(
+        "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, hashes = ?6,
+         media_type = COALESCE(?5, CASE ?11 WHEN 0 THEN media_type END),
+         lastmod = COALESCE(?7, CASE ?11 WHEN 0 THEN lastmod END),
+         served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
+         etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
+         last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
+         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0
+         WHERE id = ?1",
+    )?
+    .execute(params![
+        task.resource,
+        task.set,
+        publication.path,
+        Count(publication.length),
+        publication.media_type,
+        DigestList(&publication.hashes),
+        lastmod,
+        task.changed_at,
+        Micros(now),
+        change_of(task),
+        publication.news,
+        version.map(|version| &version.url),
+        version.and_then(|version| version.validators.etag.as_deref()),
+        version.and_then(|version| version.validators.last_modified.as_deref()),
+        LinkList(&task.links),
+    ])?;
+    Ok(())
+}
+
+/// Stores that a resource was deleted.
+pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
+             links = NULL
+         WHERE id = ?1",
+    )?
+    .execute(params![
+        task.resource,
+        task.set,
+        task.changed_at,
+        Micros(now),
+        change_of(task),
+    ])?;
+    Ok(())
+}
+
+/// The kind of the change that was applied; a listing states none.
+fn change_of(task: &Task) -> Option<ChangeKind> {
+    match task.origin {
+        Origin::ResourceList | Origin::ResourceDump | Origin::Audit => None,
+        Origin::Notification | Origin::ChangeList | Origin::ChangeDump => Some(task.kind),
+    }
+}
+
+/// A file that is correct although the database did not know it.
+pub(in crate::store) struct AdoptedFile<'a> {
+    pub(in crate::store) path: &'a str,
+    pub(in crate::store) length: u64,
+    pub(in crate::store) media_type: Option<&'a str>,
+    pub(in crate::store) hashes: &'a [Digest],
+    pub(in crate::store) lastmod: Option<SourceTime>,
+    pub(in crate::store) changed_at: Option<SourceTime>,
+}
+
+/// Stores an adopted file.
+pub(in crate::store) fn adopt(
+    sql: &Connection,
+    id: ResourceId,
+    file: &AdoptedFile<'_>,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
+             changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL
+         WHERE id = ?1",
+    )?
+    .execute(params![
+        id,
+        file.path,
+        Count(file.length),
+        file.media_type,
+        DigestList(file.hashes),
+        file.lastmod,
+        file.changed_at,
+        Micros(now),
+    ])?;
+    Ok(())
+}
+
+/// The last applied state of a resource that has no task.
+pub(in crate::store) struct AppliedState {
+    pub(in crate::store) deleted: bool,
+    pub(in crate::store) changed_at: Option<SourceTime>,
+    pub(in crate::store) lastmod: Option<SourceTime>,
+    pub(in crate::store) length: Option<u64>,
+    pub(in crate::store) media_type: Option<String>,
+    pub(in crate::store) hashes: Vec<Digest>,
+    pub(in crate::store) links: Vec<Link>,
+}
+
+/// The last applied state of a resource; `None` if it has a task, or nothing was applied.
+pub(in crate::store) fn applied_without_task(
+    sql: &Connection,
+    id: ResourceId,
+) -> Result<Option<AppliedState>> {
+    sql.prepare_cached(
+        "SELECT deleted, changed_at, lastmod, length, media_type, hashes, links FROM resource
+         WHERE id = ?1 AND applied_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM task WHERE resource_id = ?1)",
+    )?
+    .query_row([id], |row| {
+        Ok(AppliedState {
+            deleted: row.get(0)?,
+            changed_at: row.get(1)?,
+            lastmod: row.get(2)?,
+            length: row.get::<_, Option<Count>>(3)?.map(u64::from),
+            media_type: row.get(4)?,
+            hashes: row.get::<_, DigestList<_>>(5)?.0,
+            links: row.get::<_, LinkList<_>>(6)?.0,
+        })
+    })
+    .optional()
+}

@@ -1,0 +1,103 @@
+//! What an audit reads.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use crate::protocol::{Digest, SourceTime};
+use crate::store::error::StoreError;
+use crate::store::tables::values::{Count, DigestList, Micros};
+
+/// A row as an audit copies it.
+pub(in crate::store) struct StoredResource {
+    pub(in crate::store) uri: String,
+    pub(in crate::store) path: Option<String>,
+    pub(in crate::store) length: Option<i64>,
+    pub(in crate::store) media_type: Option<String>,
+    pub(in crate::store) hashes: String,
+    pub(in crate::store) lastmod: Option<SourceTime>,
+    pub(in crate::store) changed_at: Option<SourceTime>,
+    pub(in crate::store) applied: bool,
+    pub(in crate::store) deleted: bool,
+}
+
+/// Passes all resources of a Source to `visit`, at most `rows` at a time.
+pub(in crate::store) fn visit(
+    sql: &Connection,
+    source: &str,
+    rows: usize,
+    mut visit: impl FnMut(Vec<StoredResource>) -> Result<(), StoreError>,
+) -> Result<(), StoreError> {
+    let mut query = sql.prepare(
+        "SELECT uri, path, length, media_type, hashes, lastmod, changed_at, applied_at IS NOT NULL, deleted
+         FROM resource WHERE source = ?1",
+    )?;
+    let mut found = query.query_map([source], |row| {
+        Ok(StoredResource {
+            uri: row.get(0)?,
+            path: row.get(1)?,
+            length: row.get(2)?,
+            media_type: row.get(3)?,
+            hashes: row.get(4)?,
+            lastmod: row.get(5)?,
+            changed_at: row.get(6)?,
+            applied: row.get(7)?,
+            deleted: row.get(8)?,
+        })
+    })?;
+    loop {
+        let batch: Vec<_> = found.by_ref().take(rows).collect::<Result<_>>()?;
+        if batch.is_empty() {
+            return Ok(());
+        }
+        visit(batch)?;
+    }
+}
+
+/// A file as the database describes it.
+#[derive(Clone, Debug)]
+pub struct KnownFile {
+    /// Its path, relative to the mirror.
+    pub path: Option<String>,
+    /// Its length, in bytes.
+    pub length: Option<u64>,
+    /// Its digests.
+    pub hashes: Vec<Digest>,
+    /// When it was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// When that was applied, on our clock; `None`: never yet.
+    pub applied_at: Option<DateTime<Utc>>,
+    /// Whether it was deleted.
+    pub deleted: bool,
+    /// Whether it has a task that is ready.
+    pub pending: bool,
+}
+
+/// The file of a resource, by its URI or, without one, by its path.
+pub(in crate::store) fn known_file(
+    sql: &Connection,
+    source: &str,
+    uri: Option<&str>,
+    path: Option<&str>,
+) -> Result<Option<KnownFile>> {
+    let columns = "SELECT path, length, hashes, lastmod, applied_at, deleted,
+             EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id AND task.state = 'ready')
+         FROM resource WHERE source = ?1 AND";
+    let (condition, name) = match (uri, path) {
+        (Some(uri), _) => ("uri = ?2", uri),
+        (None, Some(path)) => ("path = ?2", path),
+        (None, None) => return Ok(None),
+    };
+    sql.prepare_cached(&format!("{columns} {condition}"))?
+        .query_row(params![source, name], |row| {
+            Ok(KnownFile {
+                path: row.get(0)?,
+                length: row.get::<_, Option<Count>>(1)?.map(u64::from),
+                hashes: row.get::<_, DigestList<_>>(2)?.0,
+                lastmod: row.get(3)?,
+                applied_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
+                deleted: row.get(5)?,
+                pending: row.get(6)?,
+            })
+        })
+        .optional()
+}

@@ -1,0 +1,320 @@
+//! `source_set`: the sets of each Source, and how far they have been read.
+
+use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
+use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use super::values::{Count, invalid, json, parse_json, texts};
+use crate::protocol::{Capability, HubUri, Oddities, Offer, SourceTime};
+use crate::store::ids::{ResourceId, SetId};
+
+/// How far the baseline of a set has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BaselineState {
+    /// Not read yet.
+    Missing,
+    /// Read; its resources are being fetched.
+    Listed,
+    /// Done.
+    Done,
+}
+
+impl BaselineState {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Listed => "listed",
+            Self::Done => "done",
+        }
+    }
+
+    fn from_code(code: &str) -> Self {
+        match code {
+            "done" => Self::Done,
+            "listed" => Self::Listed,
+            _ => Self::Missing,
+        }
+    }
+}
+
+texts! {
+    BaselineState: |state| state.code(), |text| Some(Self::from_code(text)), "a baseline's state";
+}
+
+/// A set that is followed.
+#[derive(Clone, Debug)]
+pub struct SetRecord {
+    /// Its row.
+    pub id: SetId,
+    /// The label of its Source.
+    pub source: String,
+    /// The URI of its Capability List.
+    pub capability_list: Url,
+    /// What the Capability List offered when it was last read.
+    pub offers: Vec<Offer>,
+    /// How far the baseline has come.
+    pub baseline: BaselineState,
+    /// The time of the newest Resource List that was read completely.
+    pub list_at: Option<SourceTime>,
+    /// The time up to which the Source's documents have been read.
+    pub read_until: Option<SourceTime>,
+    /// The open Change List that was read last.
+    pub open_list: Option<Url>,
+}
+
+impl SetRecord {
+    /// Whether the set has no Capability List: its only document stands for one.
+    pub fn is_implied(&self) -> bool {
+        Offer::is_implied(&self.offers, &self.capability_list)
+    }
+}
+
+const COLUMNS: &str =
+    "id, source, capability_list, offers, baseline, list_at, read_until, open_list";
+
+impl SetRecord {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            id: row.get("id")?,
+            source: row.get("source")?,
+            capability_list: row.get("capability_list")?,
+            offers: row.get::<_, OfferList<Vec<Offer>>>("offers")?.0,
+            baseline: row.get("baseline")?,
+            list_at: row.get("list_at")?,
+            read_until: row.get("read_until")?,
+            open_list: row.get("open_list")?,
+        })
+    }
+}
+
+/// The `offers` column: JSON.
+struct OfferList<T>(T);
+
+#[derive(Serialize, Deserialize)]
+struct OfferRow {
+    capability: String,
+    uri: String,
+    hubs: Vec<String>,
+}
+
+const OFFER: &str = "an offer";
+
+impl ToSql for OfferList<&[Offer]> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        let offers = self.0.iter().map(|offer| OfferRow {
+            capability: offer.capability.as_str().to_owned(),
+            uri: offer.uri.to_string(),
+            hubs: offer.hubs.iter().map(ToString::to_string).collect(),
+        });
+        Ok(json(&offers.collect::<Vec<_>>())?.into())
+    }
+}
+
+impl FromSql for OfferList<Vec<Offer>> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let offers: Vec<OfferRow> = parse_json(value.as_str()?, OFFER)?;
+        let offers: Option<_> = offers.into_iter().map(OfferRow::into_offer).collect();
+        offers.map(Self).ok_or_else(|| invalid(OFFER))
+    }
+}
+
+impl OfferRow {
+    fn into_offer(self) -> Option<Offer> {
+        let hubs = self.hubs.iter().map(|hub| HubUri::parse(hub).ok());
+        Some(Offer {
+            capability: Capability::parse(&self.capability, &mut Oddities::default())?,
+            uri: Url::parse(&self.uri).ok()?,
+            hubs: hubs.collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// Inserts the set of a Capability List, or marks the existing one as followed.
+pub(in crate::store) fn follow(
+    sql: &Connection,
+    source: &str,
+    capability_list: &Url,
+) -> Result<SetRecord> {
+    sql.prepare_cached(
+        "INSERT INTO source_set (source, capability_list) VALUES (?1, ?2)
+         ON CONFLICT (source, capability_list) DO UPDATE SET ended = 0",
+    )?
+    .execute(params![source, capability_list])?;
+    sql.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM source_set WHERE source = ?1 AND capability_list = ?2"
+    ))?
+    .query_row(params![source, capability_list], SetRecord::from_row)
+}
+
+/// The sets of a Source that are followed, in the order of their ids.
+pub(in crate::store) fn followed(sql: &Connection, source: &str) -> Result<Vec<SetRecord>> {
+    sql.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM source_set WHERE source = ?1 AND ended = 0 ORDER BY id"
+    ))?
+    .query_map([source], SetRecord::from_row)?
+    .collect()
+}
+
+/// Marks a set as no longer followed.
+pub(in crate::store) fn end(sql: &Connection, set: SetId) -> Result<()> {
+    update(sql, "UPDATE source_set SET ended = 1 WHERE id = ?1", [set])
+}
+
+pub(in crate::store) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Result<()> {
+    let set_offers = "UPDATE source_set SET offers = ?2 WHERE id = ?1";
+    update(sql, set_offers, params![set, OfferList(offers)])
+}
+
+/// The open Change List that was read last.
+pub(in crate::store) fn open_list(sql: &Connection, set: SetId) -> Result<Option<Url>> {
+    get(sql, "SELECT open_list FROM source_set WHERE id = ?1", set)
+}
+
+pub(in crate::store) fn set_open_list(
+    sql: &Connection,
+    set: SetId,
+    open_list: Option<&Url>,
+) -> Result<()> {
+    let set_open_list = "UPDATE source_set SET open_list = ?2 WHERE id = ?1";
+    update(sql, set_open_list, params![set, open_list])
+}
+
+/// The number of the reading of the Resource List that began last.
+pub(in crate::store) fn generation(sql: &Connection, set: SetId) -> Result<i64> {
+    get(sql, "SELECT generation FROM source_set WHERE id = ?1", set)
+}
+
+/// Begins a new reading of the Resource List.
+pub(in crate::store) fn begin_generation(sql: &Connection, set: SetId) -> Result<()> {
+    let begin = "UPDATE source_set SET generation = generation + 1, absent_until = 0 WHERE id = ?1";
+    update(sql, begin, [set])
+}
+
+/// The last member that the search for absent members has passed in this reading.
+pub(in crate::store) fn absent_until(sql: &Connection, set: SetId) -> Result<ResourceId> {
+    get(
+        sql,
+        "SELECT absent_until FROM source_set WHERE id = ?1",
+        set,
+    )
+}
+
+pub(in crate::store) fn set_absent_until(
+    sql: &Connection,
+    set: SetId,
+    last: ResourceId,
+) -> Result<()> {
+    let set_absent_until = "UPDATE source_set SET absent_until = ?2 WHERE id = ?1";
+    update(sql, set_absent_until, params![set, last])
+}
+
+/// Notes that a Resource List of the time `at` was read completely.
+pub(in crate::store) fn set_listed(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
+    let set_listed = "UPDATE source_set SET list_at = ?2,
+             baseline = CASE baseline WHEN 'missing' THEN 'listed' ELSE baseline END
+         WHERE id = ?1";
+    update(sql, set_listed, params![set, at])
+}
+
+pub(in crate::store) fn set_read_until(
+    sql: &Connection,
+    set: SetId,
+    read_until: SourceTime,
+) -> Result<()> {
+    let set_read_until = "UPDATE source_set SET read_until = ?2 WHERE id = ?1";
+    update(sql, set_read_until, params![set, read_until])
+}
+
+/// Ends each baseline of the set's Source of which no task is pending: tasks of one set's baseline may belong to another
+/// set that has named the same resource since.
+pub(in crate::store) fn end_finished_baselines(sql: &Connection, set: SetId) -> Result<()> {
+    let end_finished = "UPDATE source_set SET baseline = 'done'
+         WHERE source = (SELECT source FROM source_set WHERE id = ?1) AND baseline = 'listed' AND NOT EXISTS (
+             SELECT 1 FROM task WHERE set_id = source_set.id AND state = 'ready' AND origin IN ('resource-list', 'resource-dump'))";
+    update(sql, end_finished, [set])
+}
+
+/// Notes that two sets have resources in common.
+pub(in crate::store) fn set_sharing(sql: &Connection, one: SetId, other: SetId) -> Result<()> {
+    let set_sharing = "UPDATE source_set SET shares = 1 WHERE id IN (?1, ?2) AND shares = 0";
+    update(sql, set_sharing, [one, other])
+}
+
+/// The other sets of the Source that may have resources in common with this one.
+pub(in crate::store) fn sharing_with(sql: &Connection, set: SetId) -> Result<Vec<SetId>> {
+    sql.prepare_cached(&format!("{SHARING} ORDER BY other.id"))?
+        .query_map([set], |row| row.get(0))?
+        .collect()
+}
+
+/// Ids of the other sets that may have resources in common with the set `?1`.
+pub(super) const SHARING: &str = "SELECT other.id FROM source_set AS own
+    JOIN source_set AS other ON other.source = own.source AND other.id <> own.id
+    WHERE own.id = ?1 AND own.shares = 1 AND other.shares = 1";
+
+/// What the mirror has of a set.
+pub(in crate::store) struct Totals {
+    pub(in crate::store) resources: u64,
+    /// In bytes.
+    pub(in crate::store) bytes: u64,
+    pub(in crate::store) baseline: BaselineState,
+}
+
+pub(in crate::store) fn totals(sql: &Connection, set: SetId) -> Result<Totals> {
+    sql.prepare_cached("SELECT resources, bytes, baseline FROM source_set WHERE id = ?1")?
+        .query_row([set], |row| {
+            Ok(Totals {
+                resources: row.get::<_, Count>(0)?.0,
+                bytes: row.get::<_, Count>(1)?.0,
+                baseline: row.get(2)?,
+            })
+        })
+}
+
+/// Adds to the totals of a set.
+pub(in crate::store) fn add_totals(
+    sql: &Connection,
+    set: SetId,
+    resources: i64,
+    bytes: i64,
+) -> Result<()> {
+    let add = "UPDATE source_set SET resources = resources + ?2, bytes = bytes + ?3 WHERE id = ?1";
+    update(sql, add, params![set, resources, bytes])
+}
+
+/// Adds to the totals of each set that a resource is a member of.
+pub(in crate::store) fn add_totals_of_sets_of(
+    sql: &Connection,
+    resource: ResourceId,
+    resources: i64,
+    bytes: i64,
+) -> Result<()> {
+    let add = "UPDATE source_set SET resources = resources + ?2, bytes = bytes + ?3
+         WHERE id IN (SELECT set_id FROM member WHERE resource_id = ?1)";
+    update(sql, add, params![resource, resources, bytes])
+}
+
+/// The time of the newest Resource List of a set that was read completely.
+pub(in crate::store) fn listed_at(
+    sql: &Connection,
+    source: &str,
+    capability_list: &Url,
+) -> Result<Option<SourceTime>> {
+    let listed_at = sql
+        .prepare_cached(
+            "SELECT list_at FROM source_set WHERE source = ?1 AND capability_list = ?2",
+        )?
+        .query_row(params![source, capability_list], |row| row.get(0))
+        .optional()?;
+    Ok(listed_at.flatten())
+}
+
+fn get<T: FromSql>(sql: &Connection, query: &str, set: SetId) -> Result<T> {
+    sql.prepare_cached(query)?
+        .query_row([set], |row| row.get(0))
+}
+
+fn update(sql: &Connection, statement: &str, values: impl Params) -> Result<()> {
+    sql.prepare_cached(statement)?.execute(values).map(drop)
+}

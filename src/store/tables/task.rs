@@ -1,0 +1,443 @@
+//! `task`: one pending change a resource.
+//!
+//! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` grows with each
+//! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock.
+
+pub(in crate::store) mod queue;
+pub(in crate::store) mod status;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+
+use super::served_version::served_version;
+use super::source_set::SHARING;
+use super::values::{Count, DigestList, LinkList, Micros, texts};
+use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, ServedVersion, SourceTime};
+use crate::store::change::{Change, Origin};
+use crate::store::ids::{ResourceId, SetId};
+
+/// A pending change of one resource.
+#[derive(Clone, Debug)]
+pub struct Task {
+    /// The resource.
+    pub resource: ResourceId,
+    /// Which task of the resource it is: a newer change raises it.
+    pub version: i64,
+    /// The label of the Source.
+    pub source: String,
+    /// The set that announced the change.
+    pub set: SetId,
+    /// The resource's URI.
+    pub uri: ResourceUri,
+    /// The host of its first candidate.
+    pub authority: String,
+    /// What happened.
+    pub kind: ChangeKind,
+    /// When it happened.
+    pub changed_at: Option<SourceTime>,
+    /// When the representation was last modified.
+    pub lastmod: Option<SourceTime>,
+    /// The length that the representation must have, in bytes.
+    pub length: Option<u64>,
+    /// Its media type.
+    pub media_type: Option<String>,
+    /// The digests that it must have.
+    pub hashes: Vec<Digest>,
+    /// Its related resources.
+    pub links: Vec<Link>,
+    /// The kind of document that announced it.
+    pub origin: Origin,
+    /// The number of failed attempts.
+    pub attempts: u32,
+    /// The path of the file, relative to the mirror.
+    pub path: String,
+    /// Whether the mirror has a file of the resource now.
+    pub live: bool,
+    /// The length of that file, in bytes.
+    pub live_length: Option<u64>,
+    /// The digests of that file.
+    pub live_hashes: Vec<Digest>,
+    /// The validators of the version that the file is.
+    pub live_version: Option<ServedVersion>,
+}
+
+impl Task {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
+            resource: row.get("resource_id")?,
+            version: row.get("version")?,
+            source: row.get("source")?,
+            set: row.get("set_id")?,
+            uri: row.get("uri")?,
+            authority: row.get("authority")?,
+            kind: row.get("kind")?,
+            changed_at: row.get("changed_at")?,
+            lastmod: row.get("lastmod")?,
+            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+            media_type: row.get("media_type")?,
+            hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+            links: row.get::<_, LinkList<_>>("links")?.0,
+            origin: row.get("origin")?,
+            attempts: row.get("attempts")?,
+            path: row.get("path")?,
+            live: row.get("live")?,
+            live_length: row.get::<_, Option<Count>>("live_length")?.map(u64::from),
+            live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
+            live_version: served_version(row)?,
+        })
+    }
+}
+
+const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version, task.source AS source,
+    task.set_id AS set_id, resource.uri AS uri, task.authority AS authority, task.kind AS kind,
+    task.changed_at AS changed_at, task.lastmod AS lastmod, task.length AS length, task.media_type AS media_type,
+    task.hashes AS hashes, task.links AS links, task.origin AS origin, task.attempts AS attempts,
+    resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
+    resource.length AS live_length, resource.hashes AS live_hashes,
+    resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified";
+
+/// The state of a task. The words in the database are older than the names here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::store) enum TaskState {
+    /// To be executed when it is due.
+    Ready,
+    /// Given up until the next poll.
+    Failed,
+    /// A deletion that waits for approval.
+    HeldBack,
+    /// A deletion whose document has not ended: it is released or held back then.
+    Undecided,
+}
+
+impl TaskState {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Failed => "failed",
+            Self::HeldBack => "held",
+            Self::Undecided => "weighed",
+        }
+    }
+
+    fn from_code(code: &str) -> Option<Self> {
+        [Self::Ready, Self::Failed, Self::HeldBack, Self::Undecided]
+            .into_iter()
+            .find(|state| state.code() == code)
+    }
+}
+
+texts! {
+    TaskState: |state| state.code(), Self::from_code, "a task's state";
+}
+
+/// A change that becomes the task of its resource.
+pub(in crate::store) struct NewTask<'a> {
+    pub(in crate::store) resource: ResourceId,
+    pub(in crate::store) source: &'a str,
+    pub(in crate::store) set: SetId,
+    pub(in crate::store) origin: Origin,
+    pub(in crate::store) change: &'a Change,
+    pub(in crate::store) state: TaskState,
+    pub(in crate::store) not_before: DateTime<Utc>,
+    pub(in crate::store) since: Option<SourceTime>,
+}
+
+/// Makes a change the resource's task and returns `true`, unless the current task states the same.
+pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool> {
+    let change = task.change;
+    let links = match change.kind {
+        ChangeKind::Deleted => &[],
+        ChangeKind::Created | ChangeKind::Updated => &change.links[..],
+    };
+    let put = sql
+        .prepare_cached(
+            "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
+                               origin, state, not_before, since, links, version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                     (SELECT next_version FROM resource WHERE id = ?1))
+             ON CONFLICT (resource_id) DO UPDATE SET
+                 set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
+                 origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, version = version + 1,
+                 attempts = 0, error_code = NULL, error_message = NULL
+             WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
+                OR (?15 IS NOT NULL AND links IS NOT ?15)
+                OR (changed_at IS NULL AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
+        )?
+        .execute(params![
+            task.resource,
+            task.source,
+            task.set,
+            change.authority,
+            change.kind,
+            change.changed_at,
+            change.lastmod,
+            change.length.map(Count),
+            change.media_type,
+            DigestList(&change.hashes),
+            task.origin,
+            task.state,
+            Micros(task.not_before),
+            task.since,
+            LinkList(links),
+        ])?;
+    Ok(put > 0)
+}
+
+/// Makes a change the resource's task in place of any other. Links are those of the current task, or else of the resource.
+pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<()> {
+    let change = task.change;
+    sql.prepare_cached(
+        "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
+                           origin, state, not_before, since, links, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+                 (SELECT links FROM resource WHERE id = ?1), (SELECT next_version FROM resource WHERE id = ?1))
+         ON CONFLICT (resource_id) DO UPDATE SET
+             set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
+             origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), version = version + 1, attempts = 0,
+             error_code = NULL, error_message = NULL",
+    )?
+    .execute(params![
+        task.resource,
+        task.source,
+        task.set,
+        change.authority,
+        change.kind,
+        change.changed_at,
+        change.lastmod,
+        change.length.map(Count),
+        change.media_type,
+        DigestList(&change.hashes),
+        task.origin,
+        task.state,
+        Micros(task.not_before),
+        task.since,
+    ])?;
+    Ok(())
+}
+
+/// Makes a task ready, and replaces its `since`.
+pub(in crate::store) fn release(
+    sql: &Connection,
+    resource: ResourceId,
+    since: Option<SourceTime>,
+) -> Result<()> {
+    sql.prepare_cached("UPDATE task SET state = 'ready', since = ?2 WHERE resource_id = ?1")?
+        .execute(params![resource, since])?;
+    Ok(())
+}
+
+/// Makes a task due now, under another origin, with its attempts counted anew.
+pub(in crate::store) fn expedite(
+    sql: &Connection,
+    resource: ResourceId,
+    origin: Origin,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET origin = ?2, state = 'ready', attempts = 0, not_before = ?3, version = version + 1
+         WHERE resource_id = ?1",
+    )?
+    .execute(params![resource, origin, Micros(now)])?;
+    Ok(())
+}
+
+/// Lowers a task's `since` to the time of an older change that it stands for; `None`: unknown.
+pub(in crate::store) fn lower_since(
+    sql: &Connection,
+    resource: ResourceId,
+    since: Option<SourceTime>,
+) -> Result<()> {
+    sql.prepare_cached("UPDATE task SET since = MIN(since, ?2) WHERE resource_id = ?1")?
+        .execute(params![resource, since])?;
+    Ok(())
+}
+
+/// Which tasks of a set.
+#[derive(Clone, Copy)]
+pub(in crate::store) enum TasksOf {
+    /// Those that the set announced.
+    Set,
+    /// Those that other sets announced, of resources that are members of this one.
+    SharingSets,
+}
+
+/// Lowers `since` of at most `limit` tasks that have a later one, and returns of how many.
+pub(in crate::store) fn lower_all_since(
+    sql: &Connection,
+    set: SetId,
+    tasks: TasksOf,
+    since: SourceTime,
+    limit: usize,
+) -> Result<usize> {
+    let condition = match tasks {
+        TasksOf::Set => "set_id = ?1".to_owned(),
+        TasksOf::SharingSets => format!(
+            "set_id IN ({SHARING})
+             AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?1 AND member.resource_id = task.resource_id)"
+        ),
+    };
+    sql.prepare_cached(&format!(
+        "UPDATE task SET since = ?2 WHERE resource_id IN (
+             SELECT resource_id FROM task WHERE since > ?2 AND {condition} LIMIT {limit})"
+    ))?
+    .execute(params![set, since])
+}
+
+/// The oldest `since` of the set's tasks; the inner `None`: one is unknown.
+pub(in crate::store) fn oldest_since(
+    sql: &Connection,
+    set: SetId,
+) -> Result<Option<Option<SourceTime>>> {
+    // NULL sorts first.
+    sql.prepare_cached("SELECT since FROM task WHERE set_id = ?1 ORDER BY since LIMIT 1")?
+        .query_row([set], |row| row.get(0))
+        .optional()
+}
+
+/// As [`oldest_since`], of the tasks of `set` whose resources are also members of `shared_with`.
+pub(in crate::store) fn oldest_shared_since(
+    sql: &Connection,
+    set: SetId,
+    shared_with: SetId,
+) -> Result<Option<Option<SourceTime>>> {
+    sql.prepare_cached(
+        "SELECT since FROM task WHERE set_id = ?1
+         AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
+         ORDER BY since LIMIT 1",
+    )?
+    .query_row([set, shared_with], |row| row.get(0))
+    .optional()
+}
+
+pub(in crate::store) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1")?
+        .execute([resource])?;
+    Ok(())
+}
+
+/// Deletes a task, unless a newer change has taken its place.
+pub(in crate::store) fn complete(sql: &Connection, task: &Task) -> Result<()> {
+    sql.prepare_cached("DELETE FROM task WHERE resource_id = ?1 AND version = ?2")?
+        .execute(params![task.resource, task.version])?;
+    Ok(())
+}
+
+/// Why a task failed.
+#[derive(Clone, Debug)]
+pub struct TaskFailure {
+    /// The stable code of the error.
+    pub code: &'static str,
+    /// The error, for a person.
+    pub message: String,
+    /// When to try again; `None`: given up until the next poll.
+    pub retry_at: Option<DateTime<Utc>>,
+    /// Whether the attempt counts: it does not if the failure is ours, as with a full disk.
+    pub counts: bool,
+}
+
+/// Stores why a task failed and when it is due again, unless a newer change has taken its place.
+pub(in crate::store) fn fail(
+    sql: &Connection,
+    task: &Task,
+    failure: &TaskFailure,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    let state = match failure.retry_at {
+        Some(_) => TaskState::Ready,
+        None => TaskState::Failed,
+    };
+    sql.prepare_cached(
+        "UPDATE task SET state = ?3, attempts = attempts + ?4, not_before = COALESCE(?5, not_before),
+         error_code = ?6, error_message = ?7, error_at = ?8 WHERE resource_id = ?1 AND version = ?2",
+    )?
+    .execute(params![
+        task.resource,
+        task.version,
+        state,
+        failure.counts,
+        failure.retry_at.map(Micros),
+        failure.code,
+        failure.message,
+        Micros(now),
+    ])?;
+    Ok(())
+}
+
+/// Whether a resource has a task that failed.
+pub(in crate::store) fn is_failed(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND state = 'failed'")?
+        .exists([resource])
+}
+
+/// Makes the failed tasks of a set due again and returns their number.
+pub(in crate::store) fn retry_failed(
+    sql: &Connection,
+    set: SetId,
+    now: DateTime<Utc>,
+) -> Result<usize> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2 WHERE set_id = ?1 AND state = 'failed'",
+    )?
+    .execute(params![set, Micros(now)])
+}
+
+/// Makes a task due again that is delayed or failed, unless a newer change has taken its place.
+pub(in crate::store) fn make_due(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'ready', attempts = 0, not_before = ?3
+         WHERE resource_id = ?1 AND version = ?2 AND state IN ('ready', 'failed')",
+    )?
+    .execute(params![task.resource, task.version, Micros(now)])?;
+    Ok(())
+}
+
+/// Subtracts `setback` from the times at which delayed tasks are due; those that are then after `latest` are due now.
+pub(in crate::store) fn shift_due_times(
+    sql: &Connection,
+    source: &str,
+    now: DateTime<Utc>,
+    setback: TimeDelta,
+    latest: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET not_before = CASE WHEN not_before - ?3 > ?4 THEN ?2 ELSE not_before - ?3 END
+         WHERE source = ?1 AND not_before > ?2 AND (?3 > 0 OR not_before > ?4)",
+    )?
+    .execute(params![
+        source,
+        Micros(now),
+        setback.num_microseconds().unwrap_or(i64::MAX / 4),
+        Micros(latest),
+    ])?;
+    Ok(())
+}
+
+/// Releases the held-back deletions of a Source and returns their number.
+pub(in crate::store) fn release_held_back(sql: &Connection, source: &str) -> Result<usize> {
+    sql.prepare_cached("UPDATE task SET state = 'ready' WHERE source = ?1 AND state = 'held'")?
+        .execute([source])
+}
+
+/// Whether a set has deletions that are not decided yet.
+pub(in crate::store) fn has_undecided(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM task WHERE set_id = ?1 AND state = 'weighed'")?
+        .exists([set])
+}
+
+/// How many deletions of files that the mirror has are held back or not decided yet. Those that count as recent deletions
+/// are left out.
+pub(in crate::store) fn count_unreleased(sql: &Connection, set: SetId) -> Result<u64> {
+    sql.prepare_cached(
+        "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'held')
+           AND resource.applied_at IS NOT NULL AND resource.deleted = 0
+           AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = task.resource_id)",
+    )?
+    .query_row([set], |row| Ok(row.get::<_, Count>(0)?.0))
+}
+
+/// Gives the undecided deletions of a set a state and returns their number.
+pub(in crate::store) fn decide(sql: &Connection, set: SetId, state: TaskState) -> Result<usize> {
+    sql.prepare_cached("UPDATE task SET state = ?2 WHERE set_id = ?1 AND state = 'weighed'")?
+        .execute(params![set, state])
+}

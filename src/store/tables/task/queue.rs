@@ -1,0 +1,119 @@
+//! The queue: tasks that are ready, host by host, because the index goes by host.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use super::{COLUMNS, Task, TaskState};
+use crate::protocol::ResourceUri;
+use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::values::Micros;
+
+/// The hosts that have ready tasks. Each costs one look-up in the index, whatever the number of tasks.
+pub(in crate::store) fn authorities(sql: &Connection, source: &str) -> Result<Vec<String>> {
+    sql.prepare_cached(
+        "WITH RECURSIVE host (name) AS (
+             SELECT MIN(authority) FROM task WHERE source = ?1 AND state = 'ready'
+             UNION ALL
+             SELECT (SELECT MIN(authority) FROM task WHERE source = ?1 AND state = 'ready' AND authority > name)
+             FROM host WHERE name IS NOT NULL)
+         SELECT name FROM host WHERE name IS NOT NULL",
+    )?
+    .query_map([source], |row| row.get(0))?
+    .collect()
+}
+
+/// The tasks of a host that are due, the longest due first: at most `limit`, without those in progress.
+pub(in crate::store) fn due_of_host(
+    sql: &Connection,
+    source: &str,
+    authority: &str,
+    now: DateTime<Utc>,
+    limit: usize,
+    in_progress: &HashSet<ResourceId>,
+) -> Result<Vec<Task>> {
+    let mut query = sql.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE task.source = ?1 AND task.state = 'ready' AND task.authority = ?2 AND task.not_before <= ?3
+         ORDER BY task.not_before, task.resource_id"
+    ))?;
+    let mut rows = query.query(params![source, authority, Micros(now)])?;
+    let mut tasks = Vec::new();
+    while tasks.len() < limit
+        && let Some(row) = rows.next()?
+    {
+        if !in_progress.contains(&row.get("resource_id")?) {
+            tasks.push(Task::from_row(row)?);
+        }
+    }
+    Ok(tasks)
+}
+
+/// When the first ready task of a host is due.
+pub(in crate::store) fn first_due(
+    sql: &Connection,
+    source: &str,
+    authority: &str,
+) -> Result<Option<DateTime<Utc>>> {
+    let first: Option<Micros> = sql
+        .prepare_cached(
+            "SELECT MIN(not_before) FROM task WHERE source = ?1 AND state = 'ready' AND authority = ?2",
+        )?
+        .query_row([source, authority], |row| row.get(0))?;
+    Ok(first.map(DateTime::from))
+}
+
+/// When the first ready task of a host is due that is not due yet.
+pub(in crate::store) fn next_due(
+    sql: &Connection,
+    source: &str,
+    authority: &str,
+    now: DateTime<Utc>,
+) -> Result<Option<DateTime<Utc>>> {
+    let next: Option<Micros> = sql
+        .prepare_cached(
+            "SELECT MIN(not_before) FROM task
+             WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before > ?3",
+        )?
+        .query_row(params![source, authority, Micros(now)], |row| row.get(0))?;
+    Ok(next.map(DateTime::from))
+}
+
+/// The task of a resource that may be executed, with its state and when it is due.
+pub(in crate::store) fn of_resource(
+    sql: &Connection,
+    source: &str,
+    uri: &ResourceUri,
+) -> Result<Option<(Task, TaskState, DateTime<Utc>)>> {
+    sql.prepare_cached(&format!(
+        "SELECT {COLUMNS}, task.state AS state, task.not_before AS not_before
+         FROM resource JOIN task ON task.resource_id = resource.id
+         WHERE resource.source = ?1 AND resource.uri = ?2 AND task.state IN ('ready', 'failed')"
+    ))?
+    .query_row(params![source, uri], |row| {
+        let not_before: Micros = row.get("not_before")?;
+        Ok((Task::from_row(row)?, row.get("state")?, not_before.0))
+    })
+    .optional()
+}
+
+/// The resources of a set whose tasks failed and that are not wanted.
+pub(in crate::store) fn failed_unwanted(
+    sql: &Connection,
+    set: SetId,
+    wants: impl Fn(&ResourceUri) -> bool,
+) -> Result<Vec<ResourceId>> {
+    let mut query = sql.prepare_cached(
+        "SELECT task.resource_id, resource.uri FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.state = 'failed'",
+    )?;
+    let mut rows = query.query([set])?;
+    let mut unwanted = Vec::new();
+    while let Some(row) = rows.next()? {
+        if !wants(&row.get(1)?) {
+            unwanted.push(row.get(0)?);
+        }
+    }
+    Ok(unwanted)
+}

@@ -1,0 +1,311 @@
+//! Conversion of values to and from columns.
+//!
+//! Types of this crate implement [`ToSql`] and [`FromSql`] here. Types of other crates have a wrapper: [`Micros`], [`Count`],
+//! [`DigestList`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
+
+use chrono::{DateTime, Utc};
+use rusqlite::Result;
+use rusqlite::types::{
+    FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
+};
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::protocol::{
+    Capability, ChangeKind, Digest, HubUri, Interval, Link, Oddities, ResourceUri, SourceTime,
+    TopicUri, parse_hashes,
+};
+use crate::store::change::Origin;
+use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
+use crate::sync::{ChannelState, GapReason, Intent};
+
+/// A column holds a value that this program never writes.
+#[derive(Debug, thiserror::Error)]
+#[error("{0} can't be read")]
+struct InvalidValue(&'static str);
+
+pub(in crate::store) fn invalid(what: &'static str) -> FromSqlError {
+    FromSqlError::other(InvalidValue(what))
+}
+
+macro_rules! integers {
+    ($($name:ident),*) => {$(
+        impl ToSql for $name {
+            fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+                Ok(self.0.into())
+            }
+        }
+
+        impl FromSql for $name {
+            fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+                i64::column_result(value).map(Self)
+            }
+        }
+    )*};
+}
+
+integers!(SetId, ChannelId, PartId, ResourceId);
+
+/// Microseconds since 1970, in the Source's time.
+impl ToSql for SourceTime {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(self.micros().into())
+    }
+}
+
+impl FromSql for SourceTime {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        i64::column_result(value).map(Self::from_micros)
+    }
+}
+
+/// A time of our clock, in microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::store) struct Micros(pub(in crate::store) DateTime<Utc>);
+
+impl From<Micros> for DateTime<Utc> {
+    fn from(micros: Micros) -> Self {
+        micros.0
+    }
+}
+
+impl ToSql for Micros {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(self.0.timestamp_micros().into())
+    }
+}
+
+impl FromSql for Micros {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        SourceTime::column_result(value).map(|time| Self(time.to_datetime()))
+    }
+}
+
+/// A number of bytes or rows. SQLite has signed integers only: what is beyond them is stored as the greatest one.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::store) struct Count(pub(in crate::store) u64);
+
+impl Count {
+    /// The limit of a query.
+    pub(in crate::store) fn of_rows(rows: usize) -> Self {
+        Self(rows as u64)
+    }
+}
+
+impl From<Count> for u64 {
+    fn from(count: Count) -> Self {
+        count.0
+    }
+}
+
+impl ToSql for Count {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(i64::try_from(self.0).unwrap_or(i64::MAX).into())
+    }
+}
+
+impl FromSql for Count {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let number = i64::column_result(value)?;
+        Ok(Self(u64::try_from(number).unwrap_or_default()))
+    }
+}
+
+/// Implements `ToSql` and `FromSql` for types whose column is text: `$to` gives the text of a value, `$from` the value of a text
+/// if it has one, `$what` names it in the error. Types of the tables use it where they are defined.
+macro_rules! texts {
+    ($($name:ident: $to:expr, $from:expr, $what:literal;)*) => {$(
+        impl rusqlite::types::ToSql for $name {
+            fn to_sql(&self) -> rusqlite::Result<rusqlite::types::ToSqlOutput<'_>> {
+                let to: fn(&Self) -> &str = $to;
+                Ok(to(self).into())
+            }
+        }
+
+        impl rusqlite::types::FromSql for $name {
+            fn column_result(
+                value: rusqlite::types::ValueRef<'_>,
+            ) -> rusqlite::types::FromSqlResult<Self> {
+                let from: fn(&str) -> Option<Self> = $from;
+                from(value.as_str()?).ok_or_else(|| $crate::store::tables::values::invalid($what))
+            }
+        }
+    )*};
+}
+pub(in crate::store) use texts;
+
+texts! {
+    Capability: Self::as_str, |text| Self::parse(text, &mut Oddities::default()), "a capability";
+    ChangeKind: |kind| kind.as_str(), Self::parse, "a kind of change";
+    ChannelState: |state| state.code(), Self::from_code, "a channel's state";
+    GapReason: |reason| reason.code(), Self::from_code, "a gap's reason";
+    HubUri: Self::as_str, |text| Self::parse(text).ok(), "a hub's URI";
+    Origin: |origin| origin.code(), Self::from_code, "an origin";
+    ResourceUri: Self::as_str, |text| Self::parse(text).ok(), "a resource's URI";
+    TopicUri: Self::as_str, |text| Self::parse(text).ok(), "a topic's URI";
+}
+
+/// What a hub was asked for; an unknown word counts as nothing.
+pub(super) struct RequestedIntent(pub(super) Option<Intent>);
+
+impl ToSql for RequestedIntent {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(match self.0 {
+            Some(Intent::Subscribe) => "subscribe".into(),
+            Some(Intent::Unsubscribe) => "unsubscribe".into(),
+            None => Null.into(),
+        })
+    }
+}
+
+impl FromSql for RequestedIntent {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Self(match value.as_str_or_null()? {
+            Some("subscribe") => Some(Intent::Subscribe),
+            Some("unsubscribe") => Some(Intent::Unsubscribe),
+            _ => None,
+        }))
+    }
+}
+
+/// Digests as a `hash` attribute has them.
+pub(in crate::store) struct DigestList<T>(pub(in crate::store) T);
+
+impl<T: AsRef<[Digest]>> ToSql for DigestList<T> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        Ok(hash_attribute(self.0.as_ref()).into())
+    }
+}
+
+impl FromSql for DigestList<Vec<Digest>> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        Ok(Self(digests(value.as_str()?)))
+    }
+}
+
+fn hash_attribute(digests: &[Digest]) -> String {
+    let digests: Vec<String> = digests.iter().map(ToString::to_string).collect();
+    digests.join(" ")
+}
+
+fn digests(hash_attribute: &str) -> Vec<Digest> {
+    parse_hashes(hash_attribute, &mut Oddities::default())
+}
+
+/// URIs of hubs with spaces between them, which none of them can contain.
+pub(in crate::store) struct HubList<T>(pub(in crate::store) T);
+
+impl<T: AsRef<[HubUri]>> ToSql for HubList<T> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        let hubs: Vec<&str> = self.0.as_ref().iter().map(HubUri::as_str).collect();
+        Ok(hubs.join(" ").into())
+    }
+}
+
+impl FromSql for HubList<Vec<HubUri>> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let hubs = value.as_str()?.split(' ').filter(|hub| !hub.is_empty());
+        let hubs = hubs.map(|hub| HubUri::parse(hub).map_err(|_| invalid("a hub's URI")));
+        hubs.collect::<Result<_, _>>().map(Self)
+    }
+}
+
+/// Related resources (section 14) as JSON; NULL where there are none.
+pub(in crate::store) struct LinkList<T>(pub(in crate::store) T);
+
+const LINKS: &str = "the links of a resource";
+
+impl<T: AsRef<[Link]>> ToSql for LinkList<T> {
+    fn to_sql(&self) -> Result<ToSqlOutput<'_>> {
+        let links: Vec<LinkRow> = self.0.as_ref().iter().map(LinkRow::from).collect();
+        if links.is_empty() {
+            return Ok(Null.into());
+        }
+        Ok(json(&links)?.into())
+    }
+}
+
+impl FromSql for LinkList<Vec<Link>> {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let Some(text) = value.as_str_or_null()? else {
+            return Ok(Self(Vec::new()));
+        };
+        let rows: Vec<LinkRow> = parse_json(text, LINKS)?;
+        let links: Option<_> = rows.into_iter().map(LinkRow::into_link).collect();
+        links.map(Self).ok_or_else(|| invalid(LINKS))
+    }
+}
+
+#[derive(Serialize, Deserialize)]
+struct LinkRow {
+    rel: String,
+    href: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pri: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    modified: Option<i64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    media_type: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    hashes: String,
+}
+
+impl From<&Link> for LinkRow {
+    fn from(link: &Link) -> Self {
+        Self {
+            rel: link.rel.clone(),
+            href: link.href.to_string(),
+            pri: link.pri,
+            modified: link.modified.map(SourceTime::micros),
+            length: link.length,
+            media_type: link.media_type.clone(),
+            encoding: link.encoding.clone(),
+            path: link.path.clone(),
+            hashes: hash_attribute(&link.hashes),
+        }
+    }
+}
+
+impl LinkRow {
+    fn into_link(self) -> Option<Link> {
+        Some(Link {
+            href: Url::parse(&self.href).ok()?,
+            rel: self.rel,
+            pri: self.pri,
+            modified: self.modified.map(SourceTime::from_micros),
+            length: self.length,
+            media_type: self.media_type,
+            encoding: self.encoding,
+            path: self.path,
+            hashes: digests(&self.hashes),
+        })
+    }
+}
+
+/// The JSON of a column.
+pub(super) fn json(value: &impl Serialize) -> Result<String> {
+    serde_json::to_string(value)
+        .map_err(|error| rusqlite::Error::ToSqlConversionFailure(error.into()))
+}
+
+/// The value of a column that holds JSON; `what` names it in the error.
+pub(super) fn parse_json<'a, T: Deserialize<'a>>(
+    text: &'a str,
+    what: &'static str,
+) -> FromSqlResult<T> {
+    serde_json::from_str(text).map_err(|_| invalid(what))
+}
+
+/// The interval that two columns hold.
+pub(super) fn interval(from: SourceTime, until: SourceTime) -> Result<Interval> {
+    Interval::new(from, until).ok_or_else(|| {
+        let error = InvalidValue("an interval");
+        rusqlite::Error::FromSqlConversionFailure(0, Type::Integer, error.into())
+    })
+}

@@ -1,0 +1,118 @@
+//! Adopts files of the mirror that an audit found correct although the database did not know them.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::batch_context::BatchContext;
+use super::membership::count_file;
+use super::repair::set_of;
+use crate::protocol::{ChangeKind, Digest};
+use crate::store::change::{Change, Origin};
+use crate::store::ids::SetId;
+use crate::store::tables::feed::{self, NewEntry};
+use crate::store::tables::resource::{self, AdoptedFile, ResourceState};
+use crate::store::writer::Tx;
+use crate::store::{Store, StoreError, Wake};
+use crate::sync::latest_plausible;
+
+/// A correct file.
+#[derive(Clone, Debug)]
+pub struct Adoption {
+    /// The resource.
+    pub change: Change,
+    /// The set that announced it; `None`: the one that announced it last, as the database has it.
+    pub set: Option<SetId>,
+    /// Its file, relative to the mirror.
+    pub path: String,
+    /// The length of the file, in bytes.
+    pub length: u64,
+    /// Its digests.
+    pub hashes: Vec<Digest>,
+}
+
+impl Store {
+    /// Adopts files without fetching them, and returns the URIs of their resources. A file whose path belongs to another
+    /// resource is left to the next baseline.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then none was adopted.
+    pub async fn adopt(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        adoptions: Vec<Adoption>,
+    ) -> Result<Vec<String>, StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            let mut adopted = Vec::new();
+            for adoption in &adoptions {
+                let uri = &adoption.change.uri;
+                let Some(set) = set_of(tx.sql, &source, adoption.set, uri)? else {
+                    continue;
+                };
+                let context = BatchContext::read(tx.sql, set, &source, Origin::Audit, now)?;
+                if adopt(tx, &context, adoption)? {
+                    adopted.push(uri.to_string());
+                }
+            }
+            Ok(adopted)
+        })
+        .await
+    }
+}
+
+fn adopt(
+    tx: &mut Tx<'_>,
+    context: &BatchContext<'_>,
+    adoption: &Adoption,
+) -> Result<bool, StoreError> {
+    let (sql, change) = (tx.sql, &adoption.change);
+    if resource::is_path_of_another(sql, context.source, &adoption.path, &change.uri)? {
+        return Ok(false);
+    }
+    let state = ResourceState::of_change(sql, context, change)?;
+    state.join_changed(sql, context)?;
+    let before = resource::live_length(sql, state.id)?;
+    let known = state.known.as_ref();
+    let changed_at = change
+        .changed_at
+        .max(known.and_then(|known| known.changed_at));
+    let known = known.filter(|known| !known.deleted);
+    let is_known = known.is_some_and(|known| {
+        let mut hashes = known.hashes.iter();
+        hashes.any(|hash| adoption.hashes.contains(hash))
+    });
+    let file = AdoptedFile {
+        path: &adoption.path,
+        length: adoption.length,
+        media_type: change.media_type.as_deref(),
+        hashes: &adoption.hashes,
+        lastmod: change
+            .lastmod
+            .filter(|&lastmod| lastmod <= latest_plausible(context.now)),
+        changed_at,
+    };
+    resource::adopt(sql, state.id, &file, context.now)?;
+    count_file(sql, state.id, before, adoption.length)?;
+    if !is_known {
+        // The readers of the feed have not seen these bytes.
+        let entry = NewEntry {
+            applied_at: context.now,
+            source: context.source,
+            set: context.set,
+            uri: &change.uri,
+            change: match before {
+                None => ChangeKind::Created,
+                Some(_) => ChangeKind::Updated,
+            },
+            path: Some(&adoption.path),
+            length: Some(adoption.length),
+            changed_at,
+            origin: context.origin,
+        };
+        let seq = feed::append(sql, &entry)?;
+        tx.wake(Wake::Feed(seq));
+    }
+    Ok(true)
+}

@@ -1,0 +1,145 @@
+//! Completes tasks: stores what the mirror has now and appends to the feed, or stores the error and when to try again.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+
+use super::membership::count_file;
+use super::superseded::SupersededTask;
+use crate::store::tables::feed::{self, NewEntry};
+use crate::store::tables::resource::{self, Publication};
+use crate::store::tables::task::{self, Task, TaskFailure};
+use crate::store::tables::{member, part, source_set};
+use crate::store::writer::Tx;
+use crate::store::{Store, StoreError, Wake};
+use crate::sync::latest_plausible;
+
+/// The result of a task. The mirror is in that state already.
+#[derive(Debug)]
+pub enum TaskResult {
+    /// The file was published.
+    Published(Publication),
+    /// The file was removed or, where deletions are not followed, left in the mirror.
+    Removed {
+        /// The task.
+        task: Task,
+        /// Whether the file was left.
+        kept: bool,
+    },
+    /// The attempt failed.
+    Failed {
+        /// The task.
+        task: Task,
+        /// The error, and when to try again.
+        failure: TaskFailure,
+    },
+}
+
+impl TaskResult {
+    fn task(&self) -> &Task {
+        match self {
+            Self::Published(publication) => &publication.task,
+            Self::Removed { task, .. } | Self::Failed { task, .. } => task,
+        }
+    }
+}
+
+impl Store {
+    /// Stores the results of tasks, all in one transaction.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn complete(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        results: Arc<Vec<TaskResult>>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            let mut sets = HashSet::new();
+            for result in results.iter() {
+                match result {
+                    TaskResult::Published(publication) => publish(tx, now, publication)?,
+                    TaskResult::Removed { task, kept } => remove(tx, now, task, *kept)?,
+                    TaskResult::Failed { task, failure } => {
+                        task::fail(tx.sql, task, failure, now)?;
+                    }
+                }
+                let task = result.task();
+                sets.insert(task.set);
+                tx.wake(Wake::Tasks(task.source.clone()));
+            }
+            for set in sets {
+                source_set::end_finished_baselines(tx.sql, set)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+fn publish(
+    tx: &mut Tx<'_>,
+    now: DateTime<Utc>,
+    publication: &Publication,
+) -> Result<(), StoreError> {
+    let (sql, task) = (tx.sql, &publication.task);
+    let superseded = SupersededTask::find(sql, task)?;
+    let before = resource::live_length(sql, task.resource)?;
+    // An impossible time is not stored, so that a list that states it, or another one, is compared again.
+    let latest = latest_plausible(now);
+    let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
+    resource::publish(sql, publication, lastmod, now)?;
+    count_file(sql, task.resource, before, publication.length)?;
+    if publication.news {
+        let path = Some(publication.path.as_str());
+        append_to_feed(tx, task, now, path, Some(publication.length))?;
+        if let Some(superseded) = superseded {
+            superseded.restore(sql, task, now)?;
+        }
+    }
+    Ok(task::complete(sql, task)?)
+}
+
+fn remove(tx: &mut Tx<'_>, now: DateTime<Utc>, task: &Task, kept: bool) -> Result<(), StoreError> {
+    let sql = tx.sql;
+    let superseded = SupersededTask::find(sql, task)?;
+    let before = resource::live_length(sql, task.resource)?;
+    if let Some(length) = before {
+        source_set::add_totals_of_sets_of(sql, task.resource, -1, -length)?;
+        if let Some(superseded) = superseded {
+            superseded.restore(sql, task, now)?;
+        }
+    }
+    part::doubt_parts_of(sql, task.resource)?;
+    member::delete_from_all(sql, task.resource, task.version)?;
+    resource::delete(sql, task, now)?;
+    if before.is_some() {
+        let path = kept.then_some(task.path.as_str());
+        append_to_feed(tx, task, now, path, None)?;
+    }
+    Ok(task::complete(sql, task)?)
+}
+
+fn append_to_feed(
+    tx: &mut Tx<'_>,
+    task: &Task,
+    now: DateTime<Utc>,
+    path: Option<&str>,
+    length: Option<u64>,
+) -> Result<(), StoreError> {
+    let entry = NewEntry {
+        applied_at: now,
+        source: &task.source,
+        set: task.set,
+        uri: &task.uri,
+        change: task.kind,
+        path,
+        length,
+        changed_at: task.changed_at,
+        origin: task.origin,
+    };
+    let seq = feed::append(tx.sql, &entry)?;
+    tx.wake(Wake::Feed(seq));
+    Ok(())
+}

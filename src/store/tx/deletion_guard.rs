@@ -1,0 +1,62 @@
+//! Whether the deletions of a document are released, or held back until a person approves them.
+//!
+//! They are held back if they are too many at once, or if the list that they follow from names nothing at all: a Source
+//! publishes such a list when it could not make the right one. "At once" means within ten seconds, because a broken Source may
+//! announce its deletions one by one. The time is no longer, because a Source whose resources come and go all the time must
+//! not wait for a person.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use rusqlite::Connection;
+
+use crate::store::error::StoreError;
+use crate::store::ids::SetId;
+use crate::store::tables::loss::{self, RecentDeletions};
+use crate::store::tables::source_set;
+use crate::store::tables::task::{self, TaskState};
+use crate::sync::needs_approval;
+
+/// How long a released deletion counts together with later ones.
+const AT_ONCE: TimeDelta = TimeDelta::seconds(10);
+
+/// When deletions wait for a person.
+#[derive(Clone, Copy, Debug)]
+pub struct DeletionRules {
+    /// The share of a set, 0 to 1, of which more than that (and more than 100) at once is held back.
+    pub max_share: f64,
+    /// Whether all of them are held back, however few: the list that they follow from names nothing at all.
+    pub holds_all: bool,
+}
+
+/// Releases the undecided deletions of a set or holds all of them back, and returns how many are held back. They count
+/// together with those that are held back already, and with those released recently and not undone since.
+pub(super) fn decide_deletions(
+    sql: &Connection,
+    set: SetId,
+    now: DateTime<Utc>,
+    rules: DeletionRules,
+) -> Result<u64, StoreError> {
+    if !task::has_undecided(sql, set)? {
+        return Ok(0);
+    }
+    // Rows of a time to come were written before our clock was corrected.
+    loss::delete_outside(sql, set, now - AT_ONCE, now + AT_ONCE)?;
+    let unreleased = task::count_unreleased(sql, set)?;
+    let resources = source_set::totals(sql, set)?.resources;
+    let exceeds = |recent: &RecentDeletions| {
+        let deletions = unreleased + recent.all;
+        needs_approval(deletions, resources + recent.applied, rules.max_share)
+    };
+    // The exact count is needed only where the upper bound exceeds the share.
+    let hold = (rules.holds_all && unreleased > 0)
+        || (exceeds(&loss::estimate(sql, set)?) && exceeds(&loss::count(sql, set)?));
+    if !hold && rules.max_share < 1.0 {
+        loss::insert_undecided(sql, set, now)?;
+    }
+    let state = if hold {
+        TaskState::HeldBack
+    } else {
+        TaskState::Ready
+    };
+    let decided = task::decide(sql, set, state)?;
+    Ok(if hold { decided as u64 } else { 0 })
+}

@@ -1,0 +1,205 @@
+//! Ingests a document: its changes become tasks, and with the last of them coverage, inbox and validators move.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::deletion_guard::{DeletionRules, decide_deletions};
+use super::put_task::put_task;
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::store::change::{Change, Origin};
+use crate::store::ids::{ChannelId, SetId};
+use crate::store::tables::document::{self, DocumentRecord};
+use crate::store::tables::inbox::{self, DeliveryOutcome};
+use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::{
+    channel, coverage, delivered, dump, dump_package, gap, part, source_set,
+};
+use crate::store::writer::Tx;
+use crate::store::{Store, StoreError, Wake};
+use crate::sync::{Coverage, Decision, Gap, plan_change};
+
+/// The changes of a document, or some of them, for one transaction.
+#[derive(Debug)]
+pub struct ChangeBatch {
+    /// The set.
+    pub set: SetId,
+    /// The label of its Source.
+    pub source: String,
+    /// The kind of document that states them.
+    pub origin: Origin,
+    /// The time on our clock.
+    pub now: DateTime<Utc>,
+    /// The changes, in the order of the document.
+    pub changes: Vec<Change>,
+    /// What the end of the document commits; `None` for all batches but its last.
+    pub end: Option<BatchCommit>,
+}
+
+/// What becomes true when all changes of a document have become tasks.
+#[derive(Debug)]
+pub struct BatchCommit {
+    /// Decides whether the document's deletions are released.
+    pub rules: DeletionRules,
+    /// The new coverage and gaps of the set; `None`: the document proves nothing.
+    pub progress: Option<(Coverage, Vec<Gap>)>,
+    /// The notification that was processed.
+    pub delivery: Option<(i64, ChannelId, DeliveryOutcome)>,
+    /// Documents that need not be read again while they are unchanged.
+    pub documents: Vec<DocumentRecord>,
+    /// The time of the Resource List that was read completely.
+    pub listed: Option<SourceTime>,
+    /// The time up to which the Source's documents have been read; `None`: as before.
+    pub read_until: Option<SourceTime>,
+    /// The channels of which a gap was opened.
+    pub missed_by: Vec<ChannelId>,
+}
+
+/// What became of the entries of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct BatchResult {
+    /// Changes that became tasks.
+    pub tasks: u64,
+    /// Changes that are no news.
+    pub known: u64,
+    /// Deletions that were held back.
+    pub held: u64,
+}
+
+impl BatchResult {
+    /// Adds the result of another batch of the same document.
+    pub fn add(&mut self, other: Self) {
+        self.tasks += other.tasks;
+        self.known += other.known;
+        self.held += other.held;
+    }
+}
+
+impl Store {
+    /// Makes tasks of changes and, at the end of their document, commits what moves with them.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn apply(self: &Arc<Self>, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
+        self.write(move |tx| apply(tx, &batch)).await
+    }
+
+    /// As [`apply`](Self::apply), for a caller on a blocking thread.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub fn apply_blocking(&self, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
+        self.write_blocking(move |tx| apply(tx, &batch))
+    }
+}
+
+fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError> {
+    let sql = tx.sql;
+    let context = BatchContext::read(sql, batch.set, &batch.source, batch.origin, batch.now)?;
+    let mut result = BatchResult::default();
+    for change in &batch.changes {
+        if apply_change(sql, &context, change)? {
+            result.tasks += 1;
+        } else {
+            result.known += 1;
+        }
+    }
+    if let Some(end) = &batch.end {
+        result.held = commit(sql, &context, end)?;
+    }
+    if result.tasks > 0 || batch.end.is_some() {
+        tx.wake(Wake::Tasks(batch.source.clone()));
+    }
+    Ok(result)
+}
+
+/// Applies one change and returns whether it became a task.
+fn apply_change(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    change: &Change,
+) -> Result<bool, StoreError> {
+    let state = ResourceState::of_change(sql, context, change)?;
+    let decision = plan_change(
+        &change.announced(),
+        state.known.as_ref(),
+        state.pending.as_ref(),
+    );
+    // A change that is older than the applied deletion does not make the resource a member again.
+    let is_deleted = state.known.as_ref().is_some_and(|known| known.deleted);
+    let has_left = decision == Decision::Older && is_deleted;
+    if !has_left && change.kind != ChangeKind::Deleted {
+        state.join_changed(sql, context)?;
+    }
+    match decision {
+        Decision::Task => {
+            if change.kind == ChangeKind::Deleted {
+                part::doubt_parts_of(sql, state.id)?;
+            }
+            put_task(sql, context, state.id, change)
+        }
+        Decision::Older => {
+            state.hold_back_for(sql, context.set, change)?;
+            Ok(false)
+        }
+        Decision::Done => {
+            state.drop_task(sql)?;
+            resource::set_links(sql, state.id, &change.links)?;
+            Ok(false)
+        }
+    }
+}
+
+/// Ends a document and returns how many deletions are held back.
+fn commit(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    end: &BatchCommit,
+) -> Result<u64, StoreError> {
+    let set = context.set;
+    let held = decide_deletions(sql, set, context.now, end.rules)?;
+    if let Some((coverage, gaps)) = &end.progress {
+        coverage::save(sql, set, coverage)?;
+        gap::save(sql, set, gaps)?;
+    }
+    for &channel in &end.missed_by {
+        channel::count_gap(sql, channel)?;
+    }
+    if let Some((delivery, channel, outcome)) = end.delivery {
+        end_delivery(sql, delivery, channel, outcome)?;
+    }
+    for document in &end.documents {
+        document::save(sql, set, document)?;
+    }
+    if let Some(at) = end.listed {
+        dump_package::delete_all(sql, set)?;
+        dump::delete(sql, set)?;
+        source_set::set_listed(sql, set, at)?;
+    }
+    if let Some(read_until) = end.read_until {
+        source_set::set_read_until(sql, set, read_until)?;
+    }
+    source_set::end_finished_baselines(sql, set)?;
+    Ok(held)
+}
+
+/// Removes a processed delivery from the inbox and counts its outcome.
+fn end_delivery(
+    sql: &Connection,
+    delivery: i64,
+    channel: ChannelId,
+    outcome: DeliveryOutcome,
+) -> Result<(), StoreError> {
+    if let Some(length) = inbox::delete(sql, delivery)? {
+        channel::count_processed(sql, channel, outcome, length)?;
+    }
+    match outcome {
+        DeliveryOutcome::Applied | DeliveryOutcome::Duplicate => {}
+        DeliveryOutcome::Undated => delivered::set_undated(sql, delivery)?,
+        // It had no effect: if it is repeated, it may have one.
+        DeliveryOutcome::Rejected => delivered::delete(sql, delivery)?,
+    }
+    Ok(())
+}

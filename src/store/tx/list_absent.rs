@@ -1,0 +1,103 @@
+//! Finds the members that a complete Resource List or Resource Dump does not name, and plans their deletion.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::ingest::BatchResult;
+use super::list_entries::ListProgress;
+use super::membership::{join, leave_if_shared};
+use super::put_task::put_task;
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use crate::store::change::{Change, Paths};
+use crate::store::tables::member::{self, Membership};
+use crate::store::tables::resource::ResourceState;
+use crate::store::tables::source_set;
+use crate::store::{Store, StoreError};
+use crate::sync::plan_absent;
+
+/// How many members one transaction checks, and how many of them may be absent, so that none keeps the writer for long.
+const MEMBERS_A_STEP: i64 = 20_000;
+const ABSENT_A_STEP: usize = 1000;
+
+impl Store {
+    /// Checks some of the members, and plans the deletion of those that the list, now read completely, did not name. Returns
+    /// `None` when there are no more members. The deletions stay undecided until the document ends. Members that `wants`
+    /// excludes were not looked for in the list, and stay.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then this step has changed nothing.
+    pub async fn list_absent(
+        self: &Arc<Self>,
+        list: &ListProgress,
+        now: DateTime<Utc>,
+        wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
+    ) -> Result<Option<BatchResult>, StoreError> {
+        let list = list.clone();
+        self.write(move |tx| list_absent(tx.sql, &list, now, wants))
+            .await
+    }
+}
+
+fn list_absent(
+    sql: &Connection,
+    list: &ListProgress,
+    now: DateTime<Utc>,
+    wants: impl Fn(&ResourceUri) -> bool,
+) -> Result<Option<BatchResult>, StoreError> {
+    let (set, at) = (list.set, list.at);
+    let context = BatchContext::read(sql, set, &list.source, list.origin, now)?;
+    let begin = source_set::absent_until(sql, set)?;
+    let Some(mut end) = member::last_of_next(sql, set, begin, MEMBERS_A_STEP)? else {
+        return Ok(None);
+    };
+    let absent = member::absent(sql, set, context.generation, begin, end, ABSENT_A_STEP)?;
+    if let Some(&(last, _)) = absent.get(ABSENT_A_STEP - 1) {
+        end = last;
+    }
+    // The next step continues here, so that all steps together pass each member once.
+    source_set::set_absent_until(sql, set, end)?;
+    let mut result = BatchResult::default();
+    for (_, uri) in absent {
+        let is_wanted = wants(&uri);
+        let deletion = Change::deletion(uri, Paths::unused, Some(at));
+        if delete_absent(sql, &context, at, is_wanted, &deletion)? {
+            result.tasks += 1;
+        } else {
+            result.known += 1;
+        }
+    }
+    Ok(Some(result))
+}
+
+/// Plans the deletion of an absent member, if it is proven, and returns whether it became a task.
+fn delete_absent(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    at: SourceTime,
+    is_wanted: bool,
+    deletion: &Change,
+) -> Result<bool, StoreError> {
+    let state = ResourceState::of_change(sql, context, deletion)?;
+    let pending = state.pending_for_listing();
+    let is_proven = is_wanted && plan_absent(at, state.known.as_ref(), pending);
+    if is_proven && leave_if_shared(sql, context.set, state.id)? {
+        return Ok(false);
+    }
+    // A pending deletion stays as it is, held back or approved.
+    let is_pending = state
+        .pending
+        .is_some_and(|pending| pending.kind == ChangeKind::Deleted);
+    let becomes_task = is_proven && !is_pending;
+    if becomes_task {
+        put_task(sql, context, state.id, deletion)?;
+    }
+    let unnamed = Membership {
+        generation: context.generation,
+        part: None,
+    };
+    join(sql, context.set, state.id, state.member, unnamed)?;
+    Ok(becomes_task)
+}

@@ -1,0 +1,174 @@
+//! Compares entries of a Resource List or Resource Dump with what the mirror has.
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+use url::Url;
+
+use super::batch_context::BatchContext;
+use super::ingest::BatchResult;
+use super::membership::PartAssignment;
+use super::put_task::put_task;
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::store::change::{Change, Origin};
+use crate::store::ids::{PartId, SetId};
+use crate::store::tables::document::{self, DocumentRecord};
+use crate::store::tables::part::{self, PartEvidence};
+use crate::store::tables::resource::{self, ResourceState};
+use crate::store::writer::{Tx, Writing};
+use crate::store::{Store, StoreError, Wake};
+use crate::sync::{Decision, plan_listed};
+
+/// A Resource List, or a Resource Dump, that is being read.
+#[derive(Clone, Debug)]
+pub struct ListProgress {
+    /// The set.
+    pub set: SetId,
+    /// The label of its Source.
+    pub source: String,
+    /// Which of the two it is.
+    pub origin: Origin,
+    /// The time of the snapshot.
+    pub at: SourceTime,
+}
+
+/// Which entries of a part a batch has.
+#[derive(Clone, Debug)]
+pub struct PartStep {
+    /// Where the part was fetched.
+    pub uri: Url,
+    /// Whether the batch has the first entries. From then on the part counts as incomplete.
+    pub begins: bool,
+    /// Set if the batch has the last entries. From then on the part counts as complete.
+    pub end: Option<PartEnd>,
+}
+
+/// What is stored of a part that was read completely.
+#[derive(Clone, Debug)]
+pub struct PartEnd {
+    /// The fingerprint of the filter with which it was read.
+    pub filter: String,
+    /// By what the part is recognized as unchanged.
+    pub evidence: PartEvidence,
+    /// How many of its entries could not be read.
+    pub bad_entries: u64,
+    /// Its validators; `None`: they are stored with the end of the list.
+    pub document: Option<DocumentRecord>,
+}
+
+impl Store {
+    /// Compares entries of a list with what the mirror has and makes tasks of the differences. For a caller on a blocking
+    /// thread, which may wait for the result later.
+    pub fn list_entries(
+        &self,
+        list: &ListProgress,
+        now: DateTime<Utc>,
+        entries: Vec<Change>,
+    ) -> Writing<BatchResult> {
+        let list = list.clone();
+        self.begin_write(move |tx| list_entries(tx, &list, now, None, &entries))
+    }
+
+    /// As [`list_entries`](Self::list_entries), for entries of a part of the list.
+    pub fn list_part(
+        &self,
+        list: &ListProgress,
+        now: DateTime<Utc>,
+        entries: Vec<Change>,
+        step: PartStep,
+    ) -> Writing<BatchResult> {
+        let list = list.clone();
+        self.begin_write(move |tx| {
+            let part = begin_step(tx.sql, list.set, &step)?;
+            let result = list_entries(tx, &list, now, Some(part), &entries)?;
+            if let Some(end) = &step.end {
+                end_part(tx.sql, list.set, part, end)?;
+            }
+            Ok(result)
+        })
+    }
+}
+
+fn begin_step(sql: &Connection, set: SetId, step: &PartStep) -> Result<PartId, StoreError> {
+    Ok(if step.begins {
+        part::begin(sql, set, &step.uri)?
+    } else {
+        part::id_of(sql, set, &step.uri)?
+    })
+}
+
+fn end_part(sql: &Connection, set: SetId, part: PartId, end: &PartEnd) -> Result<(), StoreError> {
+    part::end(sql, part, &end.filter, end.evidence, end.bad_entries)?;
+    if let Some(document) = &end.document {
+        document::save(sql, set, document)?;
+    }
+    Ok(())
+}
+
+fn list_entries(
+    tx: &mut Tx<'_>,
+    list: &ListProgress,
+    now: DateTime<Utc>,
+    part: Option<PartId>,
+    entries: &[Change],
+) -> Result<BatchResult, StoreError> {
+    let sql = tx.sql;
+    let context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
+    let mut parts = part.map(|part| PartAssignment::new(sql, list.set, context.generation, part));
+    let mut result = BatchResult::default();
+    for entry in entries {
+        if list_entry(sql, &context, list.at, parts.as_mut(), entry)? {
+            result.tasks += 1;
+        } else {
+            result.known += 1;
+        }
+    }
+    if result.tasks > 0 {
+        tx.wake(Wake::Tasks(list.source.clone()));
+    }
+    Ok(result)
+}
+
+/// Compares one entry of a list of the time `at`, and returns whether it became a task.
+fn list_entry(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    at: SourceTime,
+    parts: Option<&mut PartAssignment<'_>>,
+    entry: &Change,
+) -> Result<bool, StoreError> {
+    let state = ResourceState::of_change(sql, context, entry)?;
+    let known = state.known.as_ref();
+    let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
+    // A resource that was deleted after the snapshot is in the list, and not a member.
+    let has_left = known.is_some_and(|known| known.deleted) && decision == Decision::Older;
+    if !has_left {
+        match parts {
+            Some(parts) => state.join_listed(sql, context, parts)?,
+            None => state.join_changed(sql, context)?,
+        }
+    }
+    match decision {
+        Decision::Task => {
+            let kind = match known {
+                Some(known) if !known.deleted => ChangeKind::Updated,
+                _ => ChangeKind::Created,
+            };
+            let change = Change {
+                kind,
+                ..entry.clone()
+            };
+            put_task(sql, context, state.id, &change)
+        }
+        Decision::Done => {
+            // This also drops a deletion that was held back.
+            state.drop_task(sql)?;
+            resource::set_links(sql, state.id, &entry.links)?;
+            Ok(false)
+        }
+        Decision::Older => {
+            // The list may cover a change that happened before the pending one; at an unknown time, if nothing was covered.
+            state.lower_since(sql, context.unbroken)?;
+            Ok(false)
+        }
+    }
+}

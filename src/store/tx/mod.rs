@@ -1,0 +1,27 @@
+//! The use cases that write, one a file: what one transaction does, from the tables that it reads to the wakes that it sends.
+//!
+//! Each is a method of [`Store`](super::Store), which runs it as one job of the writer. The steps that several of them share
+//! have files of their own: [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`],
+//! [`superseded`]. Decisions about single changes are made by `plan_*` of [`sync`](crate::sync).
+
+mod batch_context;
+pub(super) mod deletion_guard;
+mod membership;
+mod put_task;
+mod resource_state;
+mod superseded;
+
+pub(super) mod adopt;
+pub(super) mod approve;
+pub(super) mod begin_list;
+pub(super) mod complete;
+pub(super) mod ingest;
+pub(super) mod list_absent;
+pub(super) mod list_entries;
+pub(super) mod list_parts;
+pub(super) mod packages;
+pub(super) mod receive;
+pub(super) mod repair;
+pub(super) mod retry;
+pub(super) mod sets;
+pub(super) mod subscribe;

@@ -1,0 +1,44 @@
+//! From a change to the task of its resource: the newest change wins.
+
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use crate::protocol::ChangeKind;
+use crate::store::change::Change;
+use crate::store::error::StoreError;
+use crate::store::ids::ResourceId;
+use crate::store::tables::task::{self, NewTask, TaskState};
+
+/// Makes a change the resource's task and returns `true`, unless the task states the same already: a repeated change neither
+/// restarts a download nor revokes an approval. A deletion stays undecided until its document ends.
+pub(super) fn put_task(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    resource: ResourceId,
+    change: &Change,
+) -> Result<bool, StoreError> {
+    let state = match change.kind {
+        ChangeKind::Deleted => TaskState::Undecided,
+        ChangeKind::Created | ChangeKind::Updated => TaskState::Ready,
+    };
+    // The mirror is behind from this change on; what a listing reveals may be as old as the end of the unbroken coverage, or of
+    // any time if there is none.
+    let since = if context.origin.is_listing() {
+        context
+            .unbroken
+            .map(|unbroken| change.changed_at.map_or(unbroken, |at| at.min(unbroken)))
+    } else {
+        change.changed_at
+    };
+    let task = NewTask {
+        resource,
+        source: context.source,
+        set: context.set,
+        origin: context.origin,
+        change,
+        state,
+        not_before: context.now,
+        since,
+    };
+    Ok(task::put(sql, &task)?)
+}

@@ -1,0 +1,99 @@
+//! Makes tasks of the differences that an audit found. They are executed even if the database has the same facts.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use crate::protocol::{ChangeKind, ResourceUri};
+use crate::store::change::{Change, Origin};
+use crate::store::ids::SetId;
+use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::task::{self, NewTask, TaskState};
+use crate::store::{Store, StoreError, Wake};
+
+impl Store {
+    /// Makes tasks of changes that an audit requires, each for its set or, without one, for the set that announced the
+    /// resource last. A deletion needs no approval: a person has asked for it.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then no task was added.
+    pub async fn repair(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        changes: Vec<(Option<SetId>, Change)>,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            for (set, change) in &changes {
+                if let Some(set) = set_of(tx.sql, &source, *set, &change.uri)? {
+                    let context = BatchContext::read(tx.sql, set, &source, Origin::Audit, now)?;
+                    repair(tx.sql, &context, change)?;
+                }
+            }
+            if !changes.is_empty() {
+                tx.wake(Wake::Tasks(source));
+            }
+            Ok(())
+        })
+        .await
+    }
+}
+
+/// The set that a change belongs to: `announced_by`, or else the set of the resource's row.
+pub(super) fn set_of(
+    sql: &Connection,
+    source: &str,
+    announced_by: Option<SetId>,
+    uri: &ResourceUri,
+) -> Result<Option<SetId>, StoreError> {
+    match announced_by {
+        Some(set) => Ok(Some(set)),
+        None => Ok(resource::set_of(sql, source, uri)?),
+    }
+}
+
+fn repair(sql: &Connection, context: &BatchContext<'_>, change: &Change) -> Result<(), StoreError> {
+    let state = ResourceState::of_change(sql, context, change)?;
+    let deletes = change.kind == ChangeKind::Deleted;
+    let pending = state.pending.as_ref();
+    if let Some(newer) = pending.filter(|pending| pending.changed_at > change.changed_at) {
+        // A newer change may be stated nowhere else: it is not replaced. If it agrees with the audit, it is due now.
+        if (newer.kind == ChangeKind::Deleted) == deletes {
+            task::expedite(sql, state.id, context.origin, context.now)?;
+        }
+        return Ok(());
+    }
+    let known = state.known.as_ref();
+    let kind = match change.kind {
+        ChangeKind::Deleted => ChangeKind::Deleted,
+        _ if known.is_some_and(|known| !known.deleted) => ChangeKind::Updated,
+        _ => ChangeKind::Created,
+    };
+    if !deletes {
+        state.join_changed(sql, context)?;
+    }
+    // A list may state an older change than the one that was applied: its time does not go back.
+    let changed_at = change
+        .changed_at
+        .max(known.and_then(|known| known.changed_at));
+    let change = Change {
+        kind,
+        changed_at,
+        authority: change.uri.authority(),
+        ..change.clone()
+    };
+    let task = NewTask {
+        resource: state.id,
+        source: context.source,
+        set: context.set,
+        origin: context.origin,
+        change: &change,
+        state: TaskState::Ready,
+        not_before: context.now,
+        since: changed_at,
+    };
+    Ok(task::replace(sql, &task)?)
+}

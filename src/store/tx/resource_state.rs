@@ -1,0 +1,127 @@
+//! The resource that a change is about: its row, its membership and its task.
+
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::membership::{PartAssignment, join, part_if_named};
+use crate::protocol::SourceTime;
+use crate::store::change::Change;
+use crate::store::error::StoreError;
+use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::member::Membership;
+use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::{coverage, source_set, task};
+use crate::sync::{Decision, plan_change};
+
+impl ResourceState {
+    /// Reads the state of a change's resource. A resource that has no row gets one, with a path of its own.
+    pub(super) fn of_change(
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        change: &Change,
+    ) -> Result<Self, StoreError> {
+        let state = resource::state(sql, context.source, &change.uri, context.set)?;
+        if let Some(state) = state {
+            if state.announced_by != context.set {
+                source_set::set_sharing(sql, context.set, state.announced_by)?;
+            }
+            return Ok(state);
+        }
+        Ok(Self {
+            id: add_resource(sql, context, change)?,
+            known: None,
+            pending: None,
+            is_pending_listed: false,
+            announced_by: context.set,
+            member: None,
+        })
+    }
+
+    /// Makes the resource a member of the set because a change names it.
+    pub(super) fn join_changed(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+    ) -> Result<(), StoreError> {
+        let part = match self.member {
+            Some(member) if member.generation < context.generation => part_if_named(sql, member)?,
+            member => member.and_then(|member| member.part),
+        };
+        let now = Membership {
+            generation: context.generation,
+            part,
+        };
+        join(sql, context.set, self.id, self.member, now)
+    }
+
+    /// Makes the resource a member of the set because a part of its Resource List names it.
+    pub(super) fn join_listed(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        parts: &mut PartAssignment<'_>,
+    ) -> Result<(), StoreError> {
+        let now = Membership {
+            generation: context.generation,
+            part: Some(parts.part_of(self.member)?),
+        };
+        join(sql, context.set, self.id, self.member, now)
+    }
+
+    /// Lowers the task's `since` to an older change that the mirror does not have: the task stands for both.
+    pub(super) fn hold_back_for(
+        &self,
+        sql: &Connection,
+        set: SetId,
+        change: &Change,
+    ) -> Result<(), StoreError> {
+        let known = self.known.as_ref();
+        if known.is_none_or(|known| known.changed_at < change.changed_at) {
+            return self.lower_since(sql, change.changed_at);
+        }
+        // With equal times the change may be newer or older than what the mirror has. `synced_until` is not lowered, because
+        // it was claimed already; but it does not advance either.
+        let may_be_missing = plan_change(&change.announced(), known, None) == Decision::Task;
+        if may_be_missing && change.changed_at.is_some() {
+            let claimed = coverage::unbroken_until(sql, set)?;
+            return self.lower_since(sql, change.changed_at.max(claimed));
+        }
+        Ok(())
+    }
+
+    /// Lowers the task's `since`, if there is a task; `None`: to an unknown time.
+    pub(super) fn lower_since(
+        &self,
+        sql: &Connection,
+        since: Option<SourceTime>,
+    ) -> Result<(), StoreError> {
+        if self.pending.is_some() {
+            task::lower_since(sql, self.id, since)?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the task, if there is one: the mirror is up to date without it.
+    pub(super) fn drop_task(&self, sql: &Connection) -> Result<(), StoreError> {
+        if self.pending.is_some() {
+            // It may be in progress: its result must not be taken for that of the resource's next task.
+            resource::raise_next_version(sql, self.id)?;
+            task::delete(sql, self.id)?;
+        }
+        Ok(())
+    }
+}
+
+fn add_resource(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    change: &Change,
+) -> Result<ResourceId, StoreError> {
+    let (source, uri) = (context.source, &change.uri);
+    let paths = (change.paths)(uri);
+    let path = match paths.plain {
+        Some(plain) if !resource::is_path_of_another(sql, source, &plain, uri)? => plain,
+        _ => paths.made,
+    };
+    Ok(resource::insert(sql, source, uri, context.set, &path)?)
+}

@@ -1,0 +1,99 @@
+//! Changes when tasks are due that were delayed or failed.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::protocol::ResourceUri;
+use crate::store::ids::SetId;
+use crate::store::tables::resource;
+use crate::store::tables::task::{self, Task, queue};
+use crate::store::{Store, StoreError, Wake};
+
+/// The longest delay of a task: a server's `Retry-After` counts up to an hour, and delays vary by half.
+const LONGEST_DELAY: TimeDelta = TimeDelta::hours(2);
+
+impl Store {
+    /// Drops the failed tasks of a set that are not wanted any more: no document that is read states what becomes of them.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn drop_unwanted(
+        self: &Arc<Self>,
+        set: SetId,
+        wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let unwanted = self.read(move |sql| Ok(queue::failed_unwanted(sql, set, wants)?));
+        let unwanted = unwanted.await?;
+        if unwanted.is_empty() {
+            return Ok(());
+        }
+        self.write(move |tx| {
+            for &id in &unwanted {
+                // It may be due again, or in progress, by now.
+                if task::is_failed(tx.sql, id)? {
+                    resource::raise_next_version(tx.sql, id)?;
+                    task::delete(tx.sql, id)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes the failed tasks of a set due again.
+    pub async fn retry_failed(
+        self: &Arc<Self>,
+        set: SetId,
+        source: &str,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            if task::retry_failed(tx.sql, set, now)? > 0 {
+                tx.wake(Wake::Tasks(source));
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Makes delayed and failed tasks due at once: they have a new candidate.
+    pub async fn make_due(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        tasks: Vec<Task>,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            for task in &tasks {
+                task::make_due(tx.sql, task, now)?;
+            }
+            tx.wake(Wake::Tasks(source));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Moves the times at which a Source's tasks are due after the wall clock was set back, by `setback` if that is known: the
+    /// rest of each delay stays. No task is delayed longer than any delay is.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn shift_due_times(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+        setback: TimeDelta,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            let latest = now + LONGEST_DELAY;
+            Ok(task::shift_due_times(
+                tx.sql, &source, now, setback, latest,
+            )?)
+        })
+        .await
+    }
+}

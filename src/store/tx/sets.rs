@@ -1,0 +1,78 @@
+//! Stores which sets are followed, what they offer, and the documents that need not be read again.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use crate::protocol::Offer;
+use crate::store::ids::SetId;
+use crate::store::tables::document::{self, DocumentRecord};
+use crate::store::tables::source_set::{self, SetRecord};
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// Begins to follow the set of a Capability List. One that was followed before continues where it ended.
+    pub async fn begin_set(
+        self: &Arc<Self>,
+        source: &str,
+        capability_list: &Url,
+    ) -> Result<SetRecord, StoreError> {
+        let (source, uri) = (source.to_owned(), capability_list.clone());
+        self.write(move |tx| Ok(source_set::follow(tx.sql, &source, &uri)?))
+            .await
+    }
+
+    /// Marks a set as no longer followed. Its rows stay.
+    pub async fn end_set(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(source_set::end(tx.sql, set)?))
+            .await
+    }
+
+    /// Stores what a Capability List offers and, if it is to be recognized as unchanged, its validators.
+    pub async fn save_offers(
+        self: &Arc<Self>,
+        set: SetId,
+        offers: &[Offer],
+        document: Option<DocumentRecord>,
+    ) -> Result<(), StoreError> {
+        let offers = offers.to_vec();
+        self.write(move |tx| {
+            source_set::set_offers(tx.sql, set, &offers)?;
+            if let Some(document) = &document {
+                document::save(tx.sql, set, document)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Stores which open Change List was read last; `None`: it was closed, or an index. The validators of the one that it has
+    /// replaced are deleted: where each publication has another URI, they would accumulate.
+    pub async fn save_open_list(
+        self: &Arc<Self>,
+        set: SetId,
+        open_list: Option<&Url>,
+    ) -> Result<(), StoreError> {
+        let open_list = open_list.cloned();
+        self.write(move |tx| {
+            let before = source_set::open_list(tx.sql, set)?;
+            if let (Some(before), Some(now)) = (&before, &open_list)
+                && before != now
+            {
+                document::delete(tx.sql, set, before.as_str())?;
+            }
+            Ok(source_set::set_open_list(tx.sql, set, open_list.as_ref())?)
+        })
+        .await
+    }
+
+    /// Stores the validators of a document.
+    pub async fn remember_document(
+        self: &Arc<Self>,
+        set: SetId,
+        document: DocumentRecord,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(document::save(tx.sql, set, &document)?))
+            .await
+    }
+}

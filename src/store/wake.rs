@@ -1,0 +1,16 @@
+//! What a commit reports to waiting workers.
+
+use super::ids::{ChannelId, SetId};
+
+/// Sent after the commit that caused it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// The set's inbox has a new delivery.
+    Inbox(SetId),
+    /// A hub has verified or denied a channel of the set.
+    Channel(SetId, ChannelId),
+    /// Tasks of the Source were added, changed or completed.
+    Tasks(String),
+    /// Changes were applied, up to this sequence number of the feed.
+    Feed(i64),
+}

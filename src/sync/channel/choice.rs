@@ -1,0 +1,108 @@
+//! Which channels of a set are wanted: what a Capability List advertises, compared with what is stored.
+
+use crate::protocol::{Capability, TopicUri};
+
+/// What identifies a channel of a set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ChannelKey<'a> {
+    /// Change or framework notifications.
+    pub kind: &'a Capability,
+    /// The topic as advertised.
+    pub topic: &'a TopicUri,
+    /// Whether the hub has to sign deliveries. A secret can't be changed, so another policy needs another channel.
+    pub is_signed: bool,
+}
+
+/// The result of [`choose_channels`], as indices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ChannelChoice {
+    /// Wanted channels that are stored: advertised, stored.
+    pub known: Vec<(usize, usize)>,
+    /// Wanted channels that are not stored.
+    pub new: Vec<usize>,
+    /// Stored channels that are not wanted.
+    pub unwanted: Vec<usize>,
+}
+
+/// Compares the channels that are advertised with those that are stored. One that is advertised twice counts once.
+pub fn choose_channels(advertised: &[ChannelKey<'_>], stored: &[ChannelKey<'_>]) -> ChannelChoice {
+    let mut choice = ChannelChoice::default();
+    for (index, key) in advertised.iter().enumerate() {
+        if advertised[..index].contains(key) {
+            continue;
+        }
+        match stored.iter().position(|other| other == key) {
+            Some(place) => choice.known.push((index, place)),
+            None => choice.new.push(index),
+        }
+    }
+    choice.unwanted = (0..stored.len())
+        .filter(|place| choice.known.iter().all(|(_, known)| known != place))
+        .collect();
+    choice
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        advertised: &[(&str, &str, bool)],
+        stored: &[(&str, &str, bool)],
+        expected: ChannelChoice,
+    ) {
+        let own = |keys: &[(&str, &str, bool)]| -> Vec<(Capability, TopicUri, bool)> {
+            keys.iter()
+                .map(|&(kind, topic, is_signed)| {
+                    let kind = match kind {
+                        "changes" => Capability::ChangeNotification,
+                        _ => Capability::FrameworkNotification,
+                    };
+                    let topic = TopicUri::parse(&format!("http://source.example/{topic}"));
+                    (kind, topic.unwrap(), is_signed)
+                })
+                .collect()
+        };
+        fn keys(own: &[(Capability, TopicUri, bool)]) -> Vec<ChannelKey<'_>> {
+            own.iter()
+                .map(|(kind, topic, is_signed)| ChannelKey {
+                    kind,
+                    topic,
+                    is_signed: *is_signed,
+                })
+                .collect()
+        }
+        let choice = choose_channels(&keys(&own(advertised)), &keys(&own(stored)));
+        assert_eq!(choice, expected, "{advertised:?}, {stored:?}");
+    }
+
+    fn choice(known: &[(usize, usize)], new: &[usize], unwanted: &[usize]) -> ChannelChoice {
+        ChannelChoice {
+            known: known.to_vec(),
+            new: new.to_vec(),
+            unwanted: unwanted.to_vec(),
+        }
+    }
+
+    #[test]
+    fn channel_is_identified_by_kind_topic_and_signature_policy() {
+        let (a, b) = (("changes", "a", true), ("changes", "b", true));
+        let (framework, unsigned) = (("framework", "a", true), ("changes", "a", false));
+        check(&[], &[], choice(&[], &[], &[]));
+        check(&[a, b], &[], choice(&[], &[0, 1], &[]));
+        check(&[a, b], &[b, a], choice(&[(0, 1), (1, 0)], &[], &[]));
+        check(&[b], &[a], choice(&[], &[0], &[0]));
+        check(&[a], &[framework], choice(&[], &[0], &[0]));
+        check(&[a], &[unsigned], choice(&[], &[0], &[0]));
+        // The channel of the new policy is found behind the one of the old policy.
+        check(&[a], &[unsigned, a], choice(&[(0, 1)], &[], &[0]));
+        check(&[], &[a, b], choice(&[], &[], &[0, 1]));
+    }
+
+    #[test]
+    fn channel_that_is_advertised_twice_counts_once() {
+        let a = ("changes", "a", true);
+        check(&[a, a], &[], choice(&[], &[0], &[]));
+        check(&[a, a], &[a], choice(&[(0, 0)], &[], &[]));
+    }
+}

@@ -1,0 +1,273 @@
+//! Entry points of a Source, and links between its documents.
+
+use crate::site::{
+    Follower, Site, capability_list, change_list, changed, description, document, entry, listed,
+    resource_list, with_up,
+};
+
+async fn two_resources() -> Site {
+    let site = Site::with_lists(&resource_list(&(listed("/a") + &listed("/b")))).await;
+    site.put("/a", "a");
+    site.put("/b", "b");
+    site
+}
+
+const BOTH: [(&str, &str); 2] = [("/a", "a"), ("/b", "b")];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn namespace_without_its_last_slash_is_accepted() {
+    let site = two_resources().await;
+    let misspell =
+        |page: String| page.replace("openarchives.org/rs/terms/", "openarchives.org/rs/terms");
+    site.put(
+        "/.well-known/resourcesync",
+        &misspell(description("/capabilities.xml")),
+    );
+    let lists = [
+        ("resourcelist", "/list.xml"),
+        ("changelist", "/changes.xml"),
+    ];
+    site.put("/capabilities.xml", &misspell(capability_list(&lists)));
+    site.put("/list.xml", &misspell(resource_list(&listed("/a"))));
+    let created = changed("/b", "created", "02T00:00:00");
+    site.put("/changes.xml", &misspell(change_list(&created)));
+    let follower = Follower::start(site).await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&[
+            "/.well-known/resourcesync namespace-spelling=1",
+            "/capabilities.xml namespace-spelling=1",
+            "/changes.xml namespace-spelling=1",
+            "/list.xml namespace-spelling=1",
+        ])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plain_sitemap_at_the_well_known_uri_leads_to_the_sets() {
+    let site = two_resources().await;
+    let plain = description("/capabilities.xml").replace("<rs:md capability=\"description\"/>", "");
+    let plain = plain.replace("<rs:md capability=\"capabilitylist\"/>", "");
+    site.put("/.well-known/resourcesync", &plain);
+    let follower = Follower::start(site).await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/.well-known/resourcesync no-capability=1"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn misspelt_well_known_uri_is_tried() {
+    let site = two_resources().await;
+    site.remove("/.well-known/resourcesync");
+    site.put(
+        "/.wellknown/resourcesync",
+        &description("/capabilities.xml"),
+    );
+    let follower = Follower::start(site).await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/.wellknown/resourcesync well-known-spelling=1"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_that_links_to_the_source_description_leads_to_all_sets() {
+    let site = two_resources().await;
+    site.remove("/.well-known/resourcesync");
+    site.put("/source.xml", &description("/capabilities.xml"));
+    let page = r#"<!DOCTYPE html><html><head><link rel="resourcesync" href="{site}/source.xml"></head><body><br></html>"#;
+    site.put("/page.html", page);
+    let follower = Follower::start_at(site, "/page.html").await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/source.xml link-to-description=1"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn up_that_skips_a_level_is_followed() {
+    let site = two_resources().await;
+    let md = r#"capability="resourcelist" at="2026-03-01T00:00:00Z""#;
+    let entries = listed("/a") + &listed("/b");
+    let list = with_up("urlset", "/.well-known/resourcesync", md, &entries);
+    site.put("/list.xml", &list);
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
+    follower.until_oddities(&["/list.xml wrong-up=1"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn missing_up_is_replaced_by_the_well_known_uri() {
+    let site = two_resources().await;
+    let md = r#"capability="resourcelist" at="2026-03-01T00:00:00Z""#;
+    site.put(
+        "/list.xml",
+        &with_up("urlset", "", md, &(listed("/a") + &listed("/b"))),
+    );
+    let lists = capability_list(&[("resourcelist", "/list.xml")]);
+    let up = lists
+        .split("<rs:ln")
+        .nth(1)
+        .unwrap()
+        .split("/>")
+        .next()
+        .unwrap();
+    site.put(
+        "/capabilities.xml",
+        &lists.replace(&format!("<rs:ln{up}/>"), ""),
+    );
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/capabilities.xml no-up=1", "/list.xml no-up=1"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn up_that_points_down_causes_no_cycle() {
+    let site = two_resources().await;
+    let down = description("/capabilities.xml").replace(
+        "<rs:md capability=\"description\"/>",
+        "<rs:ln rel=\"up\" href=\"{site}/capabilities.xml\"/><rs:md capability=\"description\"/>",
+    );
+    site.put("/.well-known/resourcesync", &down);
+    let offers = entry("/list.xml", "<rs:md capability=\"resourcelist\"/>");
+    let md = r#"capability="capabilitylist""#;
+    site.put(
+        "/capabilities.xml",
+        &with_up("urlset", "/list.xml", md, &offers),
+    );
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/capabilities.xml wrong-up=1"])
+        .await;
+    let site = two_resources().await;
+    site.put("/.well-known/resourcesync", &down);
+    let follower = Follower::start(site).await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&["/.well-known/resourcesync wrong-up=1"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn capability_listed_twice_is_read_from_the_valid_document() {
+    let oai = r#"<OAI-PMH xmlns="http://www.openarchives.org/OAI/2.0/"><error code="badVerb"/></OAI-PMH>"#;
+    for first in ["/list.xml", "/oai"] {
+        let site = two_resources().await;
+        site.put("/oai", oai);
+        let second = if first == "/oai" { "/list.xml" } else { "/oai" };
+        let lists = [
+            ("resourcelist", first),
+            ("resourcelist", second),
+            (
+                "changelist",
+                if first == "/oai" {
+                    "/oai"
+                } else {
+                    "/changes.xml"
+                },
+            ),
+            (
+                "changelist",
+                if first == "/oai" {
+                    "/changes.xml"
+                } else {
+                    "/oai"
+                },
+            ),
+        ];
+        site.put("/capabilities.xml", &capability_list(&lists));
+        site.put(
+            "/changes.xml",
+            &change_list(&changed("/a", "updated", "02T00:00:00")),
+        );
+        let follower = Follower::start(site).await;
+        follower.until_mirrored(&BOTH).await;
+        follower
+            .until_oddities(&["/capabilities.xml capability-twice=2"])
+            .await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn misspelt_capabilities_are_accepted() {
+    let site = two_resources().await;
+    let lists = [
+        ("resourceList", "/index.xml"),
+        ("changelistindex", "/changes.xml"),
+    ];
+    site.put("/capabilities.xml", &capability_list(&lists));
+    let md = r#"capability="resourceindex" at="2026-03-01T00:00:00Z""#;
+    let parts = entry("/list.xml", "").replace("url>", "sitemap>");
+    site.put("/index.xml", &document("sitemapindex", md, &parts));
+    let list = resource_list(&(listed("/a") + &listed("/b")));
+    site.put("/list.xml", &list.replace("resourcelist", "resourcecelist"));
+    site.put(
+        "/changes.xml",
+        &change_list("").replace("changelist", "ChangeList"),
+    );
+    let follower = Follower::start(site).await;
+    follower.until_mirrored(&BOTH).await;
+    follower
+        .until_oddities(&[
+            "/capabilities.xml capability-spelling=2",
+            "/changes.xml capability-spelling=1",
+            "/index.xml capability-spelling=1",
+            "/list.xml capability-spelling=1",
+        ])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_with_a_new_uri_at_each_publication_is_followed() {
+    let site = two_resources().await;
+    let lists = [
+        ("resourcelist", "/list-1.xml"),
+        ("changelist", "/changes-1.xml"),
+    ];
+    site.put("/capabilities.xml", &capability_list(&lists));
+    site.put("/list-1.xml", &resource_list(&listed("/a")));
+    // The oddities of a list that is no longer listed disappear from the status.
+    let undated = |entries: &str| change_list(entries).replace(" from=", " x=");
+    site.put("/changes-1.xml", &undated(""));
+    let follower = Follower::start(site).await;
+    follower.until_mirrored(&BOTH[..1]).await;
+    follower.until_oddities(&["/changes-1.xml no-from=1"]).await;
+
+    let site = &follower.site;
+    site.remove("/list-1.xml");
+    site.remove("/changes-1.xml");
+    let lists = [
+        ("resourcelist", "/list-2.xml"),
+        ("changelist", "/changes-2.xml"),
+    ];
+    site.put(
+        "/list-2.xml",
+        &resource_list(&(listed("/a") + &listed("/b"))),
+    );
+    site.put(
+        "/changes-2.xml",
+        &undated(&changed("/b", "created", "02T00:00:00")),
+    );
+    site.put("/capabilities.xml", &capability_list(&lists));
+    follower.poll().await;
+    follower.until_mirrored(&BOTH).await;
+    follower.until_oddities(&["/changes-2.xml no-from=1"]).await;
+
+    // Without a Change List, the Resource List alone states the changes.
+    let site = &follower.site;
+    site.remove("/changes-2.xml");
+    site.remove("/list-2.xml");
+    let newer = resource_list(&listed("/b")).replace("2026-03-01", "2026-03-03");
+    site.put("/list-3.xml", &newer);
+    site.put(
+        "/capabilities.xml",
+        &capability_list(&[("resourcelist", "/list-3.xml")]),
+    );
+    follower.poll().await;
+    follower.until_mirrored(&BOTH[1..]).await;
+    follower.until_oddities(&[]).await;
+}
