@@ -187,6 +187,12 @@ impl Filter {
         })
     }
 
+    /// Whether every resource passes.
+    #[must_use]
+    pub fn wants_everything(&self) -> bool {
+        self.include.is_none() && self.exclude.is_empty()
+    }
+
     /// A digest of the patterns: different for different filters.
     #[must_use]
     pub fn fingerprint(&self) -> &str {

@@ -306,6 +306,12 @@ impl<'ast> Visit<'ast> for Source {
         }
     }
 
+    fn visit_pat_type(&mut self, argument: &'ast syn::PatType) {
+        if !is_test(&argument.attrs) {
+            visit::visit_pat_type(self, argument);
+        }
+    }
+
     fn visit_impl_item_fn(&mut self, function: &'ast syn::ImplItemFn) {
         if !is_test(&function.attrs) {
             visit::visit_impl_item_fn(self, function);
@@ -531,6 +537,11 @@ fn rules_find_what_breaks_them() {
             None,
         ),
         ("mirror/a.rs", "#[cfg(test)] use crate::store::X;", None),
+        (
+            "mirror/a.rs",
+            "fn a(#[cfg(test)] x: crate::store::X) {}",
+            None,
+        ),
         (
             "protocol/a.rs",
             "use tokio::io;",

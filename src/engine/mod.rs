@@ -24,6 +24,8 @@ mod one_shot;
 mod progress;
 mod runtime_status;
 mod set;
+#[cfg(test)]
+mod simulation;
 mod source;
 mod status_view;
 

@@ -41,6 +41,8 @@ pub struct Client {
     credentials: Arc<Credentials>,
     permits: Arc<Permits>,
     retries: Bounds,
+    #[cfg(test)]
+    transport: Option<Arc<dyn super::transport::Transport>>,
 }
 
 impl Client {
@@ -118,7 +120,19 @@ impl Client {
             credentials: Arc::default(),
             permits: Arc::new(Permits::new(http.connections_per_host)),
             retries: Bounds::DOCUMENT,
+            #[cfg(test)]
+            transport: None,
         })
+    }
+
+    /// The same client, whose requests are answered by a simulated network.
+    #[cfg(test)]
+    pub(crate) fn with_transport(
+        mut self,
+        transport: Arc<dyn super::transport::Transport>,
+    ) -> Self {
+        self.transport = Some(transport);
+        self
     }
 
     /// The same client with other bounds for its own retries of documents.
@@ -166,11 +180,8 @@ impl Client {
             allowed(&url)?;
             let permit = self.permits.acquire(pool, &url).await;
             // reqwest converts the credentials in the URL to a header.
-            let sent = request(&self.http, self.credentials.sign_in(&url)).send();
-            let response = tokio::time::timeout(self.timeout, sent)
-                .await
-                .map_err(|_| FetchError::Timeout)?
-                .map_err(|error| FetchError::from_transport(&error))?;
+            let request = request(&self.http, self.credentials.sign_in(&url));
+            let response = self.send(request).await?;
             if !follow.follows(response.status()) {
                 return Ok(Answer {
                     response,
@@ -183,6 +194,20 @@ impl Client {
             url = next;
         }
         Err(FetchError::TooManyRedirects)
+    }
+
+    /// Sends one request; returns when the head of the answer has arrived.
+    async fn send(&self, request: RequestBuilder) -> Result<Response, FetchError> {
+        #[cfg(test)]
+        if let Some(transport) = &self.transport {
+            let request = request.build();
+            let request = request.map_err(|error| FetchError::from_transport(&error))?;
+            return transport.send(request).await;
+        }
+        tokio::time::timeout(self.timeout, request.send())
+            .await
+            .map_err(|_| FetchError::Timeout)?
+            .map_err(|error| FetchError::from_transport(&error))
     }
 }
 

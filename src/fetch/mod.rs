@@ -37,6 +37,8 @@ mod web_page;
 
 #[cfg(test)]
 mod test_site;
+#[cfg(test)]
+pub(crate) mod transport;
 
 pub use capability_list::CapabilityList;
 pub use client::Client;

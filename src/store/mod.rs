@@ -22,6 +22,8 @@
 
 mod audit_db;
 mod change;
+#[cfg(test)]
+pub(crate) mod commit_hook;
 mod corruption;
 mod error;
 mod ids;
@@ -87,6 +89,8 @@ pub struct Store {
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
     _lock: File,
+    #[cfg(test)]
+    commit_hook: Arc<commit_hook::CommitHook>,
 }
 
 impl Store {
@@ -128,11 +132,15 @@ impl Store {
         };
         let (wakes, _) = broadcast::channel(4096);
         let write_health = Arc::new(WriteHealth::default());
+        #[cfg(test)]
+        let commit_hook = Arc::default();
         let writer = Writer::start(
             connection,
             wakes.clone(),
             Arc::clone(&damage),
             Arc::clone(&write_health),
+            #[cfg(test)]
+            Arc::clone(&commit_hook),
         );
         let writer = writer.map_err(folder_error)?;
         let check = match corruption::is_checked_first(&path) {
@@ -150,6 +158,8 @@ impl Store {
             damage,
             write_health,
             _lock: lock,
+            #[cfg(test)]
+            commit_hook,
         }))
     }
 
@@ -171,6 +181,10 @@ impl Store {
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
         let store = Arc::clone(self);
+        #[cfg(test)]
+        if self.commit_hook.is_stopped() {
+            return Err(StoreError::Closed);
+        }
         let reading = tokio::task::spawn_blocking(move || store.read_blocking(query));
         reading.await.map_err(|_| StoreError::Closed)?
     }

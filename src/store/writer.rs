@@ -65,17 +65,26 @@ impl Writer {
         wakes: broadcast::Sender<Wake>,
         damage: Arc<Damage>,
         write_health: Arc<WriteHealth>,
+        #[cfg(test)] hook: Arc<super::commit_hook::CommitHook>,
     ) -> std::io::Result<Self> {
         let (jobs, queue) = mpsc::channel();
+        #[cfg(test)]
+        let clock = crate::clock::simulated::installed();
 
         let thread = std::thread::Builder::new()
             .name("store-writer".into())
             .spawn(move || {
+                #[cfg(test)]
+                if let Some(clock) = clock {
+                    clock.install();
+                }
                 let writing = Writes {
                     connection,
                     wakes,
                     damage,
                     write_health,
+                    #[cfg(test)]
+                    hook,
                 };
                 writing.work(&queue);
             })?;
@@ -194,13 +203,26 @@ struct Writes {
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
+    #[cfg(test)]
+    hook: Arc<super::commit_hook::CommitHook>,
 }
 
 impl Writes {
     fn work(&self, queue: &mpsc::Receiver<Job>) {
         while let Ok(first) = queue.recv() {
             let jobs = std::iter::once(first).chain(queue.try_iter().take(JOBS_A_COMMIT - 1));
+            #[cfg(test)]
+            if !self.hook.begin() {
+                // The process has ended: no job is done, and no caller is answered. All at once, so that none of the next process
+                // is among them.
+                drop(jobs.collect::<Vec<Job>>());
+                continue;
+            }
             let (answers, outcome) = self.commit(jobs);
+            #[cfg(test)]
+            if outcome.is_ok() && !self.hook.committed(&self.connection) {
+                continue;
+            }
             if let Ok(woken) = &outcome {
                 for wake in woken {
                     // There may be no receiver.

@@ -20,4 +20,6 @@ pub(super) mod members;
 mod publisher;
 pub(super) mod session;
 mod staged;
+#[cfg(test)]
+pub(super) mod stepping;
 mod unpack;

@@ -159,7 +159,11 @@ fn report_disk_ok(context: &ApplyContext, task: &Task) {
 }
 
 /// Changes the mirror. For a blocking thread.
-fn publish(mirror: &Mirror, deletes: bool, finished: Vec<ExecutedTask>) -> Vec<TaskResult> {
+pub(super) fn publish(
+    mirror: &Mirror,
+    deletes: bool,
+    finished: Vec<ExecutedTask>,
+) -> Vec<TaskResult> {
     let mut conclusions = Vec::with_capacity(finished.len());
     let mut removals = Vec::new();
     let mut fetched = Vec::new();

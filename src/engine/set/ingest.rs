@@ -1,7 +1,7 @@
 //! Ingests the entries of a document: they become tasks in batches, the last of them together with what the document proves.
 //! Where the document is the manifest of a package, the package's members are offered to the executor meanwhile.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io::BufRead;
 use std::sync::Arc;
 
@@ -159,7 +159,7 @@ fn ingest_changes_blocking<R: BufRead>(
     // Of entries with one time the later one counts; where the newest comes first, that is the one that is read first.
     let (mut moment, mut seen) = (None, HashSet::new());
     // Of the late changes of a resource only the last one of the document counts.
-    let mut late_changes = HashMap::new();
+    let mut late_changes = BTreeMap::new();
     let (mut batch, mut last) = (Vec::new(), None);
     let mut sum = BatchResult::default();
     let now = clock::now().wall;

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use url::Url;
 
 use super::package_files::PackageFiles;
@@ -13,7 +14,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
-use crate::protocol::{Capability, SourceTime};
+use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::StatusError;
 use crate::store::{
     BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, DeletionRules,
@@ -185,6 +186,19 @@ impl SetState {
             origin,
             at,
         }
+    }
+
+    /// Makes the failed tasks due again that are still wanted, and drops the others.
+    pub(super) async fn retry_failed(&self, now: DateTime<Utc>) -> Result<(), EngineError> {
+        let (store, set) = (&self.context.store, self.record.id);
+        let filter = &self.context.source.filter;
+        if !filter.wants_everything() {
+            let filter = filter.clone();
+            let wants = move |uri: &ResourceUri| filter.wants(uri);
+            store.drop_unwanted(set, wants).await?;
+        }
+        store.retry_failed(set, self.context.name(), now).await?;
+        Ok(())
     }
 
     /// Shows an error in the status; logs it unless it is shown already.

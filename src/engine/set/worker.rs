@@ -73,23 +73,30 @@ impl SetWorker {
         }
         self.wait_for_hubs(wakes).await;
         loop {
-            let pause = match self.work_once().await {
-                Ok(()) => {
-                    self.report_database(None);
-                    None
-                }
-                Err(error) => {
-                    self.report_database(Some(&error));
-                    Some(STORE_PAUSE)
-                }
-            };
-            self.publish_status();
+            let pause = self.work_now().await;
             self.rest(wakes, pause).await;
         }
     }
 
-    /// Does what is due now, and never waits for something to become due. Fails only if the database does.
-    pub(in crate::engine) async fn work_once(&mut self) -> Result<(), EngineError> {
+    /// Does what is due now, never waits for something to become due, and shows the result in the status. Returns the pause
+    /// before the next try if the database failed.
+    pub(in crate::engine) async fn work_now(&mut self) -> Option<Duration> {
+        let pause = match self.work_once().await {
+            Ok(()) => {
+                self.report_database(None);
+                None
+            }
+            Err(error) => {
+                self.report_database(Some(&error));
+                Some(STORE_PAUSE)
+            }
+        };
+        self.publish_status();
+        pause
+    }
+
+    /// Does what is due now. Fails only if the database does.
+    async fn work_once(&mut self) -> Result<(), EngineError> {
         let state = &mut self.state;
         if state.channels.is_behind() {
             state.channels.follow(&state.record.offers).await?;
@@ -154,11 +161,7 @@ impl SetWorker {
                 state.report_error(&error);
             }
         }
-        context
-            .store
-            .retry_failed(set, context.name(), now.wall)
-            .await?;
-        Ok(())
+        state.retry_failed(now.wall).await
     }
 
     /// Polls once and works through the inbox, for a Destination that runs once and ends.
@@ -178,10 +181,7 @@ impl SetWorker {
             .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
         let begins = state.record.baseline == BaselineState::Missing;
         // Before the poll: what fails in this run has used up its tries.
-        context
-            .store
-            .retry_failed(set, context.name(), now.wall)
-            .await?;
+        state.retry_failed(now.wall).await?;
         let polled = state.poll_documents().await;
         context
             .runtime_status
@@ -249,7 +249,7 @@ impl SetWorker {
     }
 
     /// Makes a poll due after every verified subscription, renewal or denial: hubs coalesce, drop and forget.
-    async fn check_leases(&mut self) {
+    pub(in crate::engine) async fn check_leases(&mut self) {
         let leases = self.state.channels.leases().await;
         let has_changed = leases.iter().any(|(channel, lease)| {
             matches!(lease.0, ChannelState::Active | ChannelState::Denied)

@@ -363,6 +363,12 @@ pub(in crate::store) fn fail(
     Ok(())
 }
 
+/// Whether a resource has a task that failed.
+pub(in crate::store) fn is_failed(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND state = 'failed'")?
+        .exists([resource])
+}
+
 /// Makes the failed tasks of a set due again and returns their number.
 pub(in crate::store) fn retry_failed(
     sql: &Connection,

@@ -166,10 +166,8 @@ fn list_entry(
             Ok(false)
         }
         Decision::Older => {
-            // The list may cover a change that happened before the pending one.
-            if let Some(unbroken) = context.unbroken {
-                state.lower_since(sql, Some(unbroken))?;
-            }
+            // The list may cover a change that happened before the pending one; at an unknown time, if nothing was covered.
+            state.lower_since(sql, context.unbroken)?;
             Ok(false)
         }
     }

@@ -21,10 +21,14 @@ pub(super) fn put_task(
         ChangeKind::Deleted => TaskState::Undecided,
         ChangeKind::Created | ChangeKind::Updated => TaskState::Ready,
     };
-    // The mirror is behind from this change on; what a listing reveals may be as old as the end of the unbroken coverage.
-    let since = match (change.changed_at, context.unbroken) {
-        (Some(changed_at), Some(unbroken)) => Some(changed_at.min(unbroken)),
-        (changed_at, unbroken) => changed_at.or(unbroken),
+    // The mirror is behind from this change on; what a listing reveals may be as old as the end of the unbroken coverage, or of
+    // any time if there is none.
+    let since = if context.origin.is_listing() {
+        context
+            .unbroken
+            .map(|unbroken| change.changed_at.map_or(unbroken, |at| at.min(unbroken)))
+    } else {
+        change.changed_at
     };
     let task = NewTask {
         resource,

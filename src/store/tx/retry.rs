@@ -4,14 +4,43 @@ use std::sync::Arc;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::protocol::ResourceUri;
 use crate::store::ids::SetId;
-use crate::store::tables::task::{self, Task};
+use crate::store::tables::resource;
+use crate::store::tables::task::{self, Task, queue};
 use crate::store::{Store, StoreError, Wake};
 
 /// The longest delay of a task: a server's `Retry-After` counts up to an hour, and delays vary by half.
 const LONGEST_DELAY: TimeDelta = TimeDelta::hours(2);
 
 impl Store {
+    /// Drops the failed tasks of a set that are not wanted any more: no document that is read states what becomes of them.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then nothing has changed.
+    pub async fn drop_unwanted(
+        self: &Arc<Self>,
+        set: SetId,
+        wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
+    ) -> Result<(), StoreError> {
+        let unwanted = self.read(move |sql| Ok(queue::failed_unwanted(sql, set, wants)?));
+        let unwanted = unwanted.await?;
+        if unwanted.is_empty() {
+            return Ok(());
+        }
+        self.write(move |tx| {
+            for &id in &unwanted {
+                // It may be due again, or in progress, by now.
+                if task::is_failed(tx.sql, id)? {
+                    resource::raise_next_version(tx.sql, id)?;
+                    task::delete(tx.sql, id)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Makes the failed tasks of a set due again.
     pub async fn retry_failed(
         self: &Arc<Self>,

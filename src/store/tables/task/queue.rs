@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::{COLUMNS, Task, TaskState};
 use crate::protocol::ResourceUri;
-use crate::store::ids::ResourceId;
+use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::values::Micros;
 
 /// The hosts that have ready tasks. Each costs one look-up in the index, whatever the number of tasks.
@@ -96,4 +96,24 @@ pub(in crate::store) fn of_resource(
         Ok((Task::from_row(row)?, row.get("state")?, not_before.0))
     })
     .optional()
+}
+
+/// The resources of a set whose tasks failed and that are not wanted.
+pub(in crate::store) fn failed_unwanted(
+    sql: &Connection,
+    set: SetId,
+    wants: impl Fn(&ResourceUri) -> bool,
+) -> Result<Vec<ResourceId>> {
+    let mut query = sql.prepare_cached(
+        "SELECT task.resource_id, resource.uri FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.state = 'failed'",
+    )?;
+    let mut rows = query.query([set])?;
+    let mut unwanted = Vec::new();
+    while let Some(row) = rows.next()? {
+        if !wants(&row.get(1)?) {
+            unwanted.push(row.get(0)?);
+        }
+    }
+    Ok(unwanted)
 }

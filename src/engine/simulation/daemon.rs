@@ -1,0 +1,288 @@
+//! The daemon as the simulation runs it: the real store, mirror, client, discovery and set workers, without the loops that
+//! wait.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tokio::sync::{broadcast, mpsc};
+
+use super::documents::{Target, topic};
+use super::downloads::Downloads;
+use super::source::{Notification, SetNo};
+use super::stage::Stage;
+use super::world::Settings;
+use crate::clock;
+use crate::config::{Config, Filter, Signatures, Source};
+use crate::engine::apply::stepping::Stepper;
+use crate::engine::context::SourceContext;
+use crate::engine::set::package_files::PackageFiles;
+use crate::engine::set::worker::SetWorker;
+use crate::engine::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync};
+use crate::engine::{Engine, EngineError};
+use crate::fetch::{Bounds, Client, DiscoveryCache};
+use crate::mirror::Mirror;
+use crate::protocol::{Capability, TopicUri};
+use crate::status::SetStatus;
+use crate::store::{ChannelId, Receipt, SetId, SetRecord, Store, Wake};
+use crate::sync::ChannelState;
+
+/// The label of the only Source.
+pub(super) const NAME: &str = "source";
+/// The resource that the operator may exclude.
+pub(super) const EXCLUDED: usize = 4;
+/// The pause before the sets are looked for again, in milliseconds.
+const DISCOVERY_PAUSE: u64 = 10_000;
+
+/// What the outside meets of the daemon.
+pub(super) struct Inside {
+    pub(super) store: Arc<Store>,
+    pub(super) context: Arc<SourceContext>,
+    pub(super) stepper: Stepper,
+    pub(super) downloads: tokio::sync::Mutex<Downloads>,
+    channels: std::sync::Mutex<BTreeMap<(SetNo, bool), ChannelId>>,
+    engine: Engine,
+}
+
+/// A set that is followed.
+pub(super) struct Worker {
+    pub(super) set: SetNo,
+    pub(super) worker: SetWorker,
+    pub(super) is_awake: bool,
+}
+
+pub(super) struct Daemon {
+    pub(super) inside: Arc<Inside>,
+    pub(super) workers: Vec<Worker>,
+    packages: Arc<PackageFiles>,
+    wakes: broadcast::Receiver<Wake>,
+    /// When the sets are looked for; `None`: once something asks for it.
+    discover_at: Option<u64>,
+}
+
+thread_local! {
+    // Loading the certificates takes longer than a history.
+    static CLIENT: Client = {
+        let tries = Bounds { tries: 2, first: Duration::ZERO, longest: Duration::ZERO };
+        let http = Config::new("/", Vec::new()).http;
+        Client::new(&http).unwrap().with_document_retries(tries)
+    };
+}
+
+impl Daemon {
+    /// Begins with what the store has.
+    pub(super) async fn start(
+        stage: &Arc<Stage>,
+        store: &Arc<Store>,
+        folder: &Path,
+        settings: &Settings,
+        excludes: bool,
+    ) -> Result<Self, EngineError> {
+        let mut source = Source::new(NAME, Target::Description.url(), folder.join("mirror"));
+        source.poll_interval = settings.poll_interval;
+        source.reorder_window = settings.limits.reorder_window;
+        source.signatures = Signatures::Off;
+        source.max_delete = settings.max_delete;
+        if excludes {
+            let pattern = format!("*/{EXCLUDED}");
+            source.filter = Filter::matching(&[], &[pattern]).unwrap();
+        }
+        let mut config = Config::new(folder, vec![source]);
+        config.limits.held_notifications = settings.limits.held_notifications;
+        let client = CLIENT
+            .with(Client::clone)
+            .with_transport(Arc::clone(stage) as _);
+        let engine = Engine::new(&config, Arc::clone(store), &client, false);
+        let context = Arc::clone(&engine.sources[0].context);
+        let mirror = Arc::new(Mirror::open(&context.source.mirror)?);
+        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
+        let inside = Arc::new(Inside {
+            store: Arc::clone(store),
+            stepper: Stepper::new(Arc::clone(&context), mirror),
+            context,
+            downloads: tokio::sync::Mutex::new(Downloads::new(store, settings.download)),
+            channels: std::sync::Mutex::default(),
+            engine,
+        });
+        stage.enter(&inside);
+        let mut daemon = Self {
+            wakes: store.wakes(),
+            inside,
+            workers: Vec::new(),
+            packages,
+            discover_at: Some(stage.moment()),
+        };
+        for record in store.sets(NAME).await? {
+            daemon.follow(record).await?;
+        }
+        Ok(daemon)
+    }
+
+    /// Follows a set, with channels that a hub has verified.
+    async fn follow(&mut self, record: SetRecord) -> Result<(), EngineError> {
+        let set = Target::set(record.capability_list.as_str());
+        if self.workers.iter().any(|worker| worker.set == set) {
+            return Ok(());
+        }
+        let store = &self.inside.store;
+        let known = store.channels(record.id).await?;
+        let kinds = [
+            (false, Capability::ChangeNotification),
+            (true, Capability::FrameworkNotification),
+        ];
+        for (is_framework, kind) in kinds {
+            let channel = known.iter().find(|channel| channel.kind == kind);
+            let id = match channel {
+                Some(channel) => channel.id,
+                None => {
+                    let topic = TopicUri::try_from(topic(set, &kind)).unwrap();
+                    let token = topic.to_string();
+                    let now = clock::now().wall;
+                    let added = store.add_channel(now, record.id, &kind, &topic, &[], token, None);
+                    added.await?.id
+                }
+            };
+            let mut channels = self.inside.channels.lock().unwrap();
+            channels.insert((set, is_framework), id);
+        }
+        // No command is sent: what one causes, the world does.
+        let (_, commands) = mpsc::channel(1);
+        let context = Arc::clone(&self.inside.context);
+        let packages = Arc::clone(&self.packages);
+        self.workers.push(Worker {
+            set,
+            worker: SetWorker::new(context, packages, record, commands).await?,
+            is_awake: true,
+        });
+        Ok(())
+    }
+
+    /// Looks for the sets of the Source, if that is due.
+    pub(super) async fn discover(&mut self, now: u64) -> Result<(), EngineError> {
+        let asked = self.inside.context.rediscover.notified().now_or_never();
+        if asked.is_none() && self.discover_at.is_none_or(|at| at > now) {
+            return Ok(());
+        }
+        let context = Arc::clone(&self.inside.context);
+        let followed = self.workers.iter();
+        let followed = followed
+            .map(|worker| worker.worker.state.record.capability_list.clone())
+            .collect();
+        let known = KnownSets {
+            followed: &followed,
+            had_resourcesync: had_resourcesync(&context).await?,
+        };
+        let (limit, mut cache) = (context.limits.document, DiscoveryCache::default());
+        let found = find_sets(&context.client, &context.source, limit, known, &mut cache).await;
+        match found {
+            Ok(found) => {
+                for set in &found.sets {
+                    let record = begin_set(&context, set).await?;
+                    self.follow(record).await?;
+                }
+                self.discover_at = None;
+            }
+            Err(EngineError::Store(error)) => return Err(error.into()),
+            Err(_) => self.discover_at = Some(now + DISCOVERY_PAUSE),
+        }
+        Ok(())
+    }
+
+    /// Wakes the workers that something has happened to.
+    pub(super) async fn wake(&mut self) {
+        let (mut look_for_tasks, mut leases) = (false, Vec::new());
+        loop {
+            match self.wakes.try_recv() {
+                Ok(Wake::Inbox(set)) => self.wake_set(set),
+                Ok(Wake::Channel(set, _)) => leases.push(set),
+                Ok(Wake::Tasks(_)) => look_for_tasks = true,
+                Ok(Wake::Feed(_)) => {}
+                Err(broadcast::error::TryRecvError::Lagged(_)) => panic!("too many wakes"),
+                Err(_) => break,
+            }
+        }
+        if look_for_tasks {
+            self.inside.downloads.lock().await.look();
+        }
+        for set in leases {
+            self.wake_set(set);
+            for worker in &mut self.workers {
+                if worker.worker.state.record.id == set {
+                    worker.worker.check_leases().await;
+                }
+            }
+        }
+    }
+
+    fn wake_set(&mut self, set: SetId) {
+        for worker in &mut self.workers {
+            worker.is_awake |= worker.worker.state.record.id == set;
+        }
+    }
+
+    /// When the daemon has something to do next.
+    pub(super) async fn next_event(&self, stage: &Stage) -> u64 {
+        let workers = self.workers.iter().map(|worker| {
+            if worker.is_awake {
+                0
+            } else {
+                stage.clock().millis_of(worker.worker.next_deadline())
+            }
+        });
+        let downloads = self.inside.downloads.lock().await.next_event();
+        let next = workers.chain(downloads).chain(self.discover_at);
+        next.min().unwrap_or(u64::MAX)
+    }
+}
+
+impl Inside {
+    /// Stores a delivery, as the callback does. `None`: the process has ended.
+    pub(super) async fn receive(
+        &self,
+        notification: &Notification,
+        body: Vec<u8>,
+    ) -> Option<Receipt> {
+        let is_framework = matches!(notification.content, super::source::Content::Framework(..));
+        let channel = {
+            let channels = self.channels.lock().unwrap();
+            // Before the set is followed, nothing is subscribed to.
+            *channels.get(&(notification.set, is_framework))?
+        };
+        let room = self.context.limits.inbox;
+        let received = self.store.receive(clock::now().wall, channel, body, room);
+        received.await.ok()
+    }
+
+    /// The hub verifies the subscription to the change notifications of a set.
+    pub(super) async fn verify(&self, set: SetNo) {
+        let channel = self.channels.lock().unwrap().get(&(set, false)).copied();
+        let expires_at = clock::now().wall + chrono::TimeDelta::days(10);
+        if let Some(channel) = channel {
+            let verified = self.store.change_channel(channel, true, move |channel| {
+                channel.lease.state = ChannelState::Active;
+                channel.lease.expires_at = Some(expires_at);
+            });
+            // A process that ends meanwhile has not answered.
+            let _ = verified.await;
+        }
+    }
+
+    /// Whether the hub is relied on to deliver the change notifications of a set.
+    pub(super) async fn is_subscribed(&self, set: SetNo) -> bool {
+        let channel = self.channels.lock().unwrap()[&(set, false)];
+        let channel = self.store.channel(channel).await.unwrap();
+        channel.is_some_and(|channel| channel.lease.state == ChannelState::Active)
+    }
+
+    /// As the status endpoint states it.
+    pub(super) async fn status(&self) -> Result<Vec<SetStatus>, EngineError> {
+        let status = self.engine.status_of_sources().await?;
+        Ok(status
+            .sources
+            .into_iter()
+            .flat_map(|source| source.sets)
+            .collect())
+    }
+}

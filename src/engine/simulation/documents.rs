@@ -1,0 +1,363 @@
+//! The Source's web server: renders what the Source publishes, and answers requests for it.
+
+use axum::http;
+use chrono::{DateTime, Utc};
+use reqwest::header::{DATE, ETAG, HeaderMap, IF_MODIFIED_SINCE, IF_NONE_MATCH, LAST_MODIFIED};
+use sha2::{Digest as _, Sha256};
+use url::Url;
+
+use super::network::Form;
+use super::source::{
+    Change, ChangeLists, Content, Fault, List, Notification, Offered, Part, Place, RESOURCES,
+    ResourceNo, ServerValidators, SetNo, Source, bytes, digest,
+};
+use crate::protocol::{Capability, ChangeKind, Entry, Head, Link, Root, write_document};
+
+const BASE: &str = "http://source.example/";
+
+/// What a URI of the Source leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Target {
+    Description,
+    Document(SetNo, Place),
+    ChangeList(SetNo, u32),
+    Resource(ResourceNo),
+}
+
+impl Target {
+    /// What a URI leads to.
+    pub(super) fn of(url: &Url) -> Option<Self> {
+        let path: Vec<&str> = url.path_segments()?.collect();
+        match path[..] {
+            [".well-known", "resourcesync"] => Some(Self::Description),
+            ["resource", number] => Some(Self::Resource(number.parse().ok()?)),
+            [set, file] => {
+                let set = set.strip_prefix("set")?.parse().ok()?;
+                let file = file.strip_suffix(".xml")?;
+                let place = match file {
+                    "capabilitylist" => Place::CapabilityList,
+                    "resourcelist" => Place::ResourceList,
+                    "changelist" => Place::ChangeListIndex,
+                    _ => {
+                        if let Some(number) = file.strip_prefix("part") {
+                            Place::Part(number.parse().ok()?)
+                        } else {
+                            let key = file.strip_prefix("changes")?.parse().ok()?;
+                            return Some(Self::ChangeList(set, key));
+                        }
+                    }
+                };
+                Some(Self::Document(set, place))
+            }
+            _ => None,
+        }
+    }
+
+    pub(super) fn url(self) -> Url {
+        let path = match self {
+            Self::Description => ".well-known/resourcesync".to_owned(),
+            Self::Resource(number) => format!("resource/{number}"),
+            Self::ChangeList(set, key) => format!("set{set}/changes{key}.xml"),
+            Self::Document(set, place) => {
+                let file = match place {
+                    Place::CapabilityList => "capabilitylist".to_owned(),
+                    Place::ResourceList => "resourcelist".to_owned(),
+                    Place::Part(number) => format!("part{number}"),
+                    Place::ChangeListIndex | Place::ChangeLists => "changelist".to_owned(),
+                };
+                format!("set{set}/{file}.xml")
+            }
+        };
+        Url::parse(BASE).unwrap().join(&path).unwrap()
+    }
+
+    /// The set and the document that a fault may concern.
+    pub(super) fn place(self) -> Option<(SetNo, Place)> {
+        match self {
+            Self::Document(set, place) => Some((set, place)),
+            Self::ChangeList(set, _) => Some((set, Place::ChangeLists)),
+            Self::Description | Self::Resource(_) => None,
+        }
+    }
+
+    /// The resource of that URI.
+    pub(super) fn resource(uri: &str) -> ResourceNo {
+        let target = Url::parse(uri).ok().and_then(|url| Self::of(&url));
+        match target {
+            Some(Self::Resource(number)) => number,
+            _ => panic!("{uri} is no resource"),
+        }
+    }
+
+    /// The set of that Capability List.
+    pub(super) fn set(capability_list: &str) -> SetNo {
+        let target = Url::parse(capability_list)
+            .ok()
+            .and_then(|url| Self::of(&url));
+        match target {
+            Some(Self::Document(number, Place::CapabilityList)) => number,
+            _ => panic!("{capability_list} is no Capability List"),
+        }
+    }
+}
+
+/// The topic of a channel.
+pub(super) fn topic(set: SetNo, kind: &Capability) -> Url {
+    let path = format!("set{set}/{}", kind.as_str());
+    Url::parse(BASE).unwrap().join(&path).unwrap()
+}
+
+/// The document that a notification carries.
+pub(super) fn notification(source: &Source, sent: &Notification, form: Form) -> Vec<u8> {
+    let mut written = match &sent.content {
+        Content::Changes { interval, entries } => {
+            let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
+            (head.md.from, head.md.until) = interval.unzip();
+            let entries: Vec<Entry> = entries.iter().map(|entry| change(source, entry)).collect();
+            write_document(&head, &entries)
+        }
+        Content::Framework(capability, at) => {
+            let head = Head::new(Root::Urlset, Capability::FrameworkNotification);
+            let place = match capability {
+                Capability::CapabilityList => Place::CapabilityList,
+                Capability::ResourceList => Place::ResourceList,
+                _ => Place::ChangeListIndex,
+            };
+            let mut entry = pointer(Target::Document(sent.set, place), capability);
+            entry.md.change = Some(ChangeKind::Updated);
+            entry.md.datetime = Some(*at);
+            write_document(&head, [&entry])
+        }
+    };
+    match form {
+        Form::Original => {}
+        Form::Rewritten => written.extend(b"<!-- again -->\n"),
+        Form::CutShort => written.truncate(written.len() * 2 / 3),
+    }
+    written
+}
+
+/// Answers a request for something that can be read.
+pub(super) fn answer(
+    source: &Source,
+    target: Target,
+    fault: Option<Fault>,
+    headers: &HeaderMap,
+    now: u64,
+) -> http::Response<Vec<u8>> {
+    match fault {
+        Some(Fault::Gone) => return status(404),
+        Some(Fault::Unavailable) => return status(503),
+        Some(Fault::CutShort) | None => {}
+    }
+    let Some((mut body, written)) = render(source, target) else {
+        return status(404);
+    };
+    if fault == Some(Fault::CutShort) {
+        body.truncate(body.len() * 2 / 3);
+    }
+    let date = |moment: u64| {
+        let at = source.stamp(moment).to_datetime();
+        DateTime::<Utc>::format(&at, "%a, %d %b %Y %H:%M:%S GMT").to_string()
+    };
+    let mut answer = http::Response::builder()
+        .status(200)
+        .header(DATE, date(now));
+    let asked = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    match source.habits.validators {
+        ServerValidators::Nothing => {}
+        ServerValidators::Etag => {
+            let digest: [u8; 32] = Sha256::digest(&body).into();
+            let etag: String = digest[..8].iter().map(|b| format!("{b:02x}")).collect();
+            let etag = format!("\"{etag}\"");
+            if asked(IF_NONE_MATCH) == Some(&etag) {
+                return status(304);
+            }
+            answer = answer.header(ETAG, etag);
+        }
+        ServerValidators::LastModified => {
+            let modified = date(written);
+            if asked(IF_MODIFIED_SINCE) == Some(&modified) {
+                return status(304);
+            }
+            answer = answer.header(LAST_MODIFIED, modified);
+        }
+    }
+    answer.body(body).unwrap()
+}
+
+pub(super) fn status(status: u16) -> http::Response<Vec<u8>> {
+    let answer = http::Response::builder().status(status);
+    answer.body(Vec::new()).unwrap()
+}
+
+/// A document or a representation, and when it was written; `None`: there is none.
+fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
+    if let Some((set, _)) = target.place()
+        && set >= source.habits.sets
+    {
+        return None;
+    }
+    match target {
+        Target::Description => Some((description(source), 0)),
+        Target::Resource(resource) => {
+            if resource >= RESOURCES {
+                return None;
+            }
+            let version = source.content(resource)?;
+            let written = source.last_change(resource)?.moment;
+            Some((bytes(resource, version), written))
+        }
+        Target::ChangeList(set, key) => {
+            let mut lists = source.published(set).lists.iter();
+            let list = lists.find(|list| list.key == key)?;
+            Some((change_list(source, set, list), list.written))
+        }
+        Target::Document(set, place) => {
+            let published = source.published(set);
+            match place {
+                Place::CapabilityList => Some((
+                    capability_list(source, set),
+                    published.capability_list_written,
+                )),
+                Place::ResourceList => {
+                    let list = &published.resource_list;
+                    let body = match &list.parts[..] {
+                        [only] if source.habits.parts == 0 => resource_list(source, set, only),
+                        _ => resource_list_index(source, set),
+                    };
+                    Some((body, list.written))
+                }
+                Place::Part(number) => {
+                    let part = published.resource_list.parts.get(number)?;
+                    (source.habits.parts > 0)
+                        .then(|| (resource_list(source, set, part), part.written))
+                }
+                Place::ChangeListIndex if source.habits.change_lists == ChangeLists::Index => {
+                    Some((change_list_index(source, set), published.index_written))
+                }
+                Place::ChangeListIndex | Place::ChangeLists => None,
+            }
+        }
+    }
+}
+
+fn pointer(target: Target, capability: &Capability) -> Entry {
+    let mut entry = Entry::new(target.url());
+    entry.md.capability = Some(capability.clone());
+    entry
+}
+
+fn head(root: Root, capability: Capability, set: SetNo) -> Head {
+    let mut head = Head::new(root, capability);
+    let up = Target::Document(set, Place::CapabilityList);
+    head.links.push(Link::new("up", up.url()));
+    head
+}
+
+fn description(source: &Source) -> Vec<u8> {
+    let head = Head::new(Root::Urlset, Capability::Description);
+    let sets = 0..source.habits.sets;
+    let entries: Vec<Entry> = sets
+        .map(|set| {
+            let list = Target::Document(set, Place::CapabilityList);
+            pointer(list, &Capability::CapabilityList)
+        })
+        .collect();
+    write_document(&head, &entries)
+}
+
+fn capability_list(source: &Source, set: SetNo) -> Vec<u8> {
+    let published = source.published(set);
+    let mut head = Head::new(Root::Urlset, Capability::CapabilityList);
+    let up = Link::new("up", Target::Description.url());
+    head.links.push(up);
+    let mut entries = Vec::new();
+    if published.offered == Offered::Everything {
+        let list = Target::Document(set, Place::ResourceList);
+        entries.push(pointer(list, &Capability::ResourceList));
+    }
+    let change_list = match source.habits.change_lists {
+        _ if published.offered == Offered::Nothing => None,
+        ChangeLists::Absent => None,
+        ChangeLists::Index => Some(Target::Document(set, Place::ChangeListIndex)),
+        ChangeLists::Open | ChangeLists::Replaced => {
+            let last = published.lists.last();
+            last.map(|list| Target::ChangeList(set, list.key))
+        }
+    };
+    entries.extend(change_list.map(|list| pointer(list, &Capability::ChangeList)));
+    write_document(&head, &entries)
+}
+
+fn resource_list(source: &Source, set: SetNo, part: &Part) -> Vec<u8> {
+    let mut head = head(Root::Urlset, Capability::ResourceList, set);
+    head.md.at = Some(part.at);
+    let entries: Vec<Entry> = part
+        .entries
+        .iter()
+        .map(|change| {
+            let mut entry = Entry::new(Target::Resource(change.resource).url());
+            entry.lastmod = Some(change.at);
+            if source.habits.hashes {
+                entry.md.hashes = vec![digest(change.resource, change.version)];
+            }
+            entry
+        })
+        .collect();
+    write_document(&head, &entries)
+}
+
+fn resource_list_index(source: &Source, set: SetNo) -> Vec<u8> {
+    let list = &source.published(set).resource_list;
+    let mut head = head(Root::Sitemapindex, Capability::ResourceList, set);
+    head.md.at = Some(list.at);
+    let parts = list.parts.iter().enumerate();
+    let entries: Vec<Entry> = parts
+        .map(|(number, part)| {
+            let mut entry = Entry::new(Target::Document(set, Place::Part(number)).url());
+            entry.lastmod = Some(part.at).filter(|_| source.habits.parts_dated);
+            entry
+        })
+        .collect();
+    write_document(&head, &entries)
+}
+
+fn change_list(source: &Source, set: SetNo, list: &List) -> Vec<u8> {
+    let mut head = head(Root::Urlset, Capability::ChangeList, set);
+    head.md.from = Some(list.from).filter(|_| source.habits.lists_say_from);
+    head.md.until = list.until;
+    let entries: Vec<Entry> = list
+        .entries
+        .iter()
+        .map(|entry| change(source, entry))
+        .collect();
+    write_document(&head, &entries)
+}
+
+fn change_list_index(source: &Source, set: SetNo) -> Vec<u8> {
+    let says_from = source.habits.lists_say_from;
+    let mut head = head(Root::Sitemapindex, Capability::ChangeList, set);
+    let lists = &source.published(set).lists;
+    head.md.from = lists.first().map(|list| list.from).filter(|_| says_from);
+    let entries: Vec<Entry> = lists
+        .iter()
+        .map(|list| {
+            let mut entry = Entry::new(Target::ChangeList(set, list.key).url());
+            entry.md.from = Some(list.from).filter(|_| says_from);
+            entry.md.until = list.until;
+            entry
+        })
+        .collect();
+    write_document(&head, &entries)
+}
+
+fn change(source: &Source, change: &Change) -> Entry {
+    let mut entry = Entry::new(Target::Resource(change.resource).url());
+    entry.md.change = Some(change.kind);
+    entry.md.datetime = Some(change.at).filter(|_| !source.habits.undated);
+    if source.habits.hashes && change.kind != ChangeKind::Deleted {
+        entry.md.hashes = vec![digest(change.resource, change.version)];
+    }
+    entry
+}

@@ -1,0 +1,619 @@
+//! Histories that once failed, in short, and those that one decision depends on.
+
+use super::history::{Act, History};
+use super::network::Fate;
+use super::source::{
+    Boundary, ChangeLists, Fault, Habits, Offered, Place, RESOURCES, ServerValidators,
+};
+use super::stage::Order;
+use super::world::{Settings, World, simulate};
+use crate::sync::Limits;
+
+const AT_ONCE: Fate = Fate::Delivered(1);
+const HOUR: u64 = 3_600_000;
+
+fn settings() -> Settings {
+    let default = Settings::default();
+    Settings {
+        limits: Limits {
+            held_notifications: 2,
+            ..default.limits
+        },
+        ..default
+    }
+}
+
+fn habits(change_lists: ChangeLists) -> Habits {
+    Habits {
+        change_lists,
+        ..Habits::default()
+    }
+}
+
+/// Runs a history to its end.
+fn run(habits: Habits, acts: &[Act]) {
+    let history = History {
+        habits,
+        settings: settings(),
+        acts: acts.to_vec(),
+        last_resource_list: false,
+    };
+    history.run();
+}
+
+/// Runs a history, looks at the world, and goes on until the mirror is what the Source is.
+fn run_and<T>(habits: Habits, acts: &[Act], look: impl AsyncFnOnce(&mut World) -> T) -> T {
+    simulate(habits, settings(), async |world| {
+        world.pass(5000).await;
+        world.run(acts).await;
+        let found = look(world).await;
+        world.settle(true, 3 * HOUR).await;
+        found
+    })
+}
+
+async fn gaps(world: &World) -> usize {
+    world.database().await.sets[0].gaps.len()
+}
+
+/// The codes of what the status reports of each set.
+async fn errors(world: &World) -> Vec<Option<String>> {
+    let status = world.status().await;
+    let errors = status.into_iter().map(|set| set.error);
+    errors.map(|error| error.map(|error| error.code)).collect()
+}
+
+/// One baseline, one notification, and the end of the process at each step.
+#[test]
+fn notification_is_applied_wherever_the_process_ends() {
+    for step in 0..40 {
+        let acts = [
+            Act::Change(1),
+            Act::Pass(1000),
+            Act::Crash(step),
+            Act::Publish(0, AT_ONCE),
+            Act::Pass(60_000),
+        ];
+        run(Habits::default(), &acts);
+    }
+}
+
+/// The later change replaces the task of the earlier one; neither is applied.
+#[test]
+fn replaced_task_holds_back_what_is_claimed() {
+    let twice = [
+        Act::Contents(false),
+        Act::Change(0),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(1000),
+        Act::Change(0),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(1000),
+    ];
+    run(habits(ChangeLists::Open), &twice);
+}
+
+/// What is absent from a Resource List was deleted at some time before the list, not at its time.
+#[test]
+fn absence_holds_back_what_is_claimed_to_the_list_before() {
+    let deleted = [
+        Act::Delete(0),
+        Act::Pass(60_000),
+        Act::WriteResourceList(0),
+        Act::Pass(900_000),
+    ];
+    run(habits(ChangeLists::Absent), &deleted);
+}
+
+#[test]
+fn newest_first_list_keeps_the_order_within_one_moment() {
+    let habits = Habits {
+        newest_first: true,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Change(1),
+        Act::Pass(10),
+        Act::Burst(0, 10),
+        Act::Recreate(2),
+        Act::WriteChangeLists(0),
+        Act::Pass(900_000),
+    ];
+    let content = run_and(habits, &acts, async |world| {
+        world.stage.scene().source.content(2)
+    });
+    assert_eq!(content, Some(3));
+}
+
+/// The Source has begun its only Change List anew, and nothing has changed since.
+#[test]
+fn late_change_list_without_entries_is_a_gap() {
+    let acts = [
+        Act::Change(0),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(1000),
+        Act::RollOver(0),
+        Act::Pass(900_000),
+    ];
+    let found = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        gaps(world).await
+    });
+    assert_eq!(found, 1);
+}
+
+/// A list that was closed within a second is the only one to list the rest of that second.
+#[test]
+fn closed_list_is_read_although_notifications_cover_it() {
+    let habits = Habits {
+        whole_seconds: true,
+        boundary: Boundary::Loose,
+        ..habits(ChangeLists::Index)
+    };
+    let acts = [
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(10),
+        Act::Change(3),
+        Act::Publish(0, Fate::Lost),
+        Act::RollOver(0),
+        Act::Crash(0),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(1000),
+    ];
+    run(habits, &acts);
+}
+
+/// What was added to a Change List before another one took its place is read from it, also by a new process.
+#[test]
+fn list_that_is_replaced_is_read_to_its_end() {
+    for crash in [false, true] {
+        let mut acts = vec![
+            Act::Change(1),
+            Act::WriteChangeLists(0),
+            Act::Pass(900_000),
+            Act::Change(2),
+            Act::RollOver(0),
+            Act::Change(3),
+            Act::WriteChangeLists(0),
+        ];
+        if crash {
+            acts.push(Act::Crash(0));
+        }
+        acts.push(Act::Pass(900_000));
+        let found = run_and(habits(ChangeLists::Replaced), &acts, async |world| {
+            gaps(world).await
+        });
+        assert_eq!(found, 0, "{crash}");
+    }
+}
+
+/// The last statement of a moment is not undone by a late notification of the same moment.
+#[test]
+fn late_deletion_does_not_undo_a_creation_of_the_same_moment() {
+    let habits = Habits {
+        boundary: Boundary::Eager,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Delete(0),
+        Act::Publish(0, Fate::Doubled(2, 20_000)),
+        Act::Change(0),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(25_000),
+    ];
+    let is_there = run_and(habits, &acts, async |world| {
+        world.stage.scene().files.contains_key(&0)
+    });
+    assert!(is_there);
+}
+
+/// Thousands of early notifications are two that are held, and gaps.
+#[test]
+fn held_flood_becomes_a_gap() {
+    let mut acts = Vec::new();
+    for _ in 0..200 {
+        acts.extend([
+            Act::Change(0),
+            Act::Pass(5),
+            Act::Publish(0, Fate::Lost),
+            Act::Change(1),
+            Act::Pass(5),
+            Act::Publish(0, Fate::Delivered(4000)),
+        ]);
+    }
+    acts.push(Act::Pass(10_000));
+    let opened = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.requests().gaps
+    });
+    assert!(opened > 0);
+}
+
+/// Sets that share a resource share its task: what one of them claims waits for it, whichever has announced it.
+#[test]
+fn shared_task_holds_back_every_set() {
+    let habits = Habits {
+        sets: 2,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Contents(false),
+        Act::Change(2),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(10),
+        Act::Publish(1, AT_ONCE),
+        Act::Pass(1000),
+    ];
+    run(habits, &acts);
+}
+
+/// A notification was applied before the baseline. What the baseline lists of the same resource, which the mirror lacks, holds
+/// back what is claimed.
+#[test]
+fn task_older_than_the_baseline_holds_back_what_is_claimed() {
+    let habits = Habits {
+        offered_first: Offered::ChangeListsOnly,
+        ..habits(ChangeLists::Absent)
+    };
+    let acts = [
+        Act::Contents(false),
+        Act::ChangeAll,
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(2000),
+        Act::Offer(0, Offered::Everything),
+        Act::Pass(60_000),
+    ];
+    run(habits, &acts);
+}
+
+/// A resource of the baseline is given up. It may be missing from any time on, not only from its last modification.
+#[test]
+fn resource_that_never_was_fetched_holds_back_what_is_claimed() {
+    let habits = Habits {
+        offered_first: Offered::ChangeListsOnly,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Change(1),
+        Act::Pass(1000),
+        Act::WriteResourceList(0),
+        Act::Change(2),
+        Act::WriteChangeLists(0),
+        Act::Contents(false),
+        Act::Offer(0, Offered::Everything),
+        Act::Pass(1_800_000),
+    ];
+    run(habits, &acts);
+}
+
+/// What the operator excludes, and can't be fetched any more, is not retried for ever.
+#[test]
+fn task_that_is_excluded_does_not_stay() {
+    let acts = [
+        Act::Change(4),
+        Act::Contents(false),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(1000),
+        Act::Order(Order::Restart { excludes: true }),
+        Act::Delete(4),
+        Act::Pass(1000),
+    ];
+    run(habits(ChangeLists::Open), &acts);
+}
+
+/// What was excluded, and is not any more, is fetched, although no Change List lists it.
+#[test]
+fn resource_that_is_included_again_is_fetched() {
+    let acts = [
+        Act::Order(Order::Restart { excludes: true }),
+        Act::Change(4),
+        Act::WriteChangeLists(0),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(900_000),
+        Act::RollOver(0),
+        Act::WriteResourceList(0),
+        Act::Pass(900_000),
+        Act::Order(Order::Restart { excludes: false }),
+        Act::Pass(60_000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&4).copied()
+    });
+    assert_eq!(file, Some(1));
+}
+
+/// A baseline can't be made, and nobody knows when one can: what changes is followed meanwhile, and the status says why.
+#[test]
+fn changes_are_followed_without_a_baseline() {
+    for fault in [Fault::Gone, Fault::CutShort] {
+        let habits = Habits {
+            faulty_first: Some((Place::ResourceList, fault)),
+            ..habits(ChangeLists::Open)
+        };
+        let acts = [
+            Act::Change(3),
+            Act::Pass(10),
+            Act::Publish(0, AT_ONCE),
+            Act::Pass(10_000),
+        ];
+        let (file, errors) = run_and(habits, &acts, async |world| {
+            let file = world.stage.scene().files.get(&3).copied();
+            (file, errors(world).await)
+        });
+        assert_eq!(file, Some(1), "{fault:?}");
+        assert!(errors[0].is_some(), "{fault:?}");
+    }
+}
+
+/// A baseline can't be made for the moment: notifications wait for it, in the inbox.
+#[test]
+fn notifications_wait_for_a_baseline_that_is_only_late() {
+    let habits = Habits {
+        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Change(3),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(10_000),
+    ];
+    let (file, inbox) = run_and(habits, &acts, async |world| {
+        let file = world.stage.scene().files.get(&3).copied();
+        (file, world.database().await.inbox.len())
+    });
+    assert_eq!((file, inbox), (None, 1));
+}
+
+/// A Capability List that names nothing is a reported failure, and what it names later is followed.
+#[test]
+fn set_without_documents_waits_for_them() {
+    let habits = Habits {
+        offered_first: Offered::Nothing,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Change(0),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(10_000),
+    ];
+    let found = run_and(habits, &acts, async |world| errors(world).await);
+    assert_eq!(found, [Some("no-resource-list".to_owned())]);
+}
+
+/// A list of the index is gone: the others are read, and nothing is deleted for what it may have named.
+#[test]
+fn part_that_is_gone_proves_no_absence() {
+    let habits = Habits {
+        parts: 3,
+        ..habits(ChangeLists::Absent)
+    };
+    let acts = [
+        Act::Fail(0, Place::Part(1), Some(Fault::Gone)),
+        Act::Change(0),
+        Act::WriteResourceList(0),
+        Act::Pass(900_000),
+    ];
+    let (files, errors) = run_and(habits, &acts, async |world| {
+        let files: Vec<usize> = world.stage.scene().files.keys().copied().collect();
+        (files, errors(world).await)
+    });
+    assert_eq!(files, [0, 1, 2]);
+    assert!(errors[0].is_some());
+}
+
+/// What a part named before, and names no longer, is deleted, once all parts were read.
+#[test]
+fn resource_that_leaves_its_part_is_deleted() {
+    for parts_dated in [false, true] {
+        let habits = Habits {
+            parts: 3,
+            parts_dated,
+            ..habits(ChangeLists::Absent)
+        };
+        let acts = [
+            Act::Pass(900_000),
+            Act::Delete(1),
+            Act::WriteResourceList(0),
+            Act::Pass(900_000),
+        ];
+        let is_there = run_and(habits, &acts, async |world| {
+            world.stage.scene().files.contains_key(&1)
+        });
+        assert!(!is_there, "{parts_dated}");
+    }
+}
+
+/// A Resource List that names nothing deletes nothing until the operator approves it.
+#[test]
+fn deletions_of_an_empty_list_wait_for_approval() {
+    let acts = [
+        Act::DeleteAll,
+        Act::WriteResourceList(0),
+        Act::Pass(900_000),
+    ];
+    let held = run_and(habits(ChangeLists::Absent), &acts, async |world| {
+        let held = world.database().await.sets[0].statistics.held_deletions;
+        let files = world.stage.scene().files.len();
+        world.act(&Act::Order(Order::Approve));
+        world.pass(1000).await;
+        (held, files, world.stage.scene().files.len())
+    });
+    assert_eq!(held, (3, 3, 0));
+}
+
+/// A framework notification announces a document: it is read at once.
+#[test]
+fn framework_notification_has_documents_read() {
+    let acts = [
+        Act::Change(0),
+        Act::WriteChangeLists(0),
+        Act::Framework(0, Place::ChangeLists, AT_ONCE),
+        Act::Pass(5000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
+/// A gap that the Change List does not reach over is closed by a Resource List that is announced.
+#[test]
+fn framework_notification_of_a_resource_list_closes_a_gap() {
+    let acts = [
+        Act::Change(0),
+        Act::Pass(10),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(1000),
+        Act::RollOver(0),
+        Act::Change(1),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(600_000),
+        Act::WriteResourceList(0),
+        Act::Framework(0, Place::ResourceList, AT_ONCE),
+        Act::Pass(5000),
+    ];
+    let (file, open) = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        let file = world.stage.scene().files.get(&0).copied();
+        (file, gaps(world).await)
+    });
+    assert_eq!((file, open), (Some(2), 0));
+}
+
+/// The operator asks for a poll: it is not waited for.
+#[test]
+fn poll_that_is_asked_for_is_done_at_once() {
+    let acts = [
+        Act::Change(0),
+        Act::WriteChangeLists(0),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(1000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
+/// A server that sends dates of whole seconds only may change a document twice within one.
+#[test]
+fn document_written_twice_within_a_second_is_read_twice() {
+    let habits = Habits {
+        validators: ServerValidators::LastModified,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Pass(895_000),
+        Act::Change(0),
+        Act::WriteChangeLists(0),
+        Act::Pass(10),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(10),
+        Act::Change(1),
+        Act::WriteChangeLists(0),
+        Act::Pass(3000),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(3000),
+    ];
+    let file = run_and(habits, &acts, async |world| {
+        world.stage.scene().files.get(&1).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
+/// Many changes while documents take their time: what happens during a poll is not lost.
+#[test]
+fn changes_during_a_poll_are_not_lost() {
+    let settings = Settings {
+        latency: 700,
+        download: 3000,
+        ..settings()
+    };
+    let mut acts = Vec::new();
+    for number in 0..40 {
+        acts.extend([
+            Act::Change(number % RESOURCES),
+            Act::Pass(130),
+            Act::WriteChangeLists(0),
+            Act::Pass(10),
+            Act::Publish(0, [AT_ONCE, Fate::Lost][number % 2]),
+            Act::Pass(200),
+        ]);
+        if number % 10 == 9 {
+            acts.extend([Act::WriteResourceList(0), Act::Delete(number % RESOURCES)]);
+        }
+    }
+    for change_lists in [ChangeLists::Absent, ChangeLists::Open, ChangeLists::Index] {
+        let history = History {
+            habits: Habits {
+                parts: 2,
+                ..habits(change_lists)
+            },
+            settings,
+            acts: acts.clone(),
+            last_resource_list: true,
+        };
+        history.run();
+    }
+}
+
+/// A notification that can't be read is rejected, and what it would have stated is read from the Change List.
+#[test]
+fn rejected_notification_causes_a_poll() {
+    let acts = [
+        Act::Change(0),
+        Act::WriteChangeLists(0),
+        Act::Pass(10),
+        Act::Publish(0, Fate::Garbled(1)),
+        Act::Pass(5000),
+    ];
+    let (file, inbox) = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        let file = world.stage.scene().files.get(&0).copied();
+        (file, world.database().await.inbox.len())
+    });
+    assert_eq!((file, inbox), (Some(2), 0));
+}
+
+/// A hub that verifies may have forgotten what it should have delivered before: one poll.
+#[test]
+fn verified_subscription_causes_a_poll() {
+    let acts = [
+        Act::Change(0),
+        Act::WriteChangeLists(0),
+        Act::Order(Order::Verify(0)),
+        Act::Pass(1000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
+/// Polls that find what the hub has not delivered end the reliance on it.
+#[test]
+fn silent_hub_is_subscribed_to_anew() {
+    let mut acts = vec![Act::Order(Order::Verify(0)), Act::Pass(1000)];
+    for _ in 0..3 {
+        acts.extend([
+            Act::Change(0),
+            Act::WriteChangeLists(0),
+            Act::Pass(10),
+            Act::Publish(0, Fate::Lost),
+            Act::Pass(900_000),
+        ]);
+    }
+    let is_subscribed = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.is_subscribed(0).await
+    });
+    assert!(!is_subscribed);
+}

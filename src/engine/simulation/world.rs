@@ -1,0 +1,425 @@
+//! The world: one clock, and everything that happens by it, in order.
+
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use chrono::DateTime;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use super::daemon::Daemon;
+use super::history::Act;
+use super::network::Network;
+use super::source::{Boundary, EPOCH_SECONDS, Habits, RESOURCES, Source};
+use super::stage::{Order, Requests, Scene, Stage};
+use crate::clock::simulated::SimulatedClock;
+use crate::clock::{self, Now};
+use crate::status::SetStatus;
+use crate::store::Store;
+use crate::store::commit_hook::Snapshot;
+use crate::sync::Limits;
+
+/// The Destination's configuration, and what its world is like.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) limits: Limits,
+    pub(super) poll_interval: Duration,
+    /// How long a download takes, in milliseconds.
+    pub(super) download: u64,
+    /// How long a document takes, in milliseconds.
+    pub(super) latency: u64,
+    pub(super) max_delete: f64,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            limits: Limits {
+                reorder_window: Duration::from_secs(5),
+                held_notifications: 1024,
+            },
+            poll_interval: Duration::from_secs(900),
+            download: 300,
+            latency: 0,
+            max_delete: 0.1,
+        }
+    }
+}
+
+/// When the Source begins, so that there is time before it.
+const BEGINNING: u64 = 100_000;
+
+pub(super) struct World {
+    pub(super) stage: Arc<Stage>,
+    store: Arc<Store>,
+    daemon: Option<Daemon>,
+    settings: Settings,
+    excludes: bool,
+    // Removed last.
+    folder: TempDir,
+}
+
+struct Machine {
+    clock: Arc<SimulatedClock>,
+    runtime: Runtime,
+}
+
+thread_local! {
+    static MACHINE: RefCell<Option<Arc<Machine>>> = const { RefCell::new(None) };
+}
+
+fn machine() -> Arc<Machine> {
+    let make = || {
+        let base = Now {
+            wall: DateTime::from_timestamp(EPOCH_SECONDS, 0).unwrap(),
+            mono: clock::now().mono,
+        };
+        let clock = SimulatedClock::new(base);
+        let of_threads = Arc::clone(&clock);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .on_thread_start(move || of_threads.install())
+            .build()
+            .unwrap();
+        Arc::new(Machine { clock, runtime })
+    };
+    MACHINE.with_borrow_mut(|machine| Arc::clone(machine.get_or_insert_with(make)))
+}
+
+/// Runs something in a world of its own.
+pub(super) fn simulate<T>(
+    habits: Habits,
+    settings: Settings,
+    run: impl AsyncFnOnce(&mut World) -> T,
+) -> T {
+    let machine = machine();
+    let clock = Arc::clone(&machine.clock);
+    machine.runtime.block_on(async {
+        clock.install();
+        let mut world = World::new(clock, habits, settings).await;
+        run(&mut world).await
+    })
+}
+
+/// An empty database, so that its tables need not be made for each world.
+fn empty_database() -> &'static [u8] {
+    static EMPTY: OnceLock<Vec<u8>> = OnceLock::new();
+    EMPTY.get_or_init(|| {
+        let folder = TempDir::new().unwrap();
+        drop(Store::open(folder.path()).unwrap());
+        std::fs::read(folder.path().join("resyncd.db")).unwrap()
+    })
+}
+
+impl World {
+    async fn new(clock: Arc<SimulatedClock>, habits: Habits, settings: Settings) -> Self {
+        let memory = std::path::Path::new("/dev/shm");
+        let folder = if memory.is_dir() {
+            TempDir::new_in(memory)
+        } else {
+            TempDir::new()
+        };
+        let folder = folder.unwrap();
+        std::fs::write(folder.path().join("resyncd.db"), empty_database()).unwrap();
+        let faulty = habits.faulty_first;
+        let scene = Scene {
+            moment: BEGINNING,
+            source: Source::new(habits, BEGINNING),
+            network: Network::default(),
+            timeline: Default::default(),
+            documents_down: false,
+            contents_down: false,
+            faults: faulty
+                .into_iter()
+                .map(|(place, fault)| ((0, place), fault))
+                .collect(),
+            latency: settings.latency,
+            orders: Default::default(),
+            requests: Requests::default(),
+            files: Default::default(),
+            witness: Default::default(),
+            broken: None,
+        };
+        let stage = Stage::new(scene, clock);
+        let store = Store::open(folder.path()).unwrap();
+        let watching = Arc::downgrade(&stage);
+        store.commit_hook().watch(move |database| {
+            if let Some(stage) = watching.upgrade() {
+                stage.scene().check(database);
+            }
+        });
+        let mut world = Self {
+            stage,
+            store,
+            daemon: None,
+            settings,
+            excludes: false,
+            folder,
+        };
+        world.start().await;
+        world
+    }
+
+    /// The daemon begins with what it has committed.
+    async fn start(&mut self) {
+        loop {
+            // The one before is gone with all that it had in memory.
+            self.daemon = None;
+            let started = Daemon::start(
+                &self.stage,
+                &self.store,
+                self.folder.path(),
+                &self.settings,
+                self.excludes,
+            );
+            match started.await {
+                Ok(daemon) => {
+                    self.daemon = Some(daemon);
+                    return;
+                }
+                Err(error) => assert!(self.has_crashed(), "{error}"),
+            }
+            self.resume();
+        }
+    }
+
+    fn has_crashed(&self) -> bool {
+        self.store.commit_hook().is_stopped()
+    }
+
+    fn resume(&mut self) {
+        self.stage.scene().requests.crashes += 1;
+        self.store.commit_hook().resume();
+    }
+
+    /// Something happens now.
+    pub(super) fn act(&mut self, act: &Act) {
+        self.stage.act(act);
+    }
+
+    /// Lets so many milliseconds pass; everything that is due by then happens in its turn.
+    pub(super) async fn pass(&mut self, millis: u64) {
+        let end = self.moment() + millis;
+        let mut busy = 0;
+        loop {
+            self.work().await;
+            let next = self.next_event().await;
+            if next > end {
+                break;
+            }
+            busy = if next <= self.moment() { busy + 1 } else { 0 };
+            assert!(busy < 10_000, "the daemon works without end");
+            self.stage.set_moment(next);
+        }
+        self.stage.set_moment(end);
+    }
+
+    pub(super) fn moment(&self) -> u64 {
+        self.stage.moment()
+    }
+
+    /// How many steps the store has taken.
+    pub(super) fn steps(&self) -> u64 {
+        self.store.commit_hook().steps()
+    }
+
+    pub(super) fn requests(&self) -> Requests {
+        self.stage.scene().requests
+    }
+
+    async fn next_event(&self) -> u64 {
+        let of_daemon = match &self.daemon {
+            Some(daemon) => daemon.next_event(&self.stage).await,
+            None => 0,
+        };
+        let outside = self.stage.next_event();
+        outside.map_or(of_daemon, |outside| outside.min(of_daemon))
+    }
+
+    /// Everything that is due at this moment.
+    async fn work(&mut self) {
+        self.stage.happen_all().await;
+        let order = self.stage.scene().orders.pop_front();
+        if let Some(order) = order {
+            self.obey(order).await;
+        }
+        if let Err(error) = self.work_daemon().await {
+            assert!(self.has_crashed(), "{error}");
+        }
+        if self.has_crashed() {
+            self.resume();
+            self.start().await;
+        }
+        self.keeps_its_promises();
+    }
+
+    async fn work_daemon(&mut self) -> Result<(), crate::engine::EngineError> {
+        let Some(daemon) = &mut self.daemon else {
+            return Ok(());
+        };
+        daemon.wake().await;
+        daemon.discover(self.stage.moment()).await?;
+        for worker in &mut daemon.workers {
+            let deadline = worker.worker.next_deadline();
+            let is_due = self.stage.clock().millis_of(deadline) <= self.stage.moment();
+            if !worker.is_awake && !is_due {
+                continue;
+            }
+            worker.is_awake = false;
+            let pause = worker.worker.work_now().await;
+            if self.store.commit_hook().is_stopped() {
+                return Ok(());
+            }
+            assert!(pause.is_none(), "the database has failed");
+            // A flood of early notifications becomes a gap, and not memory.
+            let held = worker.worker.state.sequencer.held();
+            let most = self.settings.limits.held_notifications;
+            assert!(held <= most, "{held} are held");
+        }
+        daemon.inside.work_downloads(&self.stage).await?;
+        daemon.wake().await;
+        Ok(())
+    }
+
+    async fn obey(&mut self, order: Order) {
+        match order {
+            Order::Poll(set) => {
+                for worker in self
+                    .daemon
+                    .iter_mut()
+                    .flat_map(|daemon| &mut daemon.workers)
+                {
+                    if worker.set == set {
+                        worker.worker.state.schedule.hurry(clock::now());
+                    }
+                }
+            }
+            Order::Approve => {
+                // A process that ends meanwhile has not answered.
+                let _ = self.store.approve_deletions(super::daemon::NAME).await;
+            }
+            Order::Verify(set) => {
+                if let Some(daemon) = &self.daemon {
+                    daemon.inside.verify(set).await;
+                }
+            }
+            Order::Restart { excludes } => {
+                self.excludes = excludes;
+                {
+                    let witness = &mut self.stage.scene().witness;
+                    witness.excludes = excludes;
+                    witness.excluded_once |= excludes;
+                }
+                self.start().await;
+            }
+        }
+    }
+
+    fn keeps_its_promises(&self) {
+        let broken = self.stage.scene().broken.take();
+        if let Some(broken) = broken {
+            panic!("{broken}");
+        }
+    }
+
+    pub(super) async fn database(&self) -> Snapshot {
+        self.store.snapshot().await.unwrap()
+    }
+
+    pub(super) async fn is_subscribed(&self, set: usize) -> bool {
+        let daemon = self.daemon.as_ref().unwrap();
+        daemon.inside.is_subscribed(set).await
+    }
+
+    pub(super) async fn status(&self) -> Vec<SetStatus> {
+        let daemon = self.daemon.as_ref().unwrap();
+        daemon.inside.status().await.unwrap()
+    }
+
+    /// The Source writes its documents a last time, and falls silent; whatever failed works again. Then the mirror becomes
+    /// what the Source is.
+    pub(super) async fn settle(&mut self, with_resource_list: bool, rest: u64) {
+        self.pass(2000).await;
+        self.stage.scene().repair();
+        // Not promised: where documents list changes of a moment that is not over, or state no time, the last statement is not
+        // known as such before there is a later one. So the last change has a moment of its own.
+        let is_exact = self.stage.scene().source.habits.boundary == Boundary::Exact;
+        let is_undated = self.stage.scene().source.habits.undated;
+        if !is_exact || is_undated {
+            self.pass(60_000).await;
+            {
+                let mut scene = self.stage.scene();
+                let moment = scene.moment;
+                for resource in 0..RESOURCES {
+                    let delete = resource == 4 && !is_undated;
+                    scene.source.change(moment, resource, delete);
+                }
+            }
+            self.pass(2000).await;
+        }
+        {
+            let mut scene = self.stage.scene();
+            let moment = scene.moment;
+            for set in 0..scene.source.habits.sets {
+                scene.source.write_change_lists(moment, set);
+                if with_resource_list || is_undated {
+                    scene.source.write_resource_list(moment, set);
+                }
+            }
+        }
+        // Not promised: a gap after which nothing has changed is closed by the next document, if there is one.
+        let may_have_gap = !(with_resource_list || is_undated);
+        let end = self.moment() + rest;
+        let step = u64::try_from(self.settings.poll_interval.as_millis()).unwrap();
+        while self.moment() < end && self.unsettled(may_have_gap).await.is_some() {
+            self.pass(step).await;
+            self.act(&Act::Order(Order::Approve));
+        }
+        // And so it stays.
+        self.pass(step).await;
+        if let Some(reason) = self.unsettled(may_have_gap).await {
+            let database = self.database().await;
+            panic!("{reason}: {}", self.stage.scene().describe(&database));
+        }
+    }
+
+    /// Why the mirror is not what the Source is, and known to be.
+    pub(super) async fn unsettled(&self, may_have_gap: bool) -> Option<String> {
+        let database = self.database().await;
+        {
+            let scene = self.stage.scene();
+            let differing = scene.differing();
+            if !differing.is_empty() {
+                return Some(format!("{differing:?} differ"));
+            }
+            if !database.tasks.is_empty() {
+                return Some("tasks are left".to_owned());
+            }
+            if !database.inbox.is_empty() {
+                return Some("notifications are left".to_owned());
+            }
+            if scene.network.next_arrival().is_some() || !scene.timeline.is_empty() {
+                return Some("something is still to come".to_owned());
+            }
+        }
+        let Some(daemon) = &self.daemon else {
+            return Some("there is no daemon".to_owned());
+        };
+        let Ok(status) = daemon.inside.status().await else {
+            return Some("there is no status".to_owned());
+        };
+        let mut others = status.iter().filter(|set| {
+            let is_gap = set.state == "gap" && set.error.is_none();
+            set.state != "in-sync" && !(is_gap && may_have_gap)
+        });
+        if let Some(set) = others.next() {
+            return Some(format!(
+                "{} is {}: {:?}",
+                set.capability_list, set.state, set.error
+            ));
+        }
+        let sets = self.stage.scene().source.habits.sets;
+        (status.len() != sets).then(|| format!("{} sets are followed", status.len()))
+    }
+}
