@@ -159,6 +159,11 @@ impl EngineError {
         }
     }
 
+    /// Whether nothing more can be done until the error passes.
+    pub(super) fn is_fatal(&self) -> bool {
+        self.class() == ErrorClass::Fatal
+    }
+
     /// Whether the Source must change something before the operation can succeed.
     pub(super) fn is_unusable(&self) -> bool {
         self.class() == ErrorClass::Unusable

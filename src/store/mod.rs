@@ -44,7 +44,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
 pub use audit_db::{
-    AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState, PendingList,
+    AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
     StatementKind,
 };
 pub use change::{Change, Origin, Paths};

@@ -4,7 +4,6 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
-use super::index::{Entries, MAX_DEPTH};
 use super::ingest::{DocumentChanges, EntrySource, ingest_changes, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::pending_lists::PendingLists;
@@ -13,6 +12,7 @@ use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::documents::{Alternatives, Entries, MAX_DEPTH};
 use crate::protocol::{
     Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
 };
@@ -32,7 +32,7 @@ impl SetState {
         let is_short = gaps
             .iter()
             .any(|gap| begins.is_none_or(|begins| gap.interval.from() < begins));
-        let is_fatal = matches!(failed, Some(EngineError::Store(_)));
+        let is_fatal = failed.as_ref().is_some_and(EngineError::is_fatal);
         if is_fatal || (lists.is_some() && !is_short) {
             return (lists, failed.map_or(Ok(()), Err));
         }
@@ -44,24 +44,21 @@ impl SetState {
                     failed.map_or(Ok(()), Err),
                 )
             }
-            Err(error @ EngineError::Store(_)) => (lists, Err(error)),
+            Err(error) if error.is_fatal() => (lists, Err(error)),
             Err(error) => (lists, Err(failed.unwrap_or(error))),
         }
     }
 
     /// Reads the Change Dumps; returns what they cover, `None` if there are none.
     async fn read_change_dumps(&mut self) -> Result<Option<Span>, EngineError> {
-        let mut failed = None;
+        let mut failed = Alternatives::default();
         for uri in self.offered(&Capability::ChangeDump) {
             match self.read_change_dump(&uri).await {
                 Ok(span) => return Ok(Some(span)),
-                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
-                    return Err(error);
-                }
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => failed.add(&uri, error)?,
             }
         }
-        failed.map_or(Ok(None), Err)
+        failed.into_result().map(|()| None)
     }
 
     async fn read_change_dump(&mut self, uri: &Url) -> Result<Span, EngineError> {
@@ -70,11 +67,8 @@ impl SetState {
         let changed = poll_document(&self.context, self.record.id, uri, last.is_none());
         let (mut span, index) = match (changed.await?, &last) {
             (Some(changed), _) => {
-                changed.expect_dump(&Capability::ChangeDump)?;
-                let head = &changed.summary.head;
-                let index = head.link("index");
-                let index = index.filter(|index| head.md.until.is_some() && *index != uri);
-                let index = index.cloned();
+                changed.read.expect(&Capability::ChangeDump)?;
+                let index = changed.read.index_of_closed(uri).cloned();
                 let span = self.ingest_change_dump(changed, last.as_ref()).await?;
                 let before = last.as_ref().map(|last| last.span);
                 self.report_older("older-change-dump", uri, before, span);
@@ -92,9 +86,9 @@ impl SetState {
         // A closed dump states nothing more: its index names the one that follows.
         if let Some(index) = &read.index
             && let Some(changed) = poll_document(&self.context, self.record.id, index, true).await?
-            && changed.summary.is_index
+            && changed.read.summary.is_index
         {
-            changed.expect_dump(&Capability::ChangeDump)?;
+            changed.read.expect(&Capability::ChangeDump)?;
             span = self.ingest_change_dump(changed, last.as_ref()).await?;
             read.span = span;
         }
@@ -109,13 +103,13 @@ impl SetState {
         changed: ChangedDocument,
         last: Option<&ReadDump>,
     ) -> Result<Span, EngineError> {
-        let md = &changed.summary.head.md;
+        let md = &changed.read.summary.head.md;
         let stated = Span {
             from: md.from.or(md.at),
-            until: changed.summary.until,
+            until: changed.read.summary.until,
         };
         // An index is read again at each poll: only its dumps say whether there is news.
-        let record = (!changed.summary.is_index).then(|| changed.record.clone());
+        let record = (!changed.read.summary.is_index).then(|| changed.record.clone());
         let mut progress = DumpRead::default();
         let mut pending = PendingLists::default();
         self.ingest_dump_part(changed, 0, &mut progress, &mut pending)
@@ -131,7 +125,7 @@ impl SetState {
                     self.ingest_dump_part(changed, depth, &mut progress, &mut pending)
                         .await?
                 }
-                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => progress.fail(error),
             }
         }
@@ -154,20 +148,20 @@ impl SetState {
         progress: &mut DumpRead,
         pending: &mut PendingLists,
     ) -> Result<(), EngineError> {
-        if let Err(error) = changed.expect_dump(&Capability::ChangeDump) {
+        if let Err(error) = changed.read.expect(&Capability::ChangeDump) {
             progress.fail(error);
             return Ok(());
         }
-        if let Err(error) = changed.expect_all() {
+        if let Err(error) = changed.read.expect_all() {
             progress.fail(error);
         }
-        if !changed.summary.is_index {
+        if !changed.read.summary.is_index {
             self.ingest_change_packages(changed, depth > 0, progress)
                 .await?;
         } else if depth < MAX_DEPTH {
-            progress.begin(changed.summary.lists_from);
+            progress.begin(changed.read.summary.lists_from);
             let settled = pending
-                .add(changed.document, depth + 1, &self.sequencer)
+                .add(changed.read.document, depth + 1, &self.sequencer)
                 .await?;
             progress.until = progress.until.max(settled);
         } else {
@@ -183,14 +177,14 @@ impl SetState {
         is_part: bool,
         progress: &mut DumpRead,
     ) -> Result<(), EngineError> {
-        let own = span_of(&changed.summary);
-        let mut is_complete = changed.expect_all().is_ok();
+        let own = span_of(&changed.read.summary);
+        let mut is_complete = changed.read.expect_all().is_ok();
         // Where one may be missing between two packages, it is not known where the second begins.
         let follow_each_other = is_complete;
         let record = changed.record;
         progress.begin(own.from);
         let mut reached = own.from;
-        let mut packages = Entries::of(changed.document);
+        let mut packages = Entries::of(changed.read.document);
         while let Some(entry) = packages.next().await? {
             let mut package = PackageEntry::of(entry);
             let read = record_of(&package);
@@ -202,9 +196,7 @@ impl SetState {
                     reached = reach.closed;
                     progress.until = progress.until.max(reach.until);
                 }
-                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
-                    return Err(error);
-                }
+                Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => {
                     reached = package.until;
                     is_complete = false;

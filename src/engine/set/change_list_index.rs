@@ -6,13 +6,13 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document, poll_document_since};
-use super::index::{Child, MAX_DEPTH};
 use super::pending_lists::{PendingLists, is_settled};
 use super::remembered::ReadIndex;
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::documents::{Child, MAX_DEPTH};
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Capability, SourceTime};
 use crate::store::Origin;
@@ -38,8 +38,8 @@ impl SetState {
             return Ok(self.read_index_at(uri).await?.ok());
         }
         match poll_document_since(&self.context, self.record.id, uri, None).await? {
-            Some(changed) if changed.summary.is_index => {
-                changed.expect(&Capability::ChangeList)?;
+            Some(changed) if changed.read.summary.is_index => {
+                changed.read.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(uri, changed).await?))
             }
             _ => Ok(None),
@@ -57,8 +57,8 @@ impl SetState {
         let (context, set) = (&self.context, self.record.id);
         match poll_document_since(context, set, uri, Some(&mut index.record)).await? {
             None => Ok(Ok(self.read_lists(index).await?)),
-            Some(changed) if changed.summary.is_index => {
-                changed.expect(&Capability::ChangeList)?;
+            Some(changed) if changed.read.summary.is_index => {
+                changed.read.expect(&Capability::ChangeList)?;
                 Ok(Ok(self.read_index(uri, changed).await?))
             }
             Some(changed) => Ok(Err(Box::new(changed))),
@@ -71,10 +71,12 @@ impl SetState {
         uri: &Url,
         changed: ChangedDocument,
     ) -> Result<Span, EngineError> {
-        let stated = span_of(&changed.summary);
-        let until = changed.summary.until;
+        let stated = span_of(&changed.read.summary);
+        let until = changed.read.summary.until;
         let mut pending = PendingLists::default();
-        let settled_until = pending.add(changed.document, 1, &self.sequencer).await?;
+        let settled_until = pending
+            .add(changed.read.document, 1, &self.sequencer)
+            .await?;
         let before = self.lists.index.take();
         let mut reached = before.map(|before| before.reached).unwrap_or_default();
         // The list that has led here need not be read twice.
@@ -82,8 +84,8 @@ impl SetState {
         let index = ReadIndex {
             uri: uri.clone(),
             record: changed.record,
-            bad_entries: changed.summary.bad_entries(),
-            from: stated.from.or(changed.summary.lists_from),
+            bad_entries: changed.read.summary.bad_entries(),
+            from: stated.from.or(changed.read.summary.lists_from),
             until,
             unsettled: pending.oldest_first(),
             settled_until,
@@ -116,7 +118,7 @@ impl SetState {
                     span.until = span.until.max(settled);
                 }
                 Ok(ChildRead::Index(..)) => failed = failed.or(Some(EngineError::NestedIndex)),
-                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -144,12 +146,12 @@ impl SetState {
         let Some(changed) = changed else {
             return Ok(ChildRead::Until(child.until.or(reached.copied().flatten())));
         };
-        changed.expect(&Capability::ChangeList)?;
-        if changed.summary.is_index {
-            let unread = changed.expect_all().err();
-            return Ok(ChildRead::Index(changed.document, unread));
+        changed.read.expect(&Capability::ChangeList)?;
+        if changed.read.summary.is_index {
+            let unread = changed.read.expect_all().err();
+            return Ok(ChildRead::Index(changed.read.document, unread));
         }
-        let own = span_of(&changed.summary);
+        let own = span_of(&changed.read.summary);
         let span = Span {
             from: own.from.or(child.from),
             until: own.until.or(child.until),
@@ -161,7 +163,7 @@ impl SetState {
         };
         let filter = self
             .sequencer
-            .mark_late_end(filter, end_of(&changed.summary));
+            .mark_late_end(filter, end_of(&changed.read.summary));
         let commit = self.commit_of_part(changed.record.clone());
         self.ingest_news(changed, filter, commit).await?;
         Ok(ChildRead::Until(span.until))

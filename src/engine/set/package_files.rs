@@ -9,10 +9,10 @@ use url::Url;
 
 use super::packages::PackageEntry;
 use super::rejected_packages::RejectedPackages;
-use super::summary::expect_manifest;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::documents::expect_capability;
 use crate::fetch::{
     AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
 };
@@ -95,8 +95,9 @@ impl PackageFiles {
         let name = PartialPackage::name(&uri);
         self.context.store.keep_package_file(set, name).await?;
         let opening = tokio::task::spawn_blocking(move || {
-            let folder = mirror.package_folder()?;
-            PartialPackage::open(&folder, &uri)
+            let folder = mirror.package_folder().map_err(std::io::Error::other);
+            folder
+                .and_then(|folder| PartialPackage::open(&folder, &uri))
                 .map_err(|error| EngineError::of_package(&uri, PackageError::Io(error)))
         });
         opening.await.map_err(|_| EngineError::Interrupted)?
@@ -249,7 +250,7 @@ fn open(
     let manifest = package.manifest(uri, limit).map_err(of_package)?;
     let summary =
         DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;
-    expect_manifest(&summary, capability, uri)?;
+    expect_capability(&summary, capability, format_args!("the manifest of {uri}"))?;
     let uri = uri.clone();
     Ok((OpenedPackage { package, uri }, summary))
 }

@@ -1,7 +1,7 @@
 //! The lists of an index that may hold news and are not read yet.
 
-use super::index::{Child, Entries};
 use crate::engine::EngineError;
+use crate::engine::documents::{Child, Entries};
 use crate::fetch::FetchedDocument;
 use crate::protocol::{Interval, SourceTime};
 use crate::sync::Sequencer;

@@ -5,9 +5,9 @@ use std::collections::HashMap;
 
 use url::Url;
 
-use super::index::Child;
 use super::pending_lists::is_settled;
 use crate::engine::EngineError;
+use crate::engine::documents::Child;
 use crate::protocol::SourceTime;
 use crate::store::DocumentRecord;
 use crate::sync::{Sequencer, Span};

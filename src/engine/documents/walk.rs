@@ -1,19 +1,20 @@
-//! Indexes: their entries are read a block at a time while the lists that they name are ingested. An index is never in memory as
-//! a whole, however many lists it names and however deep indexes are nested.
+//! The walk from a document to what its indexes name. Their entries are read a block at a time while the lists that they name are
+//! read: an index is never in memory as a whole, however many lists it names and however deep indexes are nested.
 
 use std::collections::VecDeque;
 
 use url::Url;
 
+use super::summarized::SummarizedDocument;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{FetchedDocument, OwnedReader};
-use crate::protocol::{Entry, SourceTime};
+use crate::protocol::{Capability, Entry, SourceTime};
 use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
 pub(in crate::engine) const MAX_DEPTH: usize = 4;
-/// How many lists are read of one index: an index of indexes could name them without end.
+/// How many lists are read in one walk: an index of indexes could name them without end.
 const MAX_LISTS: u64 = 1_000_000;
 /// How many entries are read ahead, unless they are long.
 const BLOCK: usize = 64;
@@ -94,44 +95,52 @@ impl Rest {
     }
 }
 
-/// A walk through an index, and through the indexes that lie within it, in the order of the documents.
-pub(in crate::engine) struct IndexWalk {
+/// A walk through the documents of one capability: what an index names comes next, and also what the indexes within it name, in the
+/// order of the documents.
+pub(in crate::engine) struct DocumentWalk {
+    capability: Capability,
     levels: Vec<Entries>,
     seen: u64,
 }
 
-impl IndexWalk {
-    pub(in crate::engine) fn of(index: Box<FetchedDocument>) -> Self {
+impl DocumentWalk {
+    pub(in crate::engine) fn of(capability: Capability) -> Self {
         Self {
-            levels: vec![Entries::of(index)],
+            capability,
+            levels: Vec::new(),
             seen: 0,
         }
     }
 
-    /// The next list; `None` after the last one.
-    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
+    /// The next document that an index names; `None` after the last one.
+    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Child>, EngineError> {
         while let Some(level) = self.levels.last_mut() {
             if let Some(entry) = level.next().await? {
                 self.seen += 1;
                 if self.seen > MAX_LISTS {
                     return Err(EngineError::TooManyLists);
                 }
-                return Ok(Some(entry));
+                return Ok(Some(entry.into()));
             }
             self.levels.pop();
         }
         Ok(None)
     }
 
-    /// The list that came last is an index itself: what it names comes next.
-    pub(in crate::engine) fn descend(
+    /// Enters a document that is offered, or came last. If it is an index, what it names comes next; else it is returned: its
+    /// entries are the caller's.
+    pub(in crate::engine) fn enter(
         &mut self,
-        index: Box<FetchedDocument>,
-    ) -> Result<(), EngineError> {
+        read: SummarizedDocument,
+    ) -> Result<Option<SummarizedDocument>, EngineError> {
+        read.expect(&self.capability)?;
+        if !read.summary.is_index {
+            return Ok(Some(read));
+        }
         if self.levels.len() >= MAX_DEPTH {
             return Err(EngineError::NestedIndex);
         }
-        self.levels.push(Entries::of(index));
-        Ok(())
+        self.levels.push(Entries::of(read.document));
+        Ok(None)
     }
 }
