@@ -26,6 +26,7 @@
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
 //! | [`status`] | the data that the status endpoint serializes | everything else |
 //! | [`clock`] | the only place that reads the clocks | everything else |
+//! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
 //!
 //! `tests/tidy.rs` checks this table against the imports, that no two files import each other, and that SQL is in `store::tables`
 //! only; `clippy.toml` bans the clocks elsewhere.
@@ -90,6 +91,7 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod engine;
+pub mod error_class;
 pub mod fetch;
 pub mod http;
 pub mod mirror;

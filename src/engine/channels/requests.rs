@@ -2,7 +2,7 @@
 
 use url::Url;
 
-use crate::fetch::{Client, Disposition, HubAnswer};
+use crate::fetch::{Client, HubAnswer};
 use crate::protocol::TopicUri;
 use crate::protocol::websub::{Mode, SubscriptionRequest};
 use crate::store::ChannelRecord;
@@ -55,13 +55,7 @@ pub(super) async fn send_request(
             format!("the hub answers {status}: {excerpt}"),
             retry_after,
         ),
-        Err(error) => {
-            let retry_after = match error.disposition() {
-                Disposition::RetryLater { after } => after,
-                Disposition::GiveUp => None,
-            };
-            (error.code(), error.to_string(), retry_after)
-        }
+        Err(error) => (error.code(), error.to_string(), error.retry_after()),
     };
     ChannelEvent::HubRefused {
         failure: ChannelFailure { code, message },

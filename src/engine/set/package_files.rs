@@ -13,8 +13,9 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::expect_capability;
+use crate::error_class::ErrorClass;
 use crate::fetch::{
-    AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
+    AllowedHosts, Bounds, FetchError, Package, PackageError, PartialPackage, pause,
 };
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, DocumentSummary, Verifier};
@@ -168,9 +169,9 @@ impl PackageFiles {
                 tried + 1
             };
             reached = partial.received();
-            let pause = match error.disposition() {
-                Disposition::RetryLater { after } => pause(tried, after, &TRIES),
-                Disposition::GiveUp => None,
+            let pause = match error.class() {
+                ErrorClass::Retry => pause(tried, error.retry_after(), &TRIES),
+                ErrorClass::Fatal | ErrorClass::Unusable => None,
             };
             let Some(pause) = pause.filter(|pause| *pause <= MAX_PAUSE) else {
                 let uri = uri.to_string();
