@@ -38,7 +38,6 @@ pub enum StartError {
 
 impl StartError {
     /// The stable code of the error, in kebab-case.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),

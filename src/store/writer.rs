@@ -129,9 +129,6 @@ impl<T> Writing<T> {
     }
 
     /// Waits until the job is on disk. For a caller on a blocking thread.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing was written.
     pub fn wait(self) -> Result<T, StoreError> {
         self.0.blocking_recv().map_err(|_| StoreError::Closed)?
     }

@@ -49,9 +49,6 @@ impl Store {
 
     /// Reads a channel, changes and stores it, in one transaction: neither the worker nor a hub's request at the same moment
     /// undoes what the other has changed. Returns the result of `change`. `wake`: whether to wake the workers.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn change_channel<T, F>(
         self: &Arc<Self>,
         id: ChannelId,
@@ -81,9 +78,6 @@ impl Store {
     /// Compares a hub's verification of intent with what was requested, and returns whether to confirm it. `granted` is in
     /// seconds; `spread`, from 0 to 1, selects the time of the renewal. The lease is dated within the transaction: a clock step
     /// that is detected moves only the dates that were written before.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn verify_channel(
         self: &Arc<Self>,
         id: ChannelId,
@@ -105,9 +99,6 @@ impl Store {
     }
 
     /// Applies a hub's denial: it refuses or ends the subscription.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn deny_channel(
         self: &Arc<Self>,
         id: ChannelId,
