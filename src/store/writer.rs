@@ -51,8 +51,8 @@ impl Tx<'_> {
 }
 
 /// Sends the result of the commit to a caller.
-type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-type Job = Box<dyn FnOnce(&mut Tx<'_>) -> Answer + Send>;
+type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type Job = Box<dyn FnOnce(&mut Tx<'_>) -> Reply + Send>;
 
 pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
@@ -215,7 +215,7 @@ impl Writes {
                 drop(jobs.collect::<Vec<Job>>());
                 continue;
             }
-            let (answers, outcome) = self.commit(jobs);
+            let (replies, outcome) = self.commit(jobs);
             #[cfg(test)]
             if outcome.is_ok() && !self.hook.committed(&self.connection) {
                 continue;
@@ -226,8 +226,8 @@ impl Writes {
                     let _ = self.wakes.send(wake.clone());
                 }
             }
-            for answer in answers {
-                answer(match &outcome {
+            for reply in replies {
+                reply(match &outcome {
                     Ok(_) => Ok(()),
                     Err(error) => Err(StoreError::Commit(Arc::clone(error))),
                 });
@@ -235,11 +235,11 @@ impl Writes {
         }
     }
 
-    /// Runs jobs in one transaction and returns their answers, and the wakes to send.
+    /// Runs jobs in one transaction and returns their replies, and the wakes to send.
     fn commit(
         &self,
         jobs: impl Iterator<Item = Job>,
-    ) -> (Vec<Answer>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
+    ) -> (Vec<Reply>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();
         let begun = connection.execute_batch("BEGIN IMMEDIATE");
@@ -251,7 +251,7 @@ impl Writes {
             has_write_failed: false,
             damage: &self.damage,
         };
-        let answers: Vec<Answer> = jobs.map(|job| job(&mut tx)).collect();
+        let replies: Vec<Reply> = jobs.map(|job| job(&mut tx)).collect();
         let outcome = match tx.aborted {
             Some(error) => Err(error),
             None => begun
@@ -274,6 +274,6 @@ impl Writes {
             Ok(()) => self.write_health.note(false),
         }
         tx.wakes.extend(tx.feed.map(Wake::Feed));
-        (answers, outcome.map(|()| tx.wakes))
+        (replies, outcome.map(|()| tx.wakes))
     }
 }
