@@ -82,13 +82,13 @@ impl SummarizedDocument {
     /// its own index states of it, which precedes. A time in the future is ignored.
     pub(in crate::engine) fn stated_time(&self, listed: Option<SourceTime>) -> Option<SourceTime> {
         let summary = &self.summary;
-        first_believed([listed, summary.head.md.at, summary.lists_from])
+        first_plausible([listed, summary.head.md.at, summary.lists_from])
     }
 
     /// The time that stands for the one that is not stated: `guess`, else when the document was modified, else now. A list without
     /// any time, as an empty one may be, has only the time at which it was read.
     pub(in crate::engine) fn guessed_time(&self, guess: Option<SourceTime>) -> SourceTime {
-        first_believed([guess, self.document.last_modified()])
+        first_plausible([guess, self.document.last_modified()])
             .unwrap_or_else(|| SourceTime::from(clock::now().wall))
     }
 
@@ -100,7 +100,7 @@ impl SummarizedDocument {
     }
 }
 
-fn first_believed<const N: usize>(times: [Option<SourceTime>; N]) -> Option<SourceTime> {
+fn first_plausible<const N: usize>(times: [Option<SourceTime>; N]) -> Option<SourceTime> {
     let latest = latest_source_time(clock::now().wall);
     let mut times = times.into_iter().flatten();
     times.find(|&time| time <= latest)
