@@ -15,4 +15,4 @@ mod walk;
 pub(super) use failures::{Alternatives, PartFailures};
 pub(super) use offered::offered;
 pub(super) use summarized::{SummarizedDocument, expect_capability, fetch_document};
-pub(super) use walk::{Child, DocumentWalk, Entries, MAX_DEPTH};
+pub(super) use walk::{Child, DocumentWalk, Entered, Entries, Unsettled};

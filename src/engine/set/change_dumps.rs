@@ -6,13 +6,14 @@ use url::Url;
 use super::documents::{ChangedDocument, poll_document};
 use super::ingest::{DocumentChanges, EntrySource, ingest_changes, weigh};
 use super::packages::{PackageEntry, manifest_copy};
-use super::pending_lists::PendingLists;
-use super::remembered::ReadDump;
+use super::remembered::{ReadDump, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::documents::{Alternatives, Entries, MAX_DEPTH};
+use crate::engine::documents::{
+    Alternatives, Child, DocumentWalk, Entered, Entries, SummarizedDocument,
+};
 use crate::protocol::{
     Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
 };
@@ -111,10 +112,10 @@ impl SetState {
         // An index is read again at each poll: only its dumps say whether there is news.
         let record = (!changed.read.summary.is_index).then(|| changed.record.clone());
         let mut progress = DumpRead::default();
-        let mut pending = PendingLists::default();
-        self.ingest_dump_part(changed, 0, &mut progress, &mut pending)
+        let mut walk = DocumentWalk::of(Capability::ChangeDump);
+        self.ingest_dump_part(changed, false, &mut progress, &mut walk)
             .await?;
-        while let Some((dump, depth)) = pending.next() {
+        while let Some(dump) = walk.next().await? {
             let anew = last.is_none();
             match poll_document(&self.context, self.record.id, &dump.uri, anew).await {
                 Ok(None) => {
@@ -122,7 +123,7 @@ impl SetState {
                     progress.until = progress.until.max(known);
                 }
                 Ok(Some(changed)) => {
-                    self.ingest_dump_part(changed, depth, &mut progress, &mut pending)
+                    self.ingest_dump_part(changed, true, &mut progress, &mut walk)
                         .await?
                 }
                 Err(error) if error.is_fatal() => return Err(error),
@@ -144,47 +145,52 @@ impl SetState {
     async fn ingest_dump_part(
         &mut self,
         changed: ChangedDocument,
-        depth: usize,
+        is_part: bool,
         progress: &mut DumpRead,
-        pending: &mut PendingLists,
+        walk: &mut DocumentWalk,
     ) -> Result<(), EngineError> {
-        if let Err(error) = changed.read.expect(&Capability::ChangeDump) {
+        let ChangedDocument { read, record } = changed;
+        let (unread, lists_from) = (read.expect_all().err(), read.summary.lists_from);
+        let sequencer = &self.sequencer;
+        let is_settled = |child: &Child| is_settled(sequencer, child);
+        let entered = match walk.enter_oldest_first(read, is_settled).await {
+            Ok(entered) => entered,
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => {
+                progress.fail(error);
+                return Ok(());
+            }
+        };
+        if let Some(error) = unread {
             progress.fail(error);
-            return Ok(());
         }
-        if let Err(error) = changed.read.expect_all() {
-            progress.fail(error);
-        }
-        if !changed.read.summary.is_index {
-            self.ingest_change_packages(changed, depth > 0, progress)
-                .await?;
-        } else if depth < MAX_DEPTH {
-            progress.begin(changed.read.summary.lists_from);
-            let settled = pending
-                .add(changed.read.document, depth + 1, &self.sequencer)
-                .await?;
-            progress.until = progress.until.max(settled);
-        } else {
-            progress.fail(EngineError::NestedIndex);
+        match entered {
+            Entered::List(dump) => {
+                let record = is_part.then_some(record);
+                self.ingest_change_packages(dump, record, progress).await?;
+            }
+            Entered::Index { settled_until } => {
+                progress.begin(lists_from);
+                progress.until = progress.until.max(settled_until);
+            }
         }
         Ok(())
     }
 
-    /// Ingests those packages of a dump that may hold news.
+    /// Ingests those packages of a dump that may hold news. `record`: of a dump that an index names.
     async fn ingest_change_packages(
         &mut self,
-        changed: ChangedDocument,
-        is_part: bool,
+        dump: SummarizedDocument,
+        record: Option<DocumentRecord>,
         progress: &mut DumpRead,
     ) -> Result<(), EngineError> {
-        let own = span_of(&changed.read.summary);
-        let mut is_complete = changed.read.expect_all().is_ok();
+        let own = span_of(&dump.summary);
+        let mut is_complete = dump.expect_all().is_ok();
         // Where one may be missing between two packages, it is not known where the second begins.
         let follow_each_other = is_complete;
-        let record = changed.record;
         progress.begin(own.from);
         let mut reached = own.from;
-        let mut packages = Entries::of(changed.read.document);
+        let mut packages = Entries::of(dump.document);
         while let Some(entry) = packages.next().await? {
             let mut package = PackageEntry::of(entry);
             let read = record_of(&package);
@@ -204,7 +210,7 @@ impl SetState {
                 }
             }
         }
-        if is_part && is_complete {
+        if let Some(record) = record.filter(|_| is_complete) {
             let commit = self.commit_of_part(record);
             self.commit(Origin::ChangeDump, commit).await?;
         }

@@ -13,7 +13,7 @@ use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::documents::Alternatives;
+use crate::engine::documents::{Alternatives, SummarizedDocument};
 use crate::protocol::Capability;
 use crate::store::{BatchCommit, Origin};
 use crate::sync::{NewsFilter, Span};
@@ -191,8 +191,8 @@ impl SetState {
             .sequencer
             .mark_late_end(filter, end_of(&changed.read.summary));
         let mut commit = self.commit_of(&trial, None);
-        commit.documents.push(changed.record.clone());
-        self.ingest_news(changed, filter, commit).await?;
+        commit.documents.push(changed.record);
+        self.ingest_news(changed.read, filter, commit).await?;
         self.sequencer = trial;
         Ok(span)
     }
@@ -200,17 +200,17 @@ impl SetState {
     /// Ingests what is news in a Change List.
     pub(super) async fn ingest_news(
         &mut self,
-        changed: ChangedDocument,
+        read: SummarizedDocument,
         filter: NewsFilter,
         commit: BatchCommit,
     ) -> Result<(), EngineError> {
         let changes = DocumentChanges {
             origin: Origin::ChangeList,
-            newest_first: changed.read.summary.newest_first,
+            newest_first: read.summary.newest_first,
             filter,
             commit,
         };
-        let entries = EntrySource::Document(changed.read.document);
+        let entries = EntrySource::Document(read.document);
         let result = ingest_changes(&self.context, self.record.id, entries, changes).await?;
         self.found += result.tasks;
         self.report_held(result.held);

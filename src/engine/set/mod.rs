@@ -26,7 +26,6 @@ mod offering;
 mod offers;
 pub(super) mod package_files;
 mod packages;
-mod pending_lists;
 mod polling;
 mod rejected_packages;
 mod remembered;
