@@ -15,9 +15,8 @@ use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::TopicUri;
-use crate::protocol::websub::{Mode, Signature, Verification};
+use crate::protocol::websub::{Intent, Mode, Signature, Verification};
 use crate::store::{ChannelId, ChannelRecord, Receipt, Store, StoreError};
-use crate::sync::Intent;
 
 /// How long a hub may take to send the body of a delivery.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);

@@ -28,8 +28,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::lease::{Asked, ChannelState, Intent, Lease, Ruling};
+use super::lease::{Asked, ChannelState, Lease, Ruling};
 use crate::clock::{ClockStepDetector, Now};
+use crate::protocol::websub::Intent;
 use crate::protocol::{HubUri, TopicUri};
 
 pub use choice::{ChannelChoice, ChannelKey, choose_channels};

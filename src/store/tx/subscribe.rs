@@ -5,11 +5,12 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::clock;
+use crate::protocol::websub::Intent;
 use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, ChannelRecord, NewChannel};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{Channel, Intent, Lease, Ruling};
+use crate::sync::{Channel, Lease, Ruling};
 
 const CHANNEL: StoreError = StoreError::BadRow("a channel");
 
