@@ -5,10 +5,10 @@ use std::sync::{Mutex, PoisonError};
 
 use rusqlite::Connection;
 
-use super::reads::statistics::statistics;
+use super::reads::statistics::synced_until;
 use super::tables::values::DigestList;
 use super::tables::{coverage, gap};
-use super::{ChannelId, Origin, SetId, SetStatistics, Store, StoreError};
+use super::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
 use crate::protocol::{ChangeKind, Digest, SourceTime};
 use crate::sync::{Coverage, Gap};
 
@@ -66,8 +66,8 @@ impl CommitHook {
         !self.is_stopped() && self.step()
     }
 
-    pub(super) fn committed(&self, connection: &Connection) -> bool {
-        if let Some(watch) = self.lock().as_mut() {
+    pub(super) fn committed(&self, connection: &Connection, has_changes: bool) -> bool {
+        if has_changes && let Some(watch) = self.lock().as_mut() {
             let snapshot = Snapshot::read(connection).expect("the database can be read");
             watch(&snapshot);
         }
@@ -106,11 +106,11 @@ pub(crate) struct Snapshot {
 pub(crate) struct SetSnapshot {
     pub(crate) id: SetId,
     pub(crate) capability_list: String,
-    pub(crate) baseline: String,
+    pub(crate) baseline: BaselineState,
     pub(crate) generation: i64,
     pub(crate) coverage: Coverage,
     pub(crate) gaps: Vec<Gap>,
-    pub(crate) statistics: SetStatistics,
+    pub(crate) synced_until: Option<SourceTime>,
     /// The URIs of its members.
     pub(crate) members: Vec<String>,
 }
@@ -144,15 +144,15 @@ impl Snapshot {
         )?;
         let mut rows = query.query([])?;
         while let Some(found) = rows.next()? {
-            let id = found.get(0)?;
+            let (id, baseline) = (found.get(0)?, found.get(2)?);
             snapshot.sets.push(SetSnapshot {
                 id,
                 capability_list: found.get(1)?,
-                baseline: found.get(2)?,
+                baseline,
                 generation: found.get(3)?,
                 coverage: coverage::of_set(sql, id)?,
                 gaps: gap::of_set(sql, id)?,
-                statistics: statistics(sql, id)?,
+                synced_until: synced_until(sql, id, baseline)?,
                 members: sql
                     .prepare_cached(
                         "SELECT resource.uri FROM member JOIN resource ON resource.id = member.resource_id

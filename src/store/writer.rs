@@ -218,10 +218,15 @@ impl Writes {
                 drop(jobs.collect::<Vec<Job>>());
                 continue;
             }
+            #[cfg(test)]
+            let before = self.connection.total_changes();
             let (answers, outcome) = self.commit(jobs);
             #[cfg(test)]
-            if outcome.is_ok() && !self.hook.committed(&self.connection) {
-                continue;
+            if outcome.is_ok() {
+                let has_changes = self.connection.total_changes() != before;
+                if !self.hook.committed(&self.connection, has_changes) {
+                    continue;
+                }
             }
             if let Ok(woken) = &outcome {
                 for wake in woken {

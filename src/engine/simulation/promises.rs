@@ -112,7 +112,7 @@ impl Scene {
             self.note_gaps(row);
             every_hole_is_on_record(row)?;
             self.what_is_lost_is_noticed(set, row)?;
-            if let Some(claim) = row.statistics.synced_until {
+            if let Some(claim) = row.synced_until {
                 self.what_is_claimed_is_applied(&view, set, claim)?;
             }
             self.no_claim_is_taken_back(database, set, row)?;
@@ -237,7 +237,7 @@ impl Scene {
         if is_listing || is_exempt {
             return Ok(());
         }
-        let claim = row.statistics.synced_until;
+        let claim = row.synced_until;
         let before = self.witness.claimed.insert(set, claim).flatten();
         if claim < before {
             return Err(format!(
@@ -387,11 +387,10 @@ impl Scene {
         }
         let shown = |time: Option<SourceTime>| time.map(|time| time.to_string());
         for row in &database.sets {
-            let numbers = &row.statistics;
-            let claim = shown(numbers.synced_until);
+            let claim = shown(row.synced_until);
             let _ = writeln!(
                 text,
-                "  {}: {}, claims {claim:?}, members {:?}",
+                "  {}: {:?}, claims {claim:?}, members {:?}",
                 row.capability_list, row.baseline, row.members
             );
             for known in row.coverage.intervals() {
