@@ -1,6 +1,6 @@
 //! Random histories. `RESYNCD_SIMULATIONS` sets how many, and `RESYNCD_SIMULATION_SEED` which: without it, they are the same
 //! ones each time, so that a check that has nothing to do with them does not fail because of them. What fails is recorded
-//! beside this file and tried first from then on.
+//! beside this file and tried first from then on, until a scenario replaces the record.
 
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngSeed};
@@ -10,12 +10,14 @@ use super::network::Fate;
 use super::source::RESOURCES;
 use super::world::simulate;
 
-/// How many histories each property is tried with, unless the environment says otherwise.
+/// How many histories a property is tried with, unless the environment says otherwise.
 const HISTORIES: u32 = 32;
 
-fn config() -> ProptestConfig {
+/// `cost`: how many times as long as the others the histories of a property take; it is tried with as much fewer of them.
+fn config(cost: u32) -> ProptestConfig {
     let asked = |name| std::env::var(name).ok();
     let cases = asked("RESYNCD_SIMULATIONS").map_or(HISTORIES, |cases| cases.parse().unwrap());
+    let cases = cases.div_ceil(cost);
     let seed = asked("RESYNCD_SIMULATION_SEED").map_or(0, |seed| seed.parse().unwrap());
     ProptestConfig {
         cases,
@@ -83,7 +85,7 @@ fn most_contents(history: &History, outcome: &Outcome) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(1))]
 
     /// Whatever happens: all promises are kept on the way, and in the end the mirror is what the Source is.
     #[test]
@@ -129,6 +131,10 @@ proptest! {
             world.settle(true, 2 * 86_400_000).await;
         });
     }
+}
+
+proptest! {
+    #![proptest_config(config(4))]
 
     /// What a history costs grows with its length, not faster: to run it ten times, one after the other, costs less than
     /// thrice as much as five times.

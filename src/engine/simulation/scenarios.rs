@@ -1,5 +1,7 @@
 //! Histories that once failed, in short, and those that one decision depends on.
 
+use std::time::Duration;
+
 use super::history::{Act, History};
 use super::network::Fate;
 use super::source::{
@@ -181,12 +183,72 @@ fn list_that_is_replaced_is_read_to_its_end() {
         if crash {
             acts.push(Act::Crash(0));
         }
-        acts.push(Act::Pass(900_000));
-        let found = run_and(habits(ChangeLists::Replaced), &acts, async |world| {
-            gaps(world).await
+        acts.push(Act::Pass(905_000));
+        let (found, unsettled) = run_and(habits(ChangeLists::Replaced), &acts, async |world| {
+            // Before there is another Resource List.
+            (gaps(world).await, world.unsettled(false).await)
         });
-        assert_eq!(found, 0, "{crash}");
+        assert_eq!((found, unsettled), (0, None), "{crash}");
     }
+}
+
+/// After a lost notification, the next one has no interval, and states the last change of a burst within one second.
+#[test]
+fn burst_is_read_to_its_last_change() {
+    let history = History {
+        habits: Habits {
+            whole_seconds: true,
+            ..habits(ChangeLists::Open)
+        },
+        settings: Settings {
+            poll_interval: Duration::from_secs(60),
+            download: 0,
+            ..settings()
+        },
+        acts: vec![
+            Act::Pass(72),
+            Act::Publish(0, Fate::Lost),
+            Act::Pass(160),
+            Act::Burst(0, 10),
+            Act::WriteChangeLists(0),
+            Act::PublishBare(0),
+        ],
+        last_resource_list: false,
+    };
+    history.run();
+}
+
+/// A resource was fetched after its last change, but before that was announced. Without a digest nothing tells that, so that it
+/// is fetched once more.
+#[test]
+fn change_that_is_announced_late_is_fetched_again() {
+    let once = vec![
+        Act::WriteChangeLists(0),
+        Act::Publish(0, AT_ONCE),
+        Act::WriteResourceList(0),
+        Act::Pass(51),
+        Act::DropOldLists(0),
+        Act::RollOver(0),
+        Act::Burst(0, 10),
+        Act::Publish(0, Fate::Delivered(104)),
+    ];
+    let history = History {
+        habits: Habits {
+            hashes: false,
+            lists_say_from: false,
+            validators: ServerValidators::Nothing,
+            ..habits(ChangeLists::Index)
+        },
+        settings: Settings {
+            poll_interval: Duration::from_secs(60),
+            download: 3000,
+            latency: 700,
+            ..settings()
+        },
+        acts: vec![once; 10].concat(),
+        last_resource_list: false,
+    };
+    history.run();
 }
 
 /// The last statement of a moment is not undone by a late notification of the same moment.

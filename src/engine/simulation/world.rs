@@ -372,15 +372,22 @@ impl World {
         let may_have_gap = !(with_resource_list || is_undated);
         let end = self.moment() + rest;
         let step = u64::try_from(self.settings.poll_interval.as_millis()).unwrap();
-        while self.moment() < end && self.unsettled(may_have_gap).await.is_some() {
+        // Twice, with a poll between them: what is announced last may have been fetched already, and is fetched again.
+        let mut times = 0;
+        loop {
+            let reason = self.unsettled(may_have_gap).await;
+            times = if reason.is_none() { times + 1 } else { 0 };
+            if times == 2 {
+                return;
+            }
+            if let Some(reason) = reason
+                && self.moment() >= end
+            {
+                let database = self.database().await;
+                panic!("{reason}: {}", self.stage.scene().describe(&database));
+            }
             self.pass(step).await;
             self.act(&Act::Order(Order::Approve));
-        }
-        // And so it stays.
-        self.pass(step).await;
-        if let Some(reason) = self.unsettled(may_have_gap).await {
-            let database = self.database().await;
-            panic!("{reason}: {}", self.stage.scene().describe(&database));
         }
     }
 
