@@ -64,6 +64,7 @@ pub(super) struct Outcome {
     pub(super) requests: Requests,
     pub(super) moment: u64,
     pub(super) changes: usize,
+    pub(super) trace: u64,
 }
 
 /// How long the world goes on after the last act, in milliseconds: longer than the patience with a gap.
@@ -76,10 +77,12 @@ impl History {
             world.pass(5000).await;
             world.run(&self.acts).await;
             world.settle(self.needs_resource_list(), REST).await;
+            let trace = world.trace().await;
             Outcome {
                 requests: world.requests(),
                 moment: world.moment(),
                 changes: world.stage.scene().source.changes.len(),
+                trace,
             }
         })
     }

@@ -4,6 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::daemon::EXCLUDED;
@@ -102,6 +103,8 @@ impl Scene {
             let message = format!("{broken}: {}", self.describe(database));
             self.broken = Some(message);
         }
+        let (tasks, inbox) = (database.tasks.len(), database.inbox.len());
+        (self.moment, tasks, inbox).hash(&mut self.trace);
         self.witness.before = database.clone();
     }
 

@@ -136,6 +136,13 @@ proptest! {
 proptest! {
     #![proptest_config(config(4))]
 
+    /// A history that is run again is the same, request by request and commit by commit.
+    #[test]
+    fn nothing_is_left_to_chance(history in history(60)) {
+        let (first, second) = (history.run(), history.run());
+        prop_assert_eq!(first.trace, second.trace, "{:?}, {:?}", first, second);
+    }
+
     /// What a history costs grows with its length, not faster: to run it ten times, one after the other, costs less than
     /// thrice as much as five times.
     #[test]

@@ -2,6 +2,7 @@
 //! clock, also while the daemon waits for an answer.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt;
@@ -70,6 +71,8 @@ pub(super) struct Scene {
     pub(super) witness: Witness,
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
+    /// Of what the daemon has done so far: equal for a history that is run again.
+    pub(super) trace: DefaultHasher,
 }
 
 enum Event {
@@ -216,6 +219,7 @@ impl Stage {
     fn answer(&self, target: Option<Target>, request: &Request) -> Result<Response, FetchError> {
         let mut scene = self.scene();
         let scene = &mut *scene;
+        (scene.moment, request.url()).hash(&mut scene.trace);
         let is_content = matches!(target, Some(Target::Resource(_)));
         let is_change_list = matches!(
             target,

@@ -1,6 +1,7 @@
 //! The world: one clock, and everything that happens by it, in order.
 
 use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -140,6 +141,7 @@ impl World {
             files: Default::default(),
             witness: Default::default(),
             broken: None,
+            trace: Default::default(),
         };
         let stage = Stage::new(scene, clock);
         let store = Store::open(folder.path()).unwrap();
@@ -222,6 +224,14 @@ impl World {
     /// How many steps the store has taken.
     pub(super) fn steps(&self) -> u64 {
         self.store.commit_hook().steps()
+    }
+
+    /// Equal for a history that is run again.
+    pub(super) async fn trace(&self) -> u64 {
+        let database = format!("{:?}", self.database().await);
+        let mut trace = self.stage.scene().trace.clone();
+        (self.moment(), self.steps(), database).hash(&mut trace);
+        trace.finish()
     }
 
     pub(super) fn requests(&self) -> Requests {
