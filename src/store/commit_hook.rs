@@ -1,4 +1,5 @@
-//! What a simulation does to the store: it ends the process at a commit, and looks at the database after each commit.
+//! What a simulation does to the store: it ends the process at a commit, lets a commit fail, and looks at the database after
+//! each commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,6 +23,10 @@ pub(crate) struct CommitHook {
     /// The step at which the process ends, plus one; 0: at none.
     stop_at: AtomicU64,
     is_stopped: AtomicBool,
+    /// How many more commits succeed before one fails, plus one; 0: none fails.
+    fail_after: AtomicU64,
+    /// Whether a commit may fail now.
+    may_fail: AtomicBool,
     watch: Mutex<Option<Watch>>,
 }
 
@@ -46,6 +51,27 @@ impl CommitHook {
     pub(crate) fn resume(&self) {
         self.stop_at.store(0, Ordering::SeqCst);
         self.is_stopped.store(false, Ordering::SeqCst);
+    }
+
+    /// Lets one commit fail, after so many more of those that [may](Self::let_fail).
+    pub(crate) fn fail_after(&self, commits: u64) {
+        self.fail_after.store(commits + 1, Ordering::SeqCst);
+    }
+
+    /// Sets whether commits may fail from now on, and returns whether they could before.
+    pub(crate) fn let_fail(&self, may_fail: bool) -> bool {
+        self.may_fail.swap(may_fail, Ordering::SeqCst)
+    }
+
+    /// Whether the commit that begins now fails.
+    pub(super) fn fails(&self) -> bool {
+        if !self.may_fail.load(Ordering::SeqCst) {
+            return false;
+        }
+        let left = self.fail_after.load(Ordering::SeqCst);
+        self.fail_after
+            .store(left.saturating_sub(1), Ordering::SeqCst);
+        left == 1
     }
 
     /// Shows the database to `watch` after each commit that changes it.

@@ -250,7 +250,13 @@ impl Writes {
     ) -> (Vec<Answer>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();
-        let begun = connection.execute_batch("BEGIN IMMEDIATE");
+        let begin = || connection.execute_batch("BEGIN IMMEDIATE");
+        #[cfg(test)]
+        let begin = || match self.hook.fails() {
+            true => Err(rusqlite::Error::InvalidQuery),
+            false => begin(),
+        };
+        let begun = begin();
         let mut tx = Tx {
             sql: connection,
             wakes: Vec::new(),

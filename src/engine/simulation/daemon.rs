@@ -51,6 +51,20 @@ pub(super) struct Worker {
     pub(super) set: SetNo,
     pub(super) worker: SetWorker,
     pub(super) is_awake: bool,
+    /// After an error of the database, when the worker goes on.
+    pub(super) paused_until: u64,
+}
+
+impl Worker {
+    /// When it has something to do.
+    pub(super) fn next_event(&self, stage: &Stage) -> u64 {
+        let due = if self.is_awake {
+            0
+        } else {
+            stage.clock().millis_of(self.worker.next_deadline())
+        };
+        due.max(self.paused_until)
+    }
 }
 
 pub(super) struct Daemon {
@@ -155,6 +169,7 @@ impl Daemon {
             set,
             worker: SetWorker::new(context, packages, record, commands).await?,
             is_awake: true,
+            paused_until: 0,
         });
         Ok(())
     }
@@ -224,13 +239,7 @@ impl Daemon {
 
     /// When the daemon has something to do next.
     pub(super) async fn next_event(&self, stage: &Stage) -> u64 {
-        let workers = self.workers.iter().map(|worker| {
-            if worker.is_awake {
-                0
-            } else {
-                stage.clock().millis_of(worker.worker.next_deadline())
-            }
-        });
+        let workers = self.workers.iter().map(|worker| worker.next_event(stage));
         let downloads = self.inside.downloads.lock().await.next_event();
         let next = workers.chain(downloads).chain(self.discover_at);
         next.min().unwrap_or(u64::MAX)

@@ -38,6 +38,8 @@ pub(super) enum Act {
     WriteResourceList(SetNo),
     /// After so many more steps of the store, the process ends.
     Crash(u64),
+    /// After so many more commits of a worker, one fails.
+    FailCommit(u64),
     /// From now on, documents, or resources, are available or not.
     Documents(bool),
     Contents(bool),
@@ -276,6 +278,7 @@ pub(super) fn history(longest: usize) -> impl Strategy<Value = History> {
         2 => set().prop_map(Act::PublishBare),
         2 => (set(), place(), fate()).prop_map(|(set, about, fate)| Act::Framework(set, about, fate)),
         4 => (0..60_u64).prop_map(Act::Crash),
+        2 => (0..30_u64).prop_map(Act::FailCommit),
         2 => any::<bool>().prop_map(Act::Documents),
         2 => any::<bool>().prop_map(Act::Contents),
         2 => (set(), place(), prop::option::of(fault()))

@@ -139,6 +139,12 @@ impl Stage {
         }
     }
 
+    /// Sets whether commits may fail, and returns whether they could before.
+    pub(super) fn let_commits_fail(&self, may_fail: bool) -> bool {
+        let inside = self.inside();
+        inside.is_some_and(|inside| inside.store.commit_hook().let_fail(may_fail))
+    }
+
     /// When something happens next that does not depend on the daemon.
     pub(super) fn next_event(&self) -> Option<u64> {
         let scene = self.scene();
@@ -186,13 +192,13 @@ impl Stage {
 
     /// Something happens now.
     pub(super) fn act(&self, act: &Act) {
-        if let Act::Crash(after) = *act {
-            if let Some(inside) = self.inside() {
-                inside.store.commit_hook().stop_after(after);
-            }
-            return;
+        let hook = self.inside();
+        let hook = hook.as_ref().map(|inside| inside.store.commit_hook());
+        match (act, hook) {
+            (&Act::Crash(after), Some(hook)) => hook.stop_after(after),
+            (&Act::FailCommit(after), Some(hook)) => hook.fail_after(after),
+            _ => self.scene().act(act),
         }
-        self.scene().act(act);
     }
 }
 
@@ -203,9 +209,12 @@ impl Transport for Stage {
             if !matches!(target, Some(Target::Resource(_))) {
                 let latency = self.scene().latency;
                 if latency > 0 {
+                    // What happens meanwhile is not the worker's.
+                    let could_fail = self.let_commits_fail(false);
                     self.let_pass(latency / 2).await;
                     let answer = self.answer(target, &request);
                     self.let_pass(latency - latency / 2).await;
+                    self.let_commits_fail(could_fail);
                     return answer;
                 }
             }
@@ -303,7 +312,7 @@ impl Scene {
                 self.network.send(moment, &Arc::new(notification), fate);
             }
             // The one who lets time pass does that.
-            Act::Pass(_) | Act::Crash(_) => {}
+            Act::Pass(_) | Act::Crash(_) | Act::FailCommit(_) => {}
             Act::WriteChangeLists(set) => source.write_change_lists(moment, set.min(last)),
             Act::RollOver(set) => source.roll_over(moment, set.min(last)),
             Act::DropOldLists(set) => source.drop_old_lists(moment, set.min(last)),

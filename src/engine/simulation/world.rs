@@ -271,17 +271,23 @@ impl World {
         daemon.wake().await;
         daemon.discover(self.stage.moment()).await?;
         for worker in &mut daemon.workers {
-            let deadline = worker.worker.next_deadline();
-            let is_due = self.stage.clock().millis_of(deadline) <= self.stage.moment();
-            if !worker.is_awake && !is_due {
+            if worker.next_event(&self.stage) > self.stage.moment() {
                 continue;
             }
             worker.is_awake = false;
+            self.stage.let_commits_fail(true);
             let pause = worker.worker.work_now().await;
+            self.stage.let_commits_fail(false);
             if self.store.commit_hook().is_stopped() {
                 return Ok(());
             }
-            assert!(pause.is_none(), "the database has failed");
+            if let Some(pause) = pause {
+                let pause = u64::try_from(pause.as_millis()).unwrap();
+                self.stage.scene().requests.crashes += 1;
+                worker.is_awake = true;
+                worker.paused_until = self.stage.moment() + pause;
+                continue;
+            }
             // A flood of early notifications becomes a gap, and not memory.
             let held = worker.worker.state.sequencer.held();
             let most = self.settings.limits.held_notifications;
