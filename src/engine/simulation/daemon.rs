@@ -11,7 +11,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::documents::{Target, topic};
 use super::downloads::Downloads;
-use super::source::{Notification, SetNo};
+use super::source::{Notification, RESOURCES, SetNo};
 use super::stage::Stage;
 use super::world::Settings;
 use crate::clock;
@@ -33,6 +33,29 @@ use crate::sync::ChannelState;
 pub(super) const NAME: &str = "source";
 /// The resource that the operator may exclude.
 pub(super) const EXCLUDED: usize = 4;
+/// How the operator excludes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filtering {
+    /// Not.
+    Nothing,
+    Exclude,
+    /// By including all others.
+    Include,
+}
+
+impl Filtering {
+    fn filter(self) -> Filter {
+        let pattern = |resource| format!("*/{resource}");
+        let others = (0..RESOURCES).filter(|&resource| resource != EXCLUDED);
+        let (included, excluded): (Vec<String>, Vec<String>) = match self {
+            Self::Nothing => Default::default(),
+            Self::Exclude => (Vec::new(), vec![pattern(EXCLUDED)]),
+            Self::Include => (others.map(pattern).collect(), Vec::new()),
+        };
+        Filter::matching(&included, &excluded).unwrap()
+    }
+}
+
 /// The pause before the sets are looked for again, in milliseconds.
 const DISCOVERY_PAUSE: u64 = 10_000;
 
@@ -92,17 +115,14 @@ impl Daemon {
         store: &Arc<Store>,
         folder: &Path,
         settings: &Settings,
-        excludes: bool,
+        filtering: Filtering,
     ) -> Result<Self, EngineError> {
         let mut source = Source::new(NAME, Target::Description.url(), folder.join("mirror"));
         source.poll_interval = settings.poll_interval;
         source.reorder_window = settings.limits.reorder_window;
         source.signatures = Signatures::Off;
         source.max_delete = settings.max_delete;
-        if excludes {
-            let pattern = format!("*/{EXCLUDED}");
-            source.filter = Filter::matching(&[], &[pattern]).unwrap();
-        }
+        source.filter = filtering.filter();
         let mut config = Config::new(folder, vec![source]);
         config.limits.held_notifications = settings.limits.held_notifications;
         let client = CLIENT

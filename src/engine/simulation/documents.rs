@@ -8,8 +8,8 @@ use url::Url;
 
 use super::network::Form;
 use super::source::{
-    Change, ChangeLists, Content, Fault, List, Notification, Offered, Part, Place, RESOURCES,
-    ResourceNo, ServerValidators, SetNo, Source, bytes, digest,
+    Change, ChangeLists, Content, Fault, List, Notification, Offered, Part, Place, ResourceNo,
+    ServerValidators, SetNo, Source, bytes, digest,
 };
 use crate::protocol::{Capability, ChangeKind, Entry, Head, Link, Root, write_document};
 
@@ -202,7 +202,7 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
     match target {
         Target::Description => Some((description(source), 0)),
         Target::Resource(resource) => {
-            if resource >= RESOURCES {
+            if !source.resources().contains(&resource) {
                 return None;
             }
             let version = source.content(resource)?;

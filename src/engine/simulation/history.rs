@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::daemon::Filtering;
 use super::network::Fate;
 use super::source::{
     Boundary, ChangeLists, Fault, Habits, Offered, Place, RESOURCES, ResourceNo, ServerValidators,
@@ -25,6 +26,8 @@ pub(super) enum Act {
     /// All resources change within one moment.
     ChangeAll,
     DeleteAll,
+    /// Of these, there may be more than a hundred.
+    DeleteMore,
     Publish(SetNo, Fate),
     /// As an old draft has it: without an interval.
     PublishBare(SetNo),
@@ -175,6 +178,7 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
                 validators,
                 offered_first,
                 faulty_first,
+                more: 0,
             }
         })
 }
@@ -250,12 +254,20 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
+fn filtering() -> impl Strategy<Value = Filtering> {
+    prop_oneof![
+        2 => Just(Filtering::Nothing),
+        1 => Just(Filtering::Exclude),
+        1 => Just(Filtering::Include),
+    ]
+}
+
 fn order() -> impl Strategy<Value = Order> {
     prop_oneof![
         2 => (0..2_usize).prop_map(Order::Poll),
         1 => Just(Order::Approve),
         1 => (0..2_usize).prop_map(Order::Verify),
-        1 => any::<bool>().prop_map(|excludes| Order::Restart { excludes }),
+        1 => filtering().prop_map(|filtering| Order::Restart { filtering }),
     ]
 }
 

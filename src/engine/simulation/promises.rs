@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use super::daemon::EXCLUDED;
 use super::documents::Target;
-use super::source::{Boundary, Change, Content, Notification, RESOURCES, ResourceNo, SetNo};
+use super::source::{Boundary, Change, Content, Notification, ResourceNo, SetNo};
 use super::stage::Scene;
 use crate::protocol::{ChangeKind, Interval, SourceTime};
 use crate::store::Origin;
@@ -174,7 +174,11 @@ impl Scene {
         if habits.undated {
             return Ok(());
         }
-        for resource in (0..RESOURCES).filter(|&resource| self.source.is_in(resource, set)) {
+        for resource in self
+            .source
+            .resources()
+            .filter(|&resource| self.source.is_in(resource, set))
+        {
             let Some(change) = self.source.last_before(resource, claim) else {
                 continue;
             };
@@ -367,7 +371,8 @@ impl Scene {
 
     /// The resources of which the mirror and the Source differ.
     pub(super) fn differing(&self) -> Vec<ResourceNo> {
-        (0..RESOURCES)
+        self.source
+            .resources()
             .filter(|&resource| !(resource == EXCLUDED && self.witness.excludes))
             .filter(|resource| self.files.get(resource).copied() != self.source.content(*resource))
             .collect()

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::daemon::Filtering;
 use super::history::{Act, History};
 use super::network::Fate;
 use super::source::{
@@ -363,7 +364,9 @@ fn task_that_is_excluded_does_not_stay() {
         Act::Pass(10),
         Act::Publish(0, AT_ONCE),
         Act::Pass(1000),
-        Act::Order(Order::Restart { excludes: true }),
+        Act::Order(Order::Restart {
+            filtering: Filtering::Exclude,
+        }),
         Act::Delete(4),
         Act::Pass(1000),
     ];
@@ -373,23 +376,27 @@ fn task_that_is_excluded_does_not_stay() {
 /// What was excluded, and is not any more, is fetched, although no Change List lists it.
 #[test]
 fn resource_that_is_included_again_is_fetched() {
-    let acts = [
-        Act::Order(Order::Restart { excludes: true }),
-        Act::Change(4),
-        Act::WriteChangeLists(0),
-        Act::Pass(10),
-        Act::Publish(0, AT_ONCE),
-        Act::Pass(900_000),
-        Act::RollOver(0),
-        Act::WriteResourceList(0),
-        Act::Pass(900_000),
-        Act::Order(Order::Restart { excludes: false }),
-        Act::Pass(60_000),
-    ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&4).copied()
-    });
-    assert_eq!(file, Some(1));
+    for filtering in [Filtering::Exclude, Filtering::Include] {
+        let acts = [
+            Act::Order(Order::Restart { filtering }),
+            Act::Change(4),
+            Act::WriteChangeLists(0),
+            Act::Pass(10),
+            Act::Publish(0, AT_ONCE),
+            Act::Pass(900_000),
+            Act::RollOver(0),
+            Act::WriteResourceList(0),
+            Act::Pass(900_000),
+            Act::Order(Order::Restart {
+                filtering: Filtering::Nothing,
+            }),
+            Act::Pass(60_000),
+        ];
+        let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+            world.stage.scene().files.get(&4).copied()
+        });
+        assert_eq!(file, Some(1), "{filtering:?}");
+    }
 }
 
 /// A baseline can't be made, and nobody knows when one can: what changes is followed meanwhile, and the status says why.
@@ -512,6 +519,61 @@ fn deletions_of_an_empty_list_wait_for_approval() {
         (held, files, world.stage.scene().files.len())
     });
     assert_eq!(held, (3, 3, 0));
+}
+
+/// More than a hundred deletions at once, and more than the share that is configured, wait for approval, whichever document
+/// states them.
+#[test]
+fn too_many_deletions_wait_for_approval() {
+    let by_list = (ChangeLists::Absent, Act::WriteResourceList(0));
+    let by_changes = (ChangeLists::Open, Act::WriteChangeLists(0));
+    let by_notification = (ChangeLists::Open, Act::Publish(0, AT_ONCE));
+    for (change_lists, announce) in [by_list, by_changes, by_notification] {
+        let habits = Habits {
+            more: 110,
+            ..habits(change_lists)
+        };
+        let acts = [
+            Act::DeleteMore,
+            Act::Pass(10),
+            announce.clone(),
+            Act::Order(Order::Poll(0)),
+            Act::Pass(900_000),
+        ];
+        let files = run_and(habits, &acts, async |world| {
+            let files = world.stage.scene().files.len();
+            world.act(&Act::Order(Order::Approve));
+            world.pass(1000).await;
+            (files, world.stage.scene().files.len())
+        });
+        assert_eq!(files, (113, 3), "{announce:?}");
+    }
+}
+
+/// A commit that fails has changed nothing, and what it was to prove is not believed: it is repeated.
+#[test]
+fn commit_that_fails_is_repeated() {
+    let by_changes = [Act::WriteChangeLists(0), Act::Order(Order::Poll(0))];
+    let by_notification = [Act::Pass(10), Act::Publish(0, AT_ONCE)];
+    let by_list = [Act::WriteResourceList(0), Act::Order(Order::Poll(0))];
+    let by_index = (ChangeLists::Index, by_changes.clone());
+    let ways = [
+        (ChangeLists::Open, by_changes),
+        by_index,
+        (ChangeLists::Open, by_notification),
+        (ChangeLists::Absent, by_list),
+    ];
+    for (change_lists, announce) in ways {
+        for commits in 0..12 {
+            let mut acts = vec![Act::Change(1), Act::Pass(10), Act::FailCommit(commits)];
+            acts.extend(announce.clone());
+            acts.push(Act::Pass(10_000));
+            let file = run_and(habits(change_lists), &acts, async |world| {
+                world.stage.scene().files.get(&1).copied()
+            });
+            assert_eq!(file, Some(2), "{change_lists:?}, {commits}");
+        }
+    }
 }
 
 /// A framework notification announces a document: it is read at once.

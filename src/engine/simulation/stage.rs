@@ -3,13 +3,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash};
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use reqwest::{Request, Response};
 
-use super::daemon::Inside;
+use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
 use super::history::Act;
 use super::network::{Fate, Form, Network};
@@ -45,9 +46,9 @@ pub(super) enum Order {
     Approve,
     /// Not the operator's: the hub verifies the subscription to a set's notifications.
     Verify(SetNo),
-    /// Starts the daemon with another configuration: whether one resource is excluded.
+    /// Starts the daemon with another configuration.
     Restart {
-        excludes: bool,
+        filtering: Filtering,
     },
 }
 
@@ -289,13 +290,8 @@ impl Scene {
                     source.change(moment, resource, false);
                 }
             }
-            Act::DeleteAll => {
-                for resource in 0..RESOURCES {
-                    if source.content(resource).is_some() {
-                        source.change(moment, resource, true);
-                    }
-                }
-            }
+            Act::DeleteAll => delete(source, moment, source.resources()),
+            Act::DeleteMore => delete(source, moment, RESOURCES..source.resources().end),
             Act::Publish(set, fate) => self.publish(set.min(last), false, fate),
             Act::PublishBare(set) => self.publish(set.min(last), true, Fate::Delivered(20)),
             Act::Framework(set, about, fate) => {
@@ -355,5 +351,13 @@ impl Scene {
     pub(super) fn is_exact(&self) -> bool {
         let habits = &self.source.habits;
         habits.boundary == Boundary::Exact && !habits.undated
+    }
+}
+
+fn delete(source: &mut Source, moment: u64, resources: Range<ResourceNo>) {
+    for resource in resources {
+        if source.content(resource).is_some() {
+            source.change(moment, resource, true);
+        }
     }
 }

@@ -9,7 +9,7 @@ use chrono::DateTime;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, Filtering};
 use super::history::Act;
 use super::network::Network;
 use super::source::{Boundary, EPOCH_SECONDS, Habits, RESOURCES, Source};
@@ -56,7 +56,7 @@ pub(super) struct World {
     store: Arc<Store>,
     daemon: Option<Daemon>,
     settings: Settings,
-    excludes: bool,
+    filtering: Filtering,
     // Removed last.
     folder: TempDir,
 }
@@ -156,7 +156,7 @@ impl World {
             store,
             daemon: None,
             settings,
-            excludes: false,
+            filtering: Filtering::Nothing,
             folder,
         };
         world.start().await;
@@ -173,7 +173,7 @@ impl World {
                 &self.store,
                 self.folder.path(),
                 &self.settings,
-                self.excludes,
+                self.filtering,
             );
             match started.await {
                 Ok(daemon) => {
@@ -320,8 +320,9 @@ impl World {
                     daemon.inside.verify(set).await;
                 }
             }
-            Order::Restart { excludes } => {
-                self.excludes = excludes;
+            Order::Restart { filtering } => {
+                self.filtering = filtering;
+                let excludes = filtering != Filtering::Nothing;
                 {
                     let witness = &mut self.stage.scene().witness;
                     witness.excludes = excludes;
