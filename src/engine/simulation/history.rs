@@ -39,6 +39,8 @@ pub(super) enum Act {
     RollOver(SetNo),
     DropOldLists(SetNo),
     WriteResourceList(SetNo),
+    /// The Resource Lists are divided into so many parts from now on.
+    Divide(usize),
     /// After so many more steps of the store, the process ends.
     Crash(u64),
     /// After so many more commits of a worker, one fails.
@@ -71,6 +73,9 @@ pub(super) struct Outcome {
     pub(super) changes: usize,
     pub(super) trace: u64,
 }
+
+/// The most parts of a Resource List.
+pub(super) const MOST_PARTS: usize = 3;
 
 /// How long the world goes on after the last act, in milliseconds: longer than the patience with a gap.
 const REST: u64 = 3 * 3600 * 1000;
@@ -139,7 +144,7 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
     let clock_ahead = prop_oneof![Just(0_i64), Just(-7200_i64), Just(300_i64)];
     let often = prop::bool::weighted(0.9);
     let rarely = || prop::bool::weighted(0.3);
-    let parts = prop_oneof![3 => Just(0_usize), 1 => 1..4_usize];
+    let parts = prop_oneof![3 => Just(0_usize), 1 => 1..MOST_PARTS + 1];
     let validators = prop_oneof![
         Just(ServerValidators::Nothing),
         Just(ServerValidators::Etag),
@@ -287,6 +292,7 @@ pub(super) fn history(longest: usize) -> impl Strategy<Value = History> {
         2 => set().prop_map(Act::RollOver),
         2 => set().prop_map(Act::DropOldLists),
         2 => set().prop_map(Act::WriteResourceList),
+        1 => (0..MOST_PARTS + 1).prop_map(Act::Divide),
         2 => set().prop_map(Act::PublishBare),
         2 => (set(), place(), fate()).prop_map(|(set, about, fate)| Act::Framework(set, about, fate)),
         4 => (0..60_u64).prop_map(Act::Crash),

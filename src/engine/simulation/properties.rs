@@ -5,7 +5,7 @@
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngSeed};
 
-use super::history::{Act, History, Outcome, change, habits, history, pass, settings};
+use super::history::{Act, History, MOST_PARTS, Outcome, change, habits, history, pass, settings};
 use super::network::Fate;
 use super::source::RESOURCES;
 use super::world::simulate;
@@ -69,7 +69,7 @@ fn most_documents(history: &History, outcome: &Outcome) -> u64 {
     let lists = count(history, |act| matches!(act, Act::RollOver(_)));
     let causes = requests.gaps + requests.hints + requests.crashes + faults + 2;
     let sets = history.habits.sets as u64;
-    let of_a_poll = 5 + lists + 2 * history.habits.parts as u64;
+    let of_a_poll = 5 + lists + 2 * MOST_PARTS as u64;
     // A document that is not available is tried twice.
     2 * (polls(history, outcome) + causes * POLLS_OF_A_GAP) * sets * of_a_poll
 }

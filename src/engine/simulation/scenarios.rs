@@ -502,6 +502,39 @@ fn resource_that_leaves_its_part_is_deleted() {
     }
 }
 
+/// The index names fewer parts, or becomes one list, or a list becomes an index: what the parts before named and nothing names
+/// now is deleted, and what another one names now stays.
+#[test]
+fn parts_that_are_named_no_more_are_forgotten() {
+    for parts_dated in [false, true] {
+        for (before, after) in [(3, 2), (3, 0), (0, 3), (2, 3), (1, 0)] {
+            let habits = Habits {
+                parts: before,
+                parts_dated,
+                ..habits(ChangeLists::Absent)
+            };
+            let acts = [
+                Act::Pass(900_000),
+                Act::Delete(2),
+                Act::Divide(after),
+                Act::Pass(910_000),
+            ];
+            let (files, documents) = run_and(habits, &acts, async |world| {
+                let files: Vec<usize> = world.stage.scene().files.keys().copied().collect();
+                let before = world.requests().documents;
+                world.pass(900_000).await;
+                (files, world.requests().documents - before)
+            });
+            assert_eq!(files, [0, 1], "{before} to {after}");
+            // Once in a poll interval, each document at most once.
+            assert!(
+                documents <= 2 + after as u64,
+                "{before} to {after}: {documents}"
+            );
+        }
+    }
+}
+
 /// A Resource List that names nothing deletes nothing until the operator approves it.
 #[test]
 fn deletions_of_an_empty_list_wait_for_approval() {
@@ -707,6 +740,71 @@ fn rejected_notification_causes_a_poll() {
         (file, world.database().await.inbox.len())
     });
     assert_eq!((file, inbox), (Some(2), 0));
+}
+
+/// A notification without an interval proves nothing: what was announced before it is read from the Change List.
+#[test]
+fn notification_without_interval_causes_a_poll() {
+    let acts = [
+        Act::Change(0),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(10),
+        Act::Change(1),
+        Act::WriteChangeLists(0),
+        Act::Pass(10),
+        Act::PublishBare(0),
+        Act::Pass(5000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
+/// The Change List lags behind the notifications: an open gap is polled for sooner than after the poll interval.
+#[test]
+fn open_gap_is_polled_for_soon() {
+    let acts = [
+        Act::Change(0),
+        Act::Pass(10),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(1000),
+        Act::Change(1),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(20_000),
+        Act::WriteChangeLists(0),
+        Act::Pass(40_000),
+    ];
+    let (file, open) = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        let file = world.stage.scene().files.get(&0).copied();
+        (file, gaps(world).await)
+    });
+    assert_eq!((file, open), (Some(2), 0));
+}
+
+/// A Change List ends with a deletion, within a second whose later creation a notification has announced already.
+#[test]
+fn change_list_does_not_undo_a_creation_of_its_last_second() {
+    let habits = Habits {
+        whole_seconds: true,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Delete(0),
+        Act::WriteChangeLists(0),
+        Act::Pass(300),
+        Act::Change(0),
+        Act::Pass(900),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(5000),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+    ];
+    let file = run_and(habits, &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(3));
 }
 
 /// A hub that verifies may have forgotten what it should have delivered before: one poll.

@@ -313,6 +313,12 @@ impl Scene {
             Act::RollOver(set) => source.roll_over(moment, set.min(last)),
             Act::DropOldLists(set) => source.drop_old_lists(moment, set.min(last)),
             Act::WriteResourceList(set) => source.write_resource_list(moment, set.min(last)),
+            Act::Divide(parts) => {
+                source.habits.parts = parts;
+                for set in 0..=last {
+                    source.write_resource_list(moment, set);
+                }
+            }
             Act::Documents(available) => self.documents_down = !available,
             Act::Contents(available) => self.contents_down = !available,
             Act::Fail(set, place, fault) => {
