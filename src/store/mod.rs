@@ -210,15 +210,6 @@ impl Store {
         self.writer.submit(job).done().await
     }
 
-    /// As [`write`](Self::write), for a caller that is on a blocking thread.
-    fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.begin_write(job).wait()
-    }
-
     /// Queues a job without waiting for it. Jobs run in the order in which they were queued.
     fn begin_write<T, F>(&self, job: F) -> Writing<T>
     where

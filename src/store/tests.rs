@@ -225,10 +225,8 @@ impl World {
             at: at(time),
         };
         self.store.begin_list(set).await.unwrap();
-        let (store, listing, now) = (Arc::clone(&self.store), list.clone(), self.now);
-        let listed =
-            tokio::task::spawn_blocking(move || store.list_entries(&listing, now, entries).wait());
-        let mut sum = listed.await.unwrap().unwrap();
+        let listed = self.store.list_entries(&list, self.now, entries);
+        let mut sum = listed.done().await.unwrap();
         while let Some(absent) = self
             .store
             .list_absent(&list, self.now, |_| true)

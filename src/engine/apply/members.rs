@@ -108,6 +108,11 @@ impl Members {
         offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
     }
 
+    #[cfg(test)]
+    pub(in crate::engine) fn has_offer(&self, uri: &ResourceUri) -> bool {
+        self.lock().contains_key(uri)
+    }
+
     pub(in crate::engine) fn withdraw(&self, member: &Arc<Member>) {
         let mut members = self.lock();
         if let Some(offered) = members.get_mut(&member.uri) {

@@ -4,8 +4,9 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
+use super::entry_batches::EntrySource;
 use super::index::{Entries, MAX_DEPTH};
-use super::ingest::{DocumentChanges, EntrySource, ingest_changes, weigh};
+use super::ingest::{DocumentChanges, ingest_changes, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::pending_lists::PendingLists;
 use super::remembered::ReadDump;

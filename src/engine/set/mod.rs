@@ -17,6 +17,7 @@ mod change_list_index;
 mod change_lists;
 pub(super) mod changes;
 pub(super) mod documents;
+mod entry_batches;
 mod failures;
 mod inbox;
 mod index;

@@ -7,9 +7,10 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
+use super::entry_batches::EntrySource;
 use super::failures::PartFailures;
 use super::index::{Entries, IndexWalk};
-use super::ingest::{EntrySource, ingest_listed, weigh};
+use super::ingest::{ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::state::SetState;
 use crate::clock;
@@ -217,7 +218,7 @@ impl SetState {
     ) -> Result<bool, EngineError> {
         proof.names_any |= summary.entries > 0;
         let list = self.list_progress(Origin::ResourceDump, at);
-        self.found += ingest_listed(&self.context, list, entries).await?.tasks;
+        self.found += ingest_listed(&self.context, &list, entries).await?.tasks;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
         Ok(is_stated && summary.bad_entries() == 0)
     }
