@@ -43,7 +43,7 @@
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   executes due tasks, several hosts at once
-//!          → engine::apply::candidates from duplicates that can be verified, package members, the resource's own URI
+//!          → engine::apply::candidates from a package member, duplicates that can be verified, the resource's own URI
 //!          → fetch::Content            streams to a staged file, counting and hashing
 //!          → mirror::publish           fsync, rename, fsync of the folder
 //!          → store (tx::complete)      resource + task concluded + feed entry, many in ONE transaction

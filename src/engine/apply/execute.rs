@@ -10,7 +10,6 @@ use super::candidates;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome};
 use super::staged::StagedResource;
-use super::unpack::{UnpackError, unpack};
 use crate::mirror::{Mirror, MirrorPath};
 use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
 use crate::store::{Origin, Task, TaskFailure};
@@ -55,18 +54,6 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
             };
         }
         known = known.filter(|_| in_place);
-    }
-    if let Some(member) = context.source.members.of(task) {
-        match unpack(context, task, &member).await {
-            Ok(fetched) => return TaskOutcome::Fetched(Box::new(fetched)),
-            Err(UnpackError::Mirror(error)) => {
-                return TaskOutcome::Failed(DownloadError::from(error).into_failure(task));
-            }
-            Err(error) => {
-                let members = &context.source.members;
-                members.withdraw_unusable(context.name(), &member, error.code(), &error);
-            }
-        }
     }
     match candidates::fetch(context, task, known.as_ref()).await {
         Ok(FetchOutcome::Fetched(fetched)) => TaskOutcome::Fetched(fetched),
