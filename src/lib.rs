@@ -17,7 +17,8 @@
 //! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
 //! | [`sync`] | core: coverage, sequencer, plan, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
 //! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
-//! | [`mirror`] | shell, files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
+//! | [`mirror_path`] | core: the path of a URI's file in the mirror | files, SQL, the configuration |
+//! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
 //! | [`http`] | shell, inbound: callback listener and status listener | the sequencer, the engine, SQL |
 //! | [`engine`] | joins them: `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `audit` | XML syntax, SQL, path rules |
@@ -93,6 +94,7 @@ pub mod engine;
 pub mod fetch;
 pub mod http;
 pub mod mirror;
+pub mod mirror_path;
 pub mod protocol;
 pub mod status;
 pub mod store;

@@ -65,13 +65,26 @@ const RULES: &[Rule] = &[
         &["axum", "rusqlite"],
     ),
     rule(
-        "mirror",
+        "mirror_path",
         &["protocol"],
+        &[
+            "tokio",
+            "reqwest",
+            "axum",
+            "hyper",
+            "rusqlite",
+            "std::path",
+            "std::fs",
+        ],
+    ),
+    rule(
+        "mirror",
+        &["protocol", "mirror_path"],
         &["tokio", "reqwest", "axum", "hyper", "rusqlite"],
     ),
     rule(
         "store",
-        &["protocol", "sync", "clock"],
+        &["protocol", "sync", "mirror_path", "clock"],
         &["reqwest", "axum", "hyper", "std::net"],
     ),
     rule("status", &["protocol"], &["reqwest", "axum", "rusqlite"]),
@@ -83,7 +96,15 @@ const RULES: &[Rule] = &[
     rule(
         "engine",
         &[
-            "protocol", "sync", "fetch", "mirror", "store", "status", "clock", "config",
+            "protocol",
+            "sync",
+            "fetch",
+            "mirror_path",
+            "mirror",
+            "store",
+            "status",
+            "clock",
+            "config",
         ],
         &["rusqlite", "quick_xml", "axum"],
     ),
@@ -94,8 +115,19 @@ const RULES: &[Rule] = &[
 ];
 
 const ALL: &[&str] = &[
-    "clock", "config", "protocol", "sync", "fetch", "mirror", "store", "status", "http", "engine",
-    "demo", "cli",
+    "clock",
+    "config",
+    "protocol",
+    "sync",
+    "fetch",
+    "mirror_path",
+    "mirror",
+    "store",
+    "status",
+    "http",
+    "engine",
+    "demo",
+    "cli",
 ];
 
 /// How SQL begins, in capitals.

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use crate::mirror_path::BadPath;
+
 /// Why a file could not be staged, published, removed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
@@ -53,14 +55,9 @@ pub enum MirrorError {
         /// The path.
         path: String,
     },
-    /// Not a valid path: it could lead out of the mirror, or to its staged files.
-    #[error("{path:?} is not a valid path in a mirror: {reason}")]
-    BadPath {
-        /// The invalid path.
-        path: String,
-        /// Why it is invalid.
-        reason: &'static str,
-    },
+    /// Not a valid path.
+    #[error(transparent)]
+    BadPath(#[from] BadPath),
 }
 
 impl MirrorError {
@@ -73,7 +70,7 @@ impl MirrorError {
             Self::Locked { .. } => "mirror-locked",
             Self::Blocked { .. } => "path-blocked",
             Self::Missing { .. } => "missing-file",
-            Self::BadPath { .. } => "bad-path",
+            Self::BadPath(error) => error.code(),
         }
     }
 

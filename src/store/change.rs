@@ -56,8 +56,6 @@ impl Origin {
 pub struct Change {
     /// The resource.
     pub uri: ResourceUri,
-    /// Computes the path of its file; called only when the resource gets its row.
-    pub paths: fn(&ResourceUri) -> Paths,
     /// What happened.
     pub kind: ChangeKind,
     /// When it happened.
@@ -78,37 +76,13 @@ pub struct Change {
     pub late: bool,
 }
 
-/// The possible paths of a resource's file, relative to the mirror.
-#[derive(Clone, Debug)]
-pub struct Paths {
-    /// The plain path; `None` where the URI has none.
-    pub plain: Option<String>,
-    /// The path to use if there is no plain one, or another resource has it.
-    pub made: String,
-}
-
-impl Paths {
-    /// For a change of a resource that has its row, and with it its path.
-    pub(super) fn unused(_: &ResourceUri) -> Self {
-        Self {
-            plain: None,
-            made: String::new(),
-        }
-    }
-}
-
 impl Change {
     /// The deletion of a resource.
     #[must_use]
-    pub fn deletion(
-        uri: ResourceUri,
-        paths: fn(&ResourceUri) -> Paths,
-        changed_at: Option<SourceTime>,
-    ) -> Self {
+    pub fn deletion(uri: ResourceUri, changed_at: Option<SourceTime>) -> Self {
         Self {
             authority: uri.authority(),
             uri,
-            paths,
             kind: ChangeKind::Deleted,
             changed_at,
             lastmod: None,

@@ -47,7 +47,7 @@ pub use audit_db::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState, PendingList,
     StatementKind,
 };
-pub use change::{Change, Origin, Paths};
+pub use change::{Change, Origin};
 pub use error::StoreError;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use reads::queue::{PackageTask, TasksInProgress};

@@ -27,6 +27,7 @@ use tokio::task::JoinHandle;
 
 use super::writer::Tx;
 use super::*;
+use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{
     Algorithm, Capability, ChangeKind, Digest, HubUri, Interval, ResourceUri, SourceTime, TopicUri,
 };
@@ -50,19 +51,10 @@ fn uri(name: &str) -> ResourceUri {
     ResourceUri::parse(&format!("https://example.org/{name}")).unwrap()
 }
 
-fn paths_of(uri: &ResourceUri) -> Paths {
-    let name = uri.url().path().trim_start_matches('/');
-    Paths {
-        plain: Some(format!("example.org/{name}")),
-        made: format!("example.org/%made/{name}"),
-    }
-}
-
 /// A change as a document states it. `time`: in seconds; below zero, none is stated.
 fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
     Change {
         uri: uri(name),
-        paths: paths_of,
         kind,
         changed_at: (time >= 0).then(|| at(time)),
         lastmod: None,

@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use crate::mirror::{Mirror, MirrorPath, file_time};
+use crate::mirror::{Mirror, file_time};
+use crate::mirror_path::MirrorPath;
 use crate::protocol::{Digest, SourceTime, Verifier};
 use crate::store::{Origin, Task};
 

@@ -10,7 +10,8 @@ use super::candidates;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome};
 use super::staged::StagedResource;
-use crate::mirror::{Mirror, MirrorPath};
+use crate::mirror::Mirror;
+use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
 use crate::store::{Origin, Task, TaskFailure};
 
@@ -93,9 +94,8 @@ fn is_known_by_digest(task: &Task) -> bool {
 async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
     let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
     let looking = tokio::task::spawn_blocking(move || {
-        let found = MirrorPath::parse(&path)
-            .and_then(|path| mirror.open_file(&path))
-            .ok()?;
+        let path = MirrorPath::parse(&path).ok()?;
+        let found = mirror.open_file(&path).ok()?;
         found.metadata().ok().map(|metadata| metadata.len())
     });
     looking

@@ -11,7 +11,8 @@ use super::context::ApplyContext;
 use super::execute::TaskOutcome;
 use super::staged::{Description, StagedResource};
 use crate::clock;
-use crate::mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_path};
+use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
+use crate::mirror_path::{MirrorPath, made_path};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{Origin, Publication, ResourceId, Task, TaskFailure, TaskResult};
@@ -193,7 +194,7 @@ fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) 
     for task in tasks {
         match MirrorPath::parse(&task.path) {
             Ok(path) => named.push((task, path)),
-            Err(error) => conclusions.push(failed(task, &error)),
+            Err(error) => conclusions.push(failed(task, &error.into())),
         }
     }
     let paths: Vec<MirrorPath> = named.iter().map(|(_, path)| path.clone()).collect();
@@ -314,6 +315,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
 /// Sets the announced time of a file that has the right bytes already.
 fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult {
     let touched = MirrorPath::parse(&task.path)
+        .map_err(MirrorError::from)
         .and_then(|path| mirror.open_file(&path))
         .map(|file| {
             // A file whose time can't be set, as one of another owner, has the right bytes nevertheless.

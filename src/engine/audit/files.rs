@@ -10,7 +10,8 @@ use tokio_util::sync::CancellationToken;
 use super::context::AuditContext;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use crate::mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
+use crate::mirror::{MirrorError, MirrorReader, file_time};
+use crate::mirror_path::MirrorPath;
 use crate::protocol::{Digest, Mismatch, SourceTime, Verifier};
 use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile};
 
@@ -206,7 +207,8 @@ pub(super) fn examine(
     expected: &ExpectedFile,
     progress: &Progress,
 ) -> FileState {
-    let opened = MirrorPath::parse(path).and_then(|path| reader.open_file(&path));
+    let parsed = MirrorPath::parse(path).map_err(MirrorError::from);
+    let opened = parsed.and_then(|path| reader.open_file(&path));
     let file = match opened {
         Ok(file) => file,
         // A folder in its place is not the file.

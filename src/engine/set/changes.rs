@@ -4,18 +4,9 @@ use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::context::SourceContext;
-use crate::mirror::{made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
-use crate::store::{Change, Paths};
+use crate::store::Change;
 use crate::sync::{Expected, cut_links, is_plausible};
-
-/// Where a resource's file may be.
-pub(in crate::engine) fn paths_of(uri: &ResourceUri) -> Paths {
-    Paths {
-        plain: plain_path(uri).map(|path| path.to_string()),
-        made: made_path(uri).to_string(),
-    }
-}
 
 /// As [`parse_change`], with the host of the first candidate and a bounded number of links.
 pub(super) fn change_of(
@@ -60,7 +51,6 @@ pub(in crate::engine) fn parse_change(
     }
     let now = clock::now().wall;
     Some(Change {
-        paths: paths_of,
         authority: uri.authority(),
         uri,
         kind: entry.md.change.unwrap_or(kind),

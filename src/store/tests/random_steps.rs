@@ -134,7 +134,7 @@ impl Mix {
             Step::Adopt(name, content) => {
                 let change = with_content(created(NAMES[name], now), CONTENTS[content]);
                 let adoption = Adoption {
-                    path: (change.paths)(&change.uri).plain.unwrap(),
+                    path: plain_path(&change.uri).unwrap().to_string(),
                     length: CONTENTS[content].len() as u64,
                     hashes: sha256(CONTENTS[content]),
                     set: Some(self.world.set),

@@ -17,7 +17,7 @@ async fn repair(world: &World, changes: Vec<Change>) {
 
 fn adoption(world: &World, change: Change, content: &str) -> Adoption {
     Adoption {
-        path: (change.paths)(&change.uri).plain.unwrap(),
+        path: plain_path(&change.uri).unwrap().to_string(),
         length: content.len() as u64,
         hashes: sha256(content),
         set: Some(world.set),

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::put_task::put_task;
 use crate::protocol::{Algorithm, ChangeKind, Digest};
-use crate::store::change::{Change, Paths};
+use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
@@ -31,7 +31,6 @@ impl SupersededTask {
         let is_announced = !task.hashes.is_empty() || !applied.hashes.iter().all(is_ours);
         Ok(Some(Self(Change {
             uri: task.uri.clone(),
-            paths: Paths::unused,
             kind,
             changed_at: applied.changed_at,
             lastmod: applied.lastmod,
