@@ -39,9 +39,9 @@ impl Expected {
     /// What is expected of a duplicate; `None` if its link contradicts the entry.
     fn of_duplicate(&self, link: &Link) -> Option<Self> {
         let lengths_differ =
-            matches!((self.length, link.length), (Some(own), Some(other)) if own != other);
+            matches!((self.length, link.content.length), (Some(own), Some(other)) if own != other);
         let mut hashes = self.hashes.clone();
-        for hash in &link.hashes {
+        for hash in &link.content.hashes {
             let announced = hashes
                 .iter()
                 .find(|announced| announced.algorithm() == hash.algorithm());
@@ -52,7 +52,7 @@ impl Expected {
             }
         }
         (!lengths_differ).then(|| Self {
-            length: self.length.or(link.length),
+            length: self.length.or(link.content.length),
             hashes,
             modified: link.modified.or(self.modified),
         })
@@ -209,10 +209,8 @@ mod tests {
         ] {
             check(&verifiable, links, &["http://b.example.com/res1", OWN]);
         }
-        let verifiable = Link {
-            hashes: vec![digest("content")],
-            ..link.clone()
-        };
+        let mut verifiable = link.clone();
+        verifiable.content.hashes = vec![digest("content")];
         check(
             &Expected::default(),
             &[
@@ -235,21 +233,15 @@ mod tests {
     #[test]
     fn duplicates_that_contradict_the_entry_are_ignored() {
         let base = duplicate("http://b.example.com/res1", None);
-        let other_length = Link {
-            length: Some(8),
-            ..base.clone()
-        };
-        let other_digest = Link {
-            hashes: vec![digest("other")],
-            ..base.clone()
-        };
+        let mut other_length = base.clone();
+        other_length.content.length = Some(8);
+        let mut other_digest = base.clone();
+        other_digest.content.hashes = vec![digest("other")];
         check(&verifiable(), &[other_length, other_digest], &[OWN]);
         let md5 = Digest::of(Algorithm::Md5, b"content");
         let uri = ResourceUri::parse(OWN).unwrap();
-        let more = Link {
-            hashes: vec![digest("content"), md5.clone()],
-            ..base
-        };
+        let mut more = base;
+        more.content.hashes = vec![digest("content"), md5.clone()];
         let candidates = plan_candidates(&uri, &verifiable(), &[more]);
         assert_eq!(candidates[0].expected.hashes, [digest("content"), md5]);
         assert_eq!(candidates[1].expected, verifiable());

@@ -56,9 +56,9 @@ pub(in crate::engine) fn parse_change(
         kind: entry.md.change.unwrap_or(kind),
         changed_at: changed_at.filter(|&time| is_plausible(time, now)),
         lastmod: entry.lastmod,
-        length: entry.md.length,
-        media_type: entry.md.media_type,
-        hashes: entry.md.hashes,
+        length: entry.md.content.length,
+        media_type: entry.md.content.media_type,
+        hashes: entry.md.content.hashes,
         links: entry.links,
         late: false,
     })

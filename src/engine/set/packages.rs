@@ -33,9 +33,9 @@ impl PackageEntry {
             from: entry.md.from.or(entry.md.at),
             until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             lastmod: entry.lastmod,
-            media_type: entry.md.media_type,
-            length: entry.md.length,
-            hashes: entry.md.hashes,
+            media_type: entry.md.content.media_type,
+            length: entry.md.content.length,
+            hashes: entry.md.content.hashes,
             uri: entry.loc,
         }
     }
@@ -116,7 +116,7 @@ mod tests {
         ] {
             let url = Url::parse("https://example.org/package").unwrap();
             let mut entry = Entry::new(url);
-            entry.md.media_type = Some(stated.to_owned());
+            entry.md.content.media_type = Some(stated.to_owned());
             let checked = PackageEntry::of(entry).check_type();
             assert_eq!(checked.is_err(), rejected, "{stated}");
         }
@@ -128,7 +128,7 @@ mod tests {
         let entry = Entry::new(url);
         assert_eq!(PackageEntry::of(entry.clone()).version(), "");
         let mut longer = entry.clone();
-        longer.md.length = Some(5);
+        longer.md.content.length = Some(5);
         let mut newer = longer.clone();
         newer.lastmod = Some(SourceTime::from_micros(1));
         let versions = [entry, longer, newer].map(|entry| PackageEntry::of(entry).version());

@@ -12,8 +12,8 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::protocol::{
-    Capability, ChangeKind, Digest, HubUri, Interval, Link, Oddities, ResourceUri, SourceTime,
-    TopicUri, parse_hashes,
+    Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities, ResourceUri,
+    SourceTime, TopicUri, parse_hashes,
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
@@ -263,11 +263,11 @@ impl From<&Link> for LinkRow {
             href: link.href.to_string(),
             pri: link.pri,
             modified: link.modified.map(SourceTime::micros),
-            length: link.length,
-            media_type: link.media_type.clone(),
+            length: link.content.length,
+            media_type: link.content.media_type.clone(),
             encoding: link.encoding.clone(),
             path: link.path.clone(),
-            hashes: hash_attribute(&link.hashes),
+            hashes: hash_attribute(&link.content.hashes),
         }
     }
 }
@@ -279,11 +279,13 @@ impl LinkRow {
             rel: self.rel,
             pri: self.pri,
             modified: self.modified.map(SourceTime::from_micros),
-            length: self.length,
-            media_type: self.media_type,
+            content: ContentInfo {
+                length: self.length,
+                media_type: self.media_type,
+                hashes: digests(&self.hashes),
+            },
             encoding: self.encoding,
             path: self.path,
-            hashes: digests(&self.hashes),
         })
     }
 }

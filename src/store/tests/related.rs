@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{Link, ServedVersion, Validators};
+use crate::protocol::{ContentInfo, Link, ServedVersion, Validators};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())
@@ -40,11 +40,13 @@ async fn links_are_stored_with_all_attributes() {
     let announced = Link {
         pri: Some(3),
         modified: Some(at(5)),
-        length: Some(7),
-        media_type: Some("text/html".to_owned()),
+        content: ContentInfo {
+            length: Some(7),
+            media_type: Some("text/html".to_owned()),
+            hashes: sha256("content"),
+        },
         encoding: Some("gzip".to_owned()),
         path: Some("/a".to_owned()),
-        hashes: sha256("content"),
         ..link("duplicate")
     };
     let change = Change {
