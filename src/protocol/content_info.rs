@@ -19,4 +19,9 @@ impl ContentInfo {
     pub fn is_verifiable(&self) -> bool {
         self.length.is_some() || !self.hashes.is_empty()
     }
+
+    /// Whether both state the same of the bytes. They may name different media types.
+    pub fn states_same_bytes(&self, other: &Self) -> bool {
+        self.length == other.length && self.hashes == other.hashes
+    }
 }

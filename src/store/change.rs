@@ -1,6 +1,6 @@
 //! Changes of resources, as documents state them and transactions take them.
 
-use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, Link, ResourceUri, SourceTime};
 use crate::sync::Announced;
 
 /// The kind of document that stated a change.
@@ -62,12 +62,8 @@ pub struct Change {
     pub changed_at: Option<SourceTime>,
     /// When the representation was last modified.
     pub lastmod: Option<SourceTime>,
-    /// The length of the representation, in bytes.
-    pub length: Option<u64>,
-    /// Its media type.
-    pub media_type: Option<String>,
-    /// Its digests.
-    pub hashes: Vec<Digest>,
+    /// The representation.
+    pub content: ContentInfo,
     /// Its related resources.
     pub links: Vec<Link>,
     /// The host of its first candidate.
@@ -86,9 +82,7 @@ impl Change {
             kind: ChangeKind::Deleted,
             changed_at,
             lastmod: None,
-            length: None,
-            media_type: None,
-            hashes: Vec::new(),
+            content: ContentInfo::default(),
             links: Vec::new(),
             late: false,
         }
@@ -100,8 +94,7 @@ impl Change {
             kind: self.kind,
             changed_at: self.changed_at,
             lastmod: self.lastmod,
-            length: self.length,
-            hashes: &self.hashes,
+            content: &self.content,
             late: self.late,
         }
     }

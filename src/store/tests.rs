@@ -29,7 +29,8 @@ use super::writer::Tx;
 use super::*;
 use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{
-    Algorithm, Capability, ChangeKind, Digest, HubUri, Interval, ResourceUri, SourceTime, TopicUri,
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, ResourceUri,
+    SourceTime, TopicUri,
 };
 use crate::sync::{Coverage, Gap, GapReason};
 
@@ -58,9 +59,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         kind,
         changed_at: (time >= 0).then(|| at(time)),
         lastmod: None,
-        length: None,
-        media_type: None,
-        hashes: Vec::new(),
+        content: ContentInfo::default(),
         links: Vec::new(),
         authority: uri(name).authority(),
         late: false,
@@ -85,8 +84,11 @@ fn sha256(content: &str) -> Vec<Digest> {
 
 fn with_content(change: Change, content: &str) -> Change {
     Change {
-        hashes: sha256(content),
-        length: Some(content.len() as u64),
+        content: ContentInfo {
+            hashes: sha256(content),
+            length: Some(content.len() as u64),
+            ..change.content
+        },
         ..change
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use resyncd::protocol::{ChangeKind, Digest, SourceTime};
+use resyncd::protocol::{ChangeKind, ContentInfo, Digest, SourceTime};
 use resyncd::sync::{
     Announced, Coverage, Decision, Gap, LocalState, NotificationId, Pending, plan_absent,
     plan_change, plan_listed,
@@ -130,12 +130,12 @@ impl Disk {
         end: Option<BatchCommit>,
     ) {
         for (change, hashes) in changes {
+            let content = content_of(hashes.clone());
             let told = Announced {
                 kind: change.kind,
                 changed_at: Some(change.at),
                 lastmod: None,
-                length: None,
-                hashes,
+                content: &content,
                 late: change.late,
             };
             let known = self.resources[change.resource].known.clone();
@@ -203,16 +203,13 @@ impl Disk {
     /// Takes the entries of a Resource List (`store::lists::list_entries`).
     pub(crate) fn list_entries(&mut self, now: u64, set: SetNo, list: &ResourceList, hashed: bool) {
         for entry in &list.entries {
-            let hashes: Vec<Digest> = hashed
-                .then(|| digest(entry.resource, entry.version))
-                .into_iter()
-                .collect();
+            let digest = hashed.then(|| digest(entry.resource, entry.version));
+            let content = content_of(digest.into_iter().collect());
             let mut told = Announced {
                 kind: ChangeKind::Created,
                 changed_at: Some(entry.at),
                 lastmod: Some(entry.at),
-                length: None,
-                hashes: &hashes,
+                content: &content,
                 late: false,
             };
             let known = self.resources[entry.resource].known.as_ref();
@@ -274,8 +271,7 @@ impl Disk {
                         kind: ChangeKind::Deleted,
                         changed_at: Some(list.at),
                         lastmod: None,
-                        length: None,
-                        hashes: &[],
+                        content: &ContentInfo::default(),
                         late: false,
                     };
                     self.put_task(
@@ -345,5 +341,12 @@ impl Disk {
         (0..RESOURCES)
             .filter(|&resource| self.files.get(&resource).copied() != source.content(resource))
             .collect()
+    }
+}
+
+fn content_of(hashes: Vec<Digest>) -> ContentInfo {
+    ContentInfo {
+        hashes,
+        ..ContentInfo::default()
     }
 }

@@ -55,7 +55,7 @@ impl Disk {
             changed_at: told.changed_at,
             since: told.changed_at,
             lastmod: told.lastmod,
-            hashes: told.hashes.to_vec(),
+            hashes: told.content.hashes.clone(),
             origin,
             state: TaskState::Ready,
             version: self.resources[resource].next_version,

@@ -31,8 +31,8 @@ pub(in crate::engine) fn candidates_of(
 /// What a task states of the bytes.
 fn expected_of(task: &Task) -> Expected {
     Expected {
-        length: task.length,
-        hashes: task.hashes.clone(),
+        length: task.content.length,
+        hashes: task.content.hashes.clone(),
         modified: task.lastmod.or(task.changed_at),
     }
 }

@@ -117,6 +117,7 @@ pub(super) async fn download(
     }
     let version = content.version().filter(|_| candidate.is_own);
     let media_type = task
+        .content
         .media_type
         .clone()
         .or_else(|| content.media_type().map(str::to_owned));

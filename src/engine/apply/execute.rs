@@ -70,8 +70,9 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
 fn known_version(task: &Task) -> Option<ServedVersion> {
     let may_be_same = task.live
         && task.origin != Origin::Audit
-        && task.hashes.is_empty()
+        && task.content.hashes.is_empty()
         && task
+            .content
             .length
             .is_none_or(|length| task.live_length == Some(length));
     task.live_version.clone().filter(|_| may_be_same)
@@ -82,9 +83,11 @@ fn is_known_by_digest(task: &Task) -> bool {
     task.live
         && task.origin != Origin::Audit
         && task
+            .content
             .length
             .is_none_or(|length| task.live_length == Some(length))
         && task
+            .content
             .hashes
             .iter()
             .any(|hash| task.live_hashes.contains(hash))

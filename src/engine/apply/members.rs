@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::fetch::Package;
-use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, ResourceUri, SourceTime};
 use crate::store::{Change, Origin, Task};
 
 /// The bytes of one entry of a manifest.
@@ -21,8 +21,7 @@ pub(in crate::engine) struct Member {
     origin: Origin,
     changed_at: Option<SourceTime>,
     lastmod: Option<SourceTime>,
-    length: Option<u64>,
-    hashes: Vec<Digest>,
+    content: ContentInfo,
     /// Whether an unusable member of this package was logged as a warning.
     is_logged: Arc<AtomicBool>,
 }
@@ -43,8 +42,7 @@ impl Member {
             origin,
             changed_at: change.changed_at,
             lastmod: change.lastmod,
-            length: change.length,
-            hashes: change.hashes.clone(),
+            content: change.content.clone(),
             is_logged,
         }
     }
@@ -54,10 +52,9 @@ impl Member {
         let same = task.kind != ChangeKind::Deleted
             && task.changed_at == self.changed_at
             && task.lastmod == self.lastmod
-            && task.length == self.length
-            && task.hashes == self.hashes;
+            && task.content.states_same_bytes(&self.content);
         // Without a time and a digest only the origin distinguishes the change from another one.
-        let is_distinct = self.changed_at.is_some() || !self.hashes.is_empty();
+        let is_distinct = self.changed_at.is_some() || !self.content.hashes.is_empty();
         same && (is_distinct || task.origin == self.origin)
     }
 }

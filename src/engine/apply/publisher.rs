@@ -303,7 +303,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
     TaskResult::Published(Publication {
         path: task.path.clone(),
         length: adopted.length,
-        media_type: task.media_type.clone(),
+        media_type: task.content.media_type.clone(),
         hashes: adopted.hashes,
         lastmod: adopted.lastmod,
         version: None,
@@ -325,7 +325,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
         Ok(_) => TaskResult::Published(Publication {
             path: task.path.clone(),
             length: task.live_length.unwrap_or_default(),
-            media_type: task.media_type.clone(),
+            media_type: task.content.media_type.clone(),
             hashes: task.live_hashes.clone(),
             lastmod,
             version: None,

@@ -143,8 +143,8 @@ fn compare_group(
     let mut findings = Vec::new();
     for expectation in group {
         let expected = ExpectedFile {
-            length: expectation.length,
-            hashes: expectation.hashes.clone(),
+            length: expectation.content.length,
+            hashes: expectation.content.hashes.clone(),
             lastmod: expectation.lastmod,
         };
         let seen = reader.map_or(FileState::Missing, |reader| {

@@ -294,9 +294,7 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         kind,
         changed_at: expectation.changed_at,
         lastmod: expectation.lastmod,
-        length: expectation.length,
-        media_type: expectation.media_type,
-        hashes: expectation.hashes,
+        content: expectation.content,
         links: Vec::new(),
         late: false,
     }

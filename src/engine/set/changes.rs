@@ -22,8 +22,8 @@ pub(super) fn change_of(
     }
     if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
         let expected = Expected {
-            length: change.length,
-            hashes: change.hashes.clone(),
+            length: change.content.length,
+            hashes: change.content.hashes.clone(),
             modified: None,
         };
         let hosts = &context.source.hosts;
@@ -56,9 +56,7 @@ pub(in crate::engine) fn parse_change(
         kind: entry.md.change.unwrap_or(kind),
         changed_at: changed_at.filter(|&time| is_plausible(time, now)),
         lastmod: entry.lastmod,
-        length: entry.md.content.length,
-        media_type: entry.md.content.media_type,
-        hashes: entry.md.content.hashes,
+        content: entry.md.content,
         links: entry.links,
         late: false,
     })

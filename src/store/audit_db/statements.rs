@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::database::AuditDb;
 use super::tables::expected::{self, Expectation, Presence, Statement};
 use crate::mirror_path::{made_path, plain_path};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
 use crate::store::StoreError;
 use crate::store::change::Change;
 
@@ -129,9 +129,7 @@ fn record_undated(
     }
     let bare = Change {
         lastmod: None,
-        length: None,
-        media_type: None,
-        hashes: Vec::new(),
+        content: ContentInfo::default(),
         ..entry.clone()
     };
     let statement = Statement {

@@ -2,7 +2,9 @@ use url::Url;
 
 use super::*;
 use crate::mirror_path::made_path;
-use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::protocol::{
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, ResourceUri, SourceTime,
+};
 use crate::store::Change;
 
 fn at(seconds: i64) -> SourceTime {
@@ -17,9 +19,11 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
         kind,
         changed_at: time.map(at),
         lastmod: time.map(at),
-        length: Some(content.len() as u64),
-        media_type: None,
-        hashes: vec![Digest::of(Algorithm::Sha256, content.as_bytes())],
+        content: ContentInfo {
+            length: Some(content.len() as u64),
+            media_type: None,
+            hashes: vec![Digest::of(Algorithm::Sha256, content.as_bytes())],
+        },
         links: Vec::new(),
         late: false,
     }
@@ -53,7 +57,7 @@ fn expected(audit_db: &AuditDb) -> Vec<String> {
         .iter()
         .map(|expectation| {
             let name = expectation.uri.url().path().trim_start_matches('/');
-            match expectation.length {
+            match expectation.content.length {
                 Some(length) => format!("{name}:{length}"),
                 None => format!("{name}:?"),
             }

@@ -4,10 +4,10 @@
 //! [`DigestList`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
 use chrono::{DateTime, Utc};
-use rusqlite::Result;
 use rusqlite::types::{
     FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
 };
+use rusqlite::{Result, Row};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
@@ -190,6 +190,32 @@ fn hash_attribute(digests: &[Digest]) -> String {
 
 fn digests(hash_attribute: &str) -> Vec<Digest> {
     parse_hashes(hash_attribute, &mut Oddities::default())
+}
+
+/// A [`ContentInfo`] as the columns `length`, `media_type` and `hashes` have it.
+pub(in crate::store) struct ContentColumns<'a> {
+    pub(in crate::store) length: Option<Count>,
+    pub(in crate::store) media_type: Option<&'a str>,
+    pub(in crate::store) hashes: DigestList<&'a [Digest]>,
+}
+
+impl<'a> From<&'a ContentInfo> for ContentColumns<'a> {
+    fn from(content: &'a ContentInfo) -> Self {
+        Self {
+            length: content.length.map(Count),
+            media_type: content.media_type.as_deref(),
+            hashes: DigestList(&content.hashes),
+        }
+    }
+}
+
+/// What the columns `length`, `media_type` and `hashes` of a row state.
+pub(in crate::store) fn content_info(row: &Row<'_>) -> Result<ContentInfo> {
+    Ok(ContentInfo {
+        length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+        media_type: row.get("media_type")?,
+        hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+    })
 }
 
 /// URIs of hubs with spaces between them, which none of them can contain.

@@ -26,7 +26,7 @@ impl Merged {
 /// As `name:length`.
 fn sized(expectation: Expectation) -> String {
     let name = expectation.uri.url().path().trim_start_matches('/');
-    format!("{name}:{}", expectation.length.unwrap())
+    format!("{name}:{}", expectation.content.length.unwrap())
 }
 
 #[tokio::test]

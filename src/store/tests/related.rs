@@ -113,10 +113,8 @@ async fn tasks_are_queued_by_the_host_of_their_first_candidate() {
         ..created("a", 10)
     };
     world.announce(vec![elsewhere("one.example")]).await;
-    let changed = Change {
-        length: Some(1),
-        ..elsewhere("two.example")
-    };
+    let mut changed = elsewhere("two.example");
+    changed.content.length = Some(1);
     world.announce(vec![changed]).await;
     assert_eq!(world.due().await[0].authority, "two.example");
 }

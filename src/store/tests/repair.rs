@@ -82,7 +82,7 @@ async fn newer_pending_change_is_not_replaced_by_a_repair() {
             (ChangeKind::Deleted, Origin::Notification, Some(at(12))),
         ]
     );
-    assert_eq!(due[0].hashes, sha256("newer"));
+    assert_eq!(due[0].content.hashes, sha256("newer"));
 }
 
 #[tokio::test]
