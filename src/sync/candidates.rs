@@ -11,7 +11,7 @@
 //!
 //! Specification: core, section 14.2 (mirrored content).
 
-use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
+use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 
 /// The relation of a duplicate.
 const DUPLICATE: &str = "duplicate";
@@ -21,26 +21,17 @@ const MAX_DUPLICATES: usize = 8;
 /// What is announced of the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// Their number, in bytes.
-    pub length: Option<u64>,
-    /// Their digests.
-    pub hashes: Vec<Digest>,
+    /// Their length and digests.
+    pub content: ContentInfo,
     /// When they were last modified: an older representation is another version.
     pub modified: Option<SourceTime>,
 }
 
 impl Expected {
-    /// Whether an announced length or digest can verify the bytes.
-    #[must_use]
-    pub fn is_verifiable(&self) -> bool {
-        self.length.is_some() || !self.hashes.is_empty()
-    }
-
     /// What is expected of a duplicate; `None` if its link contradicts the entry.
     fn of_duplicate(&self, link: &Link) -> Option<Self> {
-        let lengths_differ =
-            matches!((self.length, link.content.length), (Some(own), Some(other)) if own != other);
-        let mut hashes = self.hashes.clone();
+        let lengths_differ = matches!((self.content.length, link.content.length), (Some(own), Some(other)) if own != other);
+        let mut hashes = self.content.hashes.clone();
         for hash in &link.content.hashes {
             let announced = hashes
                 .iter()
@@ -52,8 +43,11 @@ impl Expected {
             }
         }
         (!lengths_differ).then(|| Self {
-            length: self.length.or(link.content.length),
-            hashes,
+            content: ContentInfo {
+                length: self.content.length.or(link.content.length),
+                media_type: self.content.media_type.clone(),
+                hashes,
+            },
             modified: link.modified.or(self.modified),
         })
     }
@@ -91,7 +85,7 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
             continue;
         }
         if let Some(expected) = expected.of_duplicate(link) {
-            let group = if expected.is_verifiable() {
+            let group = if expected.content.is_verifiable() {
                 &mut first
             } else {
                 &mut last
@@ -117,7 +111,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::protocol::Algorithm;
+    use crate::protocol::{Algorithm, Digest};
 
     const OWN: &str = "http://example.com/res1";
 
@@ -134,8 +128,11 @@ mod tests {
 
     fn verifiable() -> Expected {
         Expected {
-            length: Some(7),
-            hashes: vec![digest("content")],
+            content: ContentInfo {
+                length: Some(7),
+                media_type: None,
+                hashes: vec![digest("content")],
+            },
             modified: None,
         }
     }
@@ -197,16 +194,20 @@ mod tests {
             links,
             &[OWN, "http://b.example.com/res1"],
         );
-        for verifiable in [
-            Expected {
+        for content in [
+            ContentInfo {
                 length: Some(7),
-                ..Expected::default()
+                ..ContentInfo::default()
             },
-            Expected {
+            ContentInfo {
                 hashes: vec![digest("content")],
-                ..Expected::default()
+                ..ContentInfo::default()
             },
         ] {
+            let verifiable = Expected {
+                content,
+                modified: None,
+            };
             check(&verifiable, links, &["http://b.example.com/res1", OWN]);
         }
         let mut verifiable = link.clone();
@@ -243,7 +244,10 @@ mod tests {
         let mut more = base;
         more.content.hashes = vec![digest("content"), md5.clone()];
         let candidates = plan_candidates(&uri, &verifiable(), &[more]);
-        assert_eq!(candidates[0].expected.hashes, [digest("content"), md5]);
+        assert_eq!(
+            candidates[0].expected.content.hashes,
+            [digest("content"), md5]
+        );
         assert_eq!(candidates[1].expected, verifiable());
     }
 

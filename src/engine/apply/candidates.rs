@@ -31,8 +31,7 @@ pub(in crate::engine) fn candidates_of(
 /// What a task states of the bytes.
 fn expected_of(task: &Task) -> Expected {
     Expected {
-        length: task.content.length,
-        hashes: task.content.hashes.clone(),
+        content: task.content.clone(),
         modified: task.lastmod.or(task.changed_at),
     }
 }
@@ -82,7 +81,7 @@ pub(super) async fn fetch(
             },
         };
         // Where the Source answers that there is nothing, a candidate that nothing verifies is not used.
-        let is_unverified = is_absent && !candidate.expected.is_verifiable();
+        let is_unverified = is_absent && !candidate.expected.content.is_verifiable();
         if is_unverified || is_skipped(context, &candidate) {
             continue;
         }

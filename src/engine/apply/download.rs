@@ -143,7 +143,7 @@ pub(super) async fn download(
 fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadError> {
     match (expected.modified, content.last_modified()) {
         (Some(told), Some(got))
-            if expected.hashes.is_empty() && told.micros() - got.micros() >= 1_000_000 =>
+            if expected.content.hashes.is_empty() && told.micros() - got.micros() >= 1_000_000 =>
         {
             Err(DownloadError::Stale { told, got })
         }
@@ -158,7 +158,7 @@ async fn copy(
     expected: &Expected,
     lastmod: Option<SourceTime>,
 ) -> Result<(CompletedFile, Verified), DownloadError> {
-    let mut verifier = Verifier::new(expected.length, &expected.hashes);
+    let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
     let mut buffer: Vec<u8> = Vec::new();

@@ -22,8 +22,7 @@ pub(super) fn change_of(
     }
     if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
         let expected = Expected {
-            length: change.content.length,
-            hashes: change.content.hashes.clone(),
+            content: change.content.clone(),
             modified: None,
         };
         let hosts = &context.source.hosts;

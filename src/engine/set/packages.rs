@@ -7,7 +7,7 @@ use super::summary::expect_manifest;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::protocol::{Capability, Digest, Entry, SourceTime, is_zip, media_type_essence};
+use crate::protocol::{Capability, ContentInfo, Entry, SourceTime, is_zip, media_type_essence};
 use crate::store::SetId;
 use crate::sync::latest_source_time;
 
@@ -20,9 +20,7 @@ pub(in crate::engine) struct PackageEntry {
     pub(in crate::engine) from: Option<SourceTime>,
     pub(in crate::engine) until: Option<SourceTime>,
     lastmod: Option<SourceTime>,
-    media_type: Option<String>,
-    pub(in crate::engine) length: Option<u64>,
-    pub(in crate::engine) hashes: Vec<Digest>,
+    pub(in crate::engine) content: ContentInfo,
 }
 
 impl PackageEntry {
@@ -33,9 +31,7 @@ impl PackageEntry {
             from: entry.md.from.or(entry.md.at),
             until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             lastmod: entry.lastmod,
-            media_type: entry.md.content.media_type,
-            length: entry.md.content.length,
-            hashes: entry.md.content.hashes,
+            content: entry.md.content,
             uri: entry.loc,
         }
     }
@@ -47,18 +43,19 @@ impl PackageEntry {
             time(self.from),
             time(self.until),
             time(self.lastmod),
-            self.length
+            self.content
+                .length
                 .map(|length| length.to_string())
                 .unwrap_or_default(),
         ];
-        parts.extend(self.hashes.iter().map(ToString::to_string));
+        parts.extend(self.content.hashes.iter().map(ToString::to_string));
         parts.retain(|part| !part.is_empty());
         parts.join(" ")
     }
 
     /// Rejects a package whose stated type is not ZIP. A generic type is ignored.
     pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
-        match &self.media_type {
+        match &self.content.media_type {
             Some(stated)
                 if !is_zip(stated) && !media_type_essence(stated).ends_with("/octet-stream") =>
             {
