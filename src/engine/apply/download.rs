@@ -44,8 +44,11 @@ pub(super) enum DownloadError {
     Mirror(#[from] MirrorError),
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    #[error("it was last modified at {got} where {told} was announced")]
-    Stale { told: SourceTime, got: SourceTime },
+    #[error("it was last modified at {got} where {announced} was announced")]
+    Stale {
+        announced: SourceTime,
+        got: SourceTime,
+    },
     #[error("the work was interrupted")]
     Interrupted,
     #[error("resyncd panicked; see the log")]
@@ -142,10 +145,11 @@ pub(super) async fn download(
 /// Rejects a duplicate that is older than announced, where no digest verifies it. Its date has whole seconds.
 fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadError> {
     match (expected.modified, content.last_modified()) {
-        (Some(told), Some(got))
-            if expected.content.hashes.is_empty() && told.micros() - got.micros() >= 1_000_000 =>
+        (Some(announced), Some(got))
+            if expected.content.hashes.is_empty()
+                && announced.micros() - got.micros() >= 1_000_000 =>
         {
-            Err(DownloadError::Stale { told, got })
+            Err(DownloadError::Stale { announced, got })
         }
         _ => Ok(()),
     }

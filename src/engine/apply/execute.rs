@@ -96,12 +96,12 @@ fn is_known_by_digest(task: &Task) -> bool {
 /// Whether the file is still there, and as long as it was.
 async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
     let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
-    let looking = tokio::task::spawn_blocking(move || {
+    let reading = tokio::task::spawn_blocking(move || {
         let path = MirrorPath::parse(&path).ok()?;
         let found = mirror.open_file(&path).ok()?;
         found.metadata().ok().map(|metadata| metadata.len())
     });
-    looking
+    reading
         .await
         .ok()
         .flatten()

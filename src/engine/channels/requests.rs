@@ -4,9 +4,9 @@ use url::Url;
 
 use crate::fetch::{Client, Disposition, HubAnswer};
 use crate::protocol::TopicUri;
-use crate::protocol::websub::{Mode, SubscriptionRequest};
+use crate::protocol::websub::{Intent, Mode, SubscriptionRequest};
 use crate::store::ChannelRecord;
-use crate::sync::{ChannelEvent, ChannelFailure, HubRequest, Intent};
+use crate::sync::{ChannelEvent, ChannelFailure, HubRequest};
 
 /// Reads the links of a topic.
 pub(super) async fn read_topic(client: &Client, source: &str, topic: &TopicUri) -> ChannelEvent {

@@ -287,13 +287,20 @@ fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_source_time(now);
     let summary = &changed.summary;
-    let believed = |time: &SourceTime| *time <= latest;
-    if let Some(at) = summary.head.md.at.or(summary.lists_from).filter(believed) {
+    let is_plausible = |time: &SourceTime| *time <= latest;
+    if let Some(at) = summary
+        .head
+        .md
+        .at
+        .or(summary.lists_from)
+        .filter(is_plausible)
+    {
         return (at, true);
     }
     let at = summary.oldest_content.or(changed.document.last_modified());
     (
-        at.filter(believed).unwrap_or_else(|| SourceTime::from(now)),
+        at.filter(is_plausible)
+            .unwrap_or_else(|| SourceTime::from(now)),
         false,
     )
 }

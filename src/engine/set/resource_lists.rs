@@ -120,15 +120,15 @@ fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
     let now = clock::now().wall;
     let latest = latest_source_time(now);
     let summary = &changed.summary;
-    let first_believed = |times: [Option<SourceTime>; 2]| {
+    let first_plausible = |times: [Option<SourceTime>; 2]| {
         let mut times = times.into_iter().flatten();
         times.find(|&at| at <= latest)
     };
-    if let Some(at) = first_believed([summary.head.md.at, summary.lists_from]) {
+    if let Some(at) = first_plausible([summary.head.md.at, summary.lists_from]) {
         return (at, true);
     }
     // A list without any time, as an empty one may be, has only the time at which it was read.
-    let guessed = first_believed([summary.newest, changed.document.last_modified()]);
+    let guessed = first_plausible([summary.newest, changed.document.last_modified()]);
     (guessed.unwrap_or_else(|| SourceTime::from(now)), false)
 }
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::clock;
-use crate::protocol::websub::Mode;
+use crate::protocol::websub::Intent;
 use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, ChannelRecord, NewChannel};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{Channel, Intent, Lease, Ruling};
+use crate::sync::{Channel, Lease, Ruling};
 
 const CHANNEL: StoreError = StoreError::BadRow("a channel");
 
@@ -87,24 +87,21 @@ impl Store {
     pub async fn verify_channel(
         self: &Arc<Self>,
         id: ChannelId,
-        mode: Mode,
+        topic: &TopicUri,
+        intent: Intent,
         granted: Option<u64>,
         spread: f64,
     ) -> Result<bool, StoreError> {
-        let intent = match mode {
-            Mode::Subscribe => Intent::Subscribe,
-            Mode::Unsubscribe => Intent::Unsubscribe,
-            Mode::Denied => return Ok(false),
-        };
+        let topic = topic.clone();
         let verify = move |channel: &mut Channel| {
             let now = clock::now().wall;
-            channel.verify(now, intent, granted, spread)
+            channel.verify(now, &topic, intent, granted, spread)
         };
         let ruling = self.change_channel(id, true, verify).await?;
         Ok(ruling != Ruling::Refuse)
     }
 
-    /// Applies a hub's denial: it refuses or ends the subscription.
+    /// Applies a hub's denial: it refuses or ends the subscription. Returns whether the channel has requested the topic.
     ///
     /// # Errors
     /// [`StoreError`]; then nothing has changed.
@@ -112,8 +109,10 @@ impl Store {
         self: &Arc<Self>,
         id: ChannelId,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        self.change_channel(id, true, move |channel| channel.deny(now))
+        topic: &TopicUri,
+    ) -> Result<bool, StoreError> {
+        let topic = topic.clone();
+        self.change_channel(id, true, move |channel| channel.deny(now, &topic))
             .await
     }
 }
