@@ -7,7 +7,7 @@ use std::path::Path;
 
 use resyncd::config::Config;
 use resyncd::fetch::Package;
-use resyncd::mirror::{MirrorPath, made_path, plain_path};
+use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
 use resyncd::protocol::{
     Oddities, ResourceUri, SourceTime, parse_hashes, parse_link_header, read_document,

@@ -17,7 +17,8 @@
 //! | [`protocol`] | core: URIs, datetimes, intervals, digests, documents and their summaries, verification, WebSub forms and signatures | tokio, HTTP clients and servers, SQL, the configuration, the clock |
 //! | [`sync`] | core: coverage, sequencer, plan, schedule, channel machine, lease | XML, HTTP, paths, SQL, serde |
 //! | [`fetch`] | shell, outbound HTTP: guard, client, documents, content, packages, hub requests, discovery | coverage, mirror paths, SQL |
-//! | [`mirror`] | shell, files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
+//! | [`mirror_path`] | core: the path of a URI's file in the mirror | files, SQL, the configuration |
+//! | [`mirror`] | shell, files: stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
 //! | [`http`] | shell, inbound: callback listener and status listener | the sequencer, the engine, SQL |
 //! | [`engine`] | joins them: `documents` (what a set's readers and the audit share), `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `audit` | XML syntax, SQL, path rules |
@@ -44,7 +45,7 @@
 //!          → store (tx::ingest)        sync::plan_change: one task a resource, the latest change counts;
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   executes due tasks, several hosts at once
-//!          → engine::apply::candidates from duplicates that can be verified, package members, the resource's own URI
+//!          → engine::apply::candidates from a package member, duplicates that can be verified, the resource's own URI
 //!          → fetch::Content            streams to a staged file, counting and hashing
 //!          → mirror::publish           fsync, rename, fsync of the folder
 //!          → store (tx::complete)      resource + task concluded + feed entry, many in ONE transaction
@@ -95,6 +96,7 @@ pub mod error_class;
 pub mod fetch;
 pub mod http;
 pub mod mirror;
+pub mod mirror_path;
 pub mod protocol;
 pub mod status;
 pub mod store;

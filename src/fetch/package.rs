@@ -17,7 +17,6 @@ mod tests;
 
 use std::fmt;
 use std::fs::File;
-use std::io::BufRead;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -27,6 +26,7 @@ use self::directory::{Directory, MemberEntry};
 pub use self::error::PackageError;
 pub use self::member::MemberReader;
 pub use self::partial::PartialPackage;
+use super::document::OwnedReader;
 use crate::protocol::DocumentReader;
 
 /// The maximum number of members of a package.
@@ -78,11 +78,7 @@ impl Package {
     /// # Errors
     /// [`PackageError::NoManifest`], [`PackageError::TooLarge`], [`PackageError::Manifest`], and those of
     /// [`Package::member`].
-    pub fn manifest(
-        &self,
-        base: &Url,
-        limit: u64,
-    ) -> Result<DocumentReader<impl BufRead + use<>>, PackageError> {
+    pub fn manifest(&self, base: &Url, limit: u64) -> Result<OwnedReader, PackageError> {
         let member = self.open_member(self.directory.manifest()?, false)?;
         if member.length() > limit {
             return Err(PackageError::TooLarge { limit });

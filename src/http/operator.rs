@@ -201,14 +201,14 @@ struct LinkLine {
 
 impl From<Link> for LinkLine {
     fn from(link: Link) -> Self {
-        let hashes: Vec<String> = link.hashes.iter().map(Digest::to_string).collect();
+        let hashes: Vec<String> = link.content.hashes.iter().map(Digest::to_string).collect();
         Self {
             rel: link.rel,
             href: link.href.to_string(),
             pri: link.pri,
             modified: link.modified.map(|time| time.to_string()),
-            length: link.length,
-            media_type: link.media_type,
+            length: link.content.length,
+            media_type: link.content.media_type,
             encoding: link.encoding,
             hash: Some(hashes.join(" ")).filter(|hashes| !hashes.is_empty()),
             path: link.path,

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use rustix::io::Errno;
 
 use crate::error_class::ErrorClass;
+use crate::mirror_path::BadPath;
 
 /// Why a file could not be staged, published, removed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -55,14 +56,9 @@ pub enum MirrorError {
         /// The path.
         path: String,
     },
-    /// Not a valid path: it could lead out of the mirror, or to its staged files.
-    #[error("{path:?} is not a valid path in a mirror: {reason}")]
-    BadPath {
-        /// The invalid path.
-        path: String,
-        /// Why it is invalid.
-        reason: &'static str,
-    },
+    /// Not a valid path.
+    #[error(transparent)]
+    BadPath(#[from] BadPath),
 }
 
 impl MirrorError {
@@ -75,7 +71,7 @@ impl MirrorError {
             Self::Locked { .. } => "mirror-locked",
             Self::Blocked { .. } => "path-blocked",
             Self::Missing { .. } => "missing-file",
-            Self::BadPath { .. } => "bad-path",
+            Self::BadPath(error) => error.code(),
         }
     }
 
@@ -139,6 +135,7 @@ pub(super) fn errno(error: &io::Error) -> Errno {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mirror_path::MirrorPath;
 
     #[test]
     fn errors_of_the_system_are_classified() {
@@ -158,7 +155,7 @@ mod tests {
             assert_eq!((error.code(), error.class()), (code, class));
         }
         let path = || "h/a".to_owned();
-        let reason = "empty";
+        let bad_path = MirrorPath::parse("").unwrap_err();
         for (error, class) in [
             (MirrorError::Missing { path: path() }, Unusable),
             (
@@ -167,13 +164,7 @@ mod tests {
                 },
                 ErrorClass::Retry,
             ),
-            (
-                MirrorError::BadPath {
-                    path: path(),
-                    reason,
-                },
-                Unusable,
-            ),
+            (bad_path.into(), Unusable),
         ] {
             assert_eq!(error.class(), class, "{error:?}");
         }

@@ -1,4 +1,4 @@
-//! SHELL, files: the path of a resource, and the files of the mirror.
+//! SHELL, files: the files of the mirror, each at its [`MirrorPath`].
 //!
 //! Four operations: [`Mirror::stage`], [`Mirror::publish`], [`Mirror::remove`] and [`Mirror::open_file`].
 //!
@@ -15,7 +15,6 @@
 mod error;
 mod fault_injection;
 mod packages;
-mod path;
 mod publish;
 mod reader;
 mod staged;
@@ -32,8 +31,9 @@ use fault_injection::inject_fault;
 use staged::StagingDir;
 use tree::{FolderTree, UnsyncedFolders};
 
+use crate::mirror_path::MirrorPath;
+
 pub use error::MirrorError;
-pub use path::{MirrorPath, made_path, plain_path};
 pub use publish::PublishError;
 pub use reader::{Files, MirrorReader};
 pub use staged::{CompletedFile, Staged, file_time};

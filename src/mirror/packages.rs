@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
-use super::path::OWN_FOLDER;
 use super::tree::{create_folder, sweep};
 use super::{Mirror, MirrorError};
+use crate::mirror_path::OWN_FOLDER;
 
 const PACKAGES: &str = ".resyncd/packages";
 

@@ -12,8 +12,9 @@ use rustix::io::Errno;
 
 use super::fault_injection::inject_fault;
 use super::tree::{UnsyncedFolders, ancestors, kind, split};
-use super::{CompletedFile, Mirror, MirrorError, MirrorPath};
+use super::{CompletedFile, Mirror, MirrorError};
 use crate::error_class::ErrorClass;
+use crate::mirror_path::MirrorPath;
 
 /// A file that was not published.
 #[derive(Debug, thiserror::Error)]

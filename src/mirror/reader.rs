@@ -6,9 +6,9 @@ use std::path::Path;
 use rustix::fs::{Dir, FileType};
 use rustix::io::Errno;
 
-use super::path::OWN_FOLDER;
+use super::MirrorError;
 use super::tree::{FolderTree, kind};
-use super::{MirrorError, MirrorPath};
+use crate::mirror_path::{MirrorPath, OWN_FOLDER};
 
 /// A mirror that is open for reading only, without the lock.
 pub struct MirrorReader {

@@ -17,8 +17,8 @@ use rustix::io::Errno;
 
 use super::MirrorError;
 use super::fault_injection::inject_fault;
-use super::path::OWN_FOLDER;
 use super::tree::{FolderTree, create_folder, sweep};
+use crate::mirror_path::OWN_FOLDER;
 use crate::protocol::SourceTime;
 
 /// The range of times that ext4 can store, in microseconds since 1970: from 1901 to 2446.

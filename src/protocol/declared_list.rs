@@ -20,5 +20,5 @@ pub(super) fn is_list(entry: &Entry, head: &Head) -> bool {
 
 /// Whether an entry declares itself as a package of a dump.
 pub(super) fn is_package(entry: &Entry) -> bool {
-    entry.md.media_type.as_deref().is_some_and(is_zip)
+    entry.md.content.media_type.as_deref().is_some_and(is_zip)
 }

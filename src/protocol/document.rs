@@ -5,7 +5,7 @@ use std::fmt;
 
 use url::Url;
 
-use super::{Digest, Oddities, Oddity, SourceTime};
+use super::{ContentInfo, Oddities, Oddity, SourceTime};
 
 /// The namespace of the Sitemap protocol.
 pub(super) const SITEMAP_NAMESPACE: &str = "http://www.sitemaps.org/schemas/sitemap/0.9";
@@ -157,16 +157,12 @@ pub struct Metadata {
     pub change: Option<ChangeKind>,
     /// The time of the change (version 1.1, and notifications).
     pub datetime: Option<SourceTime>,
-    /// The length of the representation, in bytes.
-    pub length: Option<u64>,
-    /// The media type of the representation.
-    pub media_type: Option<String>,
+    /// The representation.
+    pub content: ContentInfo,
     /// The content codings of the representation.
     pub encoding: Option<String>,
     /// The path of the bytes in a package.
     pub path: Option<String>,
-    /// The digests of the representation, of supported algorithms.
-    pub hashes: Vec<Digest>,
 }
 
 /// An `rs:ln` element (section 7).
@@ -180,16 +176,12 @@ pub struct Link {
     pub pri: Option<u32>,
     /// The time of the last modification of the target.
     pub modified: Option<SourceTime>,
-    /// The length of the target, in bytes.
-    pub length: Option<u64>,
-    /// The media type of the target.
-    pub media_type: Option<String>,
+    /// The target's representation.
+    pub content: ContentInfo,
     /// The content codings of the target.
     pub encoding: Option<String>,
     /// The path of the target in a package.
     pub path: Option<String>,
-    /// The digests of the target.
-    pub hashes: Vec<Digest>,
 }
 
 impl Link {
@@ -201,11 +193,9 @@ impl Link {
             href,
             pri: None,
             modified: None,
-            length: None,
-            media_type: None,
+            content: ContentInfo::default(),
             encoding: None,
             path: None,
-            hashes: Vec::new(),
         }
     }
 }

@@ -8,6 +8,7 @@
 //! Specification: ANSI/NISO Z39.99-2014 (ResourceSync), sections 6, 7 and appendix A; Change Notification 1.0.1 and
 //! Framework Notification 1.0.1, section 3; WebSub (W3C Recommendation, 23 January 2018), sections 5 and 7.
 
+mod content_info;
 mod datetime;
 mod declared_list;
 mod digest;
@@ -26,6 +27,7 @@ mod verify;
 pub mod websub;
 mod writer;
 
+pub use content_info::ContentInfo;
 pub use datetime::{DatetimeError, SourceTime};
 pub use digest::{Algorithm, Digest, parse_hashes};
 pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Root};

@@ -126,7 +126,9 @@ impl DocumentSummary {
             Some(ChangeKind::Deleted) => self.changes.deleted += 1,
             None => {}
         }
-        self.bytes = self.bytes.saturating_add(md.length.unwrap_or_default());
+        self.bytes = self
+            .bytes
+            .saturating_add(md.content.length.unwrap_or_default());
     }
 
     /// The number of entries that can't be read: what they name is unknown.

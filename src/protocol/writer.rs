@@ -113,9 +113,9 @@ fn push_metadata(piece: &mut String, depth: usize, md: &Metadata) {
     push_some(piece, "until", md.until);
     push_some(piece, "change", md.change.map(|change| change.as_str()));
     push_some(piece, "datetime", md.datetime);
-    push_hashes(piece, &md.hashes);
-    push_some(piece, "length", md.length);
-    push_some(piece, "type", md.media_type.as_ref());
+    push_hashes(piece, &md.content.hashes);
+    push_some(piece, "length", md.content.length);
+    push_some(piece, "type", md.content.media_type.as_ref());
     push_some(piece, "encoding", md.encoding.as_ref());
     push_some(piece, "path", md.path.as_ref());
     piece.push_str("/>\n");
@@ -128,9 +128,9 @@ fn push_link(piece: &mut String, depth: usize, link: &Link) {
     push_attribute(piece, "href", &link.href);
     push_some(piece, "pri", link.pri);
     push_some(piece, "modified", link.modified);
-    push_hashes(piece, &link.hashes);
-    push_some(piece, "length", link.length);
-    push_some(piece, "type", link.media_type.as_ref());
+    push_hashes(piece, &link.content.hashes);
+    push_some(piece, "length", link.content.length);
+    push_some(piece, "type", link.content.media_type.as_ref());
     push_some(piece, "encoding", link.encoding.as_ref());
     push_some(piece, "path", link.path.as_ref());
     piece.push_str("/>\n");
@@ -219,9 +219,9 @@ mod tests {
         let mut created = Entry::new(url("http://example.com/res1?a=1&b=2"));
         created.lastmod = Some("2013-01-01T13:03:00.5Z".parse().unwrap());
         created.md.change = Some(ChangeKind::Created);
-        created.md.length = Some(8876);
-        created.md.media_type = Some("text/html; charset=\"utf-8\"".to_owned());
-        created.md.hashes = parse_hashes(
+        created.md.content.length = Some(8876);
+        created.md.content.media_type = Some("text/html; charset=\"utf-8\"".to_owned());
+        created.md.content.hashes = parse_hashes(
             "md5:1584abdf8ebdc9802ac0c6a7402c03b6",
             &mut Oddities::default(),
         );

@@ -1,6 +1,6 @@
 //! Changes of resources, as documents state them and transactions take them.
 
-use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, Link, ResourceUri, SourceTime};
 use crate::sync::Announced;
 
 /// The kind of document that stated a change.
@@ -56,20 +56,14 @@ impl Origin {
 pub struct Change {
     /// The resource.
     pub uri: ResourceUri,
-    /// Computes the path of its file; called only when the resource gets its row.
-    pub paths: fn(&ResourceUri) -> Paths,
     /// What happened.
     pub kind: ChangeKind,
     /// When it happened.
     pub changed_at: Option<SourceTime>,
     /// When the representation was last modified.
     pub lastmod: Option<SourceTime>,
-    /// The length of the representation, in bytes.
-    pub length: Option<u64>,
-    /// Its media type.
-    pub media_type: Option<String>,
-    /// Its digests.
-    pub hashes: Vec<Digest>,
+    /// The representation.
+    pub content: ContentInfo,
     /// Its related resources.
     pub links: Vec<Link>,
     /// The host of its first candidate.
@@ -78,43 +72,17 @@ pub struct Change {
     pub late: bool,
 }
 
-/// The possible paths of a resource's file, relative to the mirror.
-#[derive(Clone, Debug)]
-pub struct Paths {
-    /// The plain path; `None` where the URI has none.
-    pub plain: Option<String>,
-    /// The path to use if there is no plain one, or another resource has it.
-    pub made: String,
-}
-
-impl Paths {
-    /// For a change of a resource that has its row, and with it its path.
-    pub(super) fn unused(_: &ResourceUri) -> Self {
-        Self {
-            plain: None,
-            made: String::new(),
-        }
-    }
-}
-
 impl Change {
     /// The deletion of a resource.
     #[must_use]
-    pub fn deletion(
-        uri: ResourceUri,
-        paths: fn(&ResourceUri) -> Paths,
-        changed_at: Option<SourceTime>,
-    ) -> Self {
+    pub fn deletion(uri: ResourceUri, changed_at: Option<SourceTime>) -> Self {
         Self {
             authority: uri.authority(),
             uri,
-            paths,
             kind: ChangeKind::Deleted,
             changed_at,
             lastmod: None,
-            length: None,
-            media_type: None,
-            hashes: Vec::new(),
+            content: ContentInfo::default(),
             links: Vec::new(),
             late: false,
         }
@@ -126,8 +94,7 @@ impl Change {
             kind: self.kind,
             changed_at: self.changed_at,
             lastmod: self.lastmod,
-            length: self.length,
-            hashes: &self.hashes,
+            content: &self.content,
             late: self.late,
         }
     }

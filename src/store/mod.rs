@@ -48,7 +48,7 @@ pub use audit_db::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
     StatementKind,
 };
-pub use change::{Change, Origin, Paths};
+pub use change::{Change, Origin};
 pub use error::StoreError;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use reads::queue::{PackageTask, TasksInProgress};
@@ -209,15 +209,6 @@ impl Store {
         F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
     {
         self.writer.submit(job).done().await
-    }
-
-    /// As [`write`](Self::write), for a caller that is on a blocking thread.
-    fn write_blocking<T, F>(&self, job: F) -> Result<T, StoreError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&mut Tx<'_>) -> Result<T, StoreError> + Send + 'static,
-    {
-        self.begin_write(job).wait()
     }
 
     /// Queues a job without waiting for it. Jobs run in the order in which they were queued.

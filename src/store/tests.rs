@@ -27,8 +27,10 @@ use tokio::task::JoinHandle;
 
 use super::writer::Tx;
 use super::*;
+use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{
-    Algorithm, Capability, ChangeKind, Digest, HubUri, Interval, ResourceUri, SourceTime, TopicUri,
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, ResourceUri,
+    SourceTime, TopicUri,
 };
 use crate::sync::{Coverage, Gap, GapReason};
 
@@ -50,25 +52,14 @@ fn uri(name: &str) -> ResourceUri {
     ResourceUri::parse(&format!("https://example.org/{name}")).unwrap()
 }
 
-fn paths_of(uri: &ResourceUri) -> Paths {
-    let name = uri.url().path().trim_start_matches('/');
-    Paths {
-        plain: Some(format!("example.org/{name}")),
-        made: format!("example.org/%made/{name}"),
-    }
-}
-
 /// A change as a document states it. `time`: in seconds; below zero, none is stated.
 fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
     Change {
         uri: uri(name),
-        paths: paths_of,
         kind,
         changed_at: (time >= 0).then(|| at(time)),
         lastmod: None,
-        length: None,
-        media_type: None,
-        hashes: Vec::new(),
+        content: ContentInfo::default(),
         links: Vec::new(),
         authority: uri(name).authority(),
         late: false,
@@ -93,8 +84,11 @@ fn sha256(content: &str) -> Vec<Digest> {
 
 fn with_content(change: Change, content: &str) -> Change {
     Change {
-        hashes: sha256(content),
-        length: Some(content.len() as u64),
+        content: ContentInfo {
+            hashes: sha256(content),
+            length: Some(content.len() as u64),
+            ..change.content
+        },
         ..change
     }
 }
@@ -225,10 +219,8 @@ impl World {
             at: at(time),
         };
         self.store.begin_list(set).await.unwrap();
-        let (store, listing, now) = (Arc::clone(&self.store), list.clone(), self.now);
-        let listed =
-            tokio::task::spawn_blocking(move || store.list_entries(&listing, now, entries).wait());
-        let mut sum = listed.await.unwrap().unwrap();
+        let listed = self.store.list_entries(&list, self.now, entries);
+        let mut sum = listed.done().await.unwrap();
         while let Some(absent) = self
             .store
             .list_absent(&list, self.now, |_| true)

@@ -124,13 +124,8 @@ pub struct Writing<T>(oneshot::Receiver<Result<T, StoreError>>);
 
 impl<T> Writing<T> {
     /// Waits until the job is on disk.
-    pub(super) async fn done(self) -> Result<T, StoreError> {
+    pub async fn done(self) -> Result<T, StoreError> {
         self.0.await.map_err(|_| StoreError::Closed)?
-    }
-
-    /// Waits until the job is on disk. For a caller on a blocking thread.
-    pub fn wait(self) -> Result<T, StoreError> {
-        self.0.blocking_recv().map_err(|_| StoreError::Closed)?
     }
 }
 

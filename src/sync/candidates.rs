@@ -11,7 +11,7 @@
 //!
 //! Specification: core, section 14.2 (mirrored content).
 
-use crate::protocol::{Digest, Link, ResourceUri, SourceTime};
+use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 
 /// The relation of a duplicate.
 const DUPLICATE: &str = "duplicate";
@@ -21,26 +21,18 @@ const MAX_DUPLICATES: usize = 8;
 /// What is announced of the bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Expected {
-    /// Their number, in bytes.
-    pub length: Option<u64>,
-    /// Their digests.
-    pub hashes: Vec<Digest>,
+    /// Their length and digests.
+    pub content: ContentInfo,
     /// When they were last modified: an older representation is another version.
     pub modified: Option<SourceTime>,
 }
 
 impl Expected {
-    /// Whether an announced length or digest can verify the bytes.
-    pub fn is_verifiable(&self) -> bool {
-        self.length.is_some() || !self.hashes.is_empty()
-    }
-
     /// What is expected of a duplicate; `None` if its link contradicts the entry.
     fn of_duplicate(&self, link: &Link) -> Option<Self> {
-        let lengths_differ =
-            matches!((self.length, link.length), (Some(own), Some(other)) if own != other);
-        let mut hashes = self.hashes.clone();
-        for hash in &link.hashes {
+        let lengths_differ = matches!((self.content.length, link.content.length), (Some(own), Some(other)) if own != other);
+        let mut hashes = self.content.hashes.clone();
+        for hash in &link.content.hashes {
             let announced = hashes
                 .iter()
                 .find(|announced| announced.algorithm() == hash.algorithm());
@@ -51,8 +43,11 @@ impl Expected {
             }
         }
         (!lengths_differ).then(|| Self {
-            length: self.length.or(link.length),
-            hashes,
+            content: ContentInfo {
+                length: self.content.length.or(link.content.length),
+                media_type: self.content.media_type.clone(),
+                hashes,
+            },
             modified: link.modified.or(self.modified),
         })
     }
@@ -90,7 +85,7 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
             continue;
         }
         if let Some(expected) = expected.of_duplicate(link) {
-            let group = if expected.is_verifiable() {
+            let group = if expected.content.is_verifiable() {
                 &mut first
             } else {
                 &mut last
@@ -116,7 +111,7 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::protocol::Algorithm;
+    use crate::protocol::{Algorithm, Digest};
 
     const OWN: &str = "http://example.com/res1";
 
@@ -133,8 +128,11 @@ mod tests {
 
     fn verifiable() -> Expected {
         Expected {
-            length: Some(7),
-            hashes: vec![digest("content")],
+            content: ContentInfo {
+                length: Some(7),
+                media_type: None,
+                hashes: vec![digest("content")],
+            },
             modified: None,
         }
     }
@@ -196,22 +194,24 @@ mod tests {
             links,
             &[OWN, "http://b.example.com/res1"],
         );
-        for verifiable in [
-            Expected {
+        for content in [
+            ContentInfo {
                 length: Some(7),
-                ..Expected::default()
+                ..ContentInfo::default()
             },
-            Expected {
+            ContentInfo {
                 hashes: vec![digest("content")],
-                ..Expected::default()
+                ..ContentInfo::default()
             },
         ] {
+            let verifiable = Expected {
+                content,
+                modified: None,
+            };
             check(&verifiable, links, &["http://b.example.com/res1", OWN]);
         }
-        let verifiable = Link {
-            hashes: vec![digest("content")],
-            ..link.clone()
-        };
+        let mut verifiable = link.clone();
+        verifiable.content.hashes = vec![digest("content")];
         check(
             &Expected::default(),
             &[
@@ -234,23 +234,20 @@ mod tests {
     #[test]
     fn duplicates_that_contradict_the_entry_are_ignored() {
         let base = duplicate("http://b.example.com/res1", None);
-        let other_length = Link {
-            length: Some(8),
-            ..base.clone()
-        };
-        let other_digest = Link {
-            hashes: vec![digest("other")],
-            ..base.clone()
-        };
+        let mut other_length = base.clone();
+        other_length.content.length = Some(8);
+        let mut other_digest = base.clone();
+        other_digest.content.hashes = vec![digest("other")];
         check(&verifiable(), &[other_length, other_digest], &[OWN]);
         let md5 = Digest::of(Algorithm::Md5, b"content");
         let uri = ResourceUri::parse(OWN).unwrap();
-        let more = Link {
-            hashes: vec![digest("content"), md5.clone()],
-            ..base
-        };
+        let mut more = base;
+        more.content.hashes = vec![digest("content"), md5.clone()];
         let candidates = plan_candidates(&uri, &verifiable(), &[more]);
-        assert_eq!(candidates[0].expected.hashes, [digest("content"), md5]);
+        assert_eq!(
+            candidates[0].expected.content.hashes,
+            [digest("content"), md5]
+        );
         assert_eq!(candidates[1].expected, verifiable());
     }
 

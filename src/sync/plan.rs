@@ -11,7 +11,7 @@
 //!
 //! Specification: core, sections 10 (Resource Lists) and 12 (Change Lists); Change Notification 1.0.1, section 3.
 
-use crate::protocol::{ChangeKind, Digest, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, Digest, SourceTime};
 
 /// What a document states of a resource.
 #[derive(Clone, Debug)]
@@ -22,10 +22,8 @@ pub struct Announced<'a> {
     pub changed_at: Option<SourceTime>,
     /// When its representation was last modified.
     pub lastmod: Option<SourceTime>,
-    /// The length of its representation, in bytes.
-    pub length: Option<u64>,
-    /// The digests of its representation.
-    pub hashes: &'a [Digest],
+    /// Its representation.
+    pub content: &'a ContentInfo,
     /// Whether a later document of that time has been read already: then, with equal times, the later document wins.
     pub late: bool,
 }
@@ -214,9 +212,10 @@ enum ContentMatch {
 
 /// Compares the announced length and digests with those of the file in the mirror.
 fn compare(announced: &Announced<'_>, known: &LocalState) -> ContentMatch {
+    let announced = announced.content;
     let lengths_differ = matches!((announced.length, known.length), (Some(announced), Some(known)) if announced != known);
     let mut compared = false;
-    for hash in announced.hashes {
+    for hash in &announced.hashes {
         for own in known
             .hashes
             .iter()

@@ -32,10 +32,10 @@ pub fn cut_links(links: &mut Vec<Link>) -> bool {
 /// The approximate size of a link in the database, in bytes.
 fn bytes_of(link: &Link) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let hashes = link.hashes.iter().map(Digest::to_string);
+    let hashes = link.content.hashes.iter().map(Digest::to_string);
     64 + link.rel.len()
         + link.href.as_str().len()
-        + text(&link.media_type)
+        + text(&link.content.media_type)
         + text(&link.encoding)
         + text(&link.path)
         + hashes.map(|hash| hash.len()).sum::<usize>()

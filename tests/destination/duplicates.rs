@@ -2,7 +2,7 @@
 
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::protocol::{Algorithm, Digest, Entry, Link};
+use resyncd::protocol::{Algorithm, ContentInfo, Digest, Entry, Link};
 use serde_json::{Value, json};
 use url::Url;
 
@@ -29,8 +29,8 @@ fn path(name: &str) -> String {
 /// An update that states length and digest of these bytes.
 fn update(rig: &Rig, name: &str, bytes: &str) -> Entry {
     let mut entry = bare_update(rig, name, bytes);
-    entry.md.length = Some(bytes.len() as u64);
-    entry.md.hashes = vec![Digest::of(Algorithm::Sha256, bytes.as_bytes())];
+    entry.md.content.length = Some(bytes.len() as u64);
+    entry.md.content.hashes = vec![Digest::of(Algorithm::Sha256, bytes.as_bytes())];
     entry
 }
 
@@ -167,7 +167,7 @@ async fn duplicate_older_than_the_change_is_rejected() {
     .unwrap();
     host.update(SET, "r0001.txt", "outdate");
     let mut entry = bare_update(&rig, "r0001.txt", "updated");
-    entry.md.length = Some(7);
+    entry.md.content.length = Some(7);
     let copy = host.resource_uri(SET, "r0001.txt");
     entry.links.push(Link::new("duplicate", copy));
     announce(&rig, &[entry]).await;
@@ -233,9 +233,11 @@ async fn related_resources_are_listed_with_a_resource() {
     let digest = Digest::of(Algorithm::Md5, b"record");
     entry.links.push(Link {
         modified: Some(time("2013-01-01T12:00:00Z")),
-        length: Some(6),
-        media_type: Some("application/xml".to_owned()),
-        hashes: vec![digest.clone()],
+        content: ContentInfo {
+            length: Some(6),
+            media_type: Some("application/xml".to_owned()),
+            hashes: vec![digest.clone()],
+        },
         ..Link::new("describedby", href("record.xml"))
     });
     entry.links.push(Link {

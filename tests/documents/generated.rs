@@ -3,7 +3,8 @@
 use proptest::option;
 use proptest::prelude::*;
 use resyncd::protocol::{
-    Algorithm, Capability, ChangeKind, Digest, Entry, Head, Link, Metadata, Root, SourceTime,
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, Entry, Head, Link, Metadata, Root,
+    SourceTime,
 };
 use url::Url;
 
@@ -119,11 +120,13 @@ fn links() -> impl Strategy<Value = Vec<Link>> {
             href,
             pri,
             modified,
-            length,
-            media_type: texts.0,
+            content: ContentInfo {
+                length,
+                media_type: texts.0,
+                hashes,
+            },
             encoding: texts.1,
             path: texts.2,
-            hashes,
         },
     );
     prop::collection::vec(link, 0..3)
@@ -161,11 +164,13 @@ fn metadata() -> impl Strategy<Value = Metadata> {
         capability: others.0,
         change: others.1,
         datetime: times.4,
-        length: texts.0,
-        media_type: texts.1,
+        content: ContentInfo {
+            length: texts.0,
+            media_type: texts.1,
+            hashes: others.2,
+        },
         encoding: texts.2,
         path: texts.3,
-        hashes: others.2,
     })
 }
 

@@ -45,7 +45,7 @@ fn two_md_elements_are_combined() {
         Some(ChangeKind::Updated),
         "the first value is used"
     );
-    assert_eq!(entry.md.length, Some(4));
+    assert_eq!(entry.md.content.length, Some(4));
     assert_eq!(entry.loc.as_str(), "http://example.com/a");
 }
 
@@ -57,6 +57,7 @@ fn digests_are_read_over_several_lines_and_in_base64() {
     let read = read_with_oddities(&document(md, entry), "unknown-digest=1 digest-encoding=2");
     let shown: Vec<String> = read.entries[0]
         .md
+        .content
         .hashes
         .iter()
         .map(ToString::to_string)

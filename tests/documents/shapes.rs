@@ -242,7 +242,7 @@ fn changes_with_links_to_related_resources() {
     let md = "capability=\"changelist\" from=\"2026-05-06T00:00:00Z\"";
     let read = read_with_oddities(&shape("urlset", md, &[invalid]), "digest-encoding=1");
     assert_eq!(
-        read.entries[0].md.hashes[0].bytes().len(),
+        read.entries[0].md.content.hashes[0].bytes().len(),
         32,
         "they happen to be valid base64"
     );

@@ -210,7 +210,7 @@ async fn resource_list_entry_dated_in_the_far_future_can_change_later() {
             let mut entry = Entry::new(url(&rig, name));
             entry.lastmod = Some(time(LAST));
             // Another length than that of the file, so that it is fetched.
-            entry.md.length = Some(5);
+            entry.md.content.length = Some(5);
             entry
         })
         .collect();

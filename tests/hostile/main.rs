@@ -10,7 +10,7 @@
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
-//! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror::path`; tests/destination `paths` |
+//! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |
 //! | deletion of all resources, however it is announced | [`deletions`]: `deletion_of_all_…`; tests/destination `deletions`, `dumps`, `change_dumps` |
 //! | deletion of all resources, one by one | [`deletions`]: `many_deletions_…`; `store::tests` `deletion_guard` |

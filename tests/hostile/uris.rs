@@ -8,7 +8,7 @@ use std::path::{Component, Path};
 
 use proptest::prelude::*;
 use proptest::test_runner::{RngSeed, TestRunner};
-use resyncd::mirror::{MirrorPath, made_path, plain_path};
+use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::ResourceUri;
 
 /// How many URIs are tried by default.

@@ -143,10 +143,10 @@ fn pointer(loc: Url, capability: Capability) -> Entry {
 pub(super) fn resource_entry(resource: &Resource, digests: bool) -> Entry {
     let mut entry = Entry::new(resource.uri.clone());
     entry.lastmod = Some(resource.lastmod);
-    entry.md.length = Some(resource.bytes.len() as u64);
-    entry.md.media_type = Some(resource.media_type.to_owned());
+    entry.md.content.length = Some(resource.bytes.len() as u64);
+    entry.md.content.media_type = Some(resource.media_type.to_owned());
     if digests {
-        entry.md.hashes = vec![resource.digest.clone()];
+        entry.md.content.hashes = vec![resource.digest.clone()];
     }
     entry
 }

@@ -9,7 +9,8 @@ use super::options::{DumpOptions, MemberFault};
 use super::package::{Bitstream, DumpPackage};
 use super::served::ServedFile;
 use crate::protocol::{
-    Algorithm, Capability, Digest, Entry, Head, Interval, Link, Metadata, Root, SourceTime,
+    Algorithm, Capability, ContentInfo, Digest, Entry, Head, Interval, Link, Metadata, Root,
+    SourceTime,
 };
 
 /// The dumps of a set, with their packages.
@@ -320,17 +321,20 @@ impl Dump<'_> {
             let mut entry = Entry::new(uris.file(&format!("{stem}.zip")));
             entry.lastmod = md.at.or(md.until);
             entry.md = Metadata {
-                media_type: Some("application/zip".to_owned()),
-                length: Some(package.zip.len() as u64),
+                content: ContentInfo {
+                    length: Some(package.zip.len() as u64),
+                    media_type: Some("application/zip".to_owned()),
+                    hashes: Vec::new(),
+                },
                 ..md.clone()
             };
             if self.dumps.digests {
-                entry.md.hashes = vec![Digest::of(Algorithm::Sha256, &package.zip)];
+                entry.md.content.hashes = vec![Digest::of(Algorithm::Sha256, &package.zip)];
             }
             if self.dumps.options.contents {
                 let copy = uris.file(&format!("{stem}-manifest.xml"));
                 let mut contents = Link::new("contents", copy);
-                contents.media_type = Some("application/xml".to_owned());
+                contents.content.media_type = Some("application/xml".to_owned());
                 entry.links.push(contents);
             }
             entries.push(entry);

@@ -70,9 +70,9 @@ async fn source_description_leads_to_all_resources() {
     for entry in &resources.entries {
         let (_, _, bytes) = get(entry.loc.clone()).await;
         assert_eq!(state[entry.loc.as_str()], bytes);
-        assert_eq!(entry.md.length, Some(bytes.len() as u64));
+        assert_eq!(entry.md.content.length, Some(bytes.len() as u64));
         let digest = crate::protocol::Digest::of(crate::protocol::Algorithm::Sha256, &bytes);
-        assert_eq!(entry.md.hashes, [digest]);
+        assert_eq!(entry.md.content.hashes, [digest]);
     }
 }
 

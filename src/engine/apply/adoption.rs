@@ -8,7 +8,8 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 
-use crate::mirror::{Mirror, MirrorPath, file_time};
+use crate::mirror::{Mirror, file_time};
+use crate::mirror_path::MirrorPath;
 use crate::protocol::{Digest, SourceTime, Verifier};
 use crate::store::{Origin, Task};
 
@@ -22,7 +23,7 @@ pub(super) struct Adopted {
 /// Checks whether the file of a task is in its place already; `None`: there is none, or nothing proves that it is the right
 /// one, or an audit needs the Source's own bytes.
 pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> {
-    let proves = !task.hashes.is_empty() || task.lastmod.is_some();
+    let proves = !task.content.hashes.is_empty() || task.lastmod.is_some();
     if task.live || task.origin == Origin::Audit || !proves {
         return None;
     }
@@ -40,17 +41,17 @@ pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> 
 fn examine(file: &File, task: &Task) -> io::Result<Option<Adopted>> {
     let metadata = file.metadata()?;
     let length = metadata.len();
-    if task.length.is_some_and(|stated| stated != length) {
+    if task.content.length.is_some_and(|stated| stated != length) {
         return Ok(None);
     }
     let is_dated = match task.lastmod {
         Some(stated) => metadata.modified()? == file_time(stated),
         None => false,
     };
-    if task.hashes.is_empty() && !is_dated {
+    if task.content.hashes.is_empty() && !is_dated {
         return Ok(None);
     }
-    let mut verifier = Verifier::new(Some(length), &task.hashes);
+    let mut verifier = Verifier::new(Some(length), &task.content.hashes);
     verifier.read_all(&mut &*file, |_| {})?;
     let Ok(verified) = verifier.finish() else {
         return Ok(None);

@@ -1,7 +1,14 @@
 //! Fetches a resource from one candidate after another, until one of them has the right bytes.
+//!
+//! The candidates, in their order: the member of an open package, which needs no request; then the URIs, in the order of
+//! [`plan_candidates`].
+
+use std::sync::Arc;
 
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome, download};
+use super::members::Member;
+use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::fetch::{AllowedHosts, FetchError};
 use crate::protocol::{Link, ResourceUri, ServedVersion};
@@ -24,24 +31,57 @@ pub(in crate::engine) fn candidates_of(
 /// What a task states of the bytes.
 fn expected_of(task: &Task) -> Expected {
     Expected {
-        length: task.length,
-        hashes: task.hashes.clone(),
+        content: task.content.clone(),
         modified: task.lastmod.or(task.changed_at),
     }
 }
 
+/// A place from which the bytes of a task can be had.
+enum TaskCandidate {
+    Member(Arc<Member>),
+    Uri(Candidate),
+}
+
+/// The candidates of a task, the first one first.
+fn plan(context: &ApplyContext, task: &Task) -> impl Iterator<Item = TaskCandidate> {
+    let source = &context.source;
+    let member = source.members.of(task);
+    let uris = candidates_of(
+        &source.source.hosts,
+        &task.uri,
+        &expected_of(task),
+        &task.links,
+    );
+    let member = member.into_iter().map(TaskCandidate::Member);
+    member.chain(uris.into_iter().map(TaskCandidate::Uri))
+}
+
 /// Fetches a task's resource. Fails only when every candidate has failed, and then with the error of its own URI.
 pub(super) async fn fetch(
-    context: &ApplyContext,
+    context: &Arc<ApplyContext>,
     task: &Task,
     known: Option<&ServedVersion>,
 ) -> Result<FetchOutcome, TaskFailure> {
     let mut failed: Option<TaskFailure> = None;
     let mut is_absent = false;
-    let hosts = &context.source.source.hosts;
-    for candidate in candidates_of(hosts, &task.uri, &expected_of(task), &task.links) {
+    for candidate in plan(context, task) {
+        let candidate = match candidate {
+            TaskCandidate::Uri(candidate) => candidate,
+            TaskCandidate::Member(member) => match unpack(context, task, &member).await {
+                Ok(fetched) => return Ok(FetchOutcome::Fetched(Box::new(fetched))),
+                // The error is not the candidate's.
+                Err(UnpackError::Mirror(error)) => {
+                    return Err(DownloadError::from(error).into_failure(task));
+                }
+                Err(error) => {
+                    let members = &context.source.members;
+                    members.withdraw_unusable(context.name(), &member, error.code(), &error);
+                    continue;
+                }
+            },
+        };
         // Where the Source answers that there is nothing, a candidate that nothing verifies is not used.
-        let is_unverified = is_absent && !candidate.expected.is_verifiable();
+        let is_unverified = is_absent && !candidate.expected.content.is_verifiable();
         if is_unverified || is_skipped(context, &candidate) {
             continue;
         }

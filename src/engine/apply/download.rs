@@ -121,6 +121,7 @@ pub(super) async fn download(
     }
     let version = content.version().filter(|_| candidate.is_own);
     let media_type = task
+        .content
         .media_type
         .clone()
         .or_else(|| content.media_type().map(str::to_owned));
@@ -146,7 +147,8 @@ pub(super) async fn download(
 fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadError> {
     match (expected.modified, content.last_modified()) {
         (Some(announced), Some(got))
-            if expected.hashes.is_empty() && announced.micros() - got.micros() >= 1_000_000 =>
+            if expected.content.hashes.is_empty()
+                && announced.micros() - got.micros() >= 1_000_000 =>
         {
             Err(DownloadError::Stale { announced, got })
         }
@@ -161,7 +163,7 @@ async fn copy(
     expected: &Expected,
     lastmod: Option<SourceTime>,
 ) -> Result<(CompletedFile, Verified), DownloadError> {
-    let mut verifier = Verifier::new(expected.length, &expected.hashes);
+    let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
     let mut buffer: Vec<u8> = Vec::new();

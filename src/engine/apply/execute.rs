@@ -10,8 +10,8 @@ use super::candidates;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome};
 use super::staged::StagedResource;
-use super::unpack::{UnpackError, unpack};
-use crate::mirror::{Mirror, MirrorPath};
+use crate::mirror::Mirror;
+use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
 use crate::store::{Origin, Task, TaskFailure};
 
@@ -56,18 +56,6 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
         }
         known = known.filter(|_| in_place);
     }
-    if let Some(member) = context.source.members.of(task) {
-        match unpack(context, task, &member).await {
-            Ok(fetched) => return TaskOutcome::Fetched(Box::new(fetched)),
-            Err(UnpackError::Mirror(error)) => {
-                return TaskOutcome::Failed(DownloadError::from(error).into_failure(task));
-            }
-            Err(error) => {
-                let members = &context.source.members;
-                members.withdraw_unusable(context.name(), &member, error.code(), &error);
-            }
-        }
-    }
     match candidates::fetch(context, task, known.as_ref()).await {
         Ok(FetchOutcome::Fetched(fetched)) => TaskOutcome::Fetched(fetched),
         Ok(FetchOutcome::NotModified) => TaskOutcome::Same {
@@ -82,8 +70,9 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
 fn known_version(task: &Task) -> Option<ServedVersion> {
     let may_be_same = task.live
         && task.origin != Origin::Audit
-        && task.hashes.is_empty()
+        && task.content.hashes.is_empty()
         && task
+            .content
             .length
             .is_none_or(|length| task.live_length == Some(length));
     task.live_version.clone().filter(|_| may_be_same)
@@ -94,9 +83,11 @@ fn is_known_by_digest(task: &Task) -> bool {
     task.live
         && task.origin != Origin::Audit
         && task
+            .content
             .length
             .is_none_or(|length| task.live_length == Some(length))
         && task
+            .content
             .hashes
             .iter()
             .any(|hash| task.live_hashes.contains(hash))
@@ -106,9 +97,8 @@ fn is_known_by_digest(task: &Task) -> bool {
 async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
     let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
     let reading = tokio::task::spawn_blocking(move || {
-        let found = MirrorPath::parse(&path)
-            .and_then(|path| mirror.open_file(&path))
-            .ok()?;
+        let path = MirrorPath::parse(&path).ok()?;
+        let found = mirror.open_file(&path).ok()?;
         found.metadata().ok().map(|metadata| metadata.len())
     });
     reading

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use parking_lot::Mutex;
 
 use crate::fetch::Package;
-use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, ResourceUri, SourceTime};
 use crate::store::{Change, Origin, Task};
 
 /// The bytes of one entry of a manifest.
@@ -23,8 +23,7 @@ pub(in crate::engine) struct Member {
     origin: Origin,
     changed_at: Option<SourceTime>,
     lastmod: Option<SourceTime>,
-    length: Option<u64>,
-    hashes: Vec<Digest>,
+    content: ContentInfo,
     /// Whether an unusable member of this package was logged as a warning.
     is_logged: Arc<AtomicBool>,
 }
@@ -45,8 +44,7 @@ impl Member {
             origin,
             changed_at: change.changed_at,
             lastmod: change.lastmod,
-            length: change.length,
-            hashes: change.hashes.clone(),
+            content: change.content.clone(),
             is_logged,
         }
     }
@@ -56,10 +54,9 @@ impl Member {
         let same = task.kind != ChangeKind::Deleted
             && task.changed_at == self.changed_at
             && task.lastmod == self.lastmod
-            && task.length == self.length
-            && task.hashes == self.hashes;
+            && task.content.states_same_bytes(&self.content);
         // Without a time and a digest only the origin distinguishes the change from another one.
-        let is_distinct = self.changed_at.is_some() || !self.hashes.is_empty();
+        let is_distinct = self.changed_at.is_some() || !self.content.hashes.is_empty();
         same && (is_distinct || task.origin == self.origin)
     }
 }
@@ -108,6 +105,11 @@ impl Members {
         let members = self.0.lock();
         let offered = members.get(&member.uri);
         offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
+    }
+
+    #[cfg(test)]
+    pub(in crate::engine) fn has_offer(&self, uri: &ResourceUri) -> bool {
+        self.0.lock().contains_key(uri)
     }
 
     pub(in crate::engine) fn withdraw(&self, member: &Arc<Member>) {

@@ -1,10 +1,10 @@
 //! Applies the tasks of a Source to its mirror.
 //!
 //! ```text
-//! executor ── task ──► execute ──► candidates ──► download ─┐
-//!                         │    └─► unpack (package member) ─┤ staged file, verified
-//!                         └─► adoption (file is in place)   ▼
-//!                                                publisher ──► mirror, then store
+//! executor ── task ──► execute ──► candidates ─┬─► unpack (package member) ──┐
+//!                         │                    └─► download (duplicate, URI) ─┤ staged file, verified
+//!                         └─► adoption (file is in place)                     ▼
+//!                                                                 publisher ──► mirror, then store
 //! ```
 //!
 //! A file is published before its record is committed: what a crash leaves in between is executed again, and that changes

@@ -12,7 +12,8 @@ use super::execute::TaskOutcome;
 use super::staged::{Description, StagedResource};
 use crate::clock;
 use crate::error_class::ErrorClass;
-use crate::mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_path};
+use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
+use crate::mirror_path::{MirrorPath, made_path};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
 use crate::store::{Origin, Publication, ResourceId, Task, TaskFailure, TaskResult};
@@ -194,7 +195,7 @@ fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) 
     for task in tasks {
         match MirrorPath::parse(&task.path) {
             Ok(path) => named.push((task, path)),
-            Err(error) => conclusions.push(failed(task, &error)),
+            Err(error) => conclusions.push(failed(task, &error.into())),
         }
     }
     let paths: Vec<MirrorPath> = named.iter().map(|(_, path)| path.clone()).collect();
@@ -303,7 +304,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
     TaskResult::Published(Publication {
         path: task.path.clone(),
         length: adopted.length,
-        media_type: task.media_type.clone(),
+        media_type: task.content.media_type.clone(),
         hashes: adopted.hashes,
         lastmod: adopted.lastmod,
         version: None,
@@ -315,6 +316,7 @@ fn adopt(task: Task, adopted: Adopted) -> TaskResult {
 /// Sets the announced time of a file that has the right bytes already.
 fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult {
     let touched = MirrorPath::parse(&task.path)
+        .map_err(MirrorError::from)
         .and_then(|path| mirror.open_file(&path))
         .map(|file| {
             // A file whose time can't be set, as one of another owner, has the right bytes nevertheless.
@@ -324,7 +326,7 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
         Ok(_) => TaskResult::Published(Publication {
             path: task.path.clone(),
             length: task.live_length.unwrap_or_default(),
-            media_type: task.media_type.clone(),
+            media_type: task.content.media_type.clone(),
             hashes: task.live_hashes.clone(),
             lastmod,
             version: None,

@@ -65,11 +65,11 @@ fn copy(
     member: &Member,
 ) -> Result<StagedResource, UnpackError> {
     let mut bytes = member.package.member(&member.path)?;
-    if bytes.is_rebased() && task.length.is_none() && task.hashes.is_empty() {
+    if bytes.is_rebased() && !task.content.is_verifiable() {
         return Err(UnpackError::Unproven);
     }
     let length = bytes.length();
-    let mut verifier = Verifier::new(task.length, &task.hashes);
+    let mut verifier = Verifier::new(task.content.length, &task.content.hashes);
     verifier.check_length(length)?;
     let limit = context.source.limits.resource;
     if let Some(limit) = limit.filter(|&limit| length > limit) {
@@ -92,7 +92,7 @@ fn copy(
         file: staged.finish(lastmod)?,
         description: Description {
             length: verified.length,
-            media_type: task.media_type.clone(),
+            media_type: task.content.media_type.clone(),
             hashes: verified.digests,
             lastmod,
             // No server has served it.

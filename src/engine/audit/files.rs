@@ -10,8 +10,9 @@ use tokio_util::sync::CancellationToken;
 use super::context::AuditContext;
 use crate::engine::EngineError;
 use crate::engine::progress::Progress;
-use crate::mirror::{MirrorError, MirrorPath, MirrorReader, file_time};
-use crate::protocol::{Digest, Mismatch, SourceTime, Verifier};
+use crate::mirror::{MirrorError, MirrorReader, file_time};
+use crate::mirror_path::MirrorPath;
+use crate::protocol::{ContentInfo, Digest, Mismatch, SourceTime, Verifier};
 use crate::store::{AuditDb, Expectation, Finding, FindingKind, KnownFile};
 
 /// How many expectations are read from the audit database at once.
@@ -21,8 +22,7 @@ const A_THREAD: usize = 16;
 /// What a file should be, as far as it is stated.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ExpectedFile {
-    pub(super) length: Option<u64>,
-    pub(super) hashes: Vec<Digest>,
+    pub(super) content: ContentInfo,
     pub(super) lastmod: Option<SourceTime>,
 }
 
@@ -30,8 +30,11 @@ impl ExpectedFile {
     /// As the record of the file states it.
     pub(super) fn of(known: &KnownFile) -> Self {
         Self {
-            length: known.length,
-            hashes: known.hashes.clone(),
+            content: ContentInfo {
+                length: known.length,
+                media_type: None,
+                hashes: known.hashes.clone(),
+            },
             lastmod: known.lastmod,
         }
     }
@@ -142,8 +145,7 @@ fn compare_group(
     let mut findings = Vec::new();
     for expectation in group {
         let expected = ExpectedFile {
-            length: expectation.length,
-            hashes: expectation.hashes.clone(),
+            content: expectation.content.clone(),
             lastmod: expectation.lastmod,
         };
         let seen = reader.map_or(FileState::Missing, |reader| {
@@ -206,7 +208,8 @@ pub(super) fn examine(
     expected: &ExpectedFile,
     progress: &Progress,
 ) -> FileState {
-    let opened = MirrorPath::parse(path).and_then(|path| reader.open_file(&path));
+    let parsed = MirrorPath::parse(path).map_err(MirrorError::from);
+    let opened = parsed.and_then(|path| reader.open_file(&path));
     let file = match opened {
         Ok(file) => file,
         // A folder in its place is not the file.
@@ -230,9 +233,9 @@ fn compare(
     let length = metadata.len();
     let mut differs = Vec::new();
     let mut hashes = Vec::new();
-    let mut verifier = Verifier::new(expected.length, &expected.hashes);
+    let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut mismatch = verifier.check_length(length).err();
-    if mismatch.is_none() && !expected.hashes.is_empty() {
+    if mismatch.is_none() && !expected.content.hashes.is_empty() {
         verifier.read_all(&mut file, |read| progress.count_bytes(read))?;
         let (verified, found) = verifier.compare();
         (hashes, mismatch) = (verified.digests, found);
@@ -247,7 +250,7 @@ fn compare(
         .lastmod
         .is_some_and(|time| stated(time) != modified);
     // Without a digest only the time distinguishes versions.
-    if misdated && expected.hashes.is_empty() {
+    if misdated && expected.content.hashes.is_empty() {
         differs.push("lastmod");
     }
     Ok(if differs.is_empty() {

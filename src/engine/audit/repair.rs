@@ -11,9 +11,9 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::session::drain;
 use crate::engine::progress::Progress;
-use crate::engine::set::changes::paths_of;
 use crate::engine::source::discovery::begin_set;
-use crate::mirror::{Mirror, MirrorPath, MirrorReader, file_time};
+use crate::mirror::{Mirror, MirrorError, MirrorReader, file_time};
+use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ResourceUri};
 use crate::store::{
     Adoption, Change, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, SetId,
@@ -164,7 +164,8 @@ impl RepairJob<'_> {
         let (mirror, path) = (Arc::clone(self.mirror), expectation.path.clone());
         let time = expectation.lastmod;
         blocking(move || {
-            let opened = MirrorPath::parse(&path).and_then(|path| mirror.open_file(&path));
+            let parsed = MirrorPath::parse(&path).map_err(MirrorError::from);
+            let opened = parsed.and_then(|path| mirror.open_file(&path));
             match (opened, time) {
                 (Ok(file), Some(time)) => file.set_modified(file_time(time)).is_ok(),
                 (opened, None) => opened.is_ok(),
@@ -182,12 +183,13 @@ impl RepairJob<'_> {
         let uri = finding.uri.as_deref().map(ResourceUri::parse);
         match uri {
             Some(Ok(uri)) if place.live => {
-                let deletion = Change::deletion(uri, paths_of, None);
+                let deletion = Change::deletion(uri, None);
                 measures.tasks.push((None, deletion));
             }
-            _ => measures
-                .removals
-                .push((finding.clone(), MirrorPath::parse(path)?)),
+            _ => measures.removals.push((
+                finding.clone(),
+                MirrorPath::parse(path).map_err(MirrorError::from)?,
+            )),
         }
         Ok(())
     }
@@ -287,15 +289,12 @@ fn repaired(finding: Finding) -> Finding {
 
 fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
     Change {
-        paths: paths_of,
         authority: expectation.uri.authority(),
         uri: expectation.uri,
         kind,
         changed_at: expectation.changed_at,
         lastmod: expectation.lastmod,
-        length: expectation.length,
-        media_type: expectation.media_type,
-        hashes: expectation.hashes,
+        content: expectation.content,
         links: Vec::new(),
         late: false,
     }

@@ -18,7 +18,7 @@ use crate::engine::apply::session::with_executor;
 use crate::engine::lifecycle::Engine;
 use crate::engine::progress::Counts;
 use crate::fetch::Client;
-use crate::mirror::{Mirror, MirrorError, MirrorReader, made_path};
+use crate::mirror::{Mirror, MirrorError, MirrorReader};
 use crate::status::StatusError;
 use crate::store::{AuditDb, FindingKind};
 
@@ -193,7 +193,7 @@ impl Audit {
         blocking(move || {
             let wants = |uri: &crate::protocol::ResourceUri| source.filter.wants(uri);
             audit_db.copy_known(&state, &source.name, wants)?;
-            audit_db.merge_known(since, |uri| made_path(uri).to_string())
+            audit_db.merge_known(since)
         })
         .await??;
         Ok(())

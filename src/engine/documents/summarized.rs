@@ -148,7 +148,7 @@ mod tests {
         let check = |stated: &Capability, has_package: bool, wanted: &Capability| {
             let mut entry = Entry::new(base.clone());
             if has_package {
-                entry.md.media_type = Some("application/zip".to_owned());
+                entry.md.content.media_type = Some("application/zip".to_owned());
             }
             let bytes = write_document(&Head::new(Root::Urlset, stated.clone()), [&entry]);
             let reader = DocumentReader::open(bytes.as_slice(), &base).unwrap();

@@ -4,7 +4,8 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
-use super::ingest::{DocumentChanges, EntrySource, ingest_changes, weigh};
+use super::entry_batches::EntrySource;
+use super::ingest::{DocumentChanges, ingest_changes, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::remembered::{ReadDump, is_settled};
 use super::span::{end_of, span_of};

@@ -7,7 +7,8 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
-use super::ingest::{DocumentChanges, EntrySource, ingest_changes};
+use super::entry_batches::EntrySource;
+use super::ingest::{DocumentChanges, ingest_changes};
 use super::remembered::{MAX_CLOSED, ReadList};
 use super::span::{end_of, span_of};
 use super::state::SetState;

@@ -4,18 +4,9 @@ use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::context::SourceContext;
-use crate::mirror::{made_path, plain_path};
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
-use crate::store::{Change, Paths};
+use crate::store::Change;
 use crate::sync::{Expected, cut_links, is_plausible};
-
-/// Where a resource's file may be.
-pub(in crate::engine) fn paths_of(uri: &ResourceUri) -> Paths {
-    Paths {
-        plain: plain_path(uri).map(|path| path.to_string()),
-        made: made_path(uri).to_string(),
-    }
-}
 
 /// As [`parse_change`], with the host of the first candidate and a bounded number of links.
 pub(super) fn change_of(
@@ -31,8 +22,7 @@ pub(super) fn change_of(
     }
     if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
         let expected = Expected {
-            length: change.length,
-            hashes: change.hashes.clone(),
+            content: change.content.clone(),
             modified: None,
         };
         let hosts = &context.source.hosts;
@@ -60,15 +50,12 @@ pub(in crate::engine) fn parse_change(
     }
     let now = clock::now().wall;
     Some(Change {
-        paths: paths_of,
         authority: uri.authority(),
         uri,
         kind: entry.md.change.unwrap_or(kind),
         changed_at: changed_at.filter(|&time| is_plausible(time, now)),
         lastmod: entry.lastmod,
-        length: entry.md.length,
-        media_type: entry.md.media_type,
-        hashes: entry.md.hashes,
+        content: entry.md.content,
         links: entry.links,
         late: false,
     })

@@ -150,7 +150,7 @@ impl SetState {
             document: stated.map(|_| changed.record),
         };
         let list = self.list_progress(Origin::ResourceList, at);
-        let result = ingest_part(&self.context, list, uri, changed.read.document, end).await?;
+        let result = ingest_part(&self.context, &list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
         Ok(())
     }

@@ -19,6 +19,7 @@ mod change_list_index;
 mod change_lists;
 pub(super) mod changes;
 pub(super) mod documents;
+mod entry_batches;
 mod inbox;
 mod ingest;
 mod list_parts;

@@ -7,11 +7,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tokio::runtime::Handle;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use tokio_util::sync::CancellationToken;
 
+use super::entry_batches::{EntrySource, ListedChange};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::members::Member;
@@ -23,64 +22,61 @@ use crate::store::{Change, Origin, PackageTask, Task, Wake};
 /// How many of the awaited members are queried at once.
 const LAST: usize = 32;
 
-/// The members of a package on offer, batch by batch; of none where there is no package. For a blocking thread; dropping it
-/// withdraws the offers.
+/// The members of a package on offer, batch by batch; of none where there is no package. Dropping it withdraws the offers.
 pub(super) struct Offering {
     context: Arc<SourceContext>,
-    package: Option<(Package, Origin)>,
+    package: Option<Package>,
+    /// The origin of the tasks.
+    origin: Origin,
     members: Vec<Arc<Member>>,
+    /// Whether an unusable member of the package was logged.
     is_logged: Arc<AtomicBool>,
-    runtime: Handle,
-    /// Ends the wait when the ingestion is cancelled.
-    stop: CancellationToken,
 }
 
 impl Offering {
-    /// Without a package.
-    pub(super) fn nothing(context: &Arc<SourceContext>, stop: CancellationToken) -> Self {
+    /// The package that entries are read from, for tasks of that origin.
+    pub(super) fn of(context: &Arc<SourceContext>, entries: &EntrySource, origin: Origin) -> Self {
         Self {
             context: Arc::clone(context),
-            package: None,
+            package: match entries {
+                EntrySource::Document(_) => None,
+                EntrySource::Package(opened) => Some(opened.package.clone()),
+            },
+            origin,
             members: Vec::new(),
             is_logged: Arc::default(),
-            runtime: Handle::current(),
-            stop,
         }
     }
 
-    /// Of a package, for tasks of that origin.
-    pub(super) fn of(
-        context: &Arc<SourceContext>,
-        package: Package,
-        origin: Origin,
-        stop: CancellationToken,
-    ) -> Self {
-        let mut offering = Self::nothing(context, stop);
-        offering.package = Some((package, origin));
-        offering
+    /// Offers the bytes of a batch of entries, each for the change that it states, and returns the changes.
+    pub(super) fn offer(&mut self, entries: Vec<ListedChange>) -> Vec<Change> {
+        let offered = entries.into_iter().map(|(change, path)| {
+            self.offer_one(&change, path);
+            change
+        });
+        offered.collect()
     }
 
-    /// Offers the bytes of an entry, for the change that it states.
-    pub(super) fn offer(&mut self, change: &Change, path: Option<String>) {
-        let (Some((package, origin)), Some(path)) = (&self.package, path) else {
+    fn offer_one(&mut self, change: &Change, path: Option<String>) {
+        let (Some(package), Some(path)) = (&self.package, path) else {
             return;
         };
         if change.kind == ChangeKind::Deleted {
             return;
         }
         let is_logged = Arc::clone(&self.is_logged);
-        let member = Member::new(change, path, package.clone(), *origin, is_logged);
+        let member = Member::new(change, path, package.clone(), self.origin, is_logged);
         let member = Arc::new(member);
         self.context.members.offer(&member);
         self.members.push(member);
     }
 
     /// Waits until the executor has tried the tasks of the offered members, and withdraws the offers.
-    pub(super) fn settle(&mut self) -> Result<(), EngineError> {
+    pub(super) async fn settle(&mut self) -> Result<(), EngineError> {
         if self.members.is_empty() {
             return Ok(());
         }
-        let settled = self.runtime.block_on(self.all_tried());
+        let settled = self.all_tried().await;
         self.withdraw();
         settled
     }
@@ -144,11 +140,11 @@ impl Offering {
         Ok(())
     }
 
-    /// Waits for a change of the Source's tasks; `false` if the wait is cancelled.
+    /// Waits for a change of the Source's tasks; `false` if the work on the Source ends.
     async fn woken(&self, wakes: &mut Receiver<Wake>) -> bool {
         loop {
             tokio::select! {
-                () = self.stop.cancelled() => return false,
+                () = self.context.stop.cancelled() => return false,
                 wake = wakes.recv() => match wake {
                     Ok(Wake::Tasks(source)) if source == self.context.name() => return true,
                     Err(RecvError::Lagged(_)) => return true,

@@ -137,7 +137,7 @@ impl PackageFiles {
         let context = &self.context;
         let uri = &entry.uri;
         let hosts = AllowedHosts::new(&context.source.hosts);
-        let limits = [context.limits.package, entry.length];
+        let limits = [context.limits.package, entry.content.length];
         let limit = limits.into_iter().flatten().min();
         let mut partial = self.partial(set, uri).await?;
         let resumed_from = partial.received();
@@ -267,9 +267,9 @@ fn verify(
         mismatch,
     };
     let io = |error| EngineError::of_package(&entry.uri, PackageError::Io(error));
-    let mut verifier = Verifier::of_announced_only(entry.length, &entry.hashes);
+    let mut verifier = Verifier::of_announced_only(entry.content.length, &entry.content.hashes);
     verifier.check_length(partial.received()).map_err(differs)?;
-    if entry.hashes.is_empty() {
+    if entry.content.hashes.is_empty() {
         return Ok(());
     }
     file.seek(SeekFrom::Start(0)).map_err(io)?;

@@ -7,7 +7,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
-use crate::protocol::{Capability, Digest, Entry, SourceTime, is_zip, media_type_essence};
+use crate::protocol::{Capability, ContentInfo, Entry, SourceTime, is_zip, media_type_essence};
 use crate::store::SetId;
 use crate::sync::latest_source_time;
 
@@ -20,9 +20,7 @@ pub(in crate::engine) struct PackageEntry {
     pub(in crate::engine) from: Option<SourceTime>,
     pub(in crate::engine) until: Option<SourceTime>,
     lastmod: Option<SourceTime>,
-    media_type: Option<String>,
-    pub(in crate::engine) length: Option<u64>,
-    pub(in crate::engine) hashes: Vec<Digest>,
+    pub(in crate::engine) content: ContentInfo,
 }
 
 impl PackageEntry {
@@ -33,9 +31,7 @@ impl PackageEntry {
             from: entry.md.from.or(entry.md.at),
             until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             lastmod: entry.lastmod,
-            media_type: entry.md.media_type,
-            length: entry.md.length,
-            hashes: entry.md.hashes,
+            content: entry.md.content,
             uri: entry.loc,
         }
     }
@@ -47,18 +43,19 @@ impl PackageEntry {
             time(self.from),
             time(self.until),
             time(self.lastmod),
-            self.length
+            self.content
+                .length
                 .map(|length| length.to_string())
                 .unwrap_or_default(),
         ];
-        parts.extend(self.hashes.iter().map(ToString::to_string));
+        parts.extend(self.content.hashes.iter().map(ToString::to_string));
         parts.retain(|part| !part.is_empty());
         parts.join(" ")
     }
 
     /// Rejects a package whose stated type is not ZIP. A generic type is ignored.
     pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
-        match &self.media_type {
+        match &self.content.media_type {
             Some(stated)
                 if !is_zip(stated) && !media_type_essence(stated).ends_with("/octet-stream") =>
             {
@@ -116,7 +113,7 @@ mod tests {
         ] {
             let url = Url::parse("https://example.org/package").unwrap();
             let mut entry = Entry::new(url);
-            entry.md.media_type = Some(stated.to_owned());
+            entry.md.content.media_type = Some(stated.to_owned());
             let checked = PackageEntry::of(entry).check_type();
             assert_eq!(checked.is_err(), rejected, "{stated}");
         }
@@ -128,7 +125,7 @@ mod tests {
         let entry = Entry::new(url);
         assert_eq!(PackageEntry::of(entry.clone()).version(), "");
         let mut longer = entry.clone();
-        longer.md.length = Some(5);
+        longer.md.content.length = Some(5);
         let mut newer = longer.clone();
         newer.lastmod = Some(SourceTime::from_micros(1));
         let versions = [entry, longer, newer].map(|entry| PackageEntry::of(entry).version());

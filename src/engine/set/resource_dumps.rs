@@ -7,7 +7,8 @@
 use url::Url;
 
 use super::documents::poll_document;
-use super::ingest::{EntrySource, ingest_listed, weigh};
+use super::entry_batches::EntrySource;
+use super::ingest::{ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::state::SetState;
 use crate::clock;
@@ -212,7 +213,7 @@ impl SetState {
     ) -> Result<bool, EngineError> {
         proof.names_any |= summary.entries > 0;
         let list = self.list_progress(Origin::ResourceDump, at);
-        self.found += ingest_listed(&self.context, list, entries).await?.tasks;
+        self.found += ingest_listed(&self.context, &list, entries).await?.tasks;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
         Ok(is_stated && summary.bad_entries() == 0)
     }

@@ -301,7 +301,7 @@ fn resource_list(source: &Source, set: SetNo, part: &Part) -> Vec<u8> {
             let mut entry = Entry::new(Target::Resource(change.resource).url());
             entry.lastmod = Some(change.at);
             if source.habits.hashes {
-                entry.md.hashes = vec![digest(change.resource, change.version)];
+                entry.md.content.hashes = vec![digest(change.resource, change.version)];
             }
             entry
         })
@@ -358,7 +358,7 @@ fn change(source: &Source, change: &Change) -> Entry {
     entry.md.change = Some(change.kind);
     entry.md.datetime = Some(change.at).filter(|_| !source.habits.undated);
     if source.habits.hashes && change.kind != ChangeKind::Deleted {
-        entry.md.hashes = vec![digest(change.resource, change.version)];
+        entry.md.content.hashes = vec![digest(change.resource, change.version)];
     }
     entry
 }

@@ -11,7 +11,7 @@ use super::documents::Target;
 use super::stage::Stage;
 use crate::clock;
 use crate::engine::apply::stepping::Executed;
-use crate::mirror::MirrorPath;
+use crate::mirror_path::MirrorPath;
 use crate::store::{ResourceId, Store, StoreError, TaskResult, TasksInProgress, Wake};
 
 /// How many tasks are taken from the database at once.

@@ -91,8 +91,8 @@ impl MemberReader {
     }
 
     /// The same with a buffer.
-    pub(super) fn buffered(self) -> impl BufRead {
-        BufReader::with_capacity(64 << 10, self)
+    pub(super) fn buffered(self) -> Box<dyn BufRead + Send> {
+        Box::new(BufReader::with_capacity(64 << 10, self))
     }
 
     fn read_checked(&mut self, bytes: &mut [u8]) -> Result<usize, PackageError> {

@@ -28,11 +28,11 @@ pub(super) fn read_metadata(tag: &Tag<'_>, oddities: &mut Oddities) -> Metadata 
                 }
             }
             "datetime" => md.datetime = SourceTime::parse_w3c(&value, oddities),
-            "length" => md.length = parse_number(&value, oddities),
-            "type" => md.media_type = parse_text(&value),
+            "length" => md.content.length = parse_number(&value, oddities),
+            "type" => md.content.media_type = parse_text(&value),
             "encoding" => md.encoding = parse_text(&value),
             "path" => md.path = parse_path(&value),
-            "hash" => md.hashes = parse_hashes(&value, oddities),
+            "hash" => md.content.hashes = parse_hashes(&value, oddities),
             _ => {}
         }
     }
@@ -50,11 +50,11 @@ pub(super) fn read_link(tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) -> O
             "href" => href = resolve(&value, base, oddities),
             "pri" => link.pri = parse_number(&value, oddities),
             "modified" => link.modified = SourceTime::parse_w3c(&value, oddities),
-            "length" => link.length = parse_number(&value, oddities),
-            "type" => link.media_type = parse_text(&value),
+            "length" => link.content.length = parse_number(&value, oddities),
+            "type" => link.content.media_type = parse_text(&value),
             "encoding" => link.encoding = parse_text(&value),
             "path" => link.path = parse_path(&value),
-            "hash" => link.hashes = parse_hashes(&value, oddities),
+            "hash" => link.content.hashes = parse_hashes(&value, oddities),
             _ => {}
         }
     }
@@ -80,14 +80,19 @@ pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
     fill(&mut md.capability, more.capability);
     fill(&mut md.change, more.change);
     fill(&mut md.datetime, more.datetime);
-    fill(&mut md.length, more.length);
-    fill(&mut md.media_type, more.media_type);
+    fill(&mut md.content.length, more.content.length);
+    fill(&mut md.content.media_type, more.content.media_type);
     fill(&mut md.encoding, more.encoding);
     fill(&mut md.path, more.path);
-    for digest in more.hashes {
+    for digest in more.content.hashes {
         let algorithm = digest.algorithm();
-        if md.hashes.iter().all(|known| known.algorithm() != algorithm) {
-            md.hashes.push(digest);
+        if md
+            .content
+            .hashes
+            .iter()
+            .all(|known| known.algorithm() != algorithm)
+        {
+            md.content.hashes.push(digest);
         }
     }
 }

@@ -94,9 +94,9 @@ fn all_parts_of_a_document_are_read() {
     assert_eq!(first.loc.as_str(), "http://example.com/res1?a=1&b=2");
     assert_eq!(first.lastmod, time("2013-01-03T01:00Z"));
     assert_eq!(first.md.change, Some(ChangeKind::Updated));
-    assert_eq!(first.md.hashes.len(), 2);
-    assert_eq!(first.md.length, Some(8876));
-    assert_eq!(first.md.media_type.as_deref(), Some("text/html"));
+    assert_eq!(first.md.content.hashes.len(), 2);
+    assert_eq!(first.md.content.length, Some(8876));
+    assert_eq!(first.md.content.media_type.as_deref(), Some("text/html"));
     let duplicate = first.links("Duplicate").next().unwrap();
     assert_eq!(duplicate.href.as_str(), "http://mirror.example.com/res1");
     assert_eq!(
@@ -147,7 +147,7 @@ fn a_list_longer_than_the_sitemap_protocol_allows_is_streamed() {
     let mut reader = DocumentReader::open(BufReader::new(pieces), &base()).unwrap();
     let mut entries = 0;
     while let Some(entry) = reader.next_entry().unwrap() {
-        assert_eq!(entry.md.length, Some(entries));
+        assert_eq!(entry.md.content.length, Some(entries));
         entries += 1;
     }
     assert_eq!(entries, 50_001);
@@ -197,7 +197,7 @@ fn misspelt_namespaces_are_accepted_and_counted_once_each() {
             <url><loc>http://example.com/2</loc><rs:md length="6"/></url></urlset>"#
         );
         let document = read_odd(&text, &vec![Oddity::Namespace; odd]);
-        assert_eq!(document.entries[1].md.length, Some(6));
+        assert_eq!(document.entries[1].md.content.length, Some(6));
     }
 }
 
@@ -269,9 +269,15 @@ fn several_metadata_are_merged_and_the_first_value_is_used() {
          sha-1:a9993e364706816aba3e25717850c26c9cd0d89d'/>",
         &[Oddity::SeveralMetadata],
     );
-    assert_eq!(entry.md.length, Some(1));
-    assert_eq!(entry.md.media_type.as_deref(), Some("text/plain"));
-    let hashes: Vec<String> = entry.md.hashes.iter().map(ToString::to_string).collect();
+    assert_eq!(entry.md.content.length, Some(1));
+    assert_eq!(entry.md.content.media_type.as_deref(), Some("text/plain"));
+    let hashes: Vec<String> = entry
+        .md
+        .content
+        .hashes
+        .iter()
+        .map(ToString::to_string)
+        .collect();
     assert_eq!(hashes[0], "md5:1584abdf8ebdc9802ac0c6a7402c03b6");
     assert_eq!(hashes[1], "sha-1:a9993e364706816aba3e25717850c26c9cd0d89d");
     assert_eq!(hashes.len(), 2);
@@ -353,7 +359,7 @@ fn misspelt_values_are_read_and_counted() {
         &[Oddity::DigestEncoding],
     );
     assert_eq!(
-        entry.md.hashes[0].to_string(),
+        entry.md.content.hashes[0].to_string(),
         "md5:900150983cd24fb0d6963f7d28e17f72"
     );
     let entry = only_entry(

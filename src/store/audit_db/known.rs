@@ -5,6 +5,7 @@ use std::path::Path;
 use super::database::AuditDb;
 use super::state::open;
 use super::tables::{expected, known};
+use crate::mirror_path::made_path;
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::StoreError;
 use crate::store::tables::resource::audit;
@@ -41,15 +42,12 @@ impl AuditDb {
 
     /// Merges what the state database knows into the expectations: a resource's path is the one that it has there, and an
     /// applied change counts that is newer than what the documents state. `since`: the time of the oldest Resource List; `None`:
-    /// none could be read. `made_path` gives a path to a resource whose plain one belongs to another.
-    pub fn merge_known(
-        &self,
-        since: Option<SourceTime>,
-        made_path: impl Fn(&ResourceUri) -> String,
-    ) -> Result<(), StoreError> {
+    /// none could be read.
+    pub fn merge_known(&self, since: Option<SourceTime>) -> Result<(), StoreError> {
         self.transaction(|sql| {
+            // Its plain path belongs to another.
             for (id, uri) in expected::displaced(sql)? {
-                expected::set_path(sql, id, &made_path(&uri))?;
+                expected::set_path(sql, id, made_path(&uri).as_str())?;
             }
             expected::merge_known(sql)?;
             if let Some(since) = since {

@@ -4,7 +4,8 @@ use rusqlite::Connection;
 
 use super::database::AuditDb;
 use super::tables::expected::{self, Expectation, Presence, Statement};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::mirror_path::{made_path, plain_path};
+use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
 use crate::store::StoreError;
 use crate::store::change::Change;
 
@@ -128,9 +129,7 @@ fn record_undated(
     }
     let bare = Change {
         lastmod: None,
-        length: None,
-        media_type: None,
-        hashes: Vec::new(),
+        content: ContentInfo::default(),
         ..entry.clone()
     };
     let statement = Statement {
@@ -150,10 +149,9 @@ fn record_undated(
 /// Inserts the first statement about a resource, with a path of its own. If there is a later one, that stays.
 fn insert(sql: &Connection, statement: &Statement<'_>) -> Result<(), StoreError> {
     let uri = &statement.entry.uri;
-    let paths = (statement.entry.paths)(uri);
-    let path = match paths.plain {
-        Some(plain) if !expected::has_path(sql, &plain)? => plain,
-        _ => paths.made,
+    let path = match plain_path(uri) {
+        Some(plain) if !expected::has_path(sql, plain.as_str())? => plain,
+        _ => made_path(uri),
     };
-    Ok(expected::insert(sql, statement, &path)?)
+    Ok(expected::insert(sql, statement, path.as_str())?)
 }

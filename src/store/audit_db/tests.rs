@@ -1,8 +1,11 @@
 use url::Url;
 
 use super::*;
-use crate::protocol::{Algorithm, Capability, ChangeKind, Digest, ResourceUri, SourceTime};
-use crate::store::{Change, Paths};
+use crate::mirror_path::made_path;
+use crate::protocol::{
+    Algorithm, Capability, ChangeKind, ContentInfo, Digest, ResourceUri, SourceTime,
+};
+use crate::store::Change;
 
 fn at(seconds: i64) -> SourceTime {
     SourceTime::from_micros(seconds * 1_000_000)
@@ -11,18 +14,16 @@ fn at(seconds: i64) -> SourceTime {
 fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Change {
     let uri = ResourceUri::parse(&format!("https://example.org/{name}")).unwrap();
     Change {
-        paths: |uri| Paths {
-            plain: Some(format!("example.org{}", uri.url().path())),
-            made: format!("example.org/%made{}", uri.url().path()),
-        },
         authority: uri.authority(),
         uri,
         kind,
         changed_at: time.map(at),
         lastmod: time.map(at),
-        length: Some(content.len() as u64),
-        media_type: None,
-        hashes: vec![Digest::of(Algorithm::Sha256, content.as_bytes())],
+        content: ContentInfo {
+            length: Some(content.len() as u64),
+            media_type: None,
+            hashes: vec![Digest::of(Algorithm::Sha256, content.as_bytes())],
+        },
         links: Vec::new(),
         late: false,
     }
@@ -56,7 +57,7 @@ fn expected(audit_db: &AuditDb) -> Vec<String> {
         .iter()
         .map(|expectation| {
             let name = expectation.uri.url().path().trim_start_matches('/');
-            match expectation.length {
+            match expectation.content.length {
                 Some(length) => format!("{name}:{length}"),
                 None => format!("{name}:?"),
             }
@@ -200,6 +201,7 @@ fn no_two_resources_share_a_path() {
         uri: ResourceUri::parse("http://example.org/a").unwrap(),
         ..one.clone()
     };
+    let made = made_path(&other.uri).to_string();
     audit_db
         .record_entries(1, 1, listed(10), &[one, other])
         .unwrap();
@@ -209,7 +211,7 @@ fn no_two_resources_share_a_path() {
         .into_iter()
         .map(|expectation| expectation.path)
         .collect();
-    assert_eq!(paths, ["example.org/a", "example.org/%made/a"]);
+    assert_eq!(paths, ["example.org/a", made.as_str()]);
 }
 
 #[test]

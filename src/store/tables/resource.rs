@@ -7,8 +7,10 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::member::Membership;
 use super::task::Task;
-use super::values::{Count, DigestList, LinkList, Micros};
-use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, ServedVersion, SourceTime};
+use super::values::{Count, DigestList, LinkList, Micros, content_info};
+use crate::protocol::{
+    ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
+};
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::sync::{LocalState, Pending};
@@ -338,9 +340,7 @@ pub(in crate::store) struct AppliedState {
     pub(in crate::store) deleted: bool,
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) lastmod: Option<SourceTime>,
-    pub(in crate::store) length: Option<u64>,
-    pub(in crate::store) media_type: Option<String>,
-    pub(in crate::store) hashes: Vec<Digest>,
+    pub(in crate::store) content: ContentInfo,
     pub(in crate::store) links: Vec<Link>,
 }
 
@@ -355,13 +355,11 @@ pub(in crate::store) fn applied_without_task(
     )?
     .query_row([id], |row| {
         Ok(AppliedState {
-            deleted: row.get(0)?,
-            changed_at: row.get(1)?,
-            lastmod: row.get(2)?,
-            length: row.get::<_, Option<Count>>(3)?.map(u64::from),
-            media_type: row.get(4)?,
-            hashes: row.get::<_, DigestList<_>>(5)?.0,
-            links: row.get::<_, LinkList<_>>(6)?.0,
+            deleted: row.get("deleted")?,
+            changed_at: row.get("changed_at")?,
+            lastmod: row.get("lastmod")?,
+            content: content_info(row)?,
+            links: row.get::<_, LinkList<_>>("links")?.0,
         })
     })
     .optional()

@@ -11,8 +11,10 @@ use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::served_version::served_version;
 use super::source_set::SHARING;
-use super::values::{Count, DigestList, LinkList, Micros, texts};
-use crate::protocol::{ChangeKind, Digest, Link, ResourceUri, ServedVersion, SourceTime};
+use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, texts};
+use crate::protocol::{
+    ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
+};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -37,12 +39,8 @@ pub struct Task {
     pub changed_at: Option<SourceTime>,
     /// When the representation was last modified.
     pub lastmod: Option<SourceTime>,
-    /// The length that the representation must have, in bytes.
-    pub length: Option<u64>,
-    /// Its media type.
-    pub media_type: Option<String>,
-    /// The digests that it must have.
-    pub hashes: Vec<Digest>,
+    /// The representation: the length and the digests that it must have.
+    pub content: ContentInfo,
     /// Its related resources.
     pub links: Vec<Link>,
     /// The kind of document that announced it.
@@ -73,9 +71,7 @@ impl Task {
             kind: row.get("kind")?,
             changed_at: row.get("changed_at")?,
             lastmod: row.get("lastmod")?,
-            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
-            media_type: row.get("media_type")?,
-            hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+            content: content_info(row)?,
             links: row.get::<_, LinkList<_>>("links")?.0,
             origin: row.get("origin")?,
             attempts: row.get("attempts")?,
@@ -145,6 +141,7 @@ pub(in crate::store) struct NewTask<'a> {
 /// Makes a change the resource's task and returns `true`, unless the current task states the same.
 pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool> {
     let change = task.change;
+    let content = ContentColumns::from(&change.content);
     let links = match change.kind {
         ChangeKind::Deleted => &[],
         ChangeKind::Created | ChangeKind::Updated => &change.links[..],
@@ -171,9 +168,9 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             change.kind,
             change.changed_at,
             change.lastmod,
-            change.length.map(Count),
-            change.media_type,
-            DigestList(&change.hashes),
+            content.length,
+            content.media_type,
+            content.hashes,
             task.origin,
             task.state,
             Micros(task.not_before),
@@ -186,6 +183,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
 /// Makes a change the resource's task in place of any other. Links are those of the current task, or else of the resource.
 pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<()> {
     let change = task.change;
+    let content = ContentColumns::from(&change.content);
     sql.prepare_cached(
         "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
                            origin, state, not_before, since, links, version)
@@ -204,9 +202,9 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
         change.kind,
         change.changed_at,
         change.lastmod,
-        change.length.map(Count),
-        change.media_type,
-        DigestList(&change.hashes),
+        content.length,
+        content.media_type,
+        content.hashes,
         task.origin,
         task.state,
         Micros(task.not_before),

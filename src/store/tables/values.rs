@@ -4,17 +4,17 @@
 //! [`DigestList`], [`HubList`], [`LinkList`]. A value that can't be read is an error that counts as damage of the row.
 
 use chrono::{DateTime, Utc};
-use rusqlite::Result;
 use rusqlite::types::{
     FromSql, FromSqlError, FromSqlResult, Null, ToSql, ToSqlOutput, Type, ValueRef,
 };
+use rusqlite::{Result, Row};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
 use crate::protocol::websub::Intent;
 use crate::protocol::{
-    Capability, ChangeKind, Digest, HubUri, Interval, Link, Oddities, ResourceUri, SourceTime,
-    TopicUri, parse_hashes,
+    Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, Link, Oddities, ResourceUri,
+    SourceTime, TopicUri, parse_hashes,
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
@@ -193,6 +193,32 @@ fn digests(hash_attribute: &str) -> Vec<Digest> {
     parse_hashes(hash_attribute, &mut Oddities::default())
 }
 
+/// A [`ContentInfo`] as the columns `length`, `media_type` and `hashes` have it.
+pub(in crate::store) struct ContentColumns<'a> {
+    pub(in crate::store) length: Option<Count>,
+    pub(in crate::store) media_type: Option<&'a str>,
+    pub(in crate::store) hashes: DigestList<&'a [Digest]>,
+}
+
+impl<'a> From<&'a ContentInfo> for ContentColumns<'a> {
+    fn from(content: &'a ContentInfo) -> Self {
+        Self {
+            length: content.length.map(Count),
+            media_type: content.media_type.as_deref(),
+            hashes: DigestList(&content.hashes),
+        }
+    }
+}
+
+/// What the columns `length`, `media_type` and `hashes` of a row state.
+pub(in crate::store) fn content_info(row: &Row<'_>) -> Result<ContentInfo> {
+    Ok(ContentInfo {
+        length: row.get::<_, Option<Count>>("length")?.map(u64::from),
+        media_type: row.get("media_type")?,
+        hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+    })
+}
+
 /// URIs of hubs with spaces between them, which none of them can contain.
 pub(in crate::store) struct HubList<T>(pub(in crate::store) T);
 
@@ -264,11 +290,11 @@ impl From<&Link> for LinkRow {
             href: link.href.to_string(),
             pri: link.pri,
             modified: link.modified.map(SourceTime::micros),
-            length: link.length,
-            media_type: link.media_type.clone(),
+            length: link.content.length,
+            media_type: link.content.media_type.clone(),
             encoding: link.encoding.clone(),
             path: link.path.clone(),
-            hashes: hash_attribute(&link.hashes),
+            hashes: hash_attribute(&link.content.hashes),
         }
     }
 }
@@ -280,11 +306,13 @@ impl LinkRow {
             rel: self.rel,
             pri: self.pri,
             modified: self.modified.map(SourceTime::from_micros),
-            length: self.length,
-            media_type: self.media_type,
+            content: ContentInfo {
+                length: self.length,
+                media_type: self.media_type,
+                hashes: digests(&self.hashes),
+            },
             encoding: self.encoding,
             path: self.path,
-            hashes: digests(&self.hashes),
         })
     }
 }

@@ -13,8 +13,7 @@ impl Merged {
             .unwrap();
         let folder = world.folder.path();
         assert!(audit_db.copy_known(folder, SOURCE, wants).unwrap());
-        let made_path = |uri: &ResourceUri| format!("made/{}", uri.url().path());
-        audit_db.merge_known(Some(at(10)), made_path).unwrap();
+        audit_db.merge_known(Some(at(10))).unwrap();
         Self(audit_db)
     }
 
@@ -27,7 +26,7 @@ impl Merged {
 /// As `name:length`.
 fn sized(expectation: Expectation) -> String {
     let name = expectation.uri.url().path().trim_start_matches('/');
-    format!("{name}:{}", expectation.length.unwrap())
+    format!("{name}:{}", expectation.content.length.unwrap())
 }
 
 #[tokio::test]
@@ -77,18 +76,23 @@ async fn paths_are_those_of_the_database() {
         uri: ResourceUri::parse("http://example.org/a").unwrap(),
         ..updated("a", 9)
     };
-    let moved = Change {
-        paths: |_| Paths {
-            plain: Some("example.org/elsewhere".into()),
-            made: String::new(),
-        },
-        ..updated("b", 9)
-    };
-    world.announce(vec![first, moved]).await;
-    world.work("x").await;
+    world.announce(vec![first, updated("b", 9)]).await;
+    let published = world.due().await.into_iter().map(|task| {
+        let is_moved = task.uri == uri("b");
+        let publication = publication(task, "x");
+        TaskResult::Published(match is_moved {
+            true => Publication {
+                path: "example.org/elsewhere".to_owned(),
+                ..publication
+            },
+            false => publication,
+        })
+    });
+    world.complete(published.collect()).await;
     let merged = Merged::of(&world, vec![updated("a", 1), updated("b", 1)], |_| true);
     let paths = merged.expected(|expectation| expectation.path);
-    assert_eq!(paths, ["made//a", "example.org/elsewhere"]);
+    let made = made_path(&uri("a")).to_string();
+    assert_eq!(paths, [made.as_str(), "example.org/elsewhere"]);
 }
 
 #[tokio::test]

@@ -26,10 +26,10 @@ impl World {
     }
 
     async fn take_dumped(&self, time: i64, entries: Vec<Change>) -> BatchResult {
-        let (store, list, now) = (Arc::clone(&self.store), self.dump_of(time), self.now);
-        let taking =
-            tokio::task::spawn_blocking(move || store.list_entries(&list, now, entries).wait());
-        taking.await.unwrap().unwrap()
+        let listed = self
+            .store
+            .list_entries(&self.dump_of(time), self.now, entries);
+        listed.done().await.unwrap()
     }
 
     async fn needed(&self, time: Option<i64>, entries: Vec<Change>) -> u64 {

@@ -147,7 +147,7 @@ async fn newer_list_replaces_the_tasks_of_an_older_one() {
         .iter()
         .find(|task| kind_and_name(task) == "created a")
         .unwrap();
-    assert_eq!(a.hashes, sha256("new"));
+    assert_eq!(a.content.hashes, sha256("new"));
     assert_eq!(world.due_names().await, ["created a", "deleted b"]);
     // The same list again, as after a restart, restarts no task.
     let version = a.version;

@@ -110,14 +110,8 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             }
             let entries = resource.map(|resource| created(&name(resource), -1));
             step.end = resource.is_none().then(|| end.clone());
-            let (store, list, now) = (Arc::clone(store), list.clone(), world.now);
-            let batch = step.clone();
-            let taking = move || {
-                store
-                    .list_part(&list, now, Vec::from_iter(entries), batch)
-                    .wait()
-            };
-            tokio::task::spawn_blocking(taking).await.unwrap().unwrap();
+            let listed = store.list_part(&list, world.now, Vec::from_iter(entries), step.clone());
+            listed.done().await.unwrap();
             step.begins = false;
         }
     }

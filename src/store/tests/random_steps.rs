@@ -134,7 +134,7 @@ impl Mix {
             Step::Adopt(name, content) => {
                 let change = with_content(created(NAMES[name], now), CONTENTS[content]);
                 let adoption = Adoption {
-                    path: (change.paths)(&change.uri).plain.unwrap(),
+                    path: plain_path(&change.uri).unwrap().to_string(),
                     length: CONTENTS[content].len() as u64,
                     hashes: sha256(CONTENTS[content]),
                     set: Some(self.world.set),
@@ -216,7 +216,7 @@ fn result(task: Task, how: How, source: &HashMap<ResourceUri, &'static str>) -> 
         },
         // The content has the announced digest: it was verified.
         _ => {
-            let is_announced = |content: &&str| sha256(content) == task.hashes;
+            let is_announced = |content: &&str| sha256(content) == task.content.hashes;
             let announced = CONTENTS.into_iter().find(is_announced);
             let content = announced.unwrap_or_else(|| source[&task.uri]);
             published(task, content)

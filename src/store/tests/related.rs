@@ -1,5 +1,5 @@
 use super::*;
-use crate::protocol::{Link, ServedVersion, Validators};
+use crate::protocol::{ContentInfo, Link, ServedVersion, Validators};
 
 fn link(rel: &str) -> Link {
     Link::new(rel, "https://example.org/other".parse().unwrap())
@@ -40,11 +40,13 @@ async fn links_are_stored_with_all_attributes() {
     let announced = Link {
         pri: Some(3),
         modified: Some(at(5)),
-        length: Some(7),
-        media_type: Some("text/html".to_owned()),
+        content: ContentInfo {
+            length: Some(7),
+            media_type: Some("text/html".to_owned()),
+            hashes: sha256("content"),
+        },
         encoding: Some("gzip".to_owned()),
         path: Some("/a".to_owned()),
-        hashes: sha256("content"),
         ..link("duplicate")
     };
     let change = Change {
@@ -111,10 +113,8 @@ async fn tasks_are_queued_by_the_host_of_their_first_candidate() {
         ..created("a", 10)
     };
     world.announce(vec![elsewhere("one.example")]).await;
-    let changed = Change {
-        length: Some(1),
-        ..elsewhere("two.example")
-    };
+    let mut changed = elsewhere("two.example");
+    changed.content.length = Some(1);
     world.announce(vec![changed]).await;
     assert_eq!(world.due().await[0].authority, "two.example");
 }

@@ -17,7 +17,7 @@ async fn repair(world: &World, changes: Vec<Change>) {
 
 fn adoption(world: &World, change: Change, content: &str) -> Adoption {
     Adoption {
-        path: (change.paths)(&change.uri).plain.unwrap(),
+        path: plain_path(&change.uri).unwrap().to_string(),
         length: content.len() as u64,
         hashes: sha256(content),
         set: Some(world.set),
@@ -82,7 +82,7 @@ async fn newer_pending_change_is_not_replaced_by_a_repair() {
             (ChangeKind::Deleted, Origin::Notification, Some(at(12))),
         ]
     );
-    assert_eq!(due[0].hashes, sha256("newer"));
+    assert_eq!(due[0].content.hashes, sha256("newer"));
 }
 
 #[tokio::test]

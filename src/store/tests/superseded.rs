@@ -26,7 +26,7 @@ async fn file_removed_by_a_superseded_task_is_fetched_again() {
     assert_eq!(world.due_names().await, ["created a"]);
     assert!(!due[0].live);
     assert!(
-        due[0].hashes.is_empty() && due[0].length.is_none(),
+        due[0].content.hashes.is_empty() && due[0].content.length.is_none(),
         "the Source may not have stated what was computed from the file"
     );
     assert_eq!(
@@ -48,7 +48,10 @@ async fn bytes_published_by_a_superseded_task_are_replaced() {
     assert_eq!(world.totals(world.set).await, (1, 6));
     let due = world.due().await;
     assert_eq!(world.due_names().await, ["updated a"]);
-    assert_eq!((&due[0].hashes, due[0].length), (&sha256("first"), Some(5)));
+    assert_eq!(
+        (&due[0].content.hashes, due[0].content.length),
+        (&sha256("first"), Some(5))
+    );
     assert_eq!(due[0].live_hashes, sha256("second"));
     world.work("first").await;
     assert_eq!(world.totals(world.set).await, (1, 5));

@@ -156,10 +156,6 @@ async fn each_host_gets_its_share_and_no_task_is_returned_twice() {
     changes.push(Change {
         authority: elsewhere.authority(),
         uri: elsewhere,
-        paths: |uri| Paths {
-            plain: None,
-            ..paths_of(uri)
-        },
         ..created("x", 10)
     });
     world.announce(changes).await;
@@ -300,13 +296,12 @@ async fn feed_lists_applied_changes_in_order_and_wakes_once() {
 #[tokio::test]
 async fn two_resources_with_one_plain_path_get_two_paths() {
     let world = World::new().await;
+    // The path has no scheme.
     let second = Change {
-        paths: |uri| Paths {
-            plain: Some("example.org/a".to_owned()),
-            ..paths_of(uri)
-        },
-        ..created("b", 10)
+        uri: ResourceUri::parse("http://example.org/a").unwrap(),
+        ..created("a", 10)
     };
+    let made = made_path(&second.uri).to_string();
     world.announce(vec![created("a", 10), second]).await;
     let mut paths: Vec<String> = world
         .due()
@@ -315,22 +310,12 @@ async fn two_resources_with_one_plain_path_get_two_paths() {
         .map(|task| task.path)
         .collect();
     paths.sort();
-    assert_eq!(paths, ["example.org/%made/b", "example.org/a"]);
-    let odd = Change {
-        paths: |uri| Paths {
-            plain: None,
-            ..paths_of(uri)
-        },
-        ..created("c", 10)
-    };
-    world.announce(vec![odd]).await;
-    assert!(
-        world
-            .due()
-            .await
-            .iter()
-            .any(|task| task.path == "example.org/%made/c")
-    );
+    assert_eq!(paths, [made.as_str(), "example.org/a"]);
+    let without_plain_path = created("c%3Fd", 10);
+    assert_eq!(plain_path(&without_plain_path.uri), None);
+    let made = made_path(&without_plain_path.uri).to_string();
+    world.announce(vec![without_plain_path]).await;
+    assert!(world.due().await.iter().any(|task| task.path == made));
 }
 
 #[tokio::test]

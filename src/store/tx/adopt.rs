@@ -83,7 +83,7 @@ fn adopt(
     let file = AdoptedFile {
         path: &adoption.path,
         length: adoption.length,
-        media_type: change.media_type.as_deref(),
+        media_type: change.content.media_type.as_deref(),
         hashes: &adoption.hashes,
         lastmod: change
             .lastmod

@@ -82,11 +82,6 @@ impl Store {
     pub async fn apply(self: &Arc<Self>, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
         self.write(move |tx| apply(tx, &batch)).await
     }
-
-    /// As [`apply`](Self::apply), for a caller on a blocking thread.
-    pub fn apply_blocking(&self, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
-        self.write_blocking(move |tx| apply(tx, &batch))
-    }
 }
 
 fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError> {

@@ -11,7 +11,7 @@ use super::list_entries::ListProgress;
 use super::membership::{join, leave_if_shared};
 use super::put_task::put_task;
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
-use crate::store::change::{Change, Paths};
+use crate::store::change::Change;
 use crate::store::tables::member::{self, Membership};
 use crate::store::tables::resource::ResourceState;
 use crate::store::tables::source_set;
@@ -59,7 +59,7 @@ fn list_absent(
     let mut result = BatchResult::default();
     for (_, uri) in absent {
         let is_wanted = wants(&uri);
-        let deletion = Change::deletion(uri, Paths::unused, Some(at));
+        let deletion = Change::deletion(uri, Some(at));
         if delete_absent(sql, &context, at, is_wanted, &deletion)? {
             result.tasks += 1;
         } else {

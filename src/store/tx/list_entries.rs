@@ -56,8 +56,8 @@ pub struct PartEnd {
 }
 
 impl Store {
-    /// Compares entries of a list with what the mirror has and makes tasks of the differences. For a caller on a blocking
-    /// thread, which may wait for the result later.
+    /// Compares entries of a list with what the mirror has and makes tasks of the differences. The result may be
+    /// awaited later.
     pub fn list_entries(
         &self,
         list: &ListProgress,

@@ -4,6 +4,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, part_if_named};
+use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::SourceTime;
 use crate::store::change::Change;
 use crate::store::error::StoreError;
@@ -118,10 +119,15 @@ fn add_resource(
     change: &Change,
 ) -> Result<ResourceId, StoreError> {
     let (source, uri) = (context.source, &change.uri);
-    let paths = (change.paths)(uri);
-    let path = match paths.plain {
-        Some(plain) if !resource::is_path_of_another(sql, source, &plain, uri)? => plain,
-        _ => paths.made,
+    let path = match plain_path(uri) {
+        Some(plain) if !resource::is_path_of_another(sql, source, plain.as_str(), uri)? => plain,
+        _ => made_path(uri),
     };
-    Ok(resource::insert(sql, source, uri, context.set, &path)?)
+    Ok(resource::insert(
+        sql,
+        source,
+        uri,
+        context.set,
+        path.as_str(),
+    )?)
 }

@@ -6,8 +6,8 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::put_task::put_task;
-use crate::protocol::{Algorithm, ChangeKind, Digest};
-use crate::store::change::{Change, Paths};
+use crate::protocol::{Algorithm, ChangeKind, ContentInfo, Digest};
+use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
@@ -28,20 +28,21 @@ impl SupersededTask {
         };
         // A digest that we computed ourselves may be that of other bytes than the Source has by now.
         let is_ours = |hash: &Digest| hash.algorithm() == Algorithm::Sha256;
-        let is_announced = !task.hashes.is_empty() || !applied.hashes.iter().all(is_ours);
+        let is_announced =
+            !task.content.hashes.is_empty() || !applied.content.hashes.iter().all(is_ours);
+        let content = match is_announced {
+            true => applied.content,
+            false => ContentInfo {
+                media_type: applied.content.media_type,
+                ..ContentInfo::default()
+            },
+        };
         Ok(Some(Self(Change {
             uri: task.uri.clone(),
-            paths: Paths::unused,
             kind,
             changed_at: applied.changed_at,
             lastmod: applied.lastmod,
-            length: applied.length.filter(|_| is_announced),
-            media_type: applied.media_type,
-            hashes: if is_announced {
-                applied.hashes
-            } else {
-                Vec::new()
-            },
+            content,
             links: applied.links,
             authority: task.uri.authority(),
             late: false,

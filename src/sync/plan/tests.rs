@@ -14,8 +14,7 @@ struct State {
     kind: Option<ChangeKind>,
     changed_at: Option<SourceTime>,
     lastmod: Option<SourceTime>,
-    length: Option<u64>,
-    hashes: Vec<Digest>,
+    content: ContentInfo,
 }
 
 impl State {
@@ -30,11 +29,14 @@ impl State {
             kind: (kind != "listed").then(|| ChangeKind::parse(kind).unwrap()),
             changed_at: seconds('@'),
             lastmod: seconds('~'),
-            length: part('+').map(|length| length.parse().unwrap()),
-            hashes: part('#')
-                .map(|bytes| Digest::of(Algorithm::Sha256, bytes.as_bytes()))
-                .into_iter()
-                .collect(),
+            content: ContentInfo {
+                length: part('+').map(|length| length.parse().unwrap()),
+                media_type: None,
+                hashes: part('#')
+                    .map(|bytes| Digest::of(Algorithm::Sha256, bytes.as_bytes()))
+                    .into_iter()
+                    .collect(),
+            },
         }
     }
 
@@ -43,8 +45,7 @@ impl State {
             kind: self.kind.unwrap_or(ChangeKind::Created),
             changed_at: self.changed_at,
             lastmod: self.lastmod,
-            length: self.length,
-            hashes: &self.hashes,
+            content: &self.content,
             late: false,
         }
     }
@@ -54,8 +55,8 @@ impl State {
             kind: self.kind,
             changed_at: self.changed_at,
             lastmod: self.lastmod,
-            length: self.length,
-            hashes: self.hashes.clone(),
+            length: self.content.length,
+            hashes: self.content.hashes.clone(),
             deleted: self.kind == Some(ChangeKind::Deleted),
         }
     }
@@ -247,13 +248,16 @@ fn any_known_digest_that_differs_is_a_difference() {
     let md5 = Digest::of(Algorithm::Md5, b"a");
     let known = State::parse("updated@20#a").known();
     let plan = |hashes: &[Digest]| {
+        let content = ContentInfo {
+            hashes: hashes.to_vec(),
+            ..ContentInfo::default()
+        };
         plan_change(
             &Announced {
                 kind: ChangeKind::Updated,
                 changed_at: at(20),
                 lastmod: None,
-                length: None,
-                hashes,
+                content: &content,
                 late: false,
             },
             Some(&known),
@@ -463,8 +467,10 @@ proptest! {
                 kind: Some(kind),
                 changed_at: at(10 + i64::try_from(n).unwrap()),
                 lastmod: None,
-                length: None,
-                hashes: if kind == ChangeKind::Deleted { Vec::new() } else { bytes },
+                content: ContentInfo {
+                    hashes: if kind == ChangeKind::Deleted { Vec::new() } else { bytes },
+                    ..ContentInfo::default()
+                },
             }
         }).collect();
         let mut mirror = Mirror::default();
@@ -482,6 +488,6 @@ proptest! {
         let known = mirror.known.unwrap();
         prop_assert_eq!(known.changed_at, latest.changed_at);
         prop_assert_eq!(known.deleted, latest.kind == Some(ChangeKind::Deleted));
-        prop_assert_eq!(known.hashes, latest.hashes.clone());
+        prop_assert_eq!(known.hashes, latest.content.hashes.clone());
     }
 }

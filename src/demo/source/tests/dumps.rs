@@ -27,8 +27,11 @@ async fn unpack(entry: &Entry) -> BTreeMap<String, Vec<u8>> {
         (status, &headers["Content-Type"]),
         (200, &"application/zip".parse().unwrap())
     );
-    assert_eq!(entry.md.length, Some(body.len() as u64));
-    assert_eq!(entry.md.hashes, [Digest::of(Algorithm::Sha256, &body)]);
+    assert_eq!(entry.md.content.length, Some(body.len() as u64));
+    assert_eq!(
+        entry.md.content.hashes,
+        [Digest::of(Algorithm::Sha256, &body)]
+    );
     let mut zip = ZipArchive::new(Cursor::new(body)).unwrap();
     let mut members = BTreeMap::new();
     for index in 0..zip.len() {
@@ -191,9 +194,9 @@ async fn member_faults_and_path_forms_are_as_configured() {
         }
         assert!(!members.contains_key("resources/r0000.txt"));
         let wrong = Digest::of(Algorithm::Sha256, &members["resources/r0001.txt"]);
-        assert_ne!(manifest.entries[1].md.hashes, [wrong]);
+        assert_ne!(manifest.entries[1].md.content.hashes, [wrong]);
         let right = Digest::of(Algorithm::Sha256, &members["resources/r0002.txt"]);
-        assert_eq!(manifest.entries[2].md.hashes, [right]);
+        assert_eq!(manifest.entries[2].md.content.hashes, [right]);
     }
 }
 

@@ -3,9 +3,9 @@
 use rusqlite::types::{ToSql, ToSqlOutput};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
-use crate::protocol::{Digest, ResourceUri, SourceTime};
+use crate::protocol::{ContentInfo, ResourceUri, SourceTime};
 use crate::store::change::Change;
-use crate::store::tables::values::{Count, DigestList};
+use crate::store::tables::values::{ContentColumns, Count, content_info};
 
 pub(super) const TABLE: &str = "
     CREATE TABLE expected (
@@ -60,12 +60,8 @@ pub struct Expectation {
     pub changed_at: Option<SourceTime>,
     /// When it was last modified.
     pub lastmod: Option<SourceTime>,
-    /// Its length, in bytes.
-    pub length: Option<u64>,
-    /// Its media type.
-    pub media_type: Option<String>,
-    /// Its digests.
-    pub hashes: Vec<Digest>,
+    /// Its content, as far as that is stated.
+    pub content: ContentInfo,
     /// Whether the state database has its file as live.
     pub is_known: bool,
 }
@@ -79,9 +75,7 @@ impl Expectation {
             path: row.get("path")?,
             changed_at: row.get("changed_at")?,
             lastmod: row.get("lastmod")?,
-            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
-            media_type: row.get("media_type")?,
-            hashes: row.get::<_, DigestList<_>>("hashes")?.0,
+            content: content_info(row)?,
             is_known: row.get("is_known")?,
         })
     }
@@ -137,6 +131,7 @@ pub(in crate::store::audit_db) fn update_if_later(
     newest_first: bool,
 ) -> Result<bool> {
     let entry = statement.entry;
+    let content = ContentColumns::from(&entry.content);
     let updated = sql
         .prepare_cached(
             "UPDATE expected SET set_number = ?2, document = ?3, present = ?4, stated_at = ?5, changed_at = ?6,
@@ -151,9 +146,9 @@ pub(in crate::store::audit_db) fn update_if_later(
             statement.stated_at,
             entry.changed_at,
             entry.lastmod,
-            entry.length.map(Count),
-            entry.media_type,
-            DigestList(&entry.hashes),
+            content.length,
+            content.media_type,
+            content.hashes,
             newest_first,
         ])?;
     Ok(updated > 0)
@@ -182,6 +177,7 @@ pub(in crate::store::audit_db) fn insert(
     path: &str,
 ) -> Result<()> {
     let entry = statement.entry;
+    let content = ContentColumns::from(&entry.content);
     sql.prepare_cached(
         "INSERT INTO expected (uri, set_number, document, present, stated_at, changed_at, lastmod, length, media_type,
                                hashes, path)
@@ -195,9 +191,9 @@ pub(in crate::store::audit_db) fn insert(
         statement.stated_at,
         entry.changed_at,
         entry.lastmod,
-        entry.length.map(Count),
-        entry.media_type,
-        DigestList(&entry.hashes),
+        content.length,
+        content.media_type,
+        content.hashes,
         path,
     ])?;
     Ok(())

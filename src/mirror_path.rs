@@ -1,4 +1,7 @@
-//! The path of a resource in the mirror.
+//! CORE: the path of a resource's file in the mirror.
+//!
+//! The mapping is pure: a URI always has the same plain path and the same made path. Which of the two a resource gets, the store
+//! decides, because two resources may share a plain path. This module knows no files.
 //!
 //! Invariants: every path is below the mirror and outside its staged files; no name is longer than 255 bytes; two URIs of one
 //! scheme never share a path. The percent-encoding of a URI is preserved: nothing is decoded, so that nothing can become a
@@ -8,7 +11,6 @@ use std::fmt::{self, Write};
 
 use sha2::{Digest, Sha256};
 
-use super::MirrorError;
 use crate::protocol::ResourceUri;
 
 /// The maximum length of a name in a file system, in bytes.
@@ -22,13 +24,28 @@ const MOST_NAMES: usize = 128;
 const READABLE: usize = 60;
 
 /// The folder of staged files, in the mirror's root.
-pub(super) const OWN_FOLDER: &str = ".resyncd";
+pub(crate) const OWN_FOLDER: &str = ".resyncd";
 /// The name of the file for a URI that ends in `/`.
 const INDEX: &str = "%index";
 /// The folder of made paths, in the folder of the host.
 const MADE: &str = "%made";
 /// Replaces a host that can't be the name of a folder. No host contains a `%`.
 const ODD_HOST: &str = "%host";
+
+/// Not a valid path: it could lead out of the mirror, or to its staged files.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{path:?} is not a valid path in a mirror: {reason}")]
+pub struct BadPath {
+    path: String,
+    reason: &'static str,
+}
+
+impl BadPath {
+    /// The stable name of the error.
+    pub fn code(&self) -> &'static str {
+        "bad-path"
+    }
+}
 
 /// The path of a file below the mirror: `<host>[:<port>]/<path…>`, with `/` between the names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,8 +55,8 @@ impl MirrorPath {
     /// Parses a stored path.
     ///
     /// # Errors
-    /// [`MirrorError::BadPath`] if it could lead out of the mirror or to its staged files, or is too long.
-    pub fn parse(text: &str) -> Result<Self, MirrorError> {
+    /// If it could lead out of the mirror or to its staged files, or is too long.
+    pub fn parse(text: &str) -> Result<Self, BadPath> {
         let fault = if text.len() > LONGEST_PATH {
             Some("too long")
         } else if text.split('/').next() == Some(OWN_FOLDER) {
@@ -51,7 +68,7 @@ impl MirrorPath {
         };
         match fault {
             None => Ok(Self(text.to_owned())),
-            Some(reason) => Err(MirrorError::BadPath {
+            Some(reason) => Err(BadPath {
                 path: text.to_owned(),
                 reason,
             }),
@@ -64,12 +81,12 @@ impl MirrorPath {
     }
 
     /// The folder of the file, relative to the mirror; never empty.
-    pub(super) fn folder(&self) -> &str {
+    pub(crate) fn folder(&self) -> &str {
         self.split().0
     }
 
     /// The name of the file in its folder.
-    pub(super) fn name(&self) -> &str {
+    pub(crate) fn name(&self) -> &str {
         self.split().1
     }
 

@@ -1,0 +1,261 @@
+//! The entries of a document as changes, read in batches off the asynchronous threads.
+//!
+//! A call owns the reader, reads one batch, and returns both: a blocking thread waits for the disk, and for nothing else.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use url::Url;
+
+use super::changes::change_of;
+use super::package_files::OpenedPackage;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::fetch::{FetchedDocument, OwnedReader};
+use crate::protocol::{ChangeKind, Entry, SourceTime};
+use crate::store::Change;
+use crate::sync::{NewsFilter, is_plausible};
+
+/// How many entries are ingested in one transaction.
+pub(super) const BATCH: usize = 1000;
+/// How many it may become, so that entries of one time stay together.
+const MAX_BATCH: usize = 16 * BATCH;
+
+/// Where entries are read from.
+pub(super) enum EntrySource {
+    /// A document that was fetched: its resources are fetched, too.
+    Document(Box<FetchedDocument>),
+    /// The manifest of a package, which has the resources.
+    Package(OpenedPackage),
+}
+
+/// A change, and the path of its bytes in the package.
+pub(super) type ListedChange = (Change, Option<String>);
+
+/// Some changes of a document, in its order.
+#[derive(Default)]
+pub(super) struct EntryBatch {
+    pub(super) changes: Vec<ListedChange>,
+    /// Whether the document ends with them.
+    pub(super) is_last: bool,
+}
+
+/// The entries of a document, a batch at a time.
+pub(super) struct EntryBatches {
+    context: Arc<SourceContext>,
+    /// `None` after the last batch.
+    rest: Option<Rest>,
+}
+
+enum Rest {
+    Closed(EntrySource, Selection),
+    Open(Box<OwnedReader>, Selection),
+}
+
+/// Which changes the entries become.
+enum Selection {
+    /// Each entry states what exists.
+    Listed,
+    /// Each entry states a change, and those that are news count.
+    News(Box<NewsSelection>),
+}
+
+impl EntryBatches {
+    /// All entries of a Resource List, or of a manifest of a Resource Dump.
+    pub(super) fn of_list(context: &Arc<SourceContext>, entries: EntrySource) -> Self {
+        Self::of(context, entries, Selection::Listed)
+    }
+
+    /// The entries that are news, of a document that states changes. `newest_first`: whether its newest entry comes first.
+    pub(super) fn of_changes(
+        context: &Arc<SourceContext>,
+        entries: EntrySource,
+        filter: NewsFilter,
+        newest_first: bool,
+    ) -> Self {
+        let news = NewsSelection {
+            filter,
+            newest_first,
+            now: clock::now().wall,
+            moment: None,
+            seen: HashSet::new(),
+            late: BTreeMap::new(),
+            before: None,
+            last: None,
+            next: None,
+        };
+        Self::of(context, entries, Selection::News(Box::new(news)))
+    }
+
+    fn of(context: &Arc<SourceContext>, entries: EntrySource, selection: Selection) -> Self {
+        Self {
+            context: Arc::clone(context),
+            rest: Some(Rest::Closed(entries, selection)),
+        }
+    }
+
+    /// The next batch; `None` after the last one, which may be empty. Not cancel-safe: after a dropped call there is no further
+    /// batch.
+    pub(super) async fn next(&mut self) -> Result<Option<EntryBatch>, EngineError> {
+        let Some(rest) = self.rest.take() else {
+            return Ok(None);
+        };
+        let context = Arc::clone(&self.context);
+        let reading = tokio::task::spawn_blocking(move || rest.read_batch(&context));
+        let (rest, batch) = reading.await.map_err(|_| EngineError::Interrupted)??;
+        self.rest = rest;
+        Ok(Some(batch))
+    }
+}
+
+impl Rest {
+    fn read_batch(
+        self,
+        context: &SourceContext,
+    ) -> Result<(Option<Self>, EntryBatch), EngineError> {
+        let (mut reader, mut selection) = match self {
+            Self::Closed(entries, selection) => (Box::new(open(entries, context)?), selection),
+            Self::Open(reader, selection) => (reader, selection),
+        };
+        let batch = match &mut selection {
+            Selection::Listed => read_listed(context, &mut reader)?,
+            Selection::News(news) => news.read(context, &mut reader)?,
+        };
+        let rest = (!batch.is_last).then(|| Self::Open(reader, selection));
+        Ok((rest, batch))
+    }
+}
+
+fn open(entries: EntrySource, context: &SourceContext) -> Result<OwnedReader, EngineError> {
+    match entries {
+        EntrySource::Document(document) => Ok(document.into_reader()?),
+        EntrySource::Package(OpenedPackage { package, uri }) => {
+            let manifest = package.manifest(&uri, context.limits.document);
+            manifest.map_err(|error| EngineError::of_package(&uri, error))
+        }
+    }
+}
+
+fn read_listed(
+    context: &SourceContext,
+    reader: &mut OwnedReader,
+) -> Result<EntryBatch, EngineError> {
+    let mut changes = Vec::with_capacity(BATCH);
+    while changes.len() < BATCH {
+        let Some(entry) = reader.next_entry()? else {
+            return Ok(EntryBatch {
+                changes,
+                is_last: true,
+            });
+        };
+        changes.extend(listed_change(context, entry));
+    }
+    Ok(EntryBatch {
+        changes,
+        is_last: false,
+    })
+}
+
+/// The change that an entry of a Resource List or a manifest states.
+pub(super) fn listed_change(context: &SourceContext, mut entry: Entry) -> Option<ListedChange> {
+    entry.md.change = None;
+    let (path, lastmod) = (entry.md.path.take(), entry.lastmod);
+    let change = change_of(context, entry, ChangeKind::Created, lastmod)?;
+    Some((change, path))
+}
+
+/// Selects the changes that are news, and retains what that depends on between two batches.
+struct NewsSelection {
+    filter: NewsFilter,
+    newest_first: bool,
+    /// When the document was opened.
+    now: DateTime<Utc>,
+    /// Where the newest entry comes first: the time of the entry before, and the resources that entries of that time named. Of
+    /// entries with one time the later one counts, and that is the one that is read first.
+    moment: Option<SourceTime>,
+    seen: HashSet<Url>,
+    /// The late changes. Of those of a resource only the last one of the document counts.
+    late: BTreeMap<Url, ListedChange>,
+    /// The plausible time of the entry before.
+    before: Option<SourceTime>,
+    /// The time of the last change of the batch.
+    last: Option<SourceTime>,
+    /// The first change of the next batch.
+    next: Option<ListedChange>,
+}
+
+impl NewsSelection {
+    fn read(
+        &mut self,
+        context: &SourceContext,
+        reader: &mut OwnedReader,
+    ) -> Result<EntryBatch, EngineError> {
+        let mut changes: Vec<ListedChange> = self.next.take().into_iter().collect();
+        while let Some(mut entry) = reader.next_entry()? {
+            let changed_at = self.time_of(&entry);
+            if !self.filter.includes(changed_at) || self.is_replaced(&entry.loc, changed_at) {
+                continue;
+            }
+            let path = entry.md.path.take();
+            if self.filter.is_late(changed_at) {
+                let loc = entry.loc.clone();
+                let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+                let late = |change| Change {
+                    late: true,
+                    ..change
+                };
+                let late = change.map(|change| (loc, (late(change), path)));
+                self.late.extend(late);
+                continue;
+            }
+            // Entries of one time are ingested in one transaction: of a resource that is deleted and created within one second,
+            // the deletion must not be visible alone.
+            let has_same_time = changed_at.is_some() && changed_at == self.last;
+            self.last = changed_at;
+            let is_full = changes.len() >= BATCH && (!has_same_time || changes.len() >= MAX_BATCH);
+            let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            let change = change.map(|change| (change, path));
+            if is_full {
+                self.next = change;
+                return Ok(EntryBatch {
+                    changes,
+                    is_last: false,
+                });
+            }
+            changes.extend(change);
+        }
+        changes.extend(std::mem::take(&mut self.late).into_values());
+        Ok(EntryBatch {
+            changes,
+            is_last: true,
+        })
+    }
+
+    /// The time of an entry's change; `None` where it states no plausible one.
+    fn time_of(&mut self, entry: &Entry) -> Option<SourceTime> {
+        let stated = entry.changed_at();
+        let dated = stated.filter(|&stated| is_plausible(stated, self.now));
+        let changed_at = match stated.filter(|_| dated.is_none()) {
+            // The list is read again and again: a deletion with an implausible time must not be repeated with it after the
+            // resource was created anew. It gets the time of the entry before it.
+            Some(_) if entry.md.change == Some(ChangeKind::Deleted) => self.before,
+            _ => dated,
+        };
+        self.before = dated.or(self.before);
+        changed_at
+    }
+
+    /// Whether another entry of the same time and resource counts in its place.
+    fn is_replaced(&mut self, loc: &Url, changed_at: Option<SourceTime>) -> bool {
+        if !self.newest_first {
+            return false;
+        }
+        if self.moment != changed_at {
+            self.seen.clear();
+            self.moment = changed_at;
+        }
+        changed_at.is_some() && !self.seen.insert(loc.clone())
+    }
+}

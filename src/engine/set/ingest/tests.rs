@@ -1,0 +1,153 @@
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use url::Url;
+use zip::ZipWriter;
+use zip::write::SimpleFileOptions;
+
+use super::{DocumentChanges, PackageWeight, ingest_changes};
+use crate::clock;
+use crate::config::{Config, Source};
+use crate::engine::Engine;
+use crate::engine::apply::executor::Executor;
+use crate::engine::set::entry_batches::EntrySource;
+use crate::engine::set::package_files::OpenedPackage;
+use crate::fetch::{Client, Package};
+use crate::mirror::Mirror;
+use crate::protocol::ResourceUri;
+use crate::store::{BatchCommit, DeletionRules, Origin, Store};
+use crate::sync::NewsFilter;
+
+const NAME: &str = "source";
+/// More than the blocking threads.
+const SETS: usize = 5;
+const BLOCKING_THREADS: usize = 2;
+
+#[test]
+fn package_of_which_less_than_half_is_needed_is_not_fetched() {
+    for (needed, of, light) in [
+        (0, 0, true),
+        (0, 9, true),
+        (1, 1, false),
+        (1, 3, true),
+        (2, 4, false),
+        (4, 9, true),
+        (5, 9, false),
+    ] {
+        let weight = PackageWeight { needed, of };
+        assert_eq!(weight.is_light(), light, "{needed} of {of}");
+    }
+}
+
+#[test]
+fn sets_that_wait_for_the_executor_leave_it_the_blocking_threads() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(BLOCKING_THREADS)
+        .enable_all()
+        .build()
+        .unwrap();
+    let limit = Duration::from_secs(60);
+    let ingested = runtime.block_on(async { tokio::time::timeout(limit, ingest_all()).await });
+    // Threads that block forever are left behind.
+    runtime.shutdown_background();
+    let published = ingested.expect("blocking threads wait for each other");
+    assert_eq!(published, (0..SETS).map(content_of).collect::<Vec<_>>());
+}
+
+fn content_of(number: usize) -> String {
+    format!("content {number}")
+}
+
+fn resource(number: usize) -> ResourceUri {
+    ResourceUri::parse(&format!("https://example.org/{number}")).unwrap()
+}
+
+/// A package with one resource.
+fn package(number: usize) -> OpenedPackage {
+    let manifest = format!(
+        r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">
+            <rs:md capability="changedump-manifest"/>
+            <url><loc>{}</loc><rs:md change="created" datetime="2026-01-01T00:00:00Z" path="/file" length="{}"/></url></urlset>"#,
+        resource(number).as_str(),
+        content_of(number).len(),
+    );
+    let mut zip = ZipWriter::new(tempfile::tempfile().unwrap());
+    for (name, text) in [("manifest.xml", manifest), ("file", content_of(number))] {
+        zip.start_file(name, SimpleFileOptions::default()).unwrap();
+        zip.write_all(text.as_bytes()).unwrap();
+    }
+    OpenedPackage {
+        package: Package::open(zip.finish().unwrap()).unwrap(),
+        uri: Url::parse("https://example.org/dump.zip").unwrap(),
+    }
+}
+
+/// Ingests a package for each set while no task is executed yet, then executes the tasks. Returns what was published.
+async fn ingest_all() -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let entry_point = Url::parse("https://example.org/").unwrap();
+    let source = Source::new(NAME, entry_point.clone(), folder.path().join("mirror"));
+    let config = Config::new(folder.path(), vec![source]);
+    let client = Client::new(&config.http).unwrap();
+    let engine = Engine::new(&config, Arc::clone(&store), &client, false);
+    let context = Arc::clone(&engine.sources[0].context);
+    let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+
+    let mut ingesting = JoinSet::new();
+    for number in 0..SETS {
+        let context = Arc::clone(&context);
+        let set = entry_point.join(&format!("set{number}")).unwrap();
+        let set = store.begin_set(NAME, &set).await.unwrap().id;
+        let changes = DocumentChanges {
+            origin: Origin::ChangeDump,
+            newest_first: false,
+            filter: NewsFilter::everything(),
+            commit: BatchCommit {
+                rules: DeletionRules {
+                    max_share: 1.0,
+                    holds_all: false,
+                },
+                progress: None,
+                delivery: None,
+                documents: Vec::new(),
+                listed: None,
+                read_until: None,
+                missed_by: Vec::new(),
+            },
+        };
+        let entries = EntrySource::Package(package(number));
+        ingesting.spawn(async move {
+            ingest_changes(&context, set, entries, changes)
+                .await
+                .unwrap()
+        });
+    }
+    // Each set waits for the executor now.
+    while pending(&store).await < SETS {
+        tokio::task::yield_now().await;
+    }
+    let executor = Executor::new(Arc::clone(&context), Arc::clone(&mirror)).run();
+    let executor = tokio::spawn(executor);
+    for result in ingesting.join_all().await {
+        assert_eq!(result.tasks, 1);
+    }
+    let is_offered = |number| context.members.has_offer(&resource(number));
+    assert!(!(0..SETS).any(is_offered), "offers are withdrawn");
+    context.stop.cancel();
+    executor.await.unwrap();
+    let file = |number| context.source.mirror.join(format!("example.org/{number}"));
+    let published = (0..SETS).map(|number| std::fs::read_to_string(file(number)).unwrap());
+    published.collect()
+}
+
+/// How many of the resources have a task.
+async fn pending(store: &Arc<Store>) -> usize {
+    let resources = (0..SETS).map(resource).collect();
+    let tasks = store.tasks_of(NAME, clock::now().wall, resources);
+    let tasks = tasks.await.unwrap().into_iter();
+    tasks.count()
+}
