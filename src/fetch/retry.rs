@@ -48,12 +48,21 @@ pub fn pause(attempt: u32, asked: Option<Duration>, bounds: &Bounds) -> Option<D
         .min(bounds.longest);
     let mut backoff: ExponentialBackoff<backoff::SystemClock> = ExponentialBackoff {
         current_interval: current,
-        randomization_factor: 0.5,
+        randomization_factor: jitter(),
         max_elapsed_time: None,
         ..ExponentialBackoff::default()
     };
     let own = backoff.next_backoff().unwrap_or(current);
     Some(own.max(asked.unwrap_or_default().min(MAX_RETRY_AFTER)))
+}
+
+/// How much of a pause is random. A simulated history has no chance in it.
+fn jitter() -> f64 {
+    #[cfg(test)]
+    if crate::clock::simulated::installed().is_some() {
+        return 0.0;
+    }
+    0.5
 }
 
 /// Retries until success, a final error, or the bounds are reached; returns the error of the last try.

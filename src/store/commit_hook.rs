@@ -1,14 +1,15 @@
-//! What a simulation does to the store: it ends the process at a commit, and looks at the database after each commit.
+//! What a simulation does to the store: it ends the process at a commit, lets a commit fail, and looks at the database after
+//! each commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
 
-use super::reads::statistics::statistics;
+use super::reads::statistics::synced_until;
 use super::tables::values::DigestList;
 use super::tables::{coverage, gap};
-use super::{ChannelId, Origin, SetId, SetStatistics, Store, StoreError};
+use super::{BaselineState, ChannelId, Origin, SetId, Store, StoreError};
 use crate::protocol::{ChangeKind, Digest, SourceTime};
 use crate::sync::{Coverage, Gap};
 
@@ -22,6 +23,10 @@ pub(crate) struct CommitHook {
     /// The step at which the process ends, plus one; 0: at none.
     stop_at: AtomicU64,
     is_stopped: AtomicBool,
+    /// How many more commits succeed before one fails, plus one; 0: none fails.
+    fail_after: AtomicU64,
+    /// Whether a commit may fail now.
+    may_fail: AtomicBool,
     watch: Mutex<Option<Watch>>,
 }
 
@@ -48,6 +53,27 @@ impl CommitHook {
         self.is_stopped.store(false, Ordering::SeqCst);
     }
 
+    /// Lets one commit fail, after so many more of those that [may](Self::let_fail).
+    pub(crate) fn fail_after(&self, commits: u64) {
+        self.fail_after.store(commits + 1, Ordering::SeqCst);
+    }
+
+    /// Sets whether commits may fail from now on, and returns whether they could before.
+    pub(crate) fn let_fail(&self, may_fail: bool) -> bool {
+        self.may_fail.swap(may_fail, Ordering::SeqCst)
+    }
+
+    /// Whether the commit that begins now fails.
+    pub(super) fn fails(&self) -> bool {
+        if !self.may_fail.load(Ordering::SeqCst) {
+            return false;
+        }
+        let left = self.fail_after.load(Ordering::SeqCst);
+        self.fail_after
+            .store(left.saturating_sub(1), Ordering::SeqCst);
+        left == 1
+    }
+
     /// Shows the database to `watch` after each commit that changes it.
     pub(crate) fn watch(&self, watch: impl FnMut(&Snapshot) + Send + 'static) {
         *self.watch.lock() = Some(Box::new(watch));
@@ -66,8 +92,8 @@ impl CommitHook {
         !self.is_stopped() && self.step()
     }
 
-    pub(super) fn committed(&self, connection: &Connection) -> bool {
-        if let Some(watch) = self.watch.lock().as_mut() {
+    pub(super) fn committed(&self, connection: &Connection, has_changes: bool) -> bool {
+        if has_changes && let Some(watch) = self.watch.lock().as_mut() {
             let snapshot = Snapshot::read(connection).expect("the database can be read");
             watch(&snapshot);
         }
@@ -102,11 +128,11 @@ pub(crate) struct Snapshot {
 pub(crate) struct SetSnapshot {
     pub(crate) id: SetId,
     pub(crate) capability_list: String,
-    pub(crate) baseline: String,
+    pub(crate) baseline: BaselineState,
     pub(crate) generation: i64,
     pub(crate) coverage: Coverage,
     pub(crate) gaps: Vec<Gap>,
-    pub(crate) statistics: SetStatistics,
+    pub(crate) synced_until: Option<SourceTime>,
     /// The URIs of its members.
     pub(crate) members: Vec<String>,
 }
@@ -140,15 +166,15 @@ impl Snapshot {
         )?;
         let mut rows = query.query([])?;
         while let Some(found) = rows.next()? {
-            let id = found.get(0)?;
+            let (id, baseline) = (found.get(0)?, found.get(2)?);
             snapshot.sets.push(SetSnapshot {
                 id,
                 capability_list: found.get(1)?,
-                baseline: found.get(2)?,
+                baseline,
                 generation: found.get(3)?,
                 coverage: coverage::of_set(sql, id)?,
                 gaps: gap::of_set(sql, id)?,
-                statistics: statistics(sql, id)?,
+                synced_until: synced_until(sql, id, baseline)?,
                 members: sql
                     .prepare_cached(
                         "SELECT resource.uri FROM member JOIN resource ON resource.id = member.resource_id

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rusqlite::Connection;
+use rusqlite::config::DbConfig;
 
 use super::corruption;
 use super::error::StoreError;
@@ -239,6 +240,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
     connection.set_prepared_statement_cache_capacity(128);
+    keep_plans(&connection)?;
     // Reads the schema, so that damage to it is found here, and not later.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;
     let taken = check_version(&connection, path)?;
@@ -252,6 +254,13 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
         ))?;
     }
     Ok(connection)
+}
+
+/// Makes plans independent of bound values. Otherwise SQLite, as it is built with `SQLITE_ENABLE_STAT4`, prepares a cached
+/// statement anew whenever another value is bound, although there are no statistics that a value could be looked up in.
+pub(super) fn keep_plans(connection: &Connection) -> Result<(), rusqlite::Error> {
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
+    Ok(())
 }
 
 /// Creates the file, unless it exists, readable by its owner only: it will hold the secrets that are shared with hubs. SQLite

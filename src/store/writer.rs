@@ -215,10 +215,15 @@ impl Writes {
                 drop(jobs.collect::<Vec<Job>>());
                 continue;
             }
+            #[cfg(test)]
+            let before = self.connection.total_changes();
             let (replies, outcome) = self.commit(jobs);
             #[cfg(test)]
-            if outcome.is_ok() && !self.hook.committed(&self.connection) {
-                continue;
+            if outcome.is_ok() {
+                let has_changes = self.connection.total_changes() != before;
+                if !self.hook.committed(&self.connection, has_changes) {
+                    continue;
+                }
             }
             if let Ok(woken) = &outcome {
                 for wake in woken {
@@ -242,7 +247,13 @@ impl Writes {
     ) -> (Vec<Reply>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();
-        let begun = connection.execute_batch("BEGIN IMMEDIATE");
+        let begin = || connection.execute_batch("BEGIN IMMEDIATE");
+        #[cfg(test)]
+        let begin = || match self.hook.fails() {
+            true => Err(rusqlite::Error::InvalidQuery),
+            false => begin(),
+        };
+        let begun = begin();
         let mut tx = Tx {
             sql: connection,
             wakes: Vec::new(),

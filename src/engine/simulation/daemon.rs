@@ -12,7 +12,7 @@ use tokio::sync::{broadcast, mpsc};
 
 use super::documents::{Target, topic};
 use super::downloads::Downloads;
-use super::source::{Notification, SetNo};
+use super::source::{Notification, RESOURCES, SetNo};
 use super::stage::Stage;
 use super::world::Settings;
 use crate::clock;
@@ -34,6 +34,29 @@ use crate::sync::ChannelState;
 pub(super) const NAME: &str = "source";
 /// The resource that the operator may exclude.
 pub(super) const EXCLUDED: usize = 4;
+/// How the operator excludes it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Filtering {
+    /// Not.
+    Nothing,
+    Exclude,
+    /// By including all others.
+    Include,
+}
+
+impl Filtering {
+    fn filter(self) -> Filter {
+        let pattern = |resource| format!("*/{resource}");
+        let others = (0..RESOURCES).filter(|&resource| resource != EXCLUDED);
+        let (included, excluded): (Vec<String>, Vec<String>) = match self {
+            Self::Nothing => Default::default(),
+            Self::Exclude => (Vec::new(), vec![pattern(EXCLUDED)]),
+            Self::Include => (others.map(pattern).collect(), Vec::new()),
+        };
+        Filter::matching(&included, &excluded).unwrap()
+    }
+}
+
 /// The pause before the sets are looked for again, in milliseconds.
 const DISCOVERY_PAUSE: u64 = 10_000;
 
@@ -52,6 +75,20 @@ pub(super) struct Worker {
     pub(super) set: SetNo,
     pub(super) worker: SetWorker,
     pub(super) is_awake: bool,
+    /// After an error of the database, when the worker goes on.
+    pub(super) paused_until: u64,
+}
+
+impl Worker {
+    /// When it has something to do.
+    pub(super) fn next_event(&self, stage: &Stage) -> u64 {
+        let due = if self.is_awake {
+            0
+        } else {
+            stage.clock().millis_of(self.worker.next_deadline())
+        };
+        due.max(self.paused_until)
+    }
 }
 
 pub(super) struct Daemon {
@@ -79,17 +116,14 @@ impl Daemon {
         store: &Arc<Store>,
         folder: &Path,
         settings: &Settings,
-        excludes: bool,
+        filtering: Filtering,
     ) -> Result<Self, EngineError> {
         let mut source = Source::new(NAME, Target::Description.url(), folder.join("mirror"));
         source.poll_interval = settings.poll_interval;
         source.reorder_window = settings.limits.reorder_window;
         source.signatures = Signatures::Off;
         source.max_delete = settings.max_delete;
-        if excludes {
-            let pattern = format!("*/{EXCLUDED}");
-            source.filter = Filter::matching(&[], &[pattern]).unwrap();
-        }
+        source.filter = filtering.filter();
         let mut config = Config::new(folder, vec![source]);
         config.limits.held_notifications = settings.limits.held_notifications;
         let client = CLIENT
@@ -156,6 +190,7 @@ impl Daemon {
             set,
             worker: SetWorker::new(context, packages, record, commands).await?,
             is_awake: true,
+            paused_until: 0,
         });
         Ok(())
     }
@@ -225,13 +260,7 @@ impl Daemon {
 
     /// When the daemon has something to do next.
     pub(super) async fn next_event(&self, stage: &Stage) -> u64 {
-        let workers = self.workers.iter().map(|worker| {
-            if worker.is_awake {
-                0
-            } else {
-                stage.clock().millis_of(worker.worker.next_deadline())
-            }
-        });
+        let workers = self.workers.iter().map(|worker| worker.next_event(stage));
         let downloads = self.inside.downloads.lock().await.next_event();
         let next = workers.chain(downloads).chain(self.discover_at);
         next.min().unwrap_or(u64::MAX)

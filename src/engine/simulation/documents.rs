@@ -8,8 +8,8 @@ use url::Url;
 
 use super::network::Form;
 use super::source::{
-    Change, ChangeLists, Content, Fault, List, Notification, Offered, Part, Place, RESOURCES,
-    ResourceNo, ServerValidators, SetNo, Source, bytes, digest,
+    Change, ChangeLists, Content, Fault, List, Notification, Offered, Part, Place, ResourceNo,
+    ServerValidators, SetNo, Source, bytes, digest,
 };
 use crate::protocol::{Capability, ChangeKind, Entry, Head, Link, Root, write_document};
 
@@ -82,22 +82,23 @@ impl Target {
 
     /// The resource of that URI.
     pub(super) fn resource(uri: &str) -> ResourceNo {
-        let target = Url::parse(uri).ok().and_then(|url| Self::of(&url));
-        match target {
-            Some(Self::Resource(number)) => number,
+        // Not parsed as a URI: this runs for each row after each commit.
+        let path = uri.strip_prefix(BASE).unwrap_or_default();
+        let number = path.strip_prefix("resource/").map(str::parse);
+        match number {
+            Some(Ok(number)) => number,
             _ => panic!("{uri} is no resource"),
         }
     }
 
     /// The set of that Capability List.
     pub(super) fn set(capability_list: &str) -> SetNo {
-        let target = Url::parse(capability_list)
-            .ok()
-            .and_then(|url| Self::of(&url));
-        match target {
-            Some(Self::Document(number, Place::CapabilityList)) => number,
-            _ => panic!("{capability_list} is no Capability List"),
-        }
+        let path = capability_list.strip_prefix(BASE).unwrap_or_default();
+        let set = path.strip_prefix("set").and_then(|rest| {
+            let number = rest.strip_suffix("/capabilitylist.xml")?;
+            number.parse().ok()
+        });
+        set.unwrap_or_else(|| panic!("{capability_list} is no Capability List"))
     }
 }
 
@@ -201,7 +202,7 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
     match target {
         Target::Description => Some((description(source), 0)),
         Target::Resource(resource) => {
-            if resource >= RESOURCES {
+            if !source.resources().contains(&resource) {
                 return None;
             }
             let version = source.content(resource)?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use super::daemon::Filtering;
 use super::network::Fate;
 use super::source::{
     Boundary, ChangeLists, Fault, Habits, Offered, Place, RESOURCES, ResourceNo, ServerValidators,
@@ -25,6 +26,8 @@ pub(super) enum Act {
     /// All resources change within one moment.
     ChangeAll,
     DeleteAll,
+    /// Of these, there may be more than a hundred.
+    DeleteMore,
     Publish(SetNo, Fate),
     /// As an old draft has it: without an interval.
     PublishBare(SetNo),
@@ -36,8 +39,12 @@ pub(super) enum Act {
     RollOver(SetNo),
     DropOldLists(SetNo),
     WriteResourceList(SetNo),
+    /// The Resource Lists are divided into so many parts from now on.
+    Divide(usize),
     /// After so many more steps of the store, the process ends.
     Crash(u64),
+    /// After so many more commits of a worker, one fails.
+    FailCommit(u64),
     /// From now on, documents, or resources, are available or not.
     Documents(bool),
     Contents(bool),
@@ -64,7 +71,11 @@ pub(super) struct Outcome {
     pub(super) requests: Requests,
     pub(super) moment: u64,
     pub(super) changes: usize,
+    pub(super) trace: u64,
 }
+
+/// The most parts of a Resource List.
+pub(super) const MOST_PARTS: usize = 3;
 
 /// How long the world goes on after the last act, in milliseconds: longer than the patience with a gap.
 const REST: u64 = 3 * 3600 * 1000;
@@ -76,10 +87,12 @@ impl History {
             world.pass(5000).await;
             world.run(&self.acts).await;
             world.settle(self.needs_resource_list(), REST).await;
+            let trace = world.trace().await;
             Outcome {
                 requests: world.requests(),
                 moment: world.moment(),
                 changes: world.stage.scene().source.changes.len(),
+                trace,
             }
         })
     }
@@ -131,7 +144,7 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
     let clock_ahead = prop_oneof![Just(0_i64), Just(-7200_i64), Just(300_i64)];
     let often = prop::bool::weighted(0.9);
     let rarely = || prop::bool::weighted(0.3);
-    let parts = prop_oneof![3 => Just(0_usize), 1 => 1..4_usize];
+    let parts = prop_oneof![3 => Just(0_usize), 1 => 1..MOST_PARTS + 1];
     let validators = prop_oneof![
         Just(ServerValidators::Nothing),
         Just(ServerValidators::Etag),
@@ -170,6 +183,7 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
                 validators,
                 offered_first,
                 faulty_first,
+                more: 0,
             }
         })
 }
@@ -245,12 +259,20 @@ fn fault() -> impl Strategy<Value = Fault> {
     ]
 }
 
+fn filtering() -> impl Strategy<Value = Filtering> {
+    prop_oneof![
+        2 => Just(Filtering::Nothing),
+        1 => Just(Filtering::Exclude),
+        1 => Just(Filtering::Include),
+    ]
+}
+
 fn order() -> impl Strategy<Value = Order> {
     prop_oneof![
         2 => (0..2_usize).prop_map(Order::Poll),
         1 => Just(Order::Approve),
         1 => (0..2_usize).prop_map(Order::Verify),
-        1 => any::<bool>().prop_map(|excludes| Order::Restart { excludes }),
+        1 => filtering().prop_map(|filtering| Order::Restart { filtering }),
     ]
 }
 
@@ -270,9 +292,11 @@ pub(super) fn history(longest: usize) -> impl Strategy<Value = History> {
         2 => set().prop_map(Act::RollOver),
         2 => set().prop_map(Act::DropOldLists),
         2 => set().prop_map(Act::WriteResourceList),
+        1 => (0..MOST_PARTS + 1).prop_map(Act::Divide),
         2 => set().prop_map(Act::PublishBare),
         2 => (set(), place(), fate()).prop_map(|(set, about, fate)| Act::Framework(set, about, fate)),
         4 => (0..60_u64).prop_map(Act::Crash),
+        2 => (0..30_u64).prop_map(Act::FailCommit),
         2 => any::<bool>().prop_map(Act::Documents),
         2 => any::<bool>().prop_map(Act::Contents),
         2 => (set(), place(), prop::option::of(fault()))

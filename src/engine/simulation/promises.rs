@@ -4,11 +4,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use super::daemon::EXCLUDED;
 use super::documents::Target;
-use super::source::{Boundary, Change, Content, Notification, RESOURCES, ResourceNo, SetNo};
+use super::source::{Boundary, Change, Content, Notification, ResourceNo, SetNo};
 use super::stage::Scene;
 use crate::protocol::{ChangeKind, Interval, SourceTime};
 use crate::store::Origin;
@@ -102,6 +103,8 @@ impl Scene {
             let message = format!("{broken}: {}", self.describe(database));
             self.broken = Some(message);
         }
+        let (tasks, inbox) = (database.tasks.len(), database.inbox.len());
+        (self.moment, tasks, inbox).hash(&mut self.trace);
         self.witness.before = database.clone();
     }
 
@@ -112,7 +115,7 @@ impl Scene {
             self.note_gaps(row);
             every_hole_is_on_record(row)?;
             self.what_is_lost_is_noticed(set, row)?;
-            if let Some(claim) = row.statistics.synced_until {
+            if let Some(claim) = row.synced_until {
                 self.what_is_claimed_is_applied(&view, set, claim)?;
             }
             self.no_claim_is_taken_back(database, set, row)?;
@@ -171,7 +174,11 @@ impl Scene {
         if habits.undated {
             return Ok(());
         }
-        for resource in (0..RESOURCES).filter(|&resource| self.source.is_in(resource, set)) {
+        for resource in self
+            .source
+            .resources()
+            .filter(|&resource| self.source.is_in(resource, set))
+        {
             let Some(change) = self.source.last_before(resource, claim) else {
                 continue;
             };
@@ -237,7 +244,7 @@ impl Scene {
         if is_listing || is_exempt {
             return Ok(());
         }
-        let claim = row.statistics.synced_until;
+        let claim = row.synced_until;
         let before = self.witness.claimed.insert(set, claim).flatten();
         if claim < before {
             return Err(format!(
@@ -364,7 +371,8 @@ impl Scene {
 
     /// The resources of which the mirror and the Source differ.
     pub(super) fn differing(&self) -> Vec<ResourceNo> {
-        (0..RESOURCES)
+        self.source
+            .resources()
             .filter(|&resource| !(resource == EXCLUDED && self.witness.excludes))
             .filter(|resource| self.files.get(resource).copied() != self.source.content(*resource))
             .collect()
@@ -387,11 +395,10 @@ impl Scene {
         }
         let shown = |time: Option<SourceTime>| time.map(|time| time.to_string());
         for row in &database.sets {
-            let numbers = &row.statistics;
-            let claim = shown(numbers.synced_until);
+            let claim = shown(row.synced_until);
             let _ = writeln!(
                 text,
-                "  {}: {}, claims {claim:?}, members {:?}",
+                "  {}: {:?}, claims {claim:?}, members {:?}",
                 row.capability_list, row.baseline, row.members
             );
             for known in row.coverage.intervals() {

@@ -1,21 +1,23 @@
 //! Random histories. `RESYNCD_SIMULATIONS` sets how many, and `RESYNCD_SIMULATION_SEED` which: without it, they are the same
 //! ones each time, so that a check that has nothing to do with them does not fail because of them. What fails is recorded
-//! beside this file and tried first from then on.
+//! beside this file and tried first from then on, until a scenario replaces the record.
 
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, RngSeed};
 
-use super::history::{Act, History, Outcome, change, habits, history, pass, settings};
+use super::history::{Act, History, MOST_PARTS, Outcome, change, habits, history, pass, settings};
 use super::network::Fate;
 use super::source::RESOURCES;
 use super::world::simulate;
 
-/// How many histories each property is tried with, unless the environment says otherwise.
+/// How many histories a property is tried with, unless the environment says otherwise.
 const HISTORIES: u32 = 32;
 
-fn config() -> ProptestConfig {
+/// `cost`: how many times as long as the others the histories of a property take; it is tried with as much fewer of them.
+fn config(cost: u32) -> ProptestConfig {
     let asked = |name| std::env::var(name).ok();
     let cases = asked("RESYNCD_SIMULATIONS").map_or(HISTORIES, |cases| cases.parse().unwrap());
+    let cases = cases.div_ceil(cost);
     let seed = asked("RESYNCD_SIMULATION_SEED").map_or(0, |seed| seed.parse().unwrap());
     ProptestConfig {
         cases,
@@ -67,7 +69,7 @@ fn most_documents(history: &History, outcome: &Outcome) -> u64 {
     let lists = count(history, |act| matches!(act, Act::RollOver(_)));
     let causes = requests.gaps + requests.hints + requests.crashes + faults + 2;
     let sets = history.habits.sets as u64;
-    let of_a_poll = 5 + lists + 2 * history.habits.parts as u64;
+    let of_a_poll = 5 + lists + 2 * MOST_PARTS as u64;
     // A document that is not available is tried twice.
     2 * (polls(history, outcome) + causes * POLLS_OF_A_GAP) * sets * of_a_poll
 }
@@ -83,7 +85,7 @@ fn most_contents(history: &History, outcome: &Outcome) -> u64 {
 }
 
 proptest! {
-    #![proptest_config(config())]
+    #![proptest_config(config(1))]
 
     /// Whatever happens: all promises are kept on the way, and in the end the mirror is what the Source is.
     #[test]
@@ -128,6 +130,17 @@ proptest! {
             assert_eq!(requests.gaps, 0);
             world.settle(true, 2 * 86_400_000).await;
         });
+    }
+}
+
+proptest! {
+    #![proptest_config(config(4))]
+
+    /// A history that is run again is the same, request by request and commit by commit.
+    #[test]
+    fn nothing_is_left_to_chance(history in history(60)) {
+        let (first, second) = (history.run(), history.run());
+        prop_assert_eq!(first.trace, second.trace, "{:?}, {:?}", first, second);
     }
 
     /// What a history costs grows with its length, not faster: to run it ten times, one after the other, costs less than

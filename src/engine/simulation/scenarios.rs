@@ -1,5 +1,8 @@
 //! Histories that once failed, in short, and those that one decision depends on.
 
+use std::time::Duration;
+
+use super::daemon::Filtering;
 use super::history::{Act, History};
 use super::network::Fate;
 use super::source::{
@@ -181,12 +184,72 @@ fn list_that_is_replaced_is_read_to_its_end() {
         if crash {
             acts.push(Act::Crash(0));
         }
-        acts.push(Act::Pass(900_000));
-        let found = run_and(habits(ChangeLists::Replaced), &acts, async |world| {
-            gaps(world).await
+        acts.push(Act::Pass(905_000));
+        let (found, unsettled) = run_and(habits(ChangeLists::Replaced), &acts, async |world| {
+            // Before there is another Resource List.
+            (gaps(world).await, world.unsettled(false).await)
         });
-        assert_eq!(found, 0, "{crash}");
+        assert_eq!((found, unsettled), (0, None), "{crash}");
     }
+}
+
+/// After a lost notification, the next one has no interval, and states the last change of a burst within one second.
+#[test]
+fn burst_is_read_to_its_last_change() {
+    let history = History {
+        habits: Habits {
+            whole_seconds: true,
+            ..habits(ChangeLists::Open)
+        },
+        settings: Settings {
+            poll_interval: Duration::from_secs(60),
+            download: 0,
+            ..settings()
+        },
+        acts: vec![
+            Act::Pass(72),
+            Act::Publish(0, Fate::Lost),
+            Act::Pass(160),
+            Act::Burst(0, 10),
+            Act::WriteChangeLists(0),
+            Act::PublishBare(0),
+        ],
+        last_resource_list: false,
+    };
+    history.run();
+}
+
+/// A resource was fetched after its last change, but before that was announced. Without a digest nothing tells that, so that it
+/// is fetched once more.
+#[test]
+fn change_that_is_announced_late_is_fetched_again() {
+    let once = vec![
+        Act::WriteChangeLists(0),
+        Act::Publish(0, AT_ONCE),
+        Act::WriteResourceList(0),
+        Act::Pass(51),
+        Act::DropOldLists(0),
+        Act::RollOver(0),
+        Act::Burst(0, 10),
+        Act::Publish(0, Fate::Delivered(104)),
+    ];
+    let history = History {
+        habits: Habits {
+            hashes: false,
+            lists_say_from: false,
+            validators: ServerValidators::Nothing,
+            ..habits(ChangeLists::Index)
+        },
+        settings: Settings {
+            poll_interval: Duration::from_secs(60),
+            download: 3000,
+            latency: 700,
+            ..settings()
+        },
+        acts: vec![once; 10].concat(),
+        last_resource_list: false,
+    };
+    history.run();
 }
 
 /// The last statement of a moment is not undone by a late notification of the same moment.
@@ -301,7 +364,9 @@ fn task_that_is_excluded_does_not_stay() {
         Act::Pass(10),
         Act::Publish(0, AT_ONCE),
         Act::Pass(1000),
-        Act::Order(Order::Restart { excludes: true }),
+        Act::Order(Order::Restart {
+            filtering: Filtering::Exclude,
+        }),
         Act::Delete(4),
         Act::Pass(1000),
     ];
@@ -311,23 +376,27 @@ fn task_that_is_excluded_does_not_stay() {
 /// What was excluded, and is not any more, is fetched, although no Change List lists it.
 #[test]
 fn resource_that_is_included_again_is_fetched() {
-    let acts = [
-        Act::Order(Order::Restart { excludes: true }),
-        Act::Change(4),
-        Act::WriteChangeLists(0),
-        Act::Pass(10),
-        Act::Publish(0, AT_ONCE),
-        Act::Pass(900_000),
-        Act::RollOver(0),
-        Act::WriteResourceList(0),
-        Act::Pass(900_000),
-        Act::Order(Order::Restart { excludes: false }),
-        Act::Pass(60_000),
-    ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&4).copied()
-    });
-    assert_eq!(file, Some(1));
+    for filtering in [Filtering::Exclude, Filtering::Include] {
+        let acts = [
+            Act::Order(Order::Restart { filtering }),
+            Act::Change(4),
+            Act::WriteChangeLists(0),
+            Act::Pass(10),
+            Act::Publish(0, AT_ONCE),
+            Act::Pass(900_000),
+            Act::RollOver(0),
+            Act::WriteResourceList(0),
+            Act::Pass(900_000),
+            Act::Order(Order::Restart {
+                filtering: Filtering::Nothing,
+            }),
+            Act::Pass(60_000),
+        ];
+        let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+            world.stage.scene().files.get(&4).copied()
+        });
+        assert_eq!(file, Some(1), "{filtering:?}");
+    }
 }
 
 /// A baseline can't be made, and nobody knows when one can: what changes is followed meanwhile, and the status says why.
@@ -433,6 +502,39 @@ fn resource_that_leaves_its_part_is_deleted() {
     }
 }
 
+/// The index names fewer parts, or becomes one list, or a list becomes an index: what the parts before named and nothing names
+/// now is deleted, and what another one names now stays.
+#[test]
+fn parts_that_are_named_no_more_are_forgotten() {
+    for parts_dated in [false, true] {
+        for (before, after) in [(3, 2), (3, 0), (0, 3), (2, 3), (1, 0)] {
+            let habits = Habits {
+                parts: before,
+                parts_dated,
+                ..habits(ChangeLists::Absent)
+            };
+            let acts = [
+                Act::Pass(900_000),
+                Act::Delete(2),
+                Act::Divide(after),
+                Act::Pass(910_000),
+            ];
+            let (files, documents) = run_and(habits, &acts, async |world| {
+                let files: Vec<usize> = world.stage.scene().files.keys().copied().collect();
+                let before = world.requests().documents;
+                world.pass(900_000).await;
+                (files, world.requests().documents - before)
+            });
+            assert_eq!(files, [0, 1], "{before} to {after}");
+            // Once in a poll interval, each document at most once.
+            assert!(
+                documents <= 2 + after as u64,
+                "{before} to {after}: {documents}"
+            );
+        }
+    }
+}
+
 /// A Resource List that names nothing deletes nothing until the operator approves it.
 #[test]
 fn deletions_of_an_empty_list_wait_for_approval() {
@@ -442,13 +544,69 @@ fn deletions_of_an_empty_list_wait_for_approval() {
         Act::Pass(900_000),
     ];
     let held = run_and(habits(ChangeLists::Absent), &acts, async |world| {
-        let held = world.database().await.sets[0].statistics.held_deletions;
+        let tasks = world.database().await.tasks;
+        let held = tasks.iter().filter(|task| task.state == "held").count();
         let files = world.stage.scene().files.len();
         world.act(&Act::Order(Order::Approve));
         world.pass(1000).await;
         (held, files, world.stage.scene().files.len())
     });
     assert_eq!(held, (3, 3, 0));
+}
+
+/// More than a hundred deletions at once, and more than the share that is configured, wait for approval, whichever document
+/// states them.
+#[test]
+fn too_many_deletions_wait_for_approval() {
+    let by_list = (ChangeLists::Absent, Act::WriteResourceList(0));
+    let by_changes = (ChangeLists::Open, Act::WriteChangeLists(0));
+    let by_notification = (ChangeLists::Open, Act::Publish(0, AT_ONCE));
+    for (change_lists, announce) in [by_list, by_changes, by_notification] {
+        let habits = Habits {
+            more: 110,
+            ..habits(change_lists)
+        };
+        let acts = [
+            Act::DeleteMore,
+            Act::Pass(10),
+            announce.clone(),
+            Act::Order(Order::Poll(0)),
+            Act::Pass(900_000),
+        ];
+        let files = run_and(habits, &acts, async |world| {
+            let files = world.stage.scene().files.len();
+            world.act(&Act::Order(Order::Approve));
+            world.pass(1000).await;
+            (files, world.stage.scene().files.len())
+        });
+        assert_eq!(files, (113, 3), "{announce:?}");
+    }
+}
+
+/// A commit that fails has changed nothing, and what it was to prove is not believed: it is repeated.
+#[test]
+fn commit_that_fails_is_repeated() {
+    let by_changes = [Act::WriteChangeLists(0), Act::Order(Order::Poll(0))];
+    let by_notification = [Act::Pass(10), Act::Publish(0, AT_ONCE)];
+    let by_list = [Act::WriteResourceList(0), Act::Order(Order::Poll(0))];
+    let by_index = (ChangeLists::Index, by_changes.clone());
+    let ways = [
+        (ChangeLists::Open, by_changes),
+        by_index,
+        (ChangeLists::Open, by_notification),
+        (ChangeLists::Absent, by_list),
+    ];
+    for (change_lists, announce) in ways {
+        for commits in 0..12 {
+            let mut acts = vec![Act::Change(1), Act::Pass(10), Act::FailCommit(commits)];
+            acts.extend(announce.clone());
+            acts.push(Act::Pass(10_000));
+            let file = run_and(habits(change_lists), &acts, async |world| {
+                world.stage.scene().files.get(&1).copied()
+            });
+            assert_eq!(file, Some(2), "{change_lists:?}, {commits}");
+        }
+    }
 }
 
 /// A framework notification announces a document: it is read at once.
@@ -582,6 +740,71 @@ fn rejected_notification_causes_a_poll() {
         (file, world.database().await.inbox.len())
     });
     assert_eq!((file, inbox), (Some(2), 0));
+}
+
+/// A notification without an interval proves nothing: what was announced before it is read from the Change List.
+#[test]
+fn notification_without_interval_causes_a_poll() {
+    let acts = [
+        Act::Change(0),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(10),
+        Act::Change(1),
+        Act::WriteChangeLists(0),
+        Act::Pass(10),
+        Act::PublishBare(0),
+        Act::Pass(5000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
+/// The Change List lags behind the notifications: an open gap is polled for sooner than after the poll interval.
+#[test]
+fn open_gap_is_polled_for_soon() {
+    let acts = [
+        Act::Change(0),
+        Act::Pass(10),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(1000),
+        Act::Change(1),
+        Act::Pass(10),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(20_000),
+        Act::WriteChangeLists(0),
+        Act::Pass(40_000),
+    ];
+    let (file, open) = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        let file = world.stage.scene().files.get(&0).copied();
+        (file, gaps(world).await)
+    });
+    assert_eq!((file, open), (Some(2), 0));
+}
+
+/// A Change List ends with a deletion, within a second whose later creation a notification has announced already.
+#[test]
+fn change_list_does_not_undo_a_creation_of_its_last_second() {
+    let habits = Habits {
+        whole_seconds: true,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::Delete(0),
+        Act::WriteChangeLists(0),
+        Act::Pass(300),
+        Act::Change(0),
+        Act::Pass(900),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(5000),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+    ];
+    let file = run_and(habits, &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(3));
 }
 
 /// A hub that verifies may have forgotten what it should have delivered before: one poll.

@@ -13,7 +13,7 @@ pub(super) type ResourceNo = usize;
 /// A set, by number.
 pub(super) type SetNo = usize;
 
-/// How many resources there are.
+/// How many resources change; half of them exist at first.
 pub(super) const RESOURCES: usize = 6;
 
 /// What a document that ends at `until` does with changes that bear that very time, or a later one: where times are whole
@@ -85,6 +85,8 @@ pub(super) struct Habits {
     pub(super) offered_first: Offered,
     /// What of the first set can't be read at first.
     pub(super) faulty_first: Option<(Place, Fault)>,
+    /// How many more resources there are, which exist at first and may only be deleted.
+    pub(super) more: usize,
 }
 
 impl Default for Habits {
@@ -105,6 +107,7 @@ impl Default for Habits {
             validators: ServerValidators::Etag,
             offered_first: Offered::Everything,
             faulty_first: None,
+            more: 0,
         }
     }
 }
@@ -222,10 +225,10 @@ pub(super) struct Published {
 pub(super) struct Source {
     pub(super) habits: Habits,
     pub(super) changes: Vec<Change>,
-    versions: [u32; RESOURCES],
-    exists: [bool; RESOURCES],
+    versions: Vec<u32>,
+    exists: Vec<bool>,
     /// The changes of each resource, by their place.
-    of: [Vec<usize>; RESOURCES],
+    of: Vec<Vec<usize>>,
     /// The version of each representation, by its digests.
     digests: HashMap<Digest, u32>,
     sets: Vec<Published>,
@@ -239,17 +242,18 @@ impl Source {
     /// A Source with half of its resources, all of whose documents are of `moment`.
     pub(super) fn new(habits: Habits, moment: u64) -> Self {
         let (sets, offered) = (habits.sets, habits.offered_first);
+        let all = RESOURCES + habits.more;
         let mut source = Self {
             habits,
             changes: Vec::new(),
-            versions: [0; RESOURCES],
-            exists: [false; RESOURCES],
-            of: Default::default(),
+            versions: vec![0; all],
+            exists: vec![false; all],
+            of: vec![Vec::new(); all],
             digests: HashMap::new(),
             sets: Vec::new(),
             keys: 0,
         };
-        for resource in 0..RESOURCES / 2 {
+        for resource in (0..RESOURCES / 2).chain(RESOURCES..all) {
             source.change(0, resource, false);
         }
         let now = source.stamp(moment);
@@ -295,6 +299,11 @@ impl Source {
             1
         };
         SourceTime::from_micros(micros - micros.rem_euclid(unit))
+    }
+
+    /// All resources.
+    pub(super) fn resources(&self) -> std::ops::Range<ResourceNo> {
+        0..self.versions.len()
     }
 
     pub(super) fn is_in(&self, resource: ResourceNo, set: SetNo) -> bool {
@@ -538,7 +547,7 @@ impl Source {
             of.map(|entry| (entry.resource, entry.version)).collect()
         };
         let written = (0..parts).map(|number| {
-            let here = (0..RESOURCES).filter(|&resource| {
+            let here = self.resources().filter(|&resource| {
                 self.exists[resource] && self.is_in(resource, set) && resource % parts == number
             });
             let entries: Vec<Change> = here

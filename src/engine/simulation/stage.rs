@@ -2,6 +2,8 @@
 //! clock, also while the daemon waits for an answer.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::hash::{DefaultHasher, Hash};
+use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
@@ -9,7 +11,7 @@ use futures_util::future::BoxFuture;
 use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Request, Response};
 
-use super::daemon::Inside;
+use super::daemon::{Filtering, Inside};
 use super::documents::{self, Target};
 use super::history::Act;
 use super::network::{Fate, Form, Network};
@@ -45,9 +47,9 @@ pub(super) enum Order {
     Approve,
     /// Not the operator's: the hub verifies the subscription to a set's notifications.
     Verify(SetNo),
-    /// Starts the daemon with another configuration: whether one resource is excluded.
+    /// Starts the daemon with another configuration.
     Restart {
-        excludes: bool,
+        filtering: Filtering,
     },
 }
 
@@ -71,6 +73,8 @@ pub(super) struct Scene {
     pub(super) witness: Witness,
     /// The first promise that was broken.
     pub(super) broken: Option<String>,
+    /// Of what the daemon has done so far: equal for a history that is run again.
+    pub(super) trace: DefaultHasher,
 }
 
 enum Event {
@@ -136,6 +140,12 @@ impl Stage {
         }
     }
 
+    /// Sets whether commits may fail, and returns whether they could before.
+    pub(super) fn let_commits_fail(&self, may_fail: bool) -> bool {
+        let inside = self.inside();
+        inside.is_some_and(|inside| inside.store.commit_hook().let_fail(may_fail))
+    }
+
     /// When something happens next that does not depend on the daemon.
     pub(super) fn next_event(&self) -> Option<u64> {
         let scene = self.scene();
@@ -183,13 +193,13 @@ impl Stage {
 
     /// Something happens now.
     pub(super) fn act(&self, act: &Act) {
-        if let Act::Crash(after) = *act {
-            if let Some(inside) = self.inside() {
-                inside.store.commit_hook().stop_after(after);
-            }
-            return;
+        let hook = self.inside();
+        let hook = hook.as_ref().map(|inside| inside.store.commit_hook());
+        match (act, hook) {
+            (&Act::Crash(after), Some(hook)) => hook.stop_after(after),
+            (&Act::FailCommit(after), Some(hook)) => hook.fail_after(after),
+            _ => self.scene().act(act),
         }
-        self.scene().act(act);
     }
 }
 
@@ -200,9 +210,12 @@ impl Transport for Stage {
             if !matches!(target, Some(Target::Resource(_))) {
                 let latency = self.scene().latency;
                 if latency > 0 {
+                    // What happens meanwhile is not the worker's.
+                    let could_fail = self.let_commits_fail(false);
                     self.let_pass(latency / 2).await;
                     let answer = self.answer(target, &request);
                     self.let_pass(latency - latency / 2).await;
+                    self.let_commits_fail(could_fail);
                     return answer;
                 }
             }
@@ -216,6 +229,7 @@ impl Stage {
     fn answer(&self, target: Option<Target>, request: &Request) -> Result<Response, FetchError> {
         let mut scene = self.scene();
         let scene = &mut *scene;
+        (scene.moment, request.url()).hash(&mut scene.trace);
         let is_content = matches!(target, Some(Target::Resource(_)));
         let is_change_list = matches!(
             target,
@@ -276,13 +290,8 @@ impl Scene {
                     source.change(moment, resource, false);
                 }
             }
-            Act::DeleteAll => {
-                for resource in 0..RESOURCES {
-                    if source.content(resource).is_some() {
-                        source.change(moment, resource, true);
-                    }
-                }
-            }
+            Act::DeleteAll => delete(source, moment, source.resources()),
+            Act::DeleteMore => delete(source, moment, RESOURCES..source.resources().end),
             Act::Publish(set, fate) => self.publish(set.min(last), false, fate),
             Act::PublishBare(set) => self.publish(set.min(last), true, Fate::Delivered(20)),
             Act::Framework(set, about, fate) => {
@@ -299,11 +308,17 @@ impl Scene {
                 self.network.send(moment, &Arc::new(notification), fate);
             }
             // The one who lets time pass does that.
-            Act::Pass(_) | Act::Crash(_) => {}
+            Act::Pass(_) | Act::Crash(_) | Act::FailCommit(_) => {}
             Act::WriteChangeLists(set) => source.write_change_lists(moment, set.min(last)),
             Act::RollOver(set) => source.roll_over(moment, set.min(last)),
             Act::DropOldLists(set) => source.drop_old_lists(moment, set.min(last)),
             Act::WriteResourceList(set) => source.write_resource_list(moment, set.min(last)),
+            Act::Divide(parts) => {
+                source.habits.parts = parts;
+                for set in 0..=last {
+                    source.write_resource_list(moment, set);
+                }
+            }
             Act::Documents(available) => self.documents_down = !available,
             Act::Contents(available) => self.contents_down = !available,
             Act::Fail(set, place, fault) => {
@@ -342,5 +357,13 @@ impl Scene {
     pub(super) fn is_exact(&self) -> bool {
         let habits = &self.source.habits;
         habits.boundary == Boundary::Exact && !habits.undated
+    }
+}
+
+fn delete(source: &mut Source, moment: u64, resources: Range<ResourceNo>) {
+    for resource in resources {
+        if source.content(resource).is_some() {
+            source.change(moment, resource, true);
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! The world: one clock, and everything that happens by it, in order.
 
 use std::cell::RefCell;
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use chrono::DateTime;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-use super::daemon::Daemon;
+use super::daemon::{Daemon, Filtering};
 use super::history::Act;
 use super::network::Network;
 use super::source::{Boundary, EPOCH_SECONDS, Habits, RESOURCES, Source};
@@ -55,7 +56,7 @@ pub(super) struct World {
     store: Arc<Store>,
     daemon: Option<Daemon>,
     settings: Settings,
-    excludes: bool,
+    filtering: Filtering,
     // Removed last.
     folder: TempDir,
 }
@@ -140,6 +141,7 @@ impl World {
             files: Default::default(),
             witness: Default::default(),
             broken: None,
+            trace: Default::default(),
         };
         let stage = Stage::new(scene, clock);
         let store = Store::open(folder.path()).unwrap();
@@ -154,7 +156,7 @@ impl World {
             store,
             daemon: None,
             settings,
-            excludes: false,
+            filtering: Filtering::Nothing,
             folder,
         };
         world.start().await;
@@ -171,7 +173,7 @@ impl World {
                 &self.store,
                 self.folder.path(),
                 &self.settings,
-                self.excludes,
+                self.filtering,
             );
             match started.await {
                 Ok(daemon) => {
@@ -224,6 +226,14 @@ impl World {
         self.store.commit_hook().steps()
     }
 
+    /// Equal for a history that is run again.
+    pub(super) async fn trace(&self) -> u64 {
+        let database = format!("{:?}", self.database().await);
+        let mut trace = self.stage.scene().trace.clone();
+        (self.moment(), self.steps(), database).hash(&mut trace);
+        trace.finish()
+    }
+
     pub(super) fn requests(&self) -> Requests {
         self.stage.scene().requests
     }
@@ -261,17 +271,23 @@ impl World {
         daemon.wake().await;
         daemon.discover(self.stage.moment()).await?;
         for worker in &mut daemon.workers {
-            let deadline = worker.worker.next_deadline();
-            let is_due = self.stage.clock().millis_of(deadline) <= self.stage.moment();
-            if !worker.is_awake && !is_due {
+            if worker.next_event(&self.stage) > self.stage.moment() {
                 continue;
             }
             worker.is_awake = false;
+            self.stage.let_commits_fail(true);
             let pause = worker.worker.work_now().await;
+            self.stage.let_commits_fail(false);
             if self.store.commit_hook().is_stopped() {
                 return Ok(());
             }
-            assert!(pause.is_none(), "the database has failed");
+            if let Some(pause) = pause {
+                let pause = u64::try_from(pause.as_millis()).unwrap();
+                self.stage.scene().requests.crashes += 1;
+                worker.is_awake = true;
+                worker.paused_until = self.stage.moment() + pause;
+                continue;
+            }
             // A flood of early notifications becomes a gap, and not memory.
             let held = worker.worker.state.sequencer.held();
             let most = self.settings.limits.held_notifications;
@@ -304,8 +320,9 @@ impl World {
                     daemon.inside.verify(set).await;
                 }
             }
-            Order::Restart { excludes } => {
-                self.excludes = excludes;
+            Order::Restart { filtering } => {
+                self.filtering = filtering;
+                let excludes = filtering != Filtering::Nothing;
                 {
                     let witness = &mut self.stage.scene().witness;
                     witness.excludes = excludes;
@@ -372,15 +389,22 @@ impl World {
         let may_have_gap = !(with_resource_list || is_undated);
         let end = self.moment() + rest;
         let step = u64::try_from(self.settings.poll_interval.as_millis()).unwrap();
-        while self.moment() < end && self.unsettled(may_have_gap).await.is_some() {
+        // Twice, with a poll between them: what is announced last may have been fetched already, and is fetched again.
+        let mut times = 0;
+        loop {
+            let reason = self.unsettled(may_have_gap).await;
+            times = if reason.is_none() { times + 1 } else { 0 };
+            if times == 2 {
+                return;
+            }
+            if let Some(reason) = reason
+                && self.moment() >= end
+            {
+                let database = self.database().await;
+                panic!("{reason}: {}", self.stage.scene().describe(&database));
+            }
             self.pass(step).await;
             self.act(&Act::Order(Order::Approve));
-        }
-        // And so it stays.
-        self.pass(step).await;
-        if let Some(reason) = self.unsettled(may_have_gap).await {
-            let database = self.database().await;
-            panic!("{reason}: {}", self.stage.scene().describe(&database));
         }
     }
 

@@ -50,10 +50,7 @@ impl Store {
     }
 }
 
-pub(in crate::store) fn statistics(
-    sql: &Connection,
-    set: SetId,
-) -> Result<SetStatistics, StoreError> {
+fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError> {
     let totals = source_set::totals(sql, set)?;
     let baseline_done = totals.baseline == BaselineState::Done;
     let mut statistics = SetStatistics {
@@ -71,15 +68,20 @@ pub(in crate::store) fn statistics(
             TaskState::Ready | TaskState::Undecided => statistics.pending += count,
         }
     }
-    if baseline_done {
-        statistics.synced_until = synced_until(sql, set)?;
-    }
+    statistics.synced_until = synced_until(sql, set, totals.baseline)?;
     Ok(statistics)
 }
 
-/// The end of the unbroken coverage, held back to the oldest change in it that is not applied yet, also where another set has
+/// Once the baseline is done, the end of the unbroken coverage, held back to the oldest change in it that is not applied yet, also where another set has
 /// announced it that shares the resource.
-fn synced_until(sql: &Connection, set: SetId) -> Result<Option<SourceTime>, StoreError> {
+pub(in crate::store) fn synced_until(
+    sql: &Connection,
+    set: SetId,
+    baseline: BaselineState,
+) -> Result<Option<SourceTime>, StoreError> {
+    if baseline != BaselineState::Done {
+        return Ok(None);
+    }
     let Some(unbroken) = coverage::unbroken_until(sql, set)? else {
         return Ok(None);
     };
