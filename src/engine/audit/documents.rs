@@ -195,14 +195,14 @@ impl AuditContext {
             audit_db,
             set,
             walk: DocumentWalk::of(capability.clone()),
-            capability,
+            capability: capability.clone(),
             since,
             listed_at: None,
             read: CapabilityRead::default(),
         };
         let mut failed = Alternatives::default();
         let mut index = None;
-        for uri in offered(&list.capabilities, &reader.capability.clone()) {
+        for uri in offered(&list.capabilities, &capability) {
             match reader.read_offered(uri).await {
                 Ok(following) => {
                     index = following;

@@ -124,7 +124,7 @@ enum Level {
 /// A document that was entered.
 pub(in crate::engine) enum Entered {
     /// It is no index: its entries are the caller's.
-    List(SummarizedDocument),
+    List(Box<SummarizedDocument>),
     /// What it names comes next, but for what is settled.
     Index {
         /// Up to where the settled ones reach.
@@ -231,7 +231,7 @@ impl DocumentWalk {
         is_settled: impl Fn(&Child) -> bool,
     ) -> Result<Entered, EngineError> {
         if !self.is_index(&read)? {
-            return Ok(Entered::List(read));
+            return Ok(Entered::List(Box::new(read)));
         }
         let unsettled = Unsettled::read(read.document, is_settled).await?;
         self.push(unsettled.children)?;

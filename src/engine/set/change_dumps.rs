@@ -168,7 +168,7 @@ impl SetState {
         match entered {
             Entered::List(dump) => {
                 let record = is_part.then_some(record);
-                self.ingest_change_packages(dump, record, progress).await?;
+                self.ingest_change_packages(*dump, record, progress).await?;
             }
             Entered::Index { settled_until } => {
                 progress.begin(lists_from);

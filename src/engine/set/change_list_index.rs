@@ -147,7 +147,7 @@ impl SetState {
         let sequencer = &self.sequencer;
         let is_settled = |child: &Child| is_settled(sequencer, child);
         let read = match walk.enter_oldest_first(read, is_settled).await? {
-            Entered::List(read) => read,
+            Entered::List(read) => *read,
             Entered::Index { settled_until } => {
                 return Ok(ChildRead::Index(settled_until, unread));
             }
