@@ -188,19 +188,16 @@ impl Filter {
     }
 
     /// Whether every resource passes.
-    #[must_use]
     pub fn wants_everything(&self) -> bool {
         self.include.is_none() && self.exclude.is_empty()
     }
 
     /// A digest of the patterns: different for different filters.
-    #[must_use]
     pub fn fingerprint(&self) -> &str {
         &self.fingerprint
     }
 
     /// Whether the resource is included and not excluded.
-    #[must_use]
     pub fn wants(&self, uri: &ResourceUri) -> bool {
         self.include
             .as_ref()

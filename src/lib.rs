@@ -20,12 +20,13 @@
 //! | [`mirror`] | shell, files: the path of a URI; stage, publish, remove, open | SQL, intervals, HTTP |
 //! | [`store`] | shell, SQLite: inbox, tasks, resources, channels, coverage, change feed; the database of an audit | the network, the mirror |
 //! | [`http`] | shell, inbound: callback listener and status listener | the sequencer, the engine, SQL |
-//! | [`engine`] | joins them: `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `audit` | XML syntax, SQL, path rules |
+//! | [`engine`] | joins them: `documents` (what a set's readers and the audit share), `source` (discovery, worker), `set` (worker, readers, ingest), `apply` (executor, publisher), `channels`, `audit` | XML syntax, SQL, path rules |
 //! | [`demo`] | a sample Source with its hub, for the demo, tests and benchmarks | everything but the protocol and the clock |
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
 //! | [`status`] | the data that the status endpoint serializes | everything else |
 //! | [`clock`] | the only place that reads the clocks | everything else |
+//! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
 //!
 //! `tests/tidy.rs` checks this table against the imports, that no two files import each other, and that SQL is in `store::tables`
 //! only; `clippy.toml` bans the clocks elsewhere.
@@ -90,6 +91,7 @@ pub mod clock;
 pub mod config;
 pub mod demo;
 pub mod engine;
+pub mod error_class;
 pub mod fetch;
 pub mod http;
 pub mod mirror;

@@ -36,6 +36,11 @@ const fn rule(
 /// A module that is not in this table fails, and so does an import that is not in it.
 const RULES: &[Rule] = &[
     rule("clock", &[], &["tokio", "reqwest", "axum", "rusqlite"]),
+    rule(
+        "error_class",
+        &[],
+        &["tokio", "reqwest", "axum", "rusqlite", "std"],
+    ),
     rule("config", &["protocol"], &["reqwest", "axum", "rusqlite"]),
     rule(
         "protocol",
@@ -61,12 +66,12 @@ const RULES: &[Rule] = &[
     ),
     rule(
         "fetch",
-        &["protocol", "clock", "config"],
+        &["protocol", "clock", "config", "error_class"],
         &["axum", "rusqlite"],
     ),
     rule(
         "mirror",
-        &["protocol"],
+        &["protocol", "error_class"],
         &["tokio", "reqwest", "axum", "hyper", "rusqlite"],
     ),
     rule(
@@ -83,7 +88,15 @@ const RULES: &[Rule] = &[
     rule(
         "engine",
         &[
-            "protocol", "sync", "fetch", "mirror", "store", "status", "clock", "config",
+            "protocol",
+            "sync",
+            "fetch",
+            "mirror",
+            "store",
+            "status",
+            "clock",
+            "config",
+            "error_class",
         ],
         &["rusqlite", "quick_xml", "axum"],
     ),
@@ -94,8 +107,19 @@ const RULES: &[Rule] = &[
 ];
 
 const ALL: &[&str] = &[
-    "clock", "config", "protocol", "sync", "fetch", "mirror", "store", "status", "http", "engine",
-    "demo", "cli",
+    "clock",
+    "config",
+    "protocol",
+    "sync",
+    "fetch",
+    "mirror",
+    "store",
+    "status",
+    "http",
+    "engine",
+    "demo",
+    "cli",
+    "error_class",
 ];
 
 /// How SQL begins, in capitals.

@@ -38,7 +38,6 @@ pub enum StartError {
 
 impl StartError {
     /// The stable code of the error, in kebab-case.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Store(error) => error.code(),
@@ -80,9 +79,6 @@ impl Daemon {
     }
 
     /// As [`start`](Self::start), with this client instead of one that the configuration describes.
-    ///
-    /// # Errors
-    /// [`StartError`]; then nothing runs.
     pub async fn start_with(mut config: Config, client: Client) -> Result<Self, StartError> {
         let store = Store::open(&config.state_dir)?;
         let status = listen("[status]", config.status.listen).await?;

@@ -55,13 +55,11 @@ impl ConfigFaults {
     }
 
     /// The number of faults.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there are no faults.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -27,9 +27,6 @@ impl Config {
     }
 
     /// Like [`Config::load`], but the file need not have a `[[source]]`.
-    ///
-    /// # Errors
-    /// [`ConfigFaults`], as with [`Config::load`].
     pub fn load_without_sources(path: &Path) -> Result<Self, ConfigFaults> {
         let (config, mut faults) = examine(&read_text(path)?, path);
         faults
@@ -39,9 +36,6 @@ impl Config {
     }
 
     /// Parses the text of a configuration file. Relative paths in it are relative to the folder of `path`.
-    ///
-    /// # Errors
-    /// As with [`Config::load`].
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigFaults> {
         let (config, faults) = examine(text, path);
         config.filter(|_| faults.is_empty()).ok_or(faults)

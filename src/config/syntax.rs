@@ -18,9 +18,6 @@ pub(super) struct SyntaxFault {
 }
 
 /// Parses a text as TOML.
-///
-/// # Errors
-/// The first error that the parser reports.
 pub(super) fn parse_toml(text: &str) -> Result<DeTable<'_>, SyntaxFault> {
     match DeTable::parse(text) {
         Ok(document) => Ok(document.into_inner()),

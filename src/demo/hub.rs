@@ -59,7 +59,6 @@ impl Hub {
     }
 
     /// Its URI.
-    #[must_use]
     pub fn uri(&self) -> &HubUri {
         &self.shared.uri
     }
@@ -70,7 +69,6 @@ impl Hub {
     }
 
     /// The active subscriptions.
-    #[must_use]
     pub fn subscriptions(&self) -> Vec<Subscription> {
         self.shared.active(|_| true)
     }
@@ -113,13 +111,11 @@ impl Hub {
     }
 
     /// The counts of events so far.
-    #[must_use]
     pub fn counts(&self) -> HubCounts {
         self.shared.events.counts()
     }
 
     /// The position in the event log, for [`Hub::wait_after`].
-    #[must_use]
     pub fn mark(&self) -> u64 {
         self.shared.events.mark()
     }

@@ -63,7 +63,6 @@ pub enum DemoError {
 
 impl DemoError {
     /// The stable code of the error, in kebab-case.
-    #[must_use]
     pub fn code(&self) -> &'static str {
         match self {
             Self::Listen { .. } => "cannot-listen",

@@ -94,43 +94,36 @@ impl SampleSource {
     // URIs.
 
     /// The entry point for a Destination: `http://127.0.0.1:PORT/`.
-    #[must_use]
     pub fn url(&self) -> String {
         self.base().to_string()
     }
 
     /// The entry point, parsed: the base of all paths.
-    #[must_use]
     pub fn base(&self) -> Url {
         self.shared.state.lock().base().clone()
     }
 
     /// Its own hub.
-    #[must_use]
     pub fn hub(&self) -> Option<&Hub> {
         self.hub.as_ref()
     }
 
     /// The URI of a resource, whether it exists or not.
-    #[must_use]
     pub fn resource_uri(&self, set: &str, name: &str) -> Url {
         self.shared.state.lock().set(set).resource_uri(name)
     }
 
     /// The URI of a set's Capability List.
-    #[must_use]
     pub fn capability_list(&self, set: &str) -> Url {
         self.document_uri(set, documents::CAPABILITY_LIST)
     }
 
     /// The URI of one of a set's documents, as `resourcelist.xml`.
-    #[must_use]
     pub fn document_uri(&self, set: &str, file: &str) -> Url {
         self.shared.state.lock().set(set).uris().file(file)
     }
 
     /// The topic of a set's channel of that kind.
-    #[must_use]
     pub fn topic(&self, set: &str, kind: &Capability) -> TopicUri {
         topic_uri(&self.shared.state.lock(), set, kind)
     }
@@ -162,13 +155,11 @@ impl SampleSource {
     }
 
     /// A moment after all changes so far and not after later ones.
-    #[must_use]
     pub fn boundary(&self) -> SourceTime {
         self.shared.state.lock().boundary()
     }
 
     /// The expected content of a mirror of the set: URI and bytes of each resource.
-    #[must_use]
     pub fn state(&self, set: &str) -> BTreeMap<String, Bytes> {
         self.shared
             .state
@@ -199,7 +190,6 @@ impl SampleSource {
     }
 
     /// Makes a framework notification of changed documents.
-    #[must_use]
     pub fn framework(&self, set: &str, entries: &[Entry]) -> Notification {
         let state = self.shared.state.lock();
         Notification {
@@ -213,7 +203,6 @@ impl SampleSource {
     }
 
     /// An entry for [`SampleSource::framework`]: the document was created, updated or deleted now.
-    #[must_use]
     pub fn framework_entry(&self, loc: Url, capability: Capability, change: ChangeKind) -> Entry {
         let at = self.boundary();
         documents::framework_entry(loc, capability, change, at)
@@ -247,9 +236,6 @@ impl SampleSource {
     }
 
     /// Makes the notification of the changes and publishes it.
-    ///
-    /// # Errors
-    /// As [`SampleSource::publish`].
     pub async fn notify_and_publish(&self, set: &str) -> Result<Notification, DemoError> {
         let notification = self.notify(set);
         self.publish(&notification).await?;
@@ -390,19 +376,16 @@ impl SampleSource {
     }
 
     /// How often a path with query was requested.
-    #[must_use]
     pub fn hits(&self, path: &str) -> u64 {
         self.shared.state.lock().hits(path).0
     }
 
     /// How many of these requests were answered 304.
-    #[must_use]
     pub fn hits_not_modified(&self, path: &str) -> u64 {
         self.shared.state.lock().hits(path).1
     }
 
     /// The number of requests, and the bytes of all response bodies.
-    #[must_use]
     pub fn traffic(&self) -> (u64, u64) {
         let state = self.shared.state.lock();
         (state.requests(), state.sent())

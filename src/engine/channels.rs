@@ -196,9 +196,7 @@ impl Channels {
     pub(super) async fn listening(&self) -> Result<Option<(ChannelId, u64)>, EngineError> {
         let found = self.context.store.channels(self.set).await?;
         let active = found.into_iter().find(|record| {
-            record.kind == Capability::ChangeNotification
-                && record.lease.state == ChannelState::Active
-                && !record.left
+            record.kind == Capability::ChangeNotification && record.channel().is_delivered()
         });
         Ok(active.map(|record| (record.id, record.received)))
     }

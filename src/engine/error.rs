@@ -10,22 +10,12 @@
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{DiscoveryError, Disposition, FetchError, PackageError};
+use crate::error_class::ErrorClass;
+use crate::fetch::{DiscoveryError, FetchError, PackageError};
 use crate::mirror::MirrorError;
 use crate::protocol::{Capability, Mismatch, ReadError};
 use crate::status::StatusError;
 use crate::store::StoreError;
-
-/// Whose an error is, and whether it may pass by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ErrorClass {
-    /// Ours: the database, the disk, or a stop. The work waits until it passes.
-    Fatal,
-    /// It may pass by itself, and other requests to the same host may fail as well.
-    Retry,
-    /// The Source's: it stays until the Source changes something.
-    Unusable,
-}
 
 /// Why a worker could not finish an operation.
 #[derive(Debug, thiserror::Error)]
@@ -130,12 +120,11 @@ impl EngineError {
     /// The class. An error of a package counts as the Source's also if the disk failed, because the changes are followed
     /// meanwhile.
     pub(super) fn class(&self) -> ErrorClass {
-        let disposition = match self {
-            Self::Store(_) | Self::Mirror(_) | Self::Random(_) | Self::Interrupted => {
-                return ErrorClass::Fatal;
-            }
-            Self::Fetch { error, .. } => error.disposition(),
-            Self::Discovery(error) => error.disposition(),
+        match self {
+            Self::Store(_) | Self::Random(_) | Self::Interrupted => ErrorClass::Fatal,
+            Self::Mirror(error) => error.class(),
+            Self::Fetch { error, .. } => error.class(),
+            Self::Discovery(error) => error.class(),
             Self::Read(_)
             | Self::BadDocument { .. }
             | Self::WrongCapability { .. }
@@ -151,12 +140,13 @@ impl EngineError {
             | Self::LateChangeList(_)
             | Self::NestedIndex
             | Self::TooManyLists
-            | Self::TooManyEntries(_) => Disposition::GiveUp,
-        };
-        match disposition {
-            Disposition::RetryLater { .. } => ErrorClass::Retry,
-            Disposition::GiveUp => ErrorClass::Unusable,
+            | Self::TooManyEntries(_) => ErrorClass::Unusable,
         }
+    }
+
+    /// Whether nothing more can be done until the error passes.
+    pub(super) fn is_fatal(&self) -> bool {
+        self.class() == ErrorClass::Fatal
     }
 
     /// Whether the Source must change something before the operation can succeed.
@@ -172,5 +162,59 @@ impl EngineError {
     /// The error as the status reports it.
     pub(super) fn status_error(&self) -> StatusError {
         StatusError::new(self.code(), self.to_string(), clock::now().wall)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes() {
+        use ErrorClass::{Fatal, Retry, Unusable};
+        let text = String::new;
+        let uri = Url::parse("http://example.org/").unwrap();
+        let fetching = |error| EngineError::Fetch { uri: text(), error };
+        let rejected = EngineError::RejectedPackage {
+            code: "bad-package",
+            message: text(),
+        };
+        let wrong = EngineError::WrongCapability {
+            document: text(),
+            wanted: Capability::ResourceList,
+            found: Capability::ChangeList,
+        };
+        for (error, class) in [
+            (StoreError::Closed.into(), Fatal),
+            (MirrorError::Missing { path: text() }.into(), Unusable),
+            (
+                MirrorError::Locked {
+                    root: text().into(),
+                }
+                .into(),
+                Retry,
+            ),
+            (DiscoveryError::NestedTooDeep.into(), Unusable),
+            (fetching(FetchError::Timeout), Retry),
+            (fetching(FetchError::Expansion), Unusable),
+            (
+                EngineError::of_package(&uri, PackageError::NoManifest),
+                Unusable,
+            ),
+            (rejected, Unusable),
+            (wrong, Unusable),
+            (EngineError::NoResourceList, Unusable),
+            (EngineError::OlderResourceList(text()), Unusable),
+            (EngineError::EmptyDocument(text()), Unusable),
+            (EngineError::BadEntries(1), Unusable),
+            (EngineError::LateChangeList(text()), Unusable),
+            (EngineError::NestedIndex, Unusable),
+            (EngineError::TooManyLists, Unusable),
+            (EngineError::TooManyEntries(1), Unusable),
+            (EngineError::Random(text()), Fatal),
+            (EngineError::Interrupted, Fatal),
+        ] {
+            assert_eq!(error.class(), class, "{error:?}");
+        }
     }
 }

@@ -28,7 +28,6 @@ use crate::config::{self, Config};
 use crate::fetch::Client;
 use crate::status::{Operations, Status, StatusError, UnsubscribeResult};
 use crate::store::{ChannelRecord, Store, StoreError};
-use crate::sync::ChannelState;
 
 /// The workers of a daemon, or of a single run.
 pub struct Engine {
@@ -219,13 +218,11 @@ async fn subscribed(store: &Arc<Store>, source: &str) -> Result<Vec<ChannelRecor
     let mut found = Vec::new();
     for set in store.sets(source).await? {
         let channels = store.channels(set.id).await?;
-        found.extend(channels.into_iter().filter(|channel| {
-            channel.hub.is_some()
-                && matches!(
-                    channel.lease.state,
-                    ChannelState::Active | ChannelState::Pending | ChannelState::Expired
-                )
-        }));
+        found.extend(
+            channels
+                .into_iter()
+                .filter(|record| record.channel().may_be_subscribed()),
+        );
     }
     Ok(found)
 }

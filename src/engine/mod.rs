@@ -10,6 +10,8 @@
 //!                          inbox, hubs │  └─ Change Lists, Resource Lists, dumps and their packages
 //! ```
 //!
+//! The documents of a set are fetched, recognized and walked through in one place, `documents`, for the set workers and for an audit.
+//!
 //! The same set workers and executors also do a [single run](Engine::once), without hubs. An [`Audit`] compares the mirror with the
 //! Source without relying on the database, and has an executor repair what differs.
 
@@ -17,6 +19,7 @@ mod apply;
 mod audit;
 mod channels;
 mod context;
+mod documents;
 mod error;
 mod lifecycle;
 mod oddities;

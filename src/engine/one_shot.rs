@@ -72,7 +72,6 @@ impl Engine {
     }
 
     /// The progress of each Source, in the order of the configuration.
-    #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
         let followed = self.sources.iter();
         followed

@@ -7,10 +7,10 @@
 //! Must not know the database, nor how the status is served.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
+use parking_lot::Mutex;
 use url::Url;
 
 use super::oddities::OddDocuments;
@@ -62,9 +62,7 @@ pub(super) struct SetFacts {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RuntimeStatus {
-    facts: Mutex<Facts>,
-}
+pub(super) struct RuntimeStatus(Mutex<Facts>);
 
 #[derive(Debug, Default)]
 struct Facts {
@@ -89,36 +87,37 @@ struct DiskError {
 
 impl RuntimeStatus {
     pub(super) fn source(&self, name: &str) -> SourceFacts {
-        self.lock().sources.get(name).cloned().unwrap_or_default()
+        self.0.lock().sources.get(name).cloned().unwrap_or_default()
     }
 
     pub(super) fn set(&self, set: SetId) -> SetFacts {
-        self.lock().sets.get(&set).cloned().unwrap_or_default()
+        self.0.lock().sets.get(&set).cloned().unwrap_or_default()
     }
 
     pub(super) fn oddities(&self, set: SetId) -> Vec<OddityStatus> {
-        let facts = self.lock();
+        let facts = self.0.lock();
         let documents = facts.odd_documents.get(&set);
         documents.map(OddDocuments::rows).unwrap_or_default()
     }
 
     pub(super) fn channel(&self, channel: ChannelId) -> Option<StatusError> {
-        self.lock().channels.get(&channel).cloned()
+        self.0.lock().channels.get(&channel).cloned()
     }
 
     pub(super) fn note_source(&self, name: &str, state: SourceState, error: Option<StatusError>) {
-        self.lock()
+        self.0
+            .lock()
             .sources
             .insert(name.to_owned(), SourceFacts { state, error });
     }
 
     pub(super) fn note_set(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {
-        change(self.lock().sets.entry(set).or_default());
+        change(self.0.lock().sets.entry(set).or_default());
     }
 
     /// Begins to record the documents of a set, unless it did already.
     pub(super) fn begin_set(&self, set: SetId, capability_list: &Url) {
-        let mut facts = self.lock();
+        let mut facts = self.0.lock();
         let documents = facts.odd_documents.entry(set);
         documents.or_insert_with(|| OddDocuments::of(capability_list.clone()));
     }
@@ -129,11 +128,11 @@ impl RuntimeStatus {
         set: SetId,
         change: impl FnOnce(&mut OddDocuments) -> bool,
     ) -> bool {
-        change(self.lock().odd_documents.entry(set).or_default())
+        change(self.0.lock().odd_documents.entry(set).or_default())
     }
 
     pub(super) fn note_channel(&self, channel: ChannelId, status_error: Option<StatusError>) {
-        let mut facts = self.lock();
+        let mut facts = self.0.lock();
         match status_error {
             Some(status_error) => facts.channels.insert(channel, status_error),
             None => facts.channels.remove(&channel),
@@ -153,14 +152,14 @@ impl RuntimeStatus {
             at,
             resource,
         };
-        let before = self.lock().disk_errors.insert(source.to_owned(), error);
+        let before = self.0.lock().disk_errors.insert(source.to_owned(), error);
         before.is_none()
     }
 
     /// Records that a resource was written, or is not needed any more; returns whether that ends the disk error. Only the resource
     /// that failed last does: a small file may fit where a large one does not.
     pub(super) fn clear_disk_error(&self, source: &str, resource: Option<ResourceId>) -> bool {
-        let mut facts = self.lock();
+        let mut facts = self.0.lock();
         let error = facts.disk_errors.get(source);
         let is_over = error.is_some_and(|error| error.resource == resource);
         is_over && facts.disk_errors.remove(source).is_some()
@@ -168,12 +167,12 @@ impl RuntimeStatus {
 
     /// Whether a Source's mirror can't be written.
     pub(super) fn has_disk_error(&self, source: &str) -> bool {
-        self.lock().disk_errors.contains_key(source)
+        self.0.lock().disk_errors.contains_key(source)
     }
 
     /// A mirror that can't be written: the name of its Source, and the error.
     pub(super) fn recent_disk_error(&self, now: Instant) -> Option<(String, StatusError)> {
-        let facts = self.lock();
+        let facts = self.0.lock();
         let mut errors = facts.disk_errors.iter();
         let recent =
             errors.find(|(_, error)| now.saturating_duration_since(error.at) < DISK_ERROR_AGE);
@@ -182,11 +181,6 @@ impl RuntimeStatus {
 
     /// Records that links of a resource were cut; returns whether that is the first one of the Source.
     pub(super) fn note_cut_links(&self, source: &str) -> bool {
-        self.lock().cut_links.insert(source.to_owned())
-    }
-
-    /// Every change of the facts is one step, so that a panicked worker leaves them consistent.
-    fn lock(&self) -> MutexGuard<'_, Facts> {
-        self.facts.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().cut_links.insert(source.to_owned())
     }
 }

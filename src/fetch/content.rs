@@ -37,7 +37,6 @@ impl<'a> AllowedHosts<'a> {
     }
 
     /// Whether a URL is on one of them.
-    #[must_use]
     pub fn allows(&self, url: &Url) -> bool {
         if self.0.is_empty() {
             return true;
@@ -237,6 +236,7 @@ fn media_type(content_type: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error_class::ErrorClass;
     use crate::fetch::test_site::{self, Site};
 
     async fn get(site: &Site, path: &str, limit: Option<u64>) -> Result<Vec<u8>, FetchError> {
@@ -432,13 +432,11 @@ mod tests {
         ] {
             let error = get(&site, path, None).await.unwrap_err();
             assert_eq!(error.code(), code);
-            assert_eq!(error.disposition(), crate::fetch::Disposition::GiveUp);
+            assert_eq!(error.class(), ErrorClass::Unusable);
         }
-        assert_eq!(
-            get(&site, "/503", None).await.unwrap_err().disposition(),
-            crate::fetch::Disposition::RetryLater {
-                after: Some(std::time::Duration::from_secs(17))
-            }
-        );
+        let error = get(&site, "/503", None).await.unwrap_err();
+        assert_eq!(error.class(), ErrorClass::Retry);
+        let after = std::time::Duration::from_secs(17);
+        assert_eq!(error.retry_after(), Some(after));
     }
 }

@@ -22,7 +22,6 @@ pub struct DocumentSummaries {
 
 impl DocumentSummaries {
     /// The summary of a document, or why there is none; `None` if the document was not fetched.
-    #[must_use]
     pub fn of(&self, uri: &Url) -> Option<&Result<DocumentSummary, DiscoveryError>> {
         self.by_uri.get(uri)
     }

@@ -1,10 +1,12 @@
-//! Errors of requests to Sources and hubs, and what the caller is to do about them.
+//! Errors of requests to Sources and hubs, and their classes.
 
 use std::error::Error;
 use std::io;
 use std::time::Duration;
 
 use url::Url;
+
+use crate::error_class::ErrorClass;
 
 /// Why something could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -86,18 +88,6 @@ pub enum FetchError {
     Io(String),
 }
 
-/// What the caller is to do about an error.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Disposition {
-    /// The error may be temporary.
-    RetryLater {
-        /// The `Retry-After` header.
-        after: Option<Duration>,
-    },
-    /// Retrying fails in the same way until something else changes.
-    GiveUp,
-}
-
 impl FetchError {
     /// The stable name of the error.
     pub fn code(&self) -> &'static str {
@@ -126,16 +116,15 @@ impl FetchError {
         }
     }
 
-    /// What the caller is to do.
-    pub fn disposition(&self) -> Disposition {
+    /// The class. Retrying an [unusable](ErrorClass::Unusable) one fails in the same way until something else changes. A local
+    /// disk error fails a single package, and counts as temporary.
+    pub fn class(&self) -> ErrorClass {
         match self {
             Self::Status {
                 status: 408 | 425 | 429 | 500 | 502..=504 | 506..=599,
-                retry_after,
-            } => Disposition::RetryLater {
-                after: *retry_after,
-            },
-            Self::Dns(_)
+                ..
+            }
+            | Self::Dns(_)
             | Self::Connect(_)
             | Self::Tls(_)
             | Self::Timeout
@@ -143,7 +132,7 @@ impl FetchError {
             | Self::BadGzip(_)
             | Self::CutShort
             | Self::Disk { .. }
-            | Self::Io(_) => Disposition::RetryLater { after: None },
+            | Self::Io(_) => ErrorClass::Retry,
             Self::Setup(_)
             | Self::ForbiddenAddress(_)
             | Self::ForbiddenHost(_)
@@ -153,7 +142,15 @@ impl FetchError {
             | Self::RedirectDowngrade(_)
             | Self::RedirectWithoutLocation
             | Self::TooLarge { .. }
-            | Self::Expansion => Disposition::GiveUp,
+            | Self::Expansion => ErrorClass::Unusable,
+        }
+    }
+
+    /// How long the server asks to wait before a retry.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Status { retry_after, .. } if self.class() == ErrorClass::Retry => *retry_after,
+            _ => None,
         }
     }
 
@@ -248,4 +245,63 @@ pub(super) enum ResolveError {
     /// It can't be resolved.
     #[error("{0}: {1}")]
     Lookup(String, io::Error),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes() {
+        use ErrorClass::{Retry, Unusable};
+        let text = String::new;
+        let status = |status| FetchError::Status {
+            status,
+            retry_after: Some(Duration::from_secs(17)),
+        };
+        let url = Url::parse("http://example.org/").unwrap();
+        let slow = FetchError::TooSlow {
+            least: 1,
+            within: Duration::from_secs(1),
+        };
+        let disk = FetchError::Disk {
+            is_full: true,
+            message: text(),
+        };
+        for (error, class) in [
+            (FetchError::Setup(text()), Unusable),
+            (FetchError::ForbiddenAddress(text()), Unusable),
+            (FetchError::ForbiddenHost(text()), Unusable),
+            (FetchError::Scheme(text()), Unusable),
+            (FetchError::Dns(text()), Retry),
+            (FetchError::Connect(text()), Retry),
+            (FetchError::Tls(text()), Retry),
+            (FetchError::Timeout, Retry),
+            (slow, Retry),
+            (status(204), Unusable),
+            (status(403), Unusable),
+            (status(404), Unusable),
+            (status(408), Retry),
+            (status(425), Retry),
+            (status(429), Retry),
+            (status(500), Retry),
+            (status(501), Unusable),
+            (status(503), Retry),
+            (status(505), Unusable),
+            (status(599), Retry),
+            (FetchError::TooManyRedirects, Unusable),
+            (FetchError::RedirectDowngrade(url), Unusable),
+            (FetchError::RedirectWithoutLocation, Unusable),
+            (FetchError::TooLarge { limit: 1 }, Unusable),
+            (FetchError::Expansion, Unusable),
+            (FetchError::BadGzip(text()), Retry),
+            (FetchError::CutShort, Retry),
+            (disk, Retry),
+            (FetchError::Io(text()), Retry),
+        ] {
+            assert_eq!(error.class(), class, "{error:?}");
+            let is_asked = matches!(error, FetchError::Status { .. }) && class == Retry;
+            assert_eq!(error.retry_after().is_some(), is_asked, "{error:?}");
+        }
+    }
 }

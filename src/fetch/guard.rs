@@ -135,9 +135,9 @@ impl Resolve for GuardedResolver {
     fn resolve(&self, name: Name) -> Resolving {
         let guard = self.guard.clone();
         let host = name.as_str().to_owned();
-        let looking = (self.lookup)(host.clone());
+        let resolving = (self.lookup)(host.clone());
         Box::pin(async move {
-            let mut allowed = match looking.await {
+            let mut allowed = match resolving.await {
                 Ok(found) => found,
                 Err(error) => return Err(ResolveError::Lookup(host, error).into()),
             };

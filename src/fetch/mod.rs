@@ -46,7 +46,7 @@ pub use content::{AllowedHosts, Content};
 pub use discovery::{Discovery, DiscoveryCache, DiscoveryError};
 pub use document::{Fetched, FetchedDocument, OwnedReader};
 pub use document_summaries::DocumentSummaries;
-pub use error::{Disposition, FetchError};
+pub use error::FetchError;
 pub use guard::is_public;
 pub use hub::HubAnswer;
 pub use package::{MemberReader, Package, PackageError, PartialPackage};

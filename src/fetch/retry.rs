@@ -7,7 +7,8 @@ use std::time::Duration;
 use backoff::backoff::Backoff;
 use backoff::exponential::ExponentialBackoff;
 
-use super::{Disposition, FetchError};
+use super::FetchError;
+use crate::error_class::ErrorClass;
 
 /// The maximum `Retry-After` that is respected.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(3600);
@@ -78,9 +79,10 @@ where
             Err(error) => error,
         };
         attempt += 1;
-        let Disposition::RetryLater { after } = error.disposition() else {
+        if error.class() != ErrorClass::Retry {
             return Err(error);
-        };
+        }
+        let after = error.retry_after();
         if after.is_some_and(|after| after > bounds.longest) {
             return Err(error);
         }

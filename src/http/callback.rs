@@ -15,7 +15,7 @@ use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::TopicUri;
-use crate::protocol::websub::{Mode, Signature, Verification};
+use crate::protocol::websub::{Intent, Mode, Signature, Verification};
 use crate::store::{ChannelId, ChannelRecord, Receipt, Store, StoreError};
 
 /// How long a hub may take to send the body of a delivery.
@@ -110,27 +110,33 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
     let Some(verification) = Verification::parse_query(query) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    if !TopicUri::parse(&verification.topic).is_ok_and(|topic| topic == channel.subscribed_topic) {
+    let Ok(topic) = TopicUri::parse(&verification.topic) else {
         return StatusCode::NOT_FOUND.into_response();
-    }
-    if verification.mode == Mode::Denied {
-        let reason = verification.reason.unwrap_or_default();
-        tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "subscription denied by the hub");
-        let now = clock::now().wall;
-        let write = || callback.store.deny_channel(channel.id, now);
-        return match with_retries(write).await {
-            Ok(()) => StatusCode::OK.into_response(),
-            Err(error) => database_failed(&error),
-        };
-    }
+    };
+    let store = &callback.store;
+    let intent = match verification.mode {
+        Mode::Subscribe => Intent::Subscribe,
+        Mode::Unsubscribe => Intent::Unsubscribe,
+        Mode::Denied => {
+            let now = clock::now().wall;
+            let write = || store.deny_channel(channel.id, now, &topic);
+            return match with_retries(write).await {
+                Ok(true) => {
+                    let reason = verification.reason.unwrap_or_default();
+                    tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "subscription denied by the hub");
+                    StatusCode::OK.into_response()
+                }
+                Ok(false) => StatusCode::NOT_FOUND.into_response(),
+                Err(error) => database_failed(&error),
+            };
+        }
+    };
     let is_challenge = |challenge: &String| (1..=MAX_CHALLENGE).contains(&challenge.len());
     let Some(challenge) = verification.challenge.filter(is_challenge) else {
         return StatusCode::BAD_REQUEST.into_response();
     };
-    let (mode, granted) = (verification.mode, verification.lease_seconds);
-    let spread = spread();
-    let store = &callback.store;
-    let write = || store.verify_channel(channel.id, mode, granted, spread);
+    let (granted, spread) = (verification.lease_seconds, spread());
+    let write = || store.verify_channel(channel.id, &topic, intent, granted, spread);
     match with_retries(write).await {
         Ok(true) => (
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use rustix::io::Errno;
 
+use crate::error_class::ErrorClass;
+
 /// Why a file could not be staged, published, removed or opened.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MirrorError {
@@ -77,13 +79,16 @@ impl MirrorError {
         }
     }
 
-    /// Whether the same call may succeed later, after the operator or the machine has recovered. If not, only another path or
-    /// another mirror helps.
-    pub fn is_transient(&self) -> bool {
-        matches!(
-            self,
-            Self::DiskFull { .. } | Self::ReadOnly { .. } | Self::Io { .. }
-        )
+    /// The class. After a [fatal](ErrorClass::Fatal) one the same call may succeed when the operator or the machine has recovered;
+    /// after an [unusable](ErrorClass::Unusable) one only another path does.
+    pub fn class(&self) -> ErrorClass {
+        match self {
+            Self::DiskFull { .. } | Self::ReadOnly { .. } | Self::Io { .. } => ErrorClass::Fatal,
+            Self::Locked { .. } => ErrorClass::Retry,
+            Self::Blocked { .. } | Self::Missing { .. } | Self::BadPath { .. } => {
+                ErrorClass::Unusable
+            }
+        }
     }
 
     /// An error while an open file was read.
@@ -136,20 +141,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn disk_errors_are_transient_and_blocked_paths_are_not() {
+    fn errors_of_the_system_are_classified() {
+        use ErrorClass::{Fatal, Unusable};
         let classify = |errno| MirrorError::classify("writing", "h/a", errno);
-        for (errno, code, transient) in [
-            (Errno::NOSPC, "disk-full", true),
-            (Errno::DQUOT, "disk-full", true),
-            (Errno::ROFS, "read-only", true),
-            (Errno::IO, "io", true),
-            (Errno::NOTDIR, "path-blocked", false),
-            (Errno::LOOP, "path-blocked", false),
-            (Errno::NAMETOOLONG, "path-blocked", false),
-            (Errno::NOENT, "io", true),
+        for (errno, code, class) in [
+            (Errno::NOSPC, "disk-full", Fatal),
+            (Errno::DQUOT, "disk-full", Fatal),
+            (Errno::ROFS, "read-only", Fatal),
+            (Errno::IO, "io", Fatal),
+            (Errno::NOTDIR, "path-blocked", Unusable),
+            (Errno::LOOP, "path-blocked", Unusable),
+            (Errno::NAMETOOLONG, "path-blocked", Unusable),
+            (Errno::NOENT, "io", Fatal),
         ] {
             let error = classify(errno);
-            assert_eq!((error.code(), error.is_transient()), (code, transient));
+            assert_eq!((error.code(), error.class()), (code, class));
+        }
+        let path = || "h/a".to_owned();
+        let reason = "empty";
+        for (error, class) in [
+            (MirrorError::Missing { path: path() }, Unusable),
+            (
+                MirrorError::Locked {
+                    root: path().into(),
+                },
+                ErrorClass::Retry,
+            ),
+            (
+                MirrorError::BadPath {
+                    path: path(),
+                    reason,
+                },
+                Unusable,
+            ),
+        ] {
+            assert_eq!(error.class(), class, "{error:?}");
         }
     }
 }

@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::fault_injection::inject_fault;
 use super::tree::{UnsyncedFolders, ancestors, kind, split};
 use super::{CompletedFile, Mirror, MirrorError, MirrorPath};
+use crate::error_class::ErrorClass;
 
 /// A file that was not published.
 #[derive(Debug, thiserror::Error)]
@@ -221,7 +222,7 @@ impl FolderSyncs {
                 },
             };
             return Err(match MirrorError::classify("syncing", folder, errno) {
-                error if error.is_transient() => error,
+                error if error.class() == ErrorClass::Fatal => error,
                 // Another path would not help.
                 _ => MirrorError::Io {
                     doing: "syncing",

@@ -28,9 +28,6 @@ impl MirrorReader {
     }
 
     /// Opens a file for reading.
-    ///
-    /// # Errors
-    /// As [`Mirror::open_file`](super::Mirror::open_file).
     pub fn open_file(&self, path: &MirrorPath) -> Result<File, MirrorError> {
         open_file(&self.tree, path)
     }

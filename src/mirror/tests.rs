@@ -9,6 +9,7 @@ use proptest::prelude::*;
 use tempfile::TempDir;
 
 use super::*;
+use crate::error_class::ErrorClass;
 use crate::protocol::SourceTime;
 
 /// A mirror in a temporary folder, and a folder outside of it.
@@ -208,7 +209,7 @@ fn blocked_file_is_returned_and_can_be_published_elsewhere() {
     for at in ["h/file/a", "h/file/a/b", "h/folder"] {
         let PublishError { error, file } = world.publish(at).unwrap_err();
         assert_eq!(error.code(), "path-blocked", "{at}");
-        assert!(!error.is_transient());
+        assert_eq!(error.class(), ErrorClass::Unusable);
         let made = path(&format!("h/%made/{}", at.len()));
         let answers = world.mirror.publish(vec![(file.unwrap(), made.clone())]);
         assert_eq!(codes(&answers), ["ok"]);

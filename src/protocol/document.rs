@@ -236,7 +236,6 @@ impl Head {
     }
 
     /// The first link of a relation, in any case.
-    #[must_use]
     pub fn link(&self, rel: &str) -> Option<&Url> {
         first_link(&self.links, rel)
     }

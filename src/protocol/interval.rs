@@ -51,7 +51,6 @@ impl Interval {
 
     /// Whether a moment is inside or at one of the two ends. Times are often rounded to seconds, so that a change at an end
     /// may belong to either side.
-    #[must_use]
     pub fn touches(&self, moment: SourceTime) -> bool {
         self.from <= moment && moment <= self.until
     }

@@ -128,7 +128,6 @@ impl Oddities {
     }
 
     /// The number of times that it was found.
-    #[must_use]
     pub fn count(&self, oddity: Oddity) -> u64 {
         self.0.get(&oddity).copied().unwrap_or_default()
     }

@@ -138,7 +138,6 @@ impl DocumentSummary {
 impl Metadata {
     /// Where what it describes ends: `until`, or `completed`. `None` if it states no end, or one in the future: to believe
     /// such an end would be to believe that nothing more will happen before it.
-    #[must_use]
     pub fn closed_at(&self, latest: SourceTime) -> Option<SourceTime> {
         self.until
             .or(self.completed)

@@ -10,7 +10,16 @@ use url::form_urlencoded;
 
 pub use signature::{Signature, SignatureMethod};
 
-/// The purpose of a request or verification.
+/// What a hub is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// Begin or renew the subscription.
+    Subscribe,
+    /// End the subscription.
+    Unsubscribe,
+}
+
+/// The purpose of a request, a verification or a denial: `hub.mode`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// `subscribe`

@@ -2,8 +2,8 @@
 //! each commit.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
+use parking_lot::Mutex;
 use rusqlite::Connection;
 
 use super::reads::statistics::synced_until;
@@ -76,7 +76,7 @@ impl CommitHook {
 
     /// Shows the database to `watch` after each commit that changes it.
     pub(crate) fn watch(&self, watch: impl FnMut(&Snapshot) + Send + 'static) {
-        *self.lock() = Some(Box::new(watch));
+        *self.watch.lock() = Some(Box::new(watch));
     }
 
     /// Counts one step; returns false if the process has ended, or ends now.
@@ -93,15 +93,11 @@ impl CommitHook {
     }
 
     pub(super) fn committed(&self, connection: &Connection, has_changes: bool) -> bool {
-        if has_changes && let Some(watch) = self.lock().as_mut() {
+        if has_changes && let Some(watch) = self.watch.lock().as_mut() {
             let snapshot = Snapshot::read(connection).expect("the database can be read");
             watch(&snapshot);
         }
         self.step()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Watch>> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -11,7 +11,8 @@
 //! | `audit_db` | the temporary database of an audit |
 //!
 //! Invariants:
-//! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers.
+//! - What belongs together is one transaction: coverage never moves without the tasks of the changes that it covers. A write that
+//!   fails has changed nothing.
 //! - The database never states more than the files: a resource's row changes after its file was published, never before.
 //! - One thread writes, and commits queued jobs as one transaction; a caller gets its answer after the commit. Readers have
 //!   connections of their own.
@@ -44,7 +45,7 @@ use rusqlite::{Connection, OpenFlags};
 use tokio::sync::broadcast;
 
 pub use audit_db::{
-    AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState, PendingList,
+    AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
     StatementKind,
 };
 pub use change::{Change, Origin, Paths};
@@ -230,9 +231,6 @@ impl Store {
 
     /// Whether the database can be written. After a write has failed, this tries one that changes nothing: no other job may
     /// have anything to write by now.
-    ///
-    /// # Errors
-    /// The error of that write.
     pub async fn writable(self: &Arc<Self>) -> Result<(), StoreError> {
         if self.write_health.has_failed() {
             self.write(|tx| schema::rewrite_version(tx.sql)).await?;

@@ -51,8 +51,8 @@ impl Tx<'_> {
 }
 
 /// Sends the result of the commit to a caller.
-type Answer = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-type Job = Box<dyn FnOnce(&mut Tx<'_>) -> Answer + Send>;
+type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type Job = Box<dyn FnOnce(&mut Tx<'_>) -> Reply + Send>;
 
 pub(super) struct Writer {
     jobs: Option<mpsc::Sender<Job>>,
@@ -129,9 +129,6 @@ impl<T> Writing<T> {
     }
 
     /// Waits until the job is on disk. For a caller on a blocking thread.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing was written.
     pub fn wait(self) -> Result<T, StoreError> {
         self.0.blocking_recv().map_err(|_| StoreError::Closed)?
     }
@@ -220,7 +217,7 @@ impl Writes {
             }
             #[cfg(test)]
             let before = self.connection.total_changes();
-            let (answers, outcome) = self.commit(jobs);
+            let (replies, outcome) = self.commit(jobs);
             #[cfg(test)]
             if outcome.is_ok() {
                 let has_changes = self.connection.total_changes() != before;
@@ -234,8 +231,8 @@ impl Writes {
                     let _ = self.wakes.send(wake.clone());
                 }
             }
-            for answer in answers {
-                answer(match &outcome {
+            for reply in replies {
+                reply(match &outcome {
                     Ok(_) => Ok(()),
                     Err(error) => Err(StoreError::Commit(Arc::clone(error))),
                 });
@@ -243,11 +240,11 @@ impl Writes {
         }
     }
 
-    /// Runs jobs in one transaction and returns their answers, and the wakes to send.
+    /// Runs jobs in one transaction and returns their replies, and the wakes to send.
     fn commit(
         &self,
         jobs: impl Iterator<Item = Job>,
-    ) -> (Vec<Answer>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
+    ) -> (Vec<Reply>, Result<Vec<Wake>, Arc<rusqlite::Error>>) {
         let connection = &self.connection;
         let changes = connection.total_changes();
         let begin = || connection.execute_batch("BEGIN IMMEDIATE");
@@ -265,7 +262,7 @@ impl Writes {
             has_write_failed: false,
             damage: &self.damage,
         };
-        let answers: Vec<Answer> = jobs.map(|job| job(&mut tx)).collect();
+        let replies: Vec<Reply> = jobs.map(|job| job(&mut tx)).collect();
         let outcome = match tx.aborted {
             Some(error) => Err(error),
             None => begun
@@ -288,6 +285,6 @@ impl Writes {
             Ok(()) => self.write_health.note(false),
         }
         tx.wakes.extend(tx.feed.map(Wake::Feed));
-        (answers, outcome.map(|()| tx.wakes))
+        (replies, outcome.map(|()| tx.wakes))
     }
 }

@@ -31,7 +31,6 @@ pub struct Expected {
 
 impl Expected {
     /// Whether an announced length or digest can verify the bytes.
-    #[must_use]
     pub fn is_verifiable(&self) -> bool {
         self.length.is_some() || !self.hashes.is_empty()
     }

@@ -28,8 +28,9 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::lease::{Asked, ChannelState, Intent, Lease, Ruling};
+use super::lease::{Asked, ChannelState, Lease, Ruling};
 use crate::clock::{ClockStepDetector, Now};
+use crate::protocol::websub::Intent;
 use crate::protocol::{HubUri, TopicUri};
 
 pub use choice::{ChannelChoice, ChannelKey, choose_channels};
@@ -92,21 +93,40 @@ impl Channel {
         }
     }
 
-    /// Answers a hub's verification of intent. `lease_seconds` is the granted lease; `spread`, from 0 to 1, chooses the time
-    /// of the renewal.
+    /// Answers a hub's verification of intent for a topic. `lease_seconds` is the granted lease; `spread`, from 0 to 1, chooses
+    /// the time of the renewal.
     pub fn verify(
         &mut self,
         now: DateTime<Utc>,
+        topic: &TopicUri,
         intent: Intent,
         lease_seconds: Option<u64>,
         spread: f64,
     ) -> Ruling {
+        if *topic != self.subscribed_topic {
+            return Ruling::Refuse;
+        }
         self.lease.verify(now, intent, lease_seconds, spread)
     }
 
-    /// Applies a hub's denial.
-    pub fn deny(&mut self, now: DateTime<Utc>) {
-        self.lease.deny(now);
+    /// Applies a hub's denial of a topic. `false`: the channel has not requested this topic, and nothing has changed.
+    pub fn deny(&mut self, now: DateTime<Utc>, topic: &TopicUri) -> bool {
+        let is_requested = *topic == self.subscribed_topic;
+        if is_requested {
+            self.lease.deny(now);
+        }
+        is_requested
+    }
+
+    /// Whether a hub may have a subscription, granted or requested.
+    pub fn may_be_subscribed(&self) -> bool {
+        use ChannelState::{Active, Expired, Pending};
+        self.hub.is_some() && matches!(self.lease.state, Active | Expired | Pending)
+    }
+
+    /// Whether a hub is expected to deliver.
+    pub fn is_delivered(&self) -> bool {
+        !self.left && self.lease.state == ChannelState::Active
     }
 
     /// Polls have found changes that the hub did not deliver: the lease counts as expired. Returns what to report; `None` if

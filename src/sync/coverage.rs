@@ -21,7 +21,6 @@ pub struct Coverage {
 
 impl Coverage {
     /// The intervals, oldest first.
-    #[must_use]
     pub fn intervals(&self) -> &[Interval] {
         &self.covered
     }
@@ -50,19 +49,16 @@ impl Coverage {
     }
 
     /// The end of the last interval, where the next notification should begin. `None` before the baseline.
-    #[must_use]
     pub fn front(&self) -> Option<SourceTime> {
         self.covered.last().map(Interval::until)
     }
 
     /// The end of the first interval: before it nothing is missing. `None` before the baseline.
-    #[must_use]
     pub fn unbroken_until(&self) -> Option<SourceTime> {
         self.covered.first().map(Interval::until)
     }
 
     /// Whether a moment is covered.
-    #[must_use]
     pub fn contains(&self, moment: SourceTime) -> bool {
         let after = self
             .covered

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::protocol::websub::Intent;
+
 /// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ChannelState {
@@ -49,15 +51,6 @@ impl ChannelState {
         ];
         all.into_iter().find(|state| state.code() == code)
     }
-}
-
-/// The mode of a request to the hub.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Intent {
-    /// Begin or renew the subscription.
-    Subscribe,
-    /// End the subscription.
-    Unsubscribe,
 }
 
 /// A request that the hub has not verified yet.

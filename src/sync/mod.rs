@@ -34,7 +34,7 @@ pub use channel::{
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
-pub use lease::{Asked, ChannelState, Intent, Lease, Ruling};
+pub use lease::{Asked, ChannelState, Lease, Ruling};
 pub use news_filter::NewsFilter;
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};
 pub use plan::{

@@ -36,7 +36,6 @@ impl NewsFilter {
 
     /// Whether a change of that time is late: a later document of the same time has been read. The change may be unknown
     /// nevertheless, but it does not replace one of the same time.
-    #[must_use]
     pub fn is_late(&self, changed_at: Option<SourceTime>) -> bool {
         matches!((self.late_from, changed_at), (Some(from), Some(changed_at)) if from <= changed_at)
     }
@@ -44,7 +43,6 @@ impl NewsFilter {
     /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
     /// either side, or whole days, of which a part is covered. A change that is dated outside its own document is included as
     /// well.
-    #[must_use]
     pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
         let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
             return true;

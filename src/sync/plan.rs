@@ -112,12 +112,12 @@ pub fn plan_change(
         (ChangeKind::Deleted, false) => false,
         (_, true) => false,
         (_, false) => match compare(announced, known) {
-            Content::Same => {
+            ContentMatch::Same => {
                 announced.changed_at == known.changed_at || announced.changed_at.is_none()
             }
-            Content::Different => false,
+            ContentMatch::Different => false,
             // Only time and kind distinguish one change from another.
-            Content::Unknown => {
+            ContentMatch::Unknown => {
                 announced.changed_at.is_some()
                     && announced.changed_at == known.changed_at
                     && known.kind.is_none_or(|kind| kind == announced.kind)
@@ -163,9 +163,9 @@ pub fn plan_listed(
         return Decision::Task;
     }
     let (same, proven) = match compare(announced, known) {
-        Content::Same => (true, true),
-        Content::Different => (false, true),
-        Content::Unknown => {
+        ContentMatch::Same => (true, true),
+        ContentMatch::Different => (false, true),
+        ContentMatch::Unknown => {
             let seen = known.lastmod.max(known.changed_at);
             (
                 announced.lastmod.is_none() || announced.lastmod <= seen,
@@ -206,14 +206,14 @@ pub fn needs_approval(deletions: u64, resources: u64, max_share: f64) -> bool {
     deletions > 100 && deletions as f64 > resources as f64 * max_share
 }
 
-enum Content {
+enum ContentMatch {
     Same,
     Different,
     Unknown,
 }
 
 /// Compares the announced length and digests with those of the file in the mirror.
-fn compare(announced: &Announced<'_>, known: &LocalState) -> Content {
+fn compare(announced: &Announced<'_>, known: &LocalState) -> ContentMatch {
     let lengths_differ = matches!((announced.length, known.length), (Some(announced), Some(known)) if announced != known);
     let mut compared = false;
     for hash in announced.hashes {
@@ -223,15 +223,15 @@ fn compare(announced: &Announced<'_>, known: &LocalState) -> Content {
             .filter(|own| own.algorithm() == hash.algorithm())
         {
             if own != hash {
-                return Content::Different;
+                return ContentMatch::Different;
             }
             compared = true;
         }
     }
     match (compared, lengths_differ) {
-        (_, true) => Content::Different,
-        (true, false) => Content::Same,
-        (false, false) => Content::Unknown,
+        (_, true) => ContentMatch::Different,
+        (true, false) => ContentMatch::Same,
+        (false, false) => ContentMatch::Unknown,
     }
 }
 

@@ -53,7 +53,6 @@ pub enum GapReason {
 
 impl GapReason {
     /// The stable code.
-    #[must_use]
     pub fn code(self) -> &'static str {
         match self {
             Self::MissingNotification => "missing-notification",
@@ -101,7 +100,6 @@ pub enum Hint {
 
 impl Hint {
     /// The stable code.
-    #[must_use]
     pub fn code(self) -> &'static str {
         match self {
             Self::NoInterval => "no-interval",
@@ -168,25 +166,21 @@ impl Sequencer {
     }
 
     /// Up to where the Source's documents have been read.
-    #[must_use]
     pub fn read_until(&self) -> Option<SourceTime> {
         self.read_until
     }
 
     /// The coverage.
-    #[must_use]
     pub fn coverage(&self) -> &Coverage {
         &self.coverage
     }
 
     /// The gaps, oldest first.
-    #[must_use]
     pub fn gaps(&self) -> &[Gap] {
         &self.gaps
     }
 
     /// How many early notifications are held.
-    #[must_use]
     pub fn held(&self) -> usize {
         self.held.len()
     }
@@ -270,7 +264,6 @@ impl Sequencer {
     }
 
     /// When the first held notification exceeds the reorder window.
-    #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.waiting().map(|held| held.deadline).min()
     }
@@ -356,7 +349,6 @@ impl Sequencer {
     /// Whether a closed Change List of that interval is settled, so that it need not be read: its interval is covered, and
     /// documents have been read beyond its end. A list that is closed within a second may be the only one that states the rest
     /// of that second. An empty interval is never settled: it does not state what the list contains.
-    #[must_use]
     pub fn is_settled(&self, interval: Interval) -> bool {
         let front = self.coverage.front();
         !interval.is_empty()

@@ -50,7 +50,6 @@ impl Span {
     }
 
     /// The covered interval; empty if only its beginning is known, `None` if not even that.
-    #[must_use]
     pub fn interval(self) -> Option<Interval> {
         let from = self.from?;
         Interval::new(from, self.until.map_or(from, |until| until.max(from)))

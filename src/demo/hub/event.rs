@@ -66,7 +66,6 @@ pub struct HubDelivery {
 
 impl HubDelivery {
     /// Whether the subscriber answered with 2xx.
-    #[must_use]
     pub fn is_accepted(&self) -> bool {
         self.status
             .is_some_and(|status| (200..300).contains(&status))

@@ -27,13 +27,13 @@ pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> 
         return None;
     }
     let (mirror, task) = (Arc::clone(mirror), task.clone());
-    let looking = tokio::task::spawn_blocking(move || {
+    let reading = tokio::task::spawn_blocking(move || {
         let path = MirrorPath::parse(&task.path).ok()?;
         let file = mirror.open_file(&path).ok()?;
         // A file that can't be read is fetched.
         examine(&file, &task).ok().flatten()
     });
-    looking.await.ok().flatten()
+    reading.await.ok().flatten()
 }
 
 /// For a blocking thread.

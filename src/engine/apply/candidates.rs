@@ -1,7 +1,5 @@
 //! Fetches a resource from one candidate after another, until one of them has the right bytes.
 
-use std::sync::PoisonError;
-
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome, download};
 use crate::clock;
@@ -83,7 +81,6 @@ pub(super) async fn fetch(
 
 fn is_skipped(context: &ApplyContext, candidate: &Candidate) -> bool {
     let breaker = context.breaker.lock();
-    let breaker = breaker.unwrap_or_else(PoisonError::into_inner);
     !candidate.is_own && breaker.skips(clock::now(), &candidate.uri.authority())
 }
 
@@ -93,8 +90,7 @@ fn count(context: &ApplyContext, candidate: &Candidate, error: Option<&DownloadE
         return;
     }
     let host = candidate.uri.authority();
-    let breaker = context.breaker.lock();
-    let mut breaker = breaker.unwrap_or_else(PoisonError::into_inner);
+    let mut breaker = context.breaker.lock();
     let Some(error) = error else {
         return breaker.succeeded(&host);
     };

@@ -1,6 +1,8 @@
 //! What the execution of a task needs.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use crate::engine::context::SourceContext;
 use crate::mirror::Mirror;

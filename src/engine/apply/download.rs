@@ -7,7 +7,8 @@ use std::time::Duration;
 use super::context::ApplyContext;
 use super::staged::{Description, StagedResource};
 use crate::clock;
-use crate::fetch::{AllowedHosts, Bounds, Content, Disposition, FetchError, pause};
+use crate::error_class::ErrorClass;
+use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, pause};
 use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
 use crate::protocol::{Mismatch, ServedVersion, SourceTime, Verified, Verifier};
 use crate::store::{Task, TaskFailure};
@@ -44,8 +45,11 @@ pub(super) enum DownloadError {
     Mirror(#[from] MirrorError),
     #[error(transparent)]
     Mismatch(#[from] Mismatch),
-    #[error("it was last modified at {got} where {told} was announced")]
-    Stale { told: SourceTime, got: SourceTime },
+    #[error("it was last modified at {got} where {announced} was announced")]
+    Stale {
+        announced: SourceTime,
+        got: SourceTime,
+    },
     #[error("the work was interrupted")]
     Interrupted,
     #[error("resyncd panicked; see the log")]
@@ -69,17 +73,17 @@ impl DownloadError {
         let now = clock::now().wall;
         let tried = task.attempts + 1;
         let (wait, counts) = match &self {
-            Self::Mirror(error) if error.is_transient() => (Some(DISK_PAUSE), false),
+            Self::Mirror(error) if error.class() == ErrorClass::Fatal => (Some(DISK_PAUSE), false),
             Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::Mirror(_) | Self::Panicked => (None, true),
             Self::Mismatch(_) | Self::Stale { .. } => (wait_for(tried, None, &TRIES), true),
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
             }
-            Self::Fetch(error) => match error.disposition() {
-                Disposition::RetryLater { after } => (wait_for(tried, after, &TRIES), true),
-                Disposition::GiveUp => (None, true),
-            },
+            Self::Fetch(error) if error.class() == ErrorClass::Retry => {
+                (wait_for(tried, error.retry_after(), &TRIES), true)
+            }
+            Self::Fetch(_) => (None, true),
         };
         let retry_at = wait.map(|wait| now + wait);
         TaskFailure {
@@ -141,10 +145,10 @@ pub(super) async fn download(
 /// Rejects a duplicate that is older than announced, where no digest verifies it. Its date has whole seconds.
 fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadError> {
     match (expected.modified, content.last_modified()) {
-        (Some(told), Some(got))
-            if expected.hashes.is_empty() && told.micros() - got.micros() >= 1_000_000 =>
+        (Some(announced), Some(got))
+            if expected.hashes.is_empty() && announced.micros() - got.micros() >= 1_000_000 =>
         {
-            Err(DownloadError::Stale { told, got })
+            Err(DownloadError::Stale { announced, got })
         }
         _ => Ok(()),
     }

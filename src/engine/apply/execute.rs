@@ -105,13 +105,13 @@ fn is_known_by_digest(task: &Task) -> bool {
 /// Whether the file is still there, and as long as it was.
 async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
     let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
-    let looking = tokio::task::spawn_blocking(move || {
+    let reading = tokio::task::spawn_blocking(move || {
         let found = MirrorPath::parse(&path)
             .and_then(|path| mirror.open_file(&path))
             .ok()?;
         found.metadata().ok().map(|metadata| metadata.len())
     });
-    looking
+    reading
         .await
         .ok()
         .flatten()

@@ -35,7 +35,7 @@ pub(in crate::engine) struct Executor {
     /// Downloads in progress, by host.
     busy: HashMap<String, usize>,
     /// Tasks that are queued or in progress.
-    taken: HashSet<ResourceId>,
+    in_progress: HashSet<ResourceId>,
     downloads: JoinSet<(Task, TaskOutcome)>,
     next_due: Option<Instant>,
     /// `None` before the first query: the wall clock may have been set while nothing ran.
@@ -48,7 +48,7 @@ impl Executor {
             context: Arc::new(ApplyContext::new(context, mirror)),
             queues: HashMap::new(),
             busy: HashMap::new(),
-            taken: HashSet::new(),
+            in_progress: HashSet::new(),
             downloads: JoinSet::new(),
             next_due: None,
             clock_steps: None,
@@ -84,7 +84,7 @@ impl Executor {
                 }
                 Some(ids) = concluded.recv() => {
                     let ids: Vec<ResourceId> = ids;
-                    ids.iter().for_each(|id| { self.taken.remove(id); });
+                    ids.iter().for_each(|id| { self.in_progress.remove(id); });
                     // A newer task of the resource was not returned while this one was in progress.
                     is_stale = true;
                 }
@@ -147,7 +147,7 @@ impl Executor {
             .map(|(authority, queue)| (authority.clone(), queue.len()))
             .collect();
         let in_progress = TasksInProgress {
-            resources: self.taken.clone(),
+            resources: self.in_progress.clone(),
             queued,
         };
         match self
@@ -159,7 +159,7 @@ impl Executor {
         {
             Ok((due, next)) => {
                 for task in due {
-                    self.taken.insert(task.resource);
+                    self.in_progress.insert(task.resource);
                     self.queues
                         .entry(task.authority.clone())
                         .or_default()

@@ -5,8 +5,10 @@
 
 use std::collections::HashMap;
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::fetch::Package;
 use crate::protocol::{ChangeKind, Digest, ResourceUri, SourceTime};
@@ -69,7 +71,7 @@ pub(in crate::engine) struct Members(Mutex<HashMap<ResourceUri, Vec<Arc<Member>>
 impl Members {
     /// The member that has the bytes of a task.
     pub(super) fn of(&self, task: &Task) -> Option<Arc<Member>> {
-        let members = self.lock();
+        let members = self.0.lock();
         let offered = members.get(&task.uri)?;
         // Of entries that are the same the later one counts.
         offered
@@ -97,29 +99,24 @@ impl Members {
     }
 
     pub(in crate::engine) fn offer(&self, member: &Arc<Member>) {
-        let mut members = self.lock();
+        let mut members = self.0.lock();
         let offered = members.entry(member.uri.clone()).or_default();
         offered.push(Arc::clone(member));
     }
 
     pub(in crate::engine) fn is_offered(&self, member: &Arc<Member>) -> bool {
-        let members = self.lock();
+        let members = self.0.lock();
         let offered = members.get(&member.uri);
         offered.is_some_and(|offered| offered.iter().any(|other| Arc::ptr_eq(other, member)))
     }
 
     pub(in crate::engine) fn withdraw(&self, member: &Arc<Member>) {
-        let mut members = self.lock();
+        let mut members = self.0.lock();
         if let Some(offered) = members.get_mut(&member.uri) {
             offered.retain(|other| !Arc::ptr_eq(other, member));
             if offered.is_empty() {
                 members.remove(&member.uri);
             }
         }
-    }
-
-    /// Every change of the map is one step.
-    fn lock(&self) -> MutexGuard<'_, HashMap<ResourceUri, Vec<Arc<Member>>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

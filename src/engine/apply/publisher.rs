@@ -11,6 +11,7 @@ use super::context::ApplyContext;
 use super::execute::TaskOutcome;
 use super::staged::{Description, StagedResource};
 use crate::clock;
+use crate::error_class::ErrorClass;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, MirrorPath, file_time, made_path};
 use crate::protocol::SourceTime;
 use crate::status::StatusError;
@@ -336,13 +337,14 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
 }
 
 fn failed(task: Task, error: &MirrorError) -> TaskResult {
-    let again = error.is_transient() || matches!(error, MirrorError::Missing { .. });
+    let is_fatal = error.class() == ErrorClass::Fatal;
+    let again = is_fatal || matches!(error, MirrorError::Missing { .. });
     let wait = again.then_some(TimeDelta::seconds(10));
     let failure = TaskFailure {
         code: error.code(),
         message: error.to_string(),
         retry_at: wait.map(|wait| clock::now().wall + wait),
-        counts: !error.is_transient(),
+        counts: !is_fatal,
     };
     TaskResult::Failed { task, failure }
 }

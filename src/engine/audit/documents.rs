@@ -6,12 +6,15 @@ use std::sync::Arc;
 use url::Url;
 
 use super::context::{AuditContext, blocking};
-use super::document::{DocumentRead, PendingDocument};
+use super::entries::ListEntries;
 use crate::engine::EngineError;
+use crate::engine::documents::{
+    Alternatives, Child, DocumentWalk, SummarizedDocument, fetch_document, offered,
+};
 use crate::engine::source::discovery::{DiscoveredSet, KnownSets, find_sets, had_resourcesync};
-use crate::fetch::{CapabilityList, DiscoveryCache, Fetched};
+use crate::fetch::{CapabilityList, DiscoveryCache};
 use crate::protocol::{Capability, SourceTime};
-use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, PendingList};
+use crate::store::{AuditDb, Finding, FindingKind, KnownFiles, StatementKind};
 
 /// What was read of a Source.
 pub(super) struct SourceDocuments {
@@ -43,12 +46,24 @@ struct CapabilityRead {
     /// Whether a document of it was read at all.
     any: bool,
     is_complete: bool,
-    /// Whether each document states its capability.
-    stated: bool,
+    /// Whether each document states its capability, or its index does.
+    is_stated: bool,
     /// The time of the oldest document.
     at: Option<SourceTime>,
     /// Where the documents begin, as they state.
     from: Option<SourceTime>,
+}
+
+impl Default for CapabilityRead {
+    fn default() -> Self {
+        Self {
+            any: false,
+            is_complete: true,
+            is_stated: true,
+            at: None,
+            from: None,
+        }
+    }
 }
 
 impl AuditContext {
@@ -104,7 +119,7 @@ impl AuditContext {
             let (listed, changes) = self.read_set(audit_db, number, &set.uri, &list).await?;
             set.list = Some(list);
             documents.is_complete &= listed.any && listed.is_complete && changes.is_complete;
-            documents.proves_absence &= listed.stated;
+            documents.proves_absence &= listed.is_stated;
             documents.since = match (documents.since, listed.at) {
                 (Some(since), Some(at)) => Some(since.min(at)),
                 (since, at) => since.or(at),
@@ -138,7 +153,7 @@ impl AuditContext {
         uri: &Url,
         list: &CapabilityList,
     ) -> Result<(CapabilityRead, CapabilityRead), EngineError> {
-        let known = match offered(list, &Capability::ChangeList).next() {
+        let known = match offered(&list.capabilities, &Capability::ChangeList).next() {
             // It states whatever has happened since.
             Some(_) => None,
             None => self.listed_at(uri).await?,
@@ -146,7 +161,11 @@ impl AuditContext {
         let listed = self
             .read_capability(audit_db, set, list, Capability::ResourceList, known)
             .await?;
-        if !listed.any && offered(list, &Capability::ResourceList).next().is_none() {
+        if !listed.any
+            && offered(&list.capabilities, &Capability::ResourceList)
+                .next()
+                .is_none()
+        {
             unread(audit_db, Some(set), &list.uri, &EngineError::NoResourceList)?;
         }
         let mut changes = self
@@ -171,141 +190,170 @@ impl AuditContext {
         capability: Capability,
         since: Option<SourceTime>,
     ) -> Result<CapabilityRead, EngineError> {
-        let mut read = CapabilityRead {
-            any: false,
-            is_complete: true,
-            stated: true,
-            at: None,
-            from: None,
+        let mut reader = CapabilityReader {
+            context: self,
+            audit_db,
+            set,
+            walk: DocumentWalk::of(capability.clone()),
+            capability,
+            since,
+            listed_at: None,
+            read: CapabilityRead::default(),
         };
-        let mut after = 0;
-        let mut failed = None;
-        for uri in offered(list, &capability) {
-            note(audit_db, set, &capability, uri.clone(), 0)?;
-            let Some((number, top)) = audit_db.next_list(set, &capability, after)? else {
-                continue;
-            };
-            after = number;
-            match self
-                .read_list(audit_db, set, number, top, &capability, since)
-                .await
-            {
-                Ok(document) => {
-                    read.add(audit_db, set, uri, &document)?;
-                    if let Some(index) = document.index {
-                        note(audit_db, set, &capability, index, 0)?;
-                    }
-                    failed = None;
+        let mut failed = Alternatives::default();
+        let mut index = None;
+        for uri in offered(&list.capabilities, &reader.capability.clone()) {
+            match reader.read_offered(uri).await {
+                Ok(following) => {
+                    index = following;
+                    failed = Alternatives::default();
                     break;
                 }
-                Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => failed = failed.or(Some((uri.clone(), error))),
+                Err(error) => failed.add(uri, error)?,
             }
         }
-        if let Some((uri, error)) = failed {
-            read.is_complete = false;
-            unread(audit_db, Some(set), &uri, &error)?;
+        if let Some((uri, error)) = failed.into_first() {
+            reader.fail(&uri, error)?;
         }
-        while let Some((number, list)) = audit_db.next_list(set, &capability, after)? {
-            after = number;
-            let uri = list.uri.clone();
-            match self
-                .read_list(audit_db, set, number, list, &capability, since)
-                .await
-            {
-                Ok(document) => read.add(audit_db, set, &uri, &document)?,
-                Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => {
-                    read.is_complete = false;
-                    unread(audit_db, Some(set), &uri, &error)?;
-                }
+        reader.read_listed(&list.uri).await?;
+        if let Some(index) = index {
+            if let Err(error) = reader.read_offered(&index).await {
+                reader.fail(&index, error)?;
             }
+            reader.read_listed(&index).await?;
         }
-        Ok(read)
-    }
-
-    async fn read_list(
-        &self,
-        audit_db: &Arc<AuditDb>,
-        set: u32,
-        number: i64,
-        list: PendingList,
-        capability: &Capability,
-        since: Option<SourceTime>,
-    ) -> Result<DocumentRead, EngineError> {
-        let limit = self.limits.document;
-        let fetched = self.client.get_document(&list.uri, None, limit).await;
-        let fetched = match fetched.map_err(|error| EngineError::Fetch {
-            uri: list.uri.to_string(),
-            error,
-        })? {
-            Fetched::Document(fetched) => fetched,
-            Fetched::NotModified => return Err(EngineError::Interrupted),
-        };
-        let document = PendingDocument {
-            set,
-            number,
-            list,
-            capability: capability.clone(),
-            since,
-            fetched,
-        };
-        let (source, audit_db) = (self.source.clone(), Arc::clone(audit_db));
-        let read = blocking(move || document.ingest(&source, &audit_db)).await??;
-        self.progress.count_document();
-        Ok(read)
+        Ok(reader.read)
     }
 }
 
-impl CapabilityRead {
-    fn add(
+/// Reads the documents of one capability of a set.
+struct CapabilityReader<'a> {
+    context: &'a AuditContext,
+    audit_db: &'a Arc<AuditDb>,
+    set: u32,
+    capability: Capability,
+    walk: DocumentWalk,
+    /// For Resource Lists: the time of the newest one that was read before; an older one is outdated. For Change Lists: older
+    /// changes are in the Resource List.
+    since: Option<SourceTime>,
+    /// The time of all Resource Lists of an index.
+    listed_at: Option<SourceTime>,
+    read: CapabilityRead,
+}
+
+impl CapabilityReader<'_> {
+    /// Reads a document that no index has led to. Returns the index that it belongs to, if it is closed.
+    async fn read_offered(&mut self, uri: &Url) -> Result<Option<Url>, EngineError> {
+        let Some((number, read)) = self.fetch(uri).await? else {
+            return Ok(None);
+        };
+        let md = &read.summary.head.md;
+        let is_listed = self.capability == Capability::ResourceList;
+        let (is_stated, from) = (md.capability.is_some(), md.from.or(md.at));
+        let index = read.index_of_closed(uri).filter(|_| !is_listed).cloned();
+        if is_listed && read.summary.is_index {
+            self.listed_at = md.at.and(read.stated_time(None));
+        }
+        self.enter(uri, None, number, read).await?;
+        self.read.is_stated &= is_stated;
+        if !is_listed {
+            self.read.from = [self.read.from, from].into_iter().flatten().min();
+        }
+        Ok(index)
+    }
+
+    /// Reads what the indexes name. `uri`: the document that has led there.
+    async fn read_listed(&mut self, uri: &Url) -> Result<(), EngineError> {
+        loop {
+            let child = match self.walk.next().await {
+                Ok(Some(child)) => child,
+                Ok(None) => return Ok(()),
+                Err(error) => return self.fail(uri, error),
+            };
+            if let Err(error) = self.read_child(&child).await {
+                self.fail(&child.uri, error)?;
+            }
+        }
+    }
+
+    async fn read_child(&mut self, child: &Child) -> Result<(), EngineError> {
+        let is_listed = self.capability == Capability::ResourceList;
+        let is_old = |until| self.since.is_some_and(|since| until < since);
+        if !is_listed && child.until.is_some_and(is_old) {
+            return Ok(());
+        }
+        let Some((number, read)) = self.fetch(&child.uri).await? else {
+            return Ok(());
+        };
+        // The index states the capability of its lists.
+        let listed = self.listed_at.or(child.from);
+        self.enter(&child.uri, listed, number, read).await
+    }
+
+    /// Fetches a document, unless it was read before.
+    async fn fetch(&self, uri: &Url) -> Result<Option<(i64, SummarizedDocument)>, EngineError> {
+        let number = self.audit_db.begin_list(self.set, &self.capability, uri)?;
+        let Some(number) = number else {
+            return Ok(None);
+        };
+        let context = self.context;
+        let fetched = fetch_document(&context.client, uri, None, context.limits.document).await?;
+        // A document that is fetched unconditionally is never unchanged.
+        let fetched = fetched.ok_or(EngineError::Interrupted)?;
+        let read = SummarizedDocument::read(uri, fetched).await?;
+        Ok(Some((number, read)))
+    }
+
+    /// Enters an index, or records the entries of a list. `listed`: the time that its index states.
+    async fn enter(
         &mut self,
-        audit_db: &AuditDb,
-        set: u32,
         uri: &Url,
-        document: &DocumentRead,
+        listed: Option<SourceTime>,
+        number: i64,
+        read: SummarizedDocument,
     ) -> Result<(), EngineError> {
-        self.any = true;
-        self.stated &= document.stated;
-        self.at = [self.at, document.at].into_iter().flatten().min();
-        self.from = [self.from, document.from].into_iter().flatten().min();
-        if document.bad_entries > 0 {
-            self.is_complete = false;
-            unread(
-                audit_db,
-                Some(set),
-                uri,
-                &EngineError::BadEntries(document.bad_entries),
-            )?;
+        let is_listed = self.capability == Capability::ResourceList;
+        let stated = read.stated_time(listed).filter(|_| is_listed);
+        if stated.is_some_and(|at| self.since.is_some_and(|known| at < known)) {
+            return Err(EngineError::OlderResourceList(uri.to_string()));
+        }
+        let bad_entries = read.summary.bad_entries();
+        if let Some(list) = self.walk.enter(read)? {
+            let kind = if is_listed {
+                let at = stated.unwrap_or_else(|| list.guessed_time(list.summary.newest));
+                self.read.at = [self.read.at, Some(at)].into_iter().flatten().min();
+                StatementKind::ResourceList { at }
+            } else {
+                StatementKind::ChangeList {
+                    newest_first: list.summary.newest_first,
+                    since: self.since,
+                }
+            };
+            let entries = ListEntries {
+                set: self.set,
+                number,
+                kind,
+                document: list.document,
+            };
+            let (source, audit_db) = (self.context.source.clone(), Arc::clone(self.audit_db));
+            blocking(move || entries.record(&source, &audit_db)).await??;
+        }
+        self.context.progress.count_document();
+        self.read.any = true;
+        if bad_entries > 0 {
+            self.fail(uri, EngineError::BadEntries(bad_entries))?;
         }
         Ok(())
     }
-}
 
-fn offered<'a>(
-    list: &'a CapabilityList,
-    capability: &'a Capability,
-) -> impl Iterator<Item = &'a Url> {
-    let advertised = list.capabilities.iter();
-    advertised
-        .filter(move |advertised| advertised.capability == *capability)
-        .map(|advertised| &advertised.uri)
-}
-
-fn note(
-    audit_db: &AuditDb,
-    set: u32,
-    capability: &Capability,
-    uri: Url,
-    depth: u32,
-) -> Result<(), EngineError> {
-    let list = PendingList {
-        uri,
-        depth,
-        from: None,
-        until: None,
-    };
-    Ok(audit_db.note_lists(set, capability, &[list])?)
+    /// Records that a document, or a part of it, was not read.
+    fn fail(&mut self, uri: &Url, error: EngineError) -> Result<(), EngineError> {
+        if error.is_fatal() {
+            return Err(error);
+        }
+        self.read.is_complete = false;
+        unread(self.audit_db, Some(self.set), uri, &error)
+    }
 }
 
 /// Records a document that can't be read as a finding.

@@ -6,8 +6,8 @@
 
 mod comparison;
 mod context;
-mod document;
 mod documents;
+mod entries;
 mod files;
 mod recheck;
 mod repair;

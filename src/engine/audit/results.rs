@@ -52,7 +52,6 @@ pub struct Sums {
 
 impl Summary {
     /// Whether the mirror is now what the Source states.
-    #[must_use]
     pub fn is_in_sync(&self) -> bool {
         let sums = &self.sums;
         let wrong = sums.missing + sums.altered + sums.extra + sums.unreachable;

@@ -74,13 +74,11 @@ impl Audit {
     }
 
     /// The name of the Source.
-    #[must_use]
     pub fn source(&self) -> &str {
         &self.context.source.name
     }
 
     /// The progress; `applied` counts the compared files. Also how many files are expected in all.
-    #[must_use]
     pub fn counts(&self) -> (Counts, u64) {
         let mut counts = self.context.progress.counts();
         if let Some(repair) = &self.context.repair {

@@ -2,11 +2,11 @@
 
 use url::Url;
 
-use crate::fetch::{Client, Disposition, HubAnswer};
+use crate::fetch::{Client, HubAnswer};
 use crate::protocol::TopicUri;
-use crate::protocol::websub::{Mode, SubscriptionRequest};
+use crate::protocol::websub::{Intent, Mode, SubscriptionRequest};
 use crate::store::ChannelRecord;
-use crate::sync::{ChannelEvent, ChannelFailure, HubRequest, Intent};
+use crate::sync::{ChannelEvent, ChannelFailure, HubRequest};
 
 /// Reads the links of a topic.
 pub(super) async fn read_topic(client: &Client, source: &str, topic: &TopicUri) -> ChannelEvent {
@@ -55,13 +55,7 @@ pub(super) async fn send_request(
             format!("the hub answers {status}: {excerpt}"),
             retry_after,
         ),
-        Err(error) => {
-            let retry_after = match error.disposition() {
-                Disposition::RetryLater { after } => after,
-                Disposition::GiveUp => None,
-            };
-            (error.code(), error.to_string(), retry_after)
-        }
+        Err(error) => (error.code(), error.to_string(), error.retry_after()),
     };
     ChannelEvent::HubRefused {
         failure: ChannelFailure { code, message },

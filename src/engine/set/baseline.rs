@@ -21,7 +21,7 @@ impl SetState {
             return Ok(true);
         }
         match self.read_resource_dump(true).await {
-            Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => Err(error),
+            Err(error) if error.is_fatal() => Err(error),
             Err(error) if has_list => {
                 tracing::warn!(code = error.code(), source = self.context.name(), set = %self.record.capability_list, %error,
                     "Resource Dump unusable; reading the Resource List");

@@ -4,15 +4,16 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
-use super::index::{Entries, MAX_DEPTH};
 use super::ingest::{DocumentChanges, EntrySource, ingest_changes, weigh};
 use super::packages::{PackageEntry, manifest_copy};
-use super::pending_lists::PendingLists;
-use super::remembered::ReadDump;
+use super::remembered::{ReadDump, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::documents::{
+    Alternatives, Child, DocumentWalk, Entered, Entries, SummarizedDocument,
+};
 use crate::protocol::{
     Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
 };
@@ -32,7 +33,7 @@ impl SetState {
         let is_short = gaps
             .iter()
             .any(|gap| begins.is_none_or(|begins| gap.interval.from() < begins));
-        let is_fatal = matches!(failed, Some(EngineError::Store(_)));
+        let is_fatal = failed.as_ref().is_some_and(EngineError::is_fatal);
         if is_fatal || (lists.is_some() && !is_short) {
             return (lists, failed.map_or(Ok(()), Err));
         }
@@ -44,24 +45,21 @@ impl SetState {
                     failed.map_or(Ok(()), Err),
                 )
             }
-            Err(error @ EngineError::Store(_)) => (lists, Err(error)),
+            Err(error) if error.is_fatal() => (lists, Err(error)),
             Err(error) => (lists, Err(failed.unwrap_or(error))),
         }
     }
 
     /// Reads the Change Dumps; returns what they cover, `None` if there are none.
     async fn read_change_dumps(&mut self) -> Result<Option<Span>, EngineError> {
-        let mut failed = None;
+        let mut failed = Alternatives::default();
         for uri in self.offered(&Capability::ChangeDump) {
             match self.read_change_dump(&uri).await {
                 Ok(span) => return Ok(Some(span)),
-                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
-                    return Err(error);
-                }
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => failed.add(&uri, error)?,
             }
         }
-        failed.map_or(Ok(None), Err)
+        failed.into_result().map(|()| None)
     }
 
     async fn read_change_dump(&mut self, uri: &Url) -> Result<Span, EngineError> {
@@ -70,11 +68,8 @@ impl SetState {
         let changed = poll_document(&self.context, self.record.id, uri, last.is_none());
         let (mut span, index) = match (changed.await?, &last) {
             (Some(changed), _) => {
-                changed.expect_dump(&Capability::ChangeDump)?;
-                let head = &changed.summary.head;
-                let index = head.link("index");
-                let index = index.filter(|index| head.md.until.is_some() && *index != uri);
-                let index = index.cloned();
+                changed.read.expect(&Capability::ChangeDump)?;
+                let index = changed.read.index_of_closed(uri).cloned();
                 let span = self.ingest_change_dump(changed, last.as_ref()).await?;
                 let before = last.as_ref().map(|last| last.span);
                 self.report_older("older-change-dump", uri, before, span);
@@ -92,9 +87,9 @@ impl SetState {
         // A closed dump states nothing more: its index names the one that follows.
         if let Some(index) = &read.index
             && let Some(changed) = poll_document(&self.context, self.record.id, index, true).await?
-            && changed.summary.is_index
+            && changed.read.summary.is_index
         {
-            changed.expect_dump(&Capability::ChangeDump)?;
+            changed.read.expect(&Capability::ChangeDump)?;
             span = self.ingest_change_dump(changed, last.as_ref()).await?;
             read.span = span;
         }
@@ -109,18 +104,18 @@ impl SetState {
         changed: ChangedDocument,
         last: Option<&ReadDump>,
     ) -> Result<Span, EngineError> {
-        let md = &changed.summary.head.md;
+        let md = &changed.read.summary.head.md;
         let stated = Span {
             from: md.from.or(md.at),
-            until: changed.summary.until,
+            until: changed.read.summary.until,
         };
         // An index is read again at each poll: only its dumps say whether there is news.
-        let record = (!changed.summary.is_index).then(|| changed.record.clone());
+        let record = (!changed.read.summary.is_index).then(|| changed.record.clone());
         let mut progress = DumpRead::default();
-        let mut pending = PendingLists::default();
-        self.ingest_dump_part(changed, 0, &mut progress, &mut pending)
+        let mut walk = DocumentWalk::of(Capability::ChangeDump);
+        self.ingest_dump_part(changed, false, &mut progress, &mut walk)
             .await?;
-        while let Some((dump, depth)) = pending.next() {
+        while let Some(dump) = walk.next().await? {
             let anew = last.is_none();
             match poll_document(&self.context, self.record.id, &dump.uri, anew).await {
                 Ok(None) => {
@@ -128,10 +123,10 @@ impl SetState {
                     progress.until = progress.until.max(known);
                 }
                 Ok(Some(changed)) => {
-                    self.ingest_dump_part(changed, depth, &mut progress, &mut pending)
+                    self.ingest_dump_part(changed, true, &mut progress, &mut walk)
                         .await?
                 }
-                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => progress.fail(error),
             }
         }
@@ -150,47 +145,52 @@ impl SetState {
     async fn ingest_dump_part(
         &mut self,
         changed: ChangedDocument,
-        depth: usize,
+        is_part: bool,
         progress: &mut DumpRead,
-        pending: &mut PendingLists,
+        walk: &mut DocumentWalk,
     ) -> Result<(), EngineError> {
-        if let Err(error) = changed.expect_dump(&Capability::ChangeDump) {
+        let ChangedDocument { read, record } = changed;
+        let (unread, lists_from) = (read.expect_all().err(), read.summary.lists_from);
+        let sequencer = &self.sequencer;
+        let is_settled = |child: &Child| is_settled(sequencer, child);
+        let entered = match walk.enter_oldest_first(read, is_settled).await {
+            Ok(entered) => entered,
+            Err(error) if error.is_fatal() => return Err(error),
+            Err(error) => {
+                progress.fail(error);
+                return Ok(());
+            }
+        };
+        if let Some(error) = unread {
             progress.fail(error);
-            return Ok(());
         }
-        if let Err(error) = changed.expect_all() {
-            progress.fail(error);
-        }
-        if !changed.summary.is_index {
-            self.ingest_change_packages(changed, depth > 0, progress)
-                .await?;
-        } else if depth < MAX_DEPTH {
-            progress.begin(changed.summary.lists_from);
-            let settled = pending
-                .add(changed.document, depth + 1, &self.sequencer)
-                .await?;
-            progress.until = progress.until.max(settled);
-        } else {
-            progress.fail(EngineError::NestedIndex);
+        match entered {
+            Entered::List(dump) => {
+                let record = is_part.then_some(record);
+                self.ingest_change_packages(dump, record, progress).await?;
+            }
+            Entered::Index { settled_until } => {
+                progress.begin(lists_from);
+                progress.until = progress.until.max(settled_until);
+            }
         }
         Ok(())
     }
 
-    /// Ingests those packages of a dump that may hold news.
+    /// Ingests those packages of a dump that may hold news. `record`: of a dump that an index names.
     async fn ingest_change_packages(
         &mut self,
-        changed: ChangedDocument,
-        is_part: bool,
+        dump: SummarizedDocument,
+        record: Option<DocumentRecord>,
         progress: &mut DumpRead,
     ) -> Result<(), EngineError> {
-        let own = span_of(&changed.summary);
-        let mut is_complete = changed.expect_all().is_ok();
+        let own = span_of(&dump.summary);
+        let mut is_complete = dump.expect_all().is_ok();
         // Where one may be missing between two packages, it is not known where the second begins.
         let follow_each_other = is_complete;
-        let record = changed.record;
         progress.begin(own.from);
         let mut reached = own.from;
-        let mut packages = Entries::of(changed.document);
+        let mut packages = Entries::of(dump.document);
         while let Some(entry) = packages.next().await? {
             let mut package = PackageEntry::of(entry);
             let read = record_of(&package);
@@ -202,9 +202,7 @@ impl SetState {
                     reached = reach.closed;
                     progress.until = progress.until.max(reach.until);
                 }
-                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
-                    return Err(error);
-                }
+                Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => {
                     reached = package.until;
                     is_complete = false;
@@ -212,7 +210,7 @@ impl SetState {
                 }
             }
         }
-        if is_part && is_complete {
+        if let Some(record) = record.filter(|_| is_complete) {
             let commit = self.commit_of_part(record);
             self.commit(Origin::ChangeDump, commit).await?;
         }

@@ -6,14 +6,12 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document, poll_document_since};
-use super::index::{Child, MAX_DEPTH};
-use super::pending_lists::{PendingLists, is_settled};
-use super::remembered::ReadIndex;
+use super::remembered::{ReadIndex, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::fetch::FetchedDocument;
+use crate::engine::documents::{Child, DocumentWalk, Entered, Unsettled};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::Origin;
 use crate::sync::{NewsFilter, Span};
@@ -24,8 +22,8 @@ enum ChildRead {
     Settled,
     /// It was read, or has not changed, and reaches up to that time.
     Until(Option<SourceTime>),
-    /// It is an index itself; and the error if it has entries that can't be read.
-    Index(Box<FetchedDocument>, Option<EngineError>),
+    /// It is an index itself, whose settled lists reach up to that time; and the error if it has entries that can't be read.
+    Index(Option<SourceTime>, Option<EngineError>),
 }
 
 impl SetState {
@@ -38,8 +36,8 @@ impl SetState {
             return Ok(self.read_index_at(uri).await?.ok());
         }
         match poll_document_since(&self.context, self.record.id, uri, None).await? {
-            Some(changed) if changed.summary.is_index => {
-                changed.expect(&Capability::ChangeList)?;
+            Some(changed) if changed.read.summary.is_index => {
+                changed.read.expect(&Capability::ChangeList)?;
                 Ok(Some(self.read_index(uri, changed).await?))
             }
             _ => Ok(None),
@@ -57,8 +55,8 @@ impl SetState {
         let (context, set) = (&self.context, self.record.id);
         match poll_document_since(context, set, uri, Some(&mut index.record)).await? {
             None => Ok(Ok(self.read_lists(index).await?)),
-            Some(changed) if changed.summary.is_index => {
-                changed.expect(&Capability::ChangeList)?;
+            Some(changed) if changed.read.summary.is_index => {
+                changed.read.expect(&Capability::ChangeList)?;
                 Ok(Ok(self.read_index(uri, changed).await?))
             }
             Some(changed) => Ok(Err(Box::new(changed))),
@@ -71,10 +69,11 @@ impl SetState {
         uri: &Url,
         changed: ChangedDocument,
     ) -> Result<Span, EngineError> {
-        let stated = span_of(&changed.summary);
-        let until = changed.summary.until;
-        let mut pending = PendingLists::default();
-        let settled_until = pending.add(changed.document, 1, &self.sequencer).await?;
+        let stated = span_of(&changed.read.summary);
+        let until = changed.read.summary.until;
+        let sequencer = &self.sequencer;
+        let is_settled = |child: &Child| is_settled(sequencer, child);
+        let unsettled = Unsettled::read(changed.read.document, is_settled).await?;
         let before = self.lists.index.take();
         let mut reached = before.map(|before| before.reached).unwrap_or_default();
         // The list that has led here need not be read twice.
@@ -82,11 +81,11 @@ impl SetState {
         let index = ReadIndex {
             uri: uri.clone(),
             record: changed.record,
-            bad_entries: changed.summary.bad_entries(),
-            from: stated.from.or(changed.summary.lists_from),
+            bad_entries: changed.read.summary.bad_entries(),
+            from: stated.from.or(changed.read.summary.lists_from),
             until,
-            unsettled: pending.oldest_first(),
-            settled_until,
+            unsettled: unsettled.children,
+            settled_until: unsettled.settled_until,
             reached,
         };
         self.read_lists(index).await
@@ -102,21 +101,20 @@ impl SetState {
             until: index.settled_until,
         };
         let mut failed = index.unread_entries();
-        let mut pending = PendingLists::of(&index.unsettled);
-        while let Some((child, depth)) = pending.next() {
-            match self.read_child(&child, reached.get(&child.uri)).await {
+        let mut walk = DocumentWalk::through(Capability::ChangeList, index.unsettled.clone())?;
+        while let Some(child) = walk.next().await? {
+            let reached = reached.get(&child.uri);
+            match self.read_child(&child, reached, &mut walk).await {
                 Ok(ChildRead::Settled) => span.until = span.until.max(child.until),
                 Ok(ChildRead::Until(until)) => {
                     span.until = span.until.max(until);
                     index.reached.insert(child.uri, until);
                 }
-                Ok(ChildRead::Index(deeper, unread)) if depth < MAX_DEPTH => {
+                Ok(ChildRead::Index(settled_until, unread)) => {
                     failed = failed.or(unread);
-                    let settled = pending.add(deeper, depth + 1, &self.sequencer).await?;
-                    span.until = span.until.max(settled);
+                    span.until = span.until.max(settled_until);
                 }
-                Ok(ChildRead::Index(..)) => failed = failed.or(Some(EngineError::NestedIndex)),
-                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
@@ -135,21 +133,26 @@ impl SetState {
         &mut self,
         child: &Child,
         reached: Option<&Option<SourceTime>>,
+        walk: &mut DocumentWalk,
     ) -> Result<ChildRead, EngineError> {
         if is_settled(&self.sequencer, child) {
             return Ok(ChildRead::Settled);
         }
         let anew = reached.is_none();
         let changed = poll_document(&self.context, self.record.id, &child.uri, anew).await?;
-        let Some(changed) = changed else {
+        let Some(ChangedDocument { read, record }) = changed else {
             return Ok(ChildRead::Until(child.until.or(reached.copied().flatten())));
         };
-        changed.expect(&Capability::ChangeList)?;
-        if changed.summary.is_index {
-            let unread = changed.expect_all().err();
-            return Ok(ChildRead::Index(changed.document, unread));
-        }
-        let own = span_of(&changed.summary);
+        let unread = read.expect_all().err();
+        let sequencer = &self.sequencer;
+        let is_settled = |child: &Child| is_settled(sequencer, child);
+        let read = match walk.enter_oldest_first(read, is_settled).await? {
+            Entered::List(read) => read,
+            Entered::Index { settled_until } => {
+                return Ok(ChildRead::Index(settled_until, unread));
+            }
+        };
+        let own = span_of(&read.summary);
         let span = Span {
             from: own.from.or(child.from),
             until: own.until.or(child.until),
@@ -159,11 +162,9 @@ impl SetState {
             Some(interval) => self.sequencer.clone().change_list(clock::now(), interval),
             None => NewsFilter::everything(),
         };
-        let filter = self
-            .sequencer
-            .mark_late_end(filter, end_of(&changed.summary));
-        let commit = self.commit_of_part(changed.record.clone());
-        self.ingest_news(changed, filter, commit).await?;
+        let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
+        let commit = self.commit_of_part(record);
+        self.ingest_news(read, filter, commit).await?;
         Ok(ChildRead::Until(span.until))
     }
 }

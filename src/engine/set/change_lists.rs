@@ -13,6 +13,7 @@ use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::documents::{Alternatives, SummarizedDocument};
 use crate::protocol::Capability;
 use crate::store::{BatchCommit, Origin};
 use crate::sync::{NewsFilter, Span};
@@ -49,7 +50,7 @@ impl SetState {
                 continue;
             }
             match self.refresh_offers().await {
-                Err(EngineError::Store(error)) => return Err(error.into()),
+                Err(error) if error.is_fatal() => return Err(error),
                 // The next poll asks again.
                 Err(_) => break,
                 Ok(()) => {}
@@ -68,7 +69,7 @@ impl SetState {
         };
         match self.read_change_list(&former).await {
             Ok(read) => Ok(Some(read.span)),
-            Err(EngineError::Store(error)) => Err(error.into()),
+            Err(error) if error.is_fatal() => Err(error),
             Err(error) => {
                 tracing::info!(code = error.code(), source = self.context.name(), document = %former, %error,
                     "replaced Change List can't be read once more");
@@ -80,17 +81,16 @@ impl SetState {
     /// Reads the list that the Capability List names. Of several the first counts that can be read and is not known to be
     /// closed.
     async fn read_offered_list(&mut self, closed: &[Url]) -> Result<Option<ListRead>, EngineError> {
-        let mut failed = None;
+        let mut failed = Alternatives::default();
         let mut offered = self.offered(&Capability::ChangeList);
         offered.retain(|uri| !closed.contains(uri));
         for uri in offered {
             match self.read_change_list(&uri).await {
                 Ok(read) => return Ok(Some(read)),
-                Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => failed = failed.or(Some((uri, error))),
+                Err(error) => failed.add(&uri, error)?,
             }
         }
-        match failed {
+        match failed.into_first() {
             None => Ok(None),
             Some((_, error)) if closed.is_empty() => Err(error),
             Some((uri, error)) => {
@@ -128,8 +128,8 @@ impl SetState {
         let last = self.lists.at(uri).cloned();
         let changed = poll_document(&self.context, self.record.id, uri, last.is_none()).await?;
         match (changed, last) {
-            (Some(changed), _) if changed.summary.is_index => {
-                changed.expect(&Capability::ChangeList)?;
+            (Some(changed), _) if changed.read.summary.is_index => {
+                changed.read.expect(&Capability::ChangeList)?;
                 Ok(of_index(self.read_index(uri, changed).await?))
             }
             (Some(changed), _) => self.read_new_list(uri, changed).await,
@@ -144,11 +144,9 @@ impl SetState {
         uri: &Url,
         changed: ChangedDocument,
     ) -> Result<ListRead, EngineError> {
-        changed.expect(&Capability::ChangeList)?;
-        let head = &changed.summary.head;
-        let is_closed = head.md.until.is_some();
-        let index = head.link("index");
-        let index = index.filter(|index| is_closed && *index != uri).cloned();
+        changed.read.expect(&Capability::ChangeList)?;
+        let is_closed = changed.read.summary.head.md.until.is_some();
+        let index = changed.read.index_of_closed(uri).cloned();
         let span = self.ingest_list(changed).await?;
         let before = self.lists.at(uri).map(|list| list.span);
         self.report_older("older-change-list", uri, before, span);
@@ -183,7 +181,7 @@ impl SetState {
 
     /// Ingests a Change List that is not part of an index: it moves the coverage by itself.
     async fn ingest_list(&mut self, changed: ChangedDocument) -> Result<Span, EngineError> {
-        let span = span_of(&changed.summary);
+        let span = span_of(&changed.read.summary);
         let mut trial = self.sequencer.clone();
         let filter = match span.interval() {
             Some(interval) => trial.change_list(clock::now(), interval),
@@ -191,10 +189,10 @@ impl SetState {
         };
         let filter = self
             .sequencer
-            .mark_late_end(filter, end_of(&changed.summary));
+            .mark_late_end(filter, end_of(&changed.read.summary));
         let mut commit = self.commit_of(&trial, None);
-        commit.documents.push(changed.record.clone());
-        self.ingest_news(changed, filter, commit).await?;
+        commit.documents.push(changed.record);
+        self.ingest_news(changed.read, filter, commit).await?;
         self.sequencer = trial;
         Ok(span)
     }
@@ -202,17 +200,17 @@ impl SetState {
     /// Ingests what is news in a Change List.
     pub(super) async fn ingest_news(
         &mut self,
-        changed: ChangedDocument,
+        read: SummarizedDocument,
         filter: NewsFilter,
         commit: BatchCommit,
     ) -> Result<(), EngineError> {
         let changes = DocumentChanges {
             origin: Origin::ChangeList,
-            newest_first: changed.summary.newest_first,
+            newest_first: read.summary.newest_first,
             filter,
             commit,
         };
-        let entries = EntrySource::Document(changed.document);
+        let entries = EntrySource::Document(read.document);
         let result = ingest_changes(&self.context, self.record.id, entries, changes).await?;
         self.found += result.tasks;
         self.report_held(result.held);

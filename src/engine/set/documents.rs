@@ -2,67 +2,17 @@
 
 use url::Url;
 
-use super::summary::summarize;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::fetch::{CapabilityList, Fetched, FetchedDocument};
-use crate::protocol::{Capability, DocumentSummary, Head, Oddities, Oddity};
+use crate::engine::documents::{SummarizedDocument, fetch_document};
+use crate::fetch::{CapabilityList, FetchedDocument};
+use crate::protocol::{Head, Oddities, Oddity};
 use crate::store::{DocumentRecord, SetId};
 
 /// A document that has changed since it was read last.
 pub(super) struct ChangedDocument {
-    pub(super) document: Box<FetchedDocument>,
-    pub(super) summary: DocumentSummary,
+    pub(super) read: SummarizedDocument,
     pub(super) record: DocumentRecord,
-}
-
-impl ChangedDocument {
-    /// Rejects a document that states another capability.
-    pub(super) fn expect(&self, capability: &Capability) -> Result<(), EngineError> {
-        match &self.summary.head.md.capability {
-            Some(stated) if stated != capability => Err(EngineError::WrongCapability {
-                document: self.document.url().to_string(),
-                wanted: capability.clone(),
-                found: stated.clone(),
-            }),
-            _ => Ok(()),
-        }
-    }
-
-    /// Rejects a document with entries that can't be read, where it must be complete.
-    pub(super) fn expect_all(&self) -> Result<(), EngineError> {
-        match self.summary.bad_entries() {
-            0 => Ok(()),
-            count => Err(EngineError::UnreadEntries {
-                document: self.document.url().to_string(),
-                count,
-            }),
-        }
-    }
-
-    /// As [`expect`](Self::expect), for a dump. Some state the capability of the list that the dump stands for: then the type of
-    /// the first entry decides.
-    pub(super) fn expect_dump(&self, capability: &Capability) -> Result<(), EngineError> {
-        match (&self.summary.head.md.capability, capability) {
-            (Some(Capability::ResourceList), Capability::ResourceDump)
-            | (Some(Capability::ChangeList), Capability::ChangeDump)
-                if self.summary.holds_packages =>
-            {
-                Ok(())
-            }
-            _ => self.expect(capability),
-        }
-    }
-
-    /// Rejects a document that has no entries and does not state what it is, as a Source serves that has lost its data. Its
-    /// time would be the one at which it was read, and it would prove that there is nothing.
-    pub(super) fn expect_something(&self) -> Result<(), EngineError> {
-        let is_stated = self.summary.head.md.capability.is_some();
-        if self.summary.entries == 0 && !is_stated {
-            return Err(EngineError::EmptyDocument(self.document.url().to_string()));
-        }
-        Ok(())
-    }
 }
 
 /// Polls a document; `None` if it has not changed since it was read last. `anew`: fetch and read it in any case.
@@ -97,36 +47,20 @@ pub(super) async fn poll_document_since(
     read_last: Option<&mut DocumentRecord>,
 ) -> Result<Option<ChangedDocument>, EngineError> {
     let validators = read_last.as_deref().map(|read| &read.validators);
-    let fetched = context
-        .client
-        .get_document(uri, validators, context.limits.document)
-        .await;
-    let document = match fetched.map_err(|error| EngineError::Fetch {
-        uri: uri.to_string(),
-        error,
-    })? {
-        Fetched::NotModified => return Ok(None),
-        Fetched::Document(document) => document,
+    let limit = context.limits.document;
+    let Some(document) = fetch_document(&context.client, uri, validators, limit).await? else {
+        return Ok(None);
     };
     let record = record_of(uri, &document);
     if let Some(read) = read_last.filter(|read| read.digest == record.digest) {
         *read = record;
         return Ok(None);
     }
-    let (document, summary) = summarize(document).await.map_err(|error| match error {
-        EngineError::Read(error) => EngineError::BadDocument {
-            uri: uri.to_string(),
-            error,
-        },
-        other => other,
-    })?;
+    let read = SummarizedDocument::read(uri, document).await?;
+    let summary = &read.summary;
     note_document(context, set, uri, Some(&summary.head), &summary.oddities);
     context.progress.count_document();
-    Ok(Some(ChangedDocument {
-        document,
-        summary,
-        record,
-    }))
+    Ok(Some(ChangedDocument { read, record }))
 }
 
 /// Records the oddities of a document as it was read now, none where it is no longer one of the set's; with its head also

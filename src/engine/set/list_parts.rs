@@ -4,14 +4,12 @@
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
-use super::failures::PartFailures;
-use super::index::{Child, IndexWalk};
 use super::ingest::ingest_part;
 use super::snapshot::AbsenceProof;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::fetch::FetchedDocument;
+use crate::engine::documents::{Child, DocumentWalk, PartFailures};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{Origin, PartEnd, PartEvidence, PartId, UnchangedPart};
 use crate::sync::{PartPlan, plan_part, unchanged_proof};
@@ -45,23 +43,22 @@ impl SetState {
         proof: AbsenceProof,
     ) -> Result<ListParts, EngineError> {
         let mut parts = ListParts::default();
-        if !changed.summary.is_index {
-            self.ingest_list_part(uri, changed, None, at, &mut parts)
+        let mut walk = DocumentWalk::of(Capability::ResourceList);
+        let has_time = changed.read.summary.head.md.at.is_some();
+        parts.bad_entries = changed.read.summary.bad_entries();
+        if let Some(list) = walk.enter(changed.read)? {
+            let list = ChangedDocument {
+                read: list,
+                record: changed.record,
+            };
+            self.ingest_list_part(uri, list, None, at, &mut parts)
                 .await?;
             return Ok(parts);
         }
-        let has_time = changed.summary.head.md.at.is_some();
-        parts.bad_entries = changed.summary.bad_entries();
-        let mut walk = IndexWalk::of(changed.document);
         let mut failures = PartFailures::default();
-        while let Some(entry) = walk.next().await? {
-            let list = Child::from(entry);
-            let ingested = self.ingest_child(&list, at, proof, &mut parts).await;
-            let descended = ingested.and_then(|index| match index {
-                Some(index) => walk.descend(index),
-                None => Ok(()),
-            });
-            if let Err(error) = descended {
+        while let Some(list) = walk.next().await? {
+            let ingested = self.ingest_child(&list, &mut walk, at, proof, &mut parts);
+            if let Err(error) = ingested.await {
                 failures.add(error)?;
             }
             if parts.unchanged.len() >= UNCHANGED_A_STEP {
@@ -75,14 +72,15 @@ impl SetState {
         Ok(parts)
     }
 
-    /// Ingests a list that an index names, if it has changed; returns it if it is an index itself.
+    /// Ingests a list that an index names, if it has changed. If it is an index itself, what it names comes next.
     async fn ingest_child(
         &mut self,
         list: &Child,
+        walk: &mut DocumentWalk,
         at: SourceTime,
         proof: AbsenceProof,
         parts: &mut ListParts,
-    ) -> Result<Option<Box<FetchedDocument>>, EngineError> {
+    ) -> Result<(), EngineError> {
         let set = self.record.id;
         let now = clock::now().wall;
         let part = self.context.store.part(set, &list.uri).await?;
@@ -91,7 +89,7 @@ impl SetState {
             parts.add_unchanged(part.id, part.bad_entries, None);
         }
         if matches!(plan, PartPlan::Unchanged | PartPlan::Repeated) {
-            return Ok(None);
+            return Ok(());
         }
         let stated = PartEvidence {
             announced: unchanged_proof(list.modified, now),
@@ -103,30 +101,31 @@ impl SetState {
             Err(error) if proof == AbsenceProof::Unstated && error.is_unusable() => {
                 parts.skipped.get_or_insert(error);
                 parts.may_change_unseen = true;
-                return Ok(None);
+                return Ok(());
             }
             Err(error) => return Err(error),
         };
         if let Some(changed) = changed.as_ref().filter(|_| proof != AbsenceProof::Unstated) {
-            changed.expect_something()?;
+            changed.read.expect_something()?;
         }
         match (changed, part) {
-            (Some(changed), _) if changed.summary.is_index => {
-                changed.expect(&Capability::ResourceList)?;
-                parts.bad_entries += changed.summary.bad_entries();
-                parts.may_change_unseen = true;
-                return Ok(Some(changed.document));
-            }
-            (Some(changed), _) => {
-                changed.expect(&Capability::ResourceList)?;
+            (Some(ChangedDocument { read, record }), _) => {
+                let bad_entries = read.summary.bad_entries();
+                let Some(read) = walk.enter(read)? else {
+                    parts.bad_entries += bad_entries;
+                    parts.may_change_unseen = true;
+                    return Ok(());
+                };
+                let changed = ChangedDocument { read, record };
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;
+                parts.bad_entries += bad_entries;
             }
             (None, Some(part)) => parts.add_unchanged(part.id, part.bad_entries, Some(stated)),
             (None, None) => {}
         }
         parts.may_change_unseen |= stated.announced.is_none();
-        Ok(None)
+        Ok(())
     }
 
     /// Ingests the entries of a part. `stated`: what its index states of it; `None`: it is the Resource List itself, whose record
@@ -139,8 +138,8 @@ impl SetState {
         at: SourceTime,
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
-        let bad_entries = changed.summary.bad_entries();
-        parts.names_any |= changed.summary.entries > 0;
+        let bad_entries = changed.read.summary.bad_entries();
+        parts.names_any |= changed.read.summary.entries > 0;
         let end = PartEnd {
             filter: self.context.source.filter.fingerprint().to_owned(),
             evidence: stated.unwrap_or(PartEvidence {
@@ -151,9 +150,8 @@ impl SetState {
             document: stated.map(|_| changed.record),
         };
         let list = self.list_progress(Origin::ResourceList, at);
-        let result = ingest_part(&self.context, list, uri, changed.document, end).await?;
+        let result = ingest_part(&self.context, list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
-        parts.bad_entries += bad_entries;
         Ok(())
     }
 

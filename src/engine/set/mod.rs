@@ -7,9 +7,11 @@
 //! worker ─► polling ─► baseline ─► resource_lists ─► list_parts ─┐
 //!    │         │          └──────► resource_dumps ───────────────┤
 //!    │         └─► change_dumps ─► change_lists ─► change_list_index ─┤
-//!    └─► inbox ─► polling                                        ├─► documents (poll, summarize), ingest (entries → tasks)
+//!    └─► inbox ─► polling                                        ├─► documents (poll), ingest (entries → tasks)
 //!                                                                └─► snapshot, state (commit)
 //! ```
+//!
+//! What a document is and what its indexes name is in [`documents`](super::documents), which the audit reads by, too.
 
 mod baseline;
 mod change_dumps;
@@ -17,16 +19,13 @@ mod change_list_index;
 mod change_lists;
 pub(super) mod changes;
 pub(super) mod documents;
-mod failures;
 mod inbox;
-mod index;
 mod ingest;
 mod list_parts;
 mod offering;
 mod offers;
 pub(super) mod package_files;
 mod packages;
-mod pending_lists;
 mod polling;
 mod rejected_packages;
 mod remembered;
@@ -35,5 +34,4 @@ mod resource_lists;
 mod snapshot;
 mod span;
 mod state;
-mod summary;
 pub(super) mod worker;

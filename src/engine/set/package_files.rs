@@ -9,12 +9,13 @@ use url::Url;
 
 use super::packages::PackageEntry;
 use super::rejected_packages::RejectedPackages;
-use super::summary::expect_manifest;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::documents::expect_capability;
+use crate::error_class::ErrorClass;
 use crate::fetch::{
-    AllowedHosts, Bounds, Disposition, FetchError, Package, PackageError, PartialPackage, pause,
+    AllowedHosts, Bounds, FetchError, Package, PackageError, PartialPackage, pause,
 };
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, DocumentSummary, Verifier};
@@ -95,8 +96,9 @@ impl PackageFiles {
         let name = PartialPackage::name(&uri);
         self.context.store.keep_package_file(set, name).await?;
         let opening = tokio::task::spawn_blocking(move || {
-            let folder = mirror.package_folder()?;
-            PartialPackage::open(&folder, &uri)
+            let folder = mirror.package_folder().map_err(std::io::Error::other);
+            folder
+                .and_then(|folder| PartialPackage::open(&folder, &uri))
                 .map_err(|error| EngineError::of_package(&uri, PackageError::Io(error)))
         });
         opening.await.map_err(|_| EngineError::Interrupted)?
@@ -167,9 +169,9 @@ impl PackageFiles {
                 tried + 1
             };
             reached = partial.received();
-            let pause = match error.disposition() {
-                Disposition::RetryLater { after } => pause(tried, after, &TRIES),
-                Disposition::GiveUp => None,
+            let pause = match error.class() {
+                ErrorClass::Retry => pause(tried, error.retry_after(), &TRIES),
+                ErrorClass::Fatal | ErrorClass::Unusable => None,
             };
             let Some(pause) = pause.filter(|pause| *pause <= MAX_PAUSE) else {
                 let uri = uri.to_string();
@@ -249,7 +251,7 @@ fn open(
     let manifest = package.manifest(uri, limit).map_err(of_package)?;
     let summary =
         DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;
-    expect_manifest(&summary, capability, uri)?;
+    expect_capability(&summary, capability, format_args!("the manifest of {uri}"))?;
     let uri = uri.clone();
     Ok((OpenedPackage { package, uri }, summary))
 }

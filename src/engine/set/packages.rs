@@ -2,11 +2,11 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document};
-use super::summary::expect_manifest;
+use super::documents::poll_document;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::documents::SummarizedDocument;
 use crate::protocol::{Capability, Digest, Entry, SourceTime, is_zip, media_type_essence};
 use crate::store::SetId;
 use crate::sync::latest_source_time;
@@ -78,16 +78,16 @@ pub(super) async fn manifest_copy(
     set: SetId,
     package: &PackageEntry,
     capability: &Capability,
-) -> Result<Option<ChangedDocument>, EngineError> {
+) -> Result<Option<SummarizedDocument>, EngineError> {
     let Some(uri) = &package.contents else {
         return Ok(None);
     };
     let polled = poll_document(context, set, uri, true).await;
     match polled.and_then(|copy| match copy {
-        Some(copy) => expect_manifest(&copy.summary, capability, uri).map(|()| Some(copy)),
+        Some(copy) => copy.read.expect(capability).map(|()| Some(copy.read)),
         None => Ok(None),
     }) {
-        Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => Err(error),
+        Err(error) if error.is_fatal() => Err(error),
         Err(error) => {
             tracing::info!(code = error.code(), source = context.name(), package = %package.uri, %error,
                 "copy of a manifest unusable");

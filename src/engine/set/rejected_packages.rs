@@ -1,9 +1,9 @@
 //! Packages that were fetched and turned out to be unusable: they are large, and not fetched again at every poll.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use url::Url;
 
 use super::packages::PackageEntry;
@@ -36,7 +36,7 @@ struct Rejection {
 impl RejectedPackages {
     /// Rejects a package whose pause is not over yet, with the reason of its rejection.
     pub(super) fn check(&self, package: &PackageEntry) -> Result<(), EngineError> {
-        match self.lock().get(&package.uri) {
+        match self.0.lock().get(&package.uri) {
             Some(rejection)
                 if rejection.version == package.version()
                     && clock::now().mono < rejection.until =>
@@ -52,7 +52,7 @@ impl RejectedPackages {
 
     /// Remembers that a package is unusable.
     pub(super) fn add(&self, package: &PackageEntry, error: &EngineError) {
-        let mut rejected = self.lock();
+        let mut rejected = self.0.lock();
         let version = package.version();
         let before = rejected.get(&package.uri);
         let before = before.filter(|before| before.version == version);
@@ -73,11 +73,6 @@ impl RejectedPackages {
 
     /// Forgets a package that is usable now.
     pub(super) fn remove(&self, package: &PackageEntry) {
-        self.lock().remove(&package.uri);
-    }
-
-    /// Every change of the map is one step.
-    fn lock(&self) -> MutexGuard<'_, HashMap<Url, Rejection>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock().remove(&package.uri);
     }
 }

@@ -5,10 +5,9 @@ use std::collections::HashMap;
 
 use url::Url;
 
-use super::index::Child;
-use super::pending_lists::is_settled;
 use crate::engine::EngineError;
-use crate::protocol::SourceTime;
+use crate::engine::documents::Child;
+use crate::protocol::{Interval, SourceTime};
 use crate::store::DocumentRecord;
 use crate::sync::{Sequencer, Span};
 
@@ -16,6 +15,15 @@ use crate::sync::{Sequencer, Span};
 pub(super) const MAX_CLOSED: usize = 16;
 /// An index with more unsettled lists than this is read again at each poll.
 const MAX_UNSETTLED: usize = 10_000;
+
+/// Whether a list of an index is closed and known, as the index states its interval.
+pub(super) fn is_settled(sequencer: &Sequencer, child: &Child) -> bool {
+    let stated = child
+        .from
+        .zip(child.until)
+        .and_then(|(from, until)| Interval::new(from, until));
+    stated.is_some_and(|interval| sequencer.is_settled(interval))
+}
 
 /// The Change Lists of a set.
 #[derive(Default)]

@@ -6,33 +6,31 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document};
-use super::failures::PartFailures;
-use super::index::{Entries, IndexWalk};
+use super::documents::poll_document;
 use super::ingest::{EntrySource, ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::documents::{
+    Alternatives, DocumentWalk, Entries, PartFailures, SummarizedDocument,
+};
 use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::status::StatusError;
 use crate::store::{DumpProgress, Origin, PackageRecord};
-use crate::sync::{NewsFilter, latest_source_time};
+use crate::sync::NewsFilter;
 
 impl SetState {
     /// Reads the Resource Dump, unless it is the one that was read last. `anew`: in any case.
     pub(super) async fn read_resource_dump(&mut self, anew: bool) -> Result<(), EngineError> {
-        let mut failed = None;
+        let mut failed = Alternatives::default();
         for uri in self.offered(&Capability::ResourceDump) {
             match self.read_resource_dump_at(&uri, anew).await {
                 Ok(()) => return Ok(()),
-                Err(error @ (EngineError::Store(_) | EngineError::Interrupted)) => {
-                    return Err(error);
-                }
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => failed.add(&uri, error)?,
             }
         }
-        failed.map_or(Ok(()), Err)
+        failed.into_result()
     }
 
     async fn read_resource_dump_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
@@ -40,9 +38,9 @@ impl SetState {
         let Some(changed) = poll_document(&self.context, set, uri, anew).await? else {
             return Ok(());
         };
-        changed.expect_dump(&Capability::ResourceDump)?;
-        changed.expect_something()?;
-        let (at, states_time) = time_of(&changed);
+        changed.read.expect(&Capability::ResourceDump)?;
+        changed.read.expect_something()?;
+        let (at, states_time) = time_of(&changed.read);
         if self.record.list_at.is_some_and(|known| at < known) {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
@@ -54,11 +52,12 @@ impl SetState {
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, resumed,
             "reading Resource Dump");
         let record = changed.record.clone();
-        let is_remembered = !changed.summary.is_index || changed.summary.head.md.at.is_some();
-        let mut proof = DumpProof::of(&changed.summary);
+        let is_remembered =
+            !changed.read.summary.is_index || changed.read.summary.head.md.at.is_some();
+        let mut proof = DumpProof::of(&changed.read.summary);
         proof.states_time = states_time;
         let mut failures = PartFailures::default();
-        self.ingest_dumps(changed, at, &mut proof, &mut failures)
+        self.ingest_dumps(changed.read, at, &mut proof, &mut failures)
             .await?;
         failures.into_result()?;
         if proof.is_complete() {
@@ -76,41 +75,37 @@ impl SetState {
     /// not keep the others from being ingested, unless there is a Resource List to read instead.
     async fn ingest_dumps(
         &mut self,
-        changed: ChangedDocument,
+        read: SummarizedDocument,
         at: SourceTime,
         proof: &mut DumpProof,
         failures: &mut PartFailures,
     ) -> Result<(), EngineError> {
-        if !changed.summary.is_index {
-            return self.ingest_packages(changed, at, proof, failures).await;
+        let mut walk = DocumentWalk::of(Capability::ResourceDump);
+        if let Some(dump) = walk.enter(read)? {
+            return self.ingest_packages(dump, at, proof, failures).await;
         }
-        let mut walk = IndexWalk::of(changed.document);
         while let Some(dump) = walk.next().await? {
-            let changed = match self.dump_at(&dump.loc).await {
-                Ok(changed) => changed,
-                Err(error) => {
-                    self.add_failure(failures, error)?;
-                    continue;
-                }
-            };
-            proof.add(&changed.summary);
-            if !changed.summary.is_index {
-                self.ingest_packages(changed, at, proof, failures).await?;
-            } else if let Err(error) = walk.descend(changed.document) {
-                self.add_failure(failures, error)?;
+            let entered = self.dump_at(&dump.uri).await.and_then(|read| {
+                proof.add(&read.summary);
+                walk.enter(read)
+            });
+            match entered {
+                Ok(Some(dump)) => self.ingest_packages(dump, at, proof, failures).await?,
+                Ok(None) => {}
+                Err(error) => self.add_failure(failures, error)?,
             }
         }
         Ok(())
     }
 
     /// A dump that an index names.
-    async fn dump_at(&self, uri: &Url) -> Result<ChangedDocument, EngineError> {
+    async fn dump_at(&self, uri: &Url) -> Result<SummarizedDocument, EngineError> {
         let changed = poll_document(&self.context, self.record.id, uri, true).await?;
         // A document that is fetched anew is never unchanged.
         let changed = changed.ok_or(EngineError::Interrupted)?;
-        changed.expect_dump(&Capability::ResourceDump)?;
-        changed.expect_something()?;
-        Ok(changed)
+        changed.read.expect(&Capability::ResourceDump)?;
+        changed.read.expect_something()?;
+        Ok(changed.read)
     }
 
     fn add_failure(
@@ -127,13 +122,13 @@ impl SetState {
 
     async fn ingest_packages(
         &mut self,
-        changed: ChangedDocument,
+        dump: SummarizedDocument,
         at: SourceTime,
         proof: &mut DumpProof,
         failures: &mut PartFailures,
     ) -> Result<(), EngineError> {
         let (set, store) = (self.record.id, self.context.store.clone());
-        let mut packages = Entries::of(changed.document);
+        let mut packages = Entries::of(dump.document);
         while let Some(entry) = packages.next().await? {
             let package = PackageEntry::of(entry);
             let (uri, version) = (package.uri.to_string(), package.version());
@@ -282,17 +277,9 @@ impl DumpProof {
 
 /// The time of a Resource Dump, and whether it states it: its `at`, or the oldest of its parts. Else the oldest time of its
 /// entries stands for it.
-fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
-    let now = clock::now().wall;
-    let latest = latest_source_time(now);
-    let summary = &changed.summary;
-    let believed = |time: &SourceTime| *time <= latest;
-    if let Some(at) = summary.head.md.at.or(summary.lists_from).filter(believed) {
-        return (at, true);
+fn time_of(read: &SummarizedDocument) -> (SourceTime, bool) {
+    match read.stated_time(None) {
+        Some(at) => (at, true),
+        None => (read.guessed_time(read.summary.oldest_content), false),
     }
-    let at = summary.oldest_content.or(changed.document.last_modified());
-    (
-        at.filter(believed).unwrap_or_else(|| SourceTime::from(now)),
-        false,
-    )
 }

@@ -7,9 +7,10 @@ use super::snapshot::AbsenceProof;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::documents::Alternatives;
 use crate::protocol::{Capability, SourceTime};
 use crate::store::Origin;
-use crate::sync::{latest_source_time, trusted_check_times};
+use crate::sync::trusted_check_times;
 
 impl SetState {
     /// Reads the Resource List, unless it is the one that was read last. `anew`: in any case.
@@ -22,15 +23,14 @@ impl SetState {
                 Ok(())
             };
         }
-        let mut failed = None;
+        let mut failed = Alternatives::default();
         for uri in offered {
             match self.read_resource_list_at(&uri, anew).await {
                 Ok(()) => return Ok(()),
-                Err(EngineError::Store(error)) => return Err(error.into()),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => failed.add(&uri, error)?,
             }
         }
-        failed.map_or(Ok(()), Err)
+        failed.into_result()
     }
 
     async fn read_resource_list_at(&mut self, uri: &Url, anew: bool) -> Result<(), EngineError> {
@@ -62,9 +62,9 @@ impl SetState {
         skips_unchanged: bool,
     ) -> Result<Ingested, EngineError> {
         let set = self.record.id;
-        changed.expect(&Capability::ResourceList)?;
+        changed.read.expect(&Capability::ResourceList)?;
         if !self.record.is_implied() {
-            changed.expect_something()?;
+            changed.read.expect_something()?;
         }
         let (at, states_time) = time_of(&changed);
         let is_older = self.record.list_at.is_some_and(|known| at < known);
@@ -117,23 +117,15 @@ enum Ingested {
 /// The time of a Resource List, and whether it states it. Without an `at` it is that of the newest entry: the list may be of any
 /// later time, and its time may seem to go back when its newest resource is deleted.
 fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
-    let now = clock::now().wall;
-    let latest = latest_source_time(now);
-    let summary = &changed.summary;
-    let first_believed = |times: [Option<SourceTime>; 2]| {
-        let mut times = times.into_iter().flatten();
-        times.find(|&at| at <= latest)
-    };
-    if let Some(at) = first_believed([summary.head.md.at, summary.lists_from]) {
-        return (at, true);
+    let read = &changed.read;
+    match read.stated_time(None) {
+        Some(at) => (at, true),
+        None => (read.guessed_time(read.summary.newest), false),
     }
-    // A list without any time, as an empty one may be, has only the time at which it was read.
-    let guessed = first_believed([summary.newest, changed.document.last_modified()]);
-    (guessed.unwrap_or_else(|| SourceTime::from(now)), false)
 }
 
 fn proof_of(changed: &ChangedDocument, is_older: bool) -> AbsenceProof {
-    if changed.summary.head.md.capability.is_none() {
+    if changed.read.summary.head.md.capability.is_none() {
         AbsenceProof::Unstated
     } else if is_older {
         AbsenceProof::Older

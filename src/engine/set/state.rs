@@ -14,6 +14,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
+use crate::engine::documents::offered;
 use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::StatusError;
 use crate::store::{
@@ -87,11 +88,7 @@ impl SetState {
 
     /// The documents of a capability that the Capability List names.
     pub(super) fn offered(&self, capability: &Capability) -> Vec<Url> {
-        let offers = self.record.offers.iter();
-        offers
-            .filter(|offer| offer.capability == *capability)
-            .map(|offer| offer.uri.clone())
-            .collect()
+        offered(&self.record.offers, capability).cloned().collect()
     }
 
     /// A batch of changes of this set, dated now.

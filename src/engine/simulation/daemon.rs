@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use parking_lot::Mutex;
 use tokio::sync::{broadcast, mpsc};
 
 use super::documents::{Target, topic};
@@ -65,7 +66,7 @@ pub(super) struct Inside {
     pub(super) context: Arc<SourceContext>,
     pub(super) stepper: Stepper,
     pub(super) downloads: tokio::sync::Mutex<Downloads>,
-    channels: std::sync::Mutex<BTreeMap<(SetNo, bool), ChannelId>>,
+    channels: Mutex<BTreeMap<(SetNo, bool), ChannelId>>,
     engine: Engine,
 }
 
@@ -137,7 +138,7 @@ impl Daemon {
             stepper: Stepper::new(Arc::clone(&context), mirror),
             context,
             downloads: tokio::sync::Mutex::new(Downloads::new(store, settings.download)),
-            channels: std::sync::Mutex::default(),
+            channels: Mutex::default(),
             engine,
         });
         stage.enter(&inside);
@@ -178,7 +179,7 @@ impl Daemon {
                     added.await?.id
                 }
             };
-            let mut channels = self.inside.channels.lock().unwrap();
+            let mut channels = self.inside.channels.lock();
             channels.insert((set, is_framework), id);
         }
         // No command is sent: what one causes, the world does.
@@ -275,7 +276,7 @@ impl Inside {
     ) -> Option<Receipt> {
         let is_framework = matches!(notification.content, super::source::Content::Framework(..));
         let channel = {
-            let channels = self.channels.lock().unwrap();
+            let channels = self.channels.lock();
             // Before the set is followed, nothing is subscribed to.
             *channels.get(&(notification.set, is_framework))?
         };
@@ -286,7 +287,7 @@ impl Inside {
 
     /// The hub verifies the subscription to the change notifications of a set.
     pub(super) async fn verify(&self, set: SetNo) {
-        let channel = self.channels.lock().unwrap().get(&(set, false)).copied();
+        let channel = self.channels.lock().get(&(set, false)).copied();
         let expires_at = clock::now().wall + chrono::TimeDelta::days(10);
         if let Some(channel) = channel {
             let verified = self.store.change_channel(channel, true, move |channel| {
@@ -300,7 +301,7 @@ impl Inside {
 
     /// Whether the hub is relied on to deliver the change notifications of a set.
     pub(super) async fn is_subscribed(&self, set: SetNo) -> bool {
-        let channel = self.channels.lock().unwrap()[&(set, false)];
+        let channel = self.channels.lock()[&(set, false)];
         let channel = self.store.channel(channel).await.unwrap();
         channel.is_some_and(|channel| channel.lease.state == ChannelState::Active)
     }

@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash};
 use std::ops::Range;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
+use parking_lot::{Mutex, MutexGuard};
 use reqwest::{Request, Response};
 
 use super::daemon::{Filtering, Inside};
@@ -99,7 +100,7 @@ impl Stage {
 
     /// What there is outside. Not to be held while something is waited for.
     pub(super) fn scene(&self) -> MutexGuard<'_, Scene> {
-        self.scene.lock().unwrap_or_else(PoisonError::into_inner)
+        self.scene.lock()
     }
 
     pub(super) fn clock(&self) -> &Arc<SimulatedClock> {
@@ -108,12 +109,11 @@ impl Stage {
 
     /// Another process of the daemon begins.
     pub(super) fn enter(&self, inside: &Arc<Inside>) {
-        *self.inside.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(inside);
+        *self.inside.lock() = Arc::downgrade(inside);
     }
 
     fn inside(&self) -> Option<Arc<Inside>> {
-        let inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
-        inside.upgrade()
+        self.inside.lock().upgrade()
     }
 
     pub(super) fn moment(&self) -> u64 {

@@ -21,6 +21,7 @@ use crate::engine::runtime_status::SourceState;
 use crate::engine::set::documents::note_description;
 use crate::engine::set::package_files::PackageFiles;
 use crate::engine::set::worker::{Command, SetWorker};
+use crate::error_class::ErrorClass;
 use crate::fetch::{Bounds, DiscoveryCache, pause};
 use crate::mirror::{Mirror, MirrorError};
 use crate::status::StatusError;
@@ -118,7 +119,7 @@ impl SourceWorker {
                     return Some(mirror);
                 }
                 Err(error) => {
-                    if error.is_transient() {
+                    if error.class() == ErrorClass::Fatal {
                         self.note_disk_error(&error);
                     }
                     self.fail(error.code(), error.to_string());

@@ -2,7 +2,8 @@
 
 use url::Url;
 
-use crate::fetch::{Disposition, FetchError};
+use crate::error_class::ErrorClass;
+use crate::fetch::FetchError;
 use crate::protocol::{Capability, ReadError};
 
 /// The maximum number of sets of a Source.
@@ -79,11 +80,17 @@ impl DiscoveryError {
         }
     }
 
-    /// What the caller is to do.
-    pub fn disposition(&self) -> Disposition {
+    /// The class.
+    pub fn class(&self) -> ErrorClass {
         match self {
-            Self::Fetch { error, .. } => error.disposition(),
-            _ => Disposition::GiveUp,
+            Self::Fetch { error, .. } => error.class(),
+            Self::Read { .. }
+            | Self::NoSourceDescription(_)
+            | Self::NoCapabilityList(_)
+            | Self::NotACapabilityList(_)
+            | Self::NestedTooDeep
+            | Self::TooManyDocuments
+            | Self::TooManySets => ErrorClass::Unusable,
         }
     }
 
@@ -118,7 +125,7 @@ impl DiscoveryError {
     /// not prove that there is none.
     pub(super) fn is_inconclusive(&self) -> bool {
         match self {
-            Self::Fetch { error, .. } => error.disposition() != Disposition::GiveUp,
+            Self::Fetch { error, .. } => error.class() == ErrorClass::Retry,
             Self::NoSourceDescription(_) => false,
             _ => true,
         }
@@ -130,6 +137,36 @@ impl DiscoveryError {
             Self::Fetch { error, .. } => error.is_absent(),
             Self::NoSourceDescription(_) => true,
             _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn classes() {
+        use ErrorClass::{Retry, Unusable};
+        let url = Url::parse("http://example.org/").unwrap();
+        let read = DiscoveryError::Read {
+            uri: url.to_string(),
+            code: "xml",
+            message: String::new(),
+        };
+        let fetching = |error| DiscoveryError::fetching(&url, error);
+        for (error, class) in [
+            (fetching(FetchError::Timeout), Retry),
+            (fetching(FetchError::Expansion), Unusable),
+            (read, Unusable),
+            (DiscoveryError::NoSourceDescription(url.clone()), Unusable),
+            (DiscoveryError::NoCapabilityList(url.clone()), Unusable),
+            (DiscoveryError::NotACapabilityList(None), Unusable),
+            (DiscoveryError::NestedTooDeep, Unusable),
+            (DiscoveryError::TooManyDocuments, Unusable),
+            (DiscoveryError::TooManySets, Unusable),
+        ] {
+            assert_eq!(error.class(), class, "{error:?}");
         }
     }
 }

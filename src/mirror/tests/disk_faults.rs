@@ -162,7 +162,7 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                 let injected = FaultPlan::end();
                 for error in reports.errors() {
                     assert!(
-                        error.is_transient() && error.code() == code,
+                        error.class() == ErrorClass::Fatal && error.code() == code,
                         "{context}: {error:?}"
                     );
                 }
@@ -213,7 +213,7 @@ fn mirror_that_fails_to_open_can_be_opened_later() {
             let injected = FaultPlan::end();
             assert_eq!(opened.is_err(), injected > 0, "{errno:?} at call {after}");
             if let Err(error) = &opened {
-                assert!(error.is_transient(), "{error:?}");
+                assert_eq!(error.class(), ErrorClass::Fatal, "{error:?}");
             }
             drop(opened);
             let mirror = Mirror::open(&root);

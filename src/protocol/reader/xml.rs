@@ -48,9 +48,9 @@ pub(super) struct Tag<'a> {
     start: BytesStart<'a>,
 }
 
-/// The part of a document that is being read.
+/// The section of a document that is being read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum XmlSection {
     /// Only white space so far.
     Nothing,
     /// Before the root element.
@@ -65,7 +65,7 @@ pub(super) struct XmlEvents<R: BufRead> {
     reader: NsReader<Bounded<Chain<Cursor<Vec<u8>>, R>>>,
     buffer: Vec<u8>,
     depth: usize,
-    part: Part,
+    section: XmlSection,
 }
 
 impl<R: BufRead> XmlEvents<R> {
@@ -82,7 +82,7 @@ impl<R: BufRead> XmlEvents<R> {
             reader,
             buffer: Vec::new(),
             depth: 0,
-            part: Part::Nothing,
+            section: XmlSection::Nothing,
         })
     }
 
@@ -97,15 +97,15 @@ impl<R: BufRead> XmlEvents<R> {
         self.reader.get_mut().begin_event();
         let event = match self.reader.read_event_into(&mut self.buffer) {
             Ok(event) => event,
-            Err(error) => return Err(translate(error, self.part, &self.reader)),
+            Err(error) => return Err(translate(error, self.section, &self.reader)),
         };
         let at = self.reader.buffer_position();
         match event {
             Event::Start(start) | Event::Empty(start) => {
-                if self.part == Part::Epilog {
+                if self.section == XmlSection::Epilog {
                     return Err(ReadError::TrailingContent);
                 }
-                self.part = Part::Root;
+                self.section = XmlSection::Root;
                 self.depth += 1;
                 if self.depth > MAX_DEPTH {
                     return Err(ReadError::TooDeep);
@@ -123,17 +123,17 @@ impl<R: BufRead> XmlEvents<R> {
                 // quick-xml has rejected an end tag without a start tag.
                 self.depth = depth.saturating_sub(1);
                 if self.depth == 0 {
-                    self.part = Part::Epilog;
+                    self.section = XmlSection::Epilog;
                 }
                 Ok(XmlEvent::Close { depth })
             }
-            Event::Text(text) => self.part.text(text.into_inner(), at),
+            Event::Text(text) => self.section.text(text.into_inner(), at),
             Event::CData(data) => {
-                self.part.expect_root(at)?;
+                self.section.expect_root(at)?;
                 Ok(XmlEvent::Text(data.into_inner()))
             }
             Event::GeneralRef(reference) => {
-                self.part.expect_root(at)?;
+                self.section.expect_root(at)?;
                 let resolved = match reference.resolve_char_ref() {
                     Ok(Some(character)) => Cow::Owned(character.to_string()),
                     Ok(None) => Cow::Borrowed(
@@ -145,30 +145,30 @@ impl<R: BufRead> XmlEvents<R> {
                 Ok(XmlEvent::Text(resolved))
             }
             Event::Decl(declaration) => {
-                if self.part != Part::Nothing {
+                if self.section != XmlSection::Nothing {
                     return Err(not_xml(at, &"the XML declaration is not at the beginning"));
                 }
                 check_encoding(&declaration, at)?;
-                self.part = Part::Prolog;
+                self.section = XmlSection::Prolog;
                 Ok(XmlEvent::Nothing)
             }
             Event::Comment(_) | Event::PI(_) => {
-                if self.part == Part::Nothing {
-                    self.part = Part::Prolog;
+                if self.section == XmlSection::Nothing {
+                    self.section = XmlSection::Prolog;
                 }
                 Ok(XmlEvent::Nothing)
             }
             Event::DocType(_) => Err(ReadError::Doctype),
-            Event::Eof => match self.part {
-                Part::Nothing => Err(not_xml(at, &"the document is empty")),
-                Part::Prolog | Part::Root => Err(ReadError::CutShort),
-                Part::Epilog => Ok(XmlEvent::End),
+            Event::Eof => match self.section {
+                XmlSection::Nothing => Err(not_xml(at, &"the document is empty")),
+                XmlSection::Prolog | XmlSection::Root => Err(ReadError::CutShort),
+                XmlSection::Epilog => Ok(XmlEvent::End),
             },
         }
     }
 }
 
-impl Part {
+impl XmlSection {
     /// Text is allowed within the root element only; elsewhere there may be white space.
     fn text<'a>(self, text: Cow<'a, str>, at: u64) -> Result<XmlEvent<'a>, ReadError> {
         if self == Self::Root {
@@ -191,8 +191,12 @@ impl Part {
     }
 }
 
-/// The meaning of an error of quick-xml while that part of the document was being read.
-fn translate<R: BufRead>(error: Error, part: Part, reader: &NsReader<Bounded<R>>) -> ReadError {
+/// The meaning of an error of quick-xml while that section of the document was being read.
+fn translate<R: BufRead>(
+    error: Error,
+    section: XmlSection,
+    reader: &NsReader<Bounded<R>>,
+) -> ReadError {
     let at = reader.error_position();
     let input = reader.get_ref();
     match error {
@@ -208,10 +212,10 @@ fn translate<R: BufRead>(error: Error, part: Part, reader: &NsReader<Bounded<R>>
         {
             ReadError::CutShort
         }
-        Error::Syntax(_) | Error::IllFormed(_) if part == Part::Epilog => {
+        Error::Syntax(_) | Error::IllFormed(_) if section == XmlSection::Epilog => {
             ReadError::TrailingContent
         }
-        Error::Encoding(error) if part == Part::Nothing => not_xml(at, &error),
+        Error::Encoding(error) if section == XmlSection::Nothing => not_xml(at, &error),
         Error::Encoding(error) => ReadError::UnsupportedEncoding(error.to_string()),
         Error::Namespace(NamespaceError::TooManyBindings(_)) => ReadError::TooManyAttributes,
         error => not_xml(at, &error),

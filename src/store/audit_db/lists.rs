@@ -1,33 +1,20 @@
-//! The documents that an audit has still to read, so that an index of any length fits.
+//! The documents that an audit has read, so that each is read once however many indexes name it.
+
+use url::Url;
 
 use super::database::AuditDb;
-use super::tables::list::{self, PendingList};
+use super::tables::list;
 use crate::protocol::Capability;
 use crate::store::StoreError;
 
 impl AuditDb {
-    /// Adds documents of a set that are to be read, each once, however often it is named.
-    pub fn note_lists(
+    /// Notes that a document of a set is read now; returns its number, or `None` if it was noted before.
+    pub fn begin_list(
         &self,
         set: u32,
         capability: &Capability,
-        lists: &[PendingList],
-    ) -> Result<(), StoreError> {
-        self.transaction(|sql| {
-            for list in lists {
-                list::insert(sql, set, capability, list)?;
-            }
-            Ok(())
-        })
-    }
-
-    /// The next document of a set after an id, in the order in which they were added, with its own id.
-    pub fn next_list(
-        &self,
-        set: u32,
-        capability: &Capability,
-        after: i64,
-    ) -> Result<Option<(i64, PendingList)>, StoreError> {
-        Ok(list::next(&self.sql(), set, capability, after)?)
+        uri: &Url,
+    ) -> Result<Option<i64>, StoreError> {
+        self.transaction(|sql| Ok(list::insert(sql, set, capability, uri)?))
     }
 }

@@ -18,7 +18,6 @@ pub use state::KnownFiles;
 pub use statements::StatementKind;
 pub use tables::expected::Expectation;
 pub use tables::finding::{Finding, FindingKind, FindingOutcome};
-pub use tables::list::PendingList;
 
 #[cfg(test)]
 mod tests;

@@ -11,13 +11,14 @@ use rusqlite::types::{
 use serde::{Deserialize, Serialize};
 use url::Url;
 
+use crate::protocol::websub::Intent;
 use crate::protocol::{
     Capability, ChangeKind, Digest, HubUri, Interval, Link, Oddities, ResourceUri, SourceTime,
     TopicUri, parse_hashes,
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
-use crate::sync::{ChannelState, GapReason, Intent};
+use crate::sync::{ChannelState, GapReason};
 
 /// A column holds a value that this program never writes.
 #[derive(Debug, thiserror::Error)]

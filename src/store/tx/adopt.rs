@@ -34,9 +34,6 @@ pub struct Adoption {
 impl Store {
     /// Adopts files without fetching them, and returns the URIs of their resources. A file whose path belongs to another
     /// resource is left to the next baseline.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then none was adopted.
     pub async fn adopt(
         self: &Arc<Self>,
         source: &str,

@@ -47,9 +47,6 @@ impl TaskResult {
 
 impl Store {
     /// Stores the results of tasks, all in one transaction.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn complete(
         self: &Arc<Self>,
         now: DateTime<Utc>,

@@ -79,17 +79,11 @@ impl BatchResult {
 
 impl Store {
     /// Makes tasks of changes and, at the end of their document, commits what moves with them.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn apply(self: &Arc<Self>, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
         self.write(move |tx| apply(tx, &batch)).await
     }
 
     /// As [`apply`](Self::apply), for a caller on a blocking thread.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub fn apply_blocking(&self, batch: ChangeBatch) -> Result<BatchResult, StoreError> {
         self.write_blocking(move |tx| apply(tx, &batch))
     }

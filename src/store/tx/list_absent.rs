@@ -26,9 +26,6 @@ impl Store {
     /// Checks some of the members, and plans the deletion of those that the list, now read completely, did not name. Returns
     /// `None` when there are no more members. The deletions stay undecided until the document ends. Members that `wants`
     /// excludes were not looked for in the list, and stay.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then this step has changed nothing.
     pub async fn list_absent(
         self: &Arc<Self>,
         list: &ListProgress,

@@ -16,9 +16,6 @@ use crate::store::{Store, StoreError, Wake};
 impl Store {
     /// Makes tasks of changes that an audit requires, each for its set or, without one, for the set that announced the
     /// resource last. A deletion needs no approval: a person has asked for it.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then no task was added.
     pub async fn repair(
         self: &Arc<Self>,
         source: &str,

@@ -15,9 +15,6 @@ const LONGEST_DELAY: TimeDelta = TimeDelta::hours(2);
 
 impl Store {
     /// Drops the failed tasks of a set that are not wanted any more: no document that is read states what becomes of them.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn drop_unwanted(
         self: &Arc<Self>,
         set: SetId,
@@ -78,9 +75,6 @@ impl Store {
 
     /// Moves the times at which a Source's tasks are due after the wall clock was set back, by `setback` if that is known: the
     /// rest of each delay stays. No task is delayed longer than any delay is.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn shift_due_times(
         self: &Arc<Self>,
         source: &str,

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use crate::clock;
-use crate::protocol::websub::Mode;
+use crate::protocol::websub::Intent;
 use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, ChannelRecord, NewChannel};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{Channel, Intent, Lease, Ruling};
+use crate::sync::{Channel, Lease, Ruling};
 
 const CHANNEL: StoreError = StoreError::BadRow("a channel");
 
@@ -49,9 +49,6 @@ impl Store {
 
     /// Reads a channel, changes and stores it, in one transaction: neither the worker nor a hub's request at the same moment
     /// undoes what the other has changed. Returns the result of `change`. `wake`: whether to wake the workers.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn change_channel<T, F>(
         self: &Arc<Self>,
         id: ChannelId,
@@ -81,39 +78,32 @@ impl Store {
     /// Compares a hub's verification of intent with what was requested, and returns whether to confirm it. `granted` is in
     /// seconds; `spread`, from 0 to 1, selects the time of the renewal. The lease is dated within the transaction: a clock step
     /// that is detected moves only the dates that were written before.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
     pub async fn verify_channel(
         self: &Arc<Self>,
         id: ChannelId,
-        mode: Mode,
+        topic: &TopicUri,
+        intent: Intent,
         granted: Option<u64>,
         spread: f64,
     ) -> Result<bool, StoreError> {
-        let intent = match mode {
-            Mode::Subscribe => Intent::Subscribe,
-            Mode::Unsubscribe => Intent::Unsubscribe,
-            Mode::Denied => return Ok(false),
-        };
+        let topic = topic.clone();
         let verify = move |channel: &mut Channel| {
             let now = clock::now().wall;
-            channel.verify(now, intent, granted, spread)
+            channel.verify(now, &topic, intent, granted, spread)
         };
         let ruling = self.change_channel(id, true, verify).await?;
         Ok(ruling != Ruling::Refuse)
     }
 
-    /// Applies a hub's denial: it refuses or ends the subscription.
-    ///
-    /// # Errors
-    /// [`StoreError`]; then nothing has changed.
+    /// Applies a hub's denial: it refuses or ends the subscription. Returns whether the channel has requested the topic.
     pub async fn deny_channel(
         self: &Arc<Self>,
         id: ChannelId,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
-        self.change_channel(id, true, move |channel| channel.deny(now))
+        topic: &TopicUri,
+    ) -> Result<bool, StoreError> {
+        let topic = topic.clone();
+        self.change_channel(id, true, move |channel| channel.deny(now, &topic))
             .await
     }
 }

@@ -108,10 +108,14 @@ impl Case {
     }
 
     fn verified(mut self, at: u64) -> Self {
-        let now = self.now(at).wall;
-        let ruling = self.channel.verify(now, Intent::Subscribe, None, 0.0);
+        let ruling = self.verify(at, Intent::Subscribe);
         assert_eq!(ruling, Ruling::Confirm);
         self
+    }
+
+    fn verify(&mut self, at: u64, intent: Intent) -> Ruling {
+        let (now, topic) = (self.now(at).wall, self.channel.subscribed_topic.clone());
+        self.channel.verify(now, &topic, intent, None, 0.0)
     }
 
     fn changed(mut self, at: u64, change: impl FnOnce(&mut Channel, DateTime<Utc>)) -> Self {
@@ -125,7 +129,10 @@ impl Case {
     }
 
     fn denied(self, at: u64) -> Self {
-        self.changed(at, Channel::deny)
+        self.changed(at, |channel, now| {
+            let topic = channel.subscribed_topic.clone();
+            assert!(channel.deny(now, &topic));
+        })
     }
 
     fn wanted(self, at: u64, names: &str) -> Self {
@@ -549,8 +556,7 @@ fn verification_confirms_only_a_pending_request() {
     let requested = || Case::new("a").after(0, Started);
     let ended = || {
         let mut case = Case::active("a").left(10).after(10, Woken);
-        let now = case.now(11).wall;
-        assert_eq!(case.channel.verify(now, Unsubscribe, None, 0.0), Confirm);
+        assert_eq!(case.verify(11, Unsubscribe), Confirm);
         case
     };
     let active = "active, hub a, renew 305, expires 605";
@@ -595,10 +601,25 @@ fn verification_confirms_only_a_pending_request() {
         ),
     ] {
         let mut case = case;
-        let (now, given) = (case.now(5).wall, case.state_text());
-        let found = case.channel.verify(now, intent, None, 0.0);
+        let given = case.state_text();
+        let found = case.verify(5, intent);
         assert_eq!(found, ruling, "{intent:?} in: {given}");
         assert_eq!(case.state_text(), state, "{intent:?} in: {given}");
+    }
+}
+
+#[test]
+fn verification_and_denial_of_another_topic_change_nothing() {
+    let topic = TopicUri::parse("https://source.example/other").unwrap();
+    for case in [Case::new("a").after(0, Started), Case::active("a")] {
+        let mut case = case;
+        let (now, state) = (case.now(5).wall, case.state_text());
+        for intent in [Intent::Subscribe, Intent::Unsubscribe] {
+            let ruling = case.channel.verify(now, &topic, intent, None, 0.0);
+            assert_eq!(ruling, Ruling::Refuse, "{intent:?} in: {state}");
+        }
+        assert!(!case.channel.deny(now, &topic), "{state}");
+        assert_eq!(case.state_text(), state);
     }
 }
 
@@ -951,8 +972,8 @@ proptest! {
             now += step;
             let wall = case.now(now).wall;
             let event = match (number, &action) {
-                (0, _) => { case.channel.deny(wall); Woken }
-                (1, _) => { case.channel.verify(wall, Intent::Subscribe, Some(step), 0.5); Woken }
+                (0, _) => { case = case.denied(now); Woken }
+                (1, _) => { let topic = case.channel.subscribed_topic.clone(); case.channel.verify(wall, &topic, Intent::Subscribe, Some(step), 0.5); Woken }
                 (2, _) => { case.channel.fall_silent(wall); Woken }
                 (3, _) => Started,
                 (_, ChannelAction::ReadTopic(_)) if number % 2 == 0 => TopicUnavailable,

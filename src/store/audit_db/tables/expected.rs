@@ -209,7 +209,7 @@ pub(in crate::store::audit_db) fn has_path(sql: &Connection, path: &str) -> Resu
 }
 
 /// The resource that has a path.
-pub(in crate::store::audit_db) struct PathOwner {
+pub(in crate::store::audit_db) struct ExpectedOwner {
     pub(in crate::store::audit_db) uri: String,
     pub(in crate::store::audit_db) set: u32,
     pub(in crate::store::audit_db) may_be_present: bool,
@@ -218,12 +218,12 @@ pub(in crate::store::audit_db) struct PathOwner {
 pub(in crate::store::audit_db) fn at_path(
     sql: &Connection,
     path: &str,
-) -> Result<Option<PathOwner>> {
+) -> Result<Option<ExpectedOwner>> {
     sql.prepare_cached(
         "SELECT uri, set_number, present <> 0 FROM expected WHERE path = ?1 ORDER BY present DESC LIMIT 1",
     )?
     .query_row([path], |row| {
-        Ok(PathOwner {
+        Ok(ExpectedOwner {
             uri: row.get(0)?,
             set: row.get(1)?,
             may_be_present: row.get(2)?,

@@ -46,7 +46,7 @@ pub(in crate::store::audit_db) fn insert(
 }
 
 /// The resource that has a path.
-pub(in crate::store::audit_db) struct PathOwner {
+pub(in crate::store::audit_db) struct KnownOwner {
     pub(in crate::store::audit_db) uri: String,
     pub(in crate::store::audit_db) wanted: bool,
     pub(in crate::store::audit_db) live: bool,
@@ -55,10 +55,10 @@ pub(in crate::store::audit_db) struct PathOwner {
 pub(in crate::store::audit_db) fn at_path(
     sql: &Connection,
     path: &str,
-) -> Result<Option<PathOwner>> {
+) -> Result<Option<KnownOwner>> {
     sql.prepare_cached("SELECT uri, wanted, applied AND NOT deleted FROM known WHERE path = ?1")?
         .query_row([path], |row| {
-            Ok(PathOwner {
+            Ok(KnownOwner {
                 uri: row.get(0)?,
                 wanted: row.get(1)?,
                 live: row.get(2)?,

@@ -64,8 +64,7 @@ fn run(case: &mut Case, lucks: &[Luck]) -> String {
             (_, ChannelAction::SendRequest(request)) => {
                 now += 1;
                 let intent = request.asked.intent;
-                let at = case.now(now).wall;
-                case.channel.verify(at, intent, None, 0.0);
+                case.verify(now, intent);
                 if matches!(luck, Luck::AnswerLost) {
                     refused(None)
                 } else {

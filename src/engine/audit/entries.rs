@@ -1,0 +1,53 @@
+//! Records the entries of a list in the audit database, a batch at a time.
+
+use crate::config::Source;
+use crate::engine::EngineError;
+use crate::engine::set::changes::parse_change;
+use crate::fetch::FetchedDocument;
+use crate::protocol::{ChangeKind, Entry, SourceTime};
+use crate::store::{AuditDb, StatementKind};
+
+/// How many entries are recorded in one transaction.
+const BATCH: usize = 1000;
+
+/// A list whose entries are recorded.
+pub(super) struct ListEntries {
+    pub(super) set: u32,
+    /// The number of the list.
+    pub(super) number: i64,
+    pub(super) kind: StatementKind,
+    pub(super) document: Box<FetchedDocument>,
+}
+
+impl ListEntries {
+    /// Records all entries. For a blocking thread.
+    pub(super) fn record(mut self, source: &Source, audit_db: &AuditDb) -> Result<(), EngineError> {
+        let mut reader = self.document.reader()?;
+        let mut batch = Vec::new();
+        while let Some(mut entry) = reader.next_entry()? {
+            batch.extend(match self.kind {
+                StatementKind::ResourceList { .. } => {
+                    entry.md.change = None;
+                    let lastmod = entry.lastmod;
+                    parse_change(source, entry, ChangeKind::Created, lastmod)
+                }
+                StatementKind::ChangeList { since, .. } if is_old(&entry, since) => None,
+                StatementKind::ChangeList { .. } => {
+                    let changed_at = entry.changed_at();
+                    parse_change(source, entry, ChangeKind::Updated, changed_at)
+                }
+            });
+            if batch.len() >= BATCH {
+                audit_db.record_entries(self.set, self.number, self.kind, &batch)?;
+                batch.clear();
+            }
+        }
+        audit_db.record_entries(self.set, self.number, self.kind, &batch)?;
+        Ok(())
+    }
+}
+
+fn is_old(entry: &Entry, since: Option<SourceTime>) -> bool {
+    let latest = entry.changed_at().map(SourceTime::latest_possible);
+    latest.is_some_and(|latest| since.is_some_and(|since| latest < since))
+}

@@ -1,0 +1,126 @@
+//! Errors of single documents while others are read: one of them must not keep the later ones from being read, or the alternatives
+//! from being tried. A [fatal](EngineError::is_fatal) error ends the reading at once.
+
+use url::Url;
+
+use crate::engine::EngineError;
+
+/// With more retryable errors than this the rest is left to another poll: then it is not the part, and to wait for each would
+/// take too long.
+const MAX_TRANSIENT: u32 = 3;
+
+/// The errors of the parts of one document.
+#[derive(Default)]
+pub(in crate::engine) struct PartFailures {
+    first: Option<EngineError>,
+    transient: u32,
+}
+
+impl PartFailures {
+    /// Adds the error of a part.
+    ///
+    /// # Errors
+    /// When reading on is pointless.
+    pub(in crate::engine) fn add(&mut self, error: EngineError) -> Result<(), EngineError> {
+        if error.is_fatal() {
+            return Err(error);
+        }
+        self.transient += u32::from(error.is_transient());
+        let first = self.first.take().unwrap_or(error);
+        if self.transient > MAX_TRANSIENT {
+            return Err(first);
+        }
+        self.first = Some(first);
+        Ok(())
+    }
+
+    /// After the last part: the first error, if there was one.
+    pub(in crate::engine) fn into_result(self) -> Result<(), EngineError> {
+        self.first.map_or(Ok(()), Err)
+    }
+}
+
+/// The errors of documents of which one is enough: the first one that can be read counts.
+#[derive(Default)]
+pub(in crate::engine) struct Alternatives(Option<(Url, EngineError)>);
+
+impl Alternatives {
+    /// Adds the error of one.
+    ///
+    /// # Errors
+    /// When the next one is not to be tried.
+    pub(in crate::engine) fn add(
+        &mut self,
+        uri: &Url,
+        error: EngineError,
+    ) -> Result<(), EngineError> {
+        if error.is_fatal() {
+            return Err(error);
+        }
+        self.0.get_or_insert_with(|| (uri.clone(), error));
+        Ok(())
+    }
+
+    /// After the last one: the first error, and of which document it is; `None` if there was no document.
+    pub(in crate::engine) fn into_first(self) -> Option<(Url, EngineError)> {
+        self.0
+    }
+
+    /// As [`into_first`](Self::into_first), where to have no document is no error.
+    pub(in crate::engine) fn into_result(self) -> Result<(), EngineError> {
+        self.0.map_or(Ok(()), |(_, error)| Err(error))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fetch::FetchError;
+
+    fn failing(status: u16) -> EngineError {
+        let error = FetchError::Status {
+            status,
+            retry_after: None,
+        };
+        let uri = status.to_string();
+        EngineError::Fetch { uri, error }
+    }
+
+    #[test]
+    fn permanent_errors_end_nothing_and_transient_ones_do_after_a_few() {
+        let mut failures = PartFailures::default();
+        for _ in 0..1000 {
+            failures.add(failing(404)).unwrap();
+        }
+        for _ in 0..MAX_TRANSIENT {
+            failures.add(failing(503)).unwrap();
+        }
+        let ended = failures.add(failing(503)).unwrap_err();
+        assert!(ended.to_string().starts_with("404: "), "{ended}");
+    }
+
+    #[test]
+    fn first_error_of_alternatives_counts_and_a_fatal_one_ends_them() {
+        let uri = |name: &str| Url::parse(&format!("https://example.org/{name}")).unwrap();
+        assert!(Alternatives::default().into_result().is_ok());
+        let mut alternatives = Alternatives::default();
+        alternatives.add(&uri("a"), failing(404)).unwrap();
+        alternatives.add(&uri("b"), failing(503)).unwrap();
+        let stopped = alternatives.add(&uri("c"), EngineError::Interrupted);
+        assert_eq!(stopped.unwrap_err().code(), "interrupted");
+        let (first, error) = alternatives.into_first().unwrap();
+        assert_eq!((first, error.code()), (uri("a"), "not-found"));
+    }
+
+    #[test]
+    fn result_is_the_first_error() {
+        assert!(PartFailures::default().into_result().is_ok());
+        let mut failures = PartFailures::default();
+        failures.add(failing(410)).unwrap();
+        failures.add(failing(404)).unwrap();
+        let first = failures.into_result().unwrap_err();
+        assert!(first.to_string().starts_with("410: "), "{first}");
+        let stopped = PartFailures::default().add(EngineError::Interrupted);
+        assert_eq!(stopped.unwrap_err().code(), "interrupted");
+    }
+}

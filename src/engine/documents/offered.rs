@@ -1,0 +1,16 @@
+//! What a Capability List offers (section 9).
+
+use url::Url;
+
+use crate::protocol::{Capability, Offer};
+
+/// The documents of a capability that are offered, in their order.
+pub(in crate::engine) fn offered<'a>(
+    offers: &'a [Offer],
+    capability: &'a Capability,
+) -> impl Iterator<Item = &'a Url> {
+    let offers = offers.iter();
+    offers
+        .filter(move |offer| offer.capability == *capability)
+        .map(|offer| &offer.uri)
+}

@@ -1,0 +1,175 @@
+//! One document: fetched, and summarized off the asynchronous threads before anything is done with its entries. A document that is
+//! cut short, or of another capability than expected, changes nothing.
+
+use std::fmt::Display;
+
+use url::Url;
+
+use crate::clock;
+use crate::engine::EngineError;
+use crate::fetch::{Client, Fetched, FetchedDocument};
+use crate::protocol::{Capability, DocumentSummary, SourceTime, Validators};
+use crate::sync::latest_source_time;
+
+/// Fetches a document; `None` if it is still the `known` version. `limit`: its maximum length in bytes.
+pub(in crate::engine) async fn fetch_document(
+    client: &Client,
+    uri: &Url,
+    known: Option<&Validators>,
+    limit: u64,
+) -> Result<Option<Box<FetchedDocument>>, EngineError> {
+    match client.get_document(uri, known, limit).await {
+        Ok(Fetched::Document(document)) => Ok(Some(document)),
+        Ok(Fetched::NotModified) => Ok(None),
+        Err(error) => Err(EngineError::Fetch {
+            uri: uri.to_string(),
+            error,
+        }),
+    }
+}
+
+/// A document that was read to its end.
+pub(in crate::engine) struct SummarizedDocument {
+    pub(in crate::engine) document: Box<FetchedDocument>,
+    pub(in crate::engine) summary: DocumentSummary,
+}
+
+impl SummarizedDocument {
+    /// Reads a document once to its end, on a blocking thread. `uri`: where it was fetched from.
+    pub(in crate::engine) async fn read(
+        uri: &Url,
+        mut document: Box<FetchedDocument>,
+    ) -> Result<Self, EngineError> {
+        let latest = latest_source_time(clock::now().wall);
+        let reading = tokio::task::spawn_blocking(move || {
+            let summary = DocumentSummary::read(document.reader()?, latest)?;
+            Ok(Self { document, summary })
+        });
+        let read = reading.await.map_err(|_| EngineError::Interrupted)?;
+        read.map_err(|error| EngineError::BadDocument {
+            uri: uri.to_string(),
+            error,
+        })
+    }
+
+    /// Rejects a document that states another capability.
+    pub(in crate::engine) fn expect(&self, wanted: &Capability) -> Result<(), EngineError> {
+        expect_capability(&self.summary, wanted, self.document.url())
+    }
+
+    /// Rejects a document with entries that can't be read, where it must be complete.
+    pub(in crate::engine) fn expect_all(&self) -> Result<(), EngineError> {
+        match self.summary.bad_entries() {
+            0 => Ok(()),
+            count => Err(EngineError::UnreadEntries {
+                document: self.document.url().to_string(),
+                count,
+            }),
+        }
+    }
+
+    /// Rejects a document that has no entries and does not state what it is, as a Source serves that has lost its data. Its
+    /// time would be the one at which it was read, and it would prove that there is nothing.
+    pub(in crate::engine) fn expect_something(&self) -> Result<(), EngineError> {
+        let is_stated = self.summary.head.md.capability.is_some();
+        if self.summary.entries == 0 && !is_stated {
+            return Err(EngineError::EmptyDocument(self.document.url().to_string()));
+        }
+        Ok(())
+    }
+
+    /// The time that a Resource List or Resource Dump states: its `at`, or the oldest one of the lists of an index. `listed`: what
+    /// its own index states of it, which precedes. A time in the future is ignored.
+    pub(in crate::engine) fn stated_time(&self, listed: Option<SourceTime>) -> Option<SourceTime> {
+        let summary = &self.summary;
+        first_plausible([listed, summary.head.md.at, summary.lists_from])
+    }
+
+    /// The time that stands for the one that is not stated: `guess`, else when the document was modified, else now. A list without
+    /// any time, as an empty one may be, has only the time at which it was read.
+    pub(in crate::engine) fn guessed_time(&self, guess: Option<SourceTime>) -> SourceTime {
+        first_plausible([guess, self.document.last_modified()])
+            .unwrap_or_else(|| SourceTime::from(clock::now().wall))
+    }
+
+    /// The index that a closed list or dump belongs to: it names what follows. `uri`: where the list was fetched from.
+    pub(in crate::engine) fn index_of_closed(&self, uri: &Url) -> Option<&Url> {
+        let head = &self.summary.head;
+        let index = head.link("index");
+        index.filter(|&index| head.md.until.is_some() && index != uri)
+    }
+}
+
+fn first_plausible<const N: usize>(times: [Option<SourceTime>; N]) -> Option<SourceTime> {
+    let latest = latest_source_time(clock::now().wall);
+    let mut times = times.into_iter().flatten();
+    times.find(|&time| time <= latest)
+}
+
+/// Rejects a document that states another capability; one that states none is accepted. Some dumps state the capability of the
+/// list that they stand for: then the type of the first entry decides. Some manifests state that of their dump.
+pub(in crate::engine) fn expect_capability(
+    summary: &DocumentSummary,
+    wanted: &Capability,
+    document: impl Display,
+) -> Result<(), EngineError> {
+    let Some(stated) = &summary.head.md.capability else {
+        return Ok(());
+    };
+    let is_accepted = match (stated, wanted) {
+        (Capability::ResourceList, Capability::ResourceDump)
+        | (Capability::ChangeList, Capability::ChangeDump) => summary.holds_packages,
+        (Capability::ResourceDump, Capability::ResourceDumpManifest)
+        | (Capability::ChangeDump, Capability::ChangeDumpManifest) => true,
+        _ => stated == wanted,
+    };
+    if is_accepted {
+        return Ok(());
+    }
+    Err(EngineError::WrongCapability {
+        document: document.to_string(),
+        wanted: wanted.clone(),
+        found: stated.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::{DocumentReader, Entry, Head, Root, write_document};
+
+    #[test]
+    fn dumps_and_manifests_may_state_the_capability_of_what_they_stand_for() {
+        use Capability::{
+            ChangeDump, ChangeDumpManifest, ChangeList, ResourceDump, ResourceDumpManifest,
+            ResourceList,
+        };
+        let base = Url::parse("https://example.org/document.xml").unwrap();
+        let check = |stated: &Capability, has_package: bool, wanted: &Capability| {
+            let mut entry = Entry::new(base.clone());
+            if has_package {
+                entry.md.media_type = Some("application/zip".to_owned());
+            }
+            let bytes = write_document(&Head::new(Root::Urlset, stated.clone()), [&entry]);
+            let reader = DocumentReader::open(bytes.as_slice(), &base).unwrap();
+            let summary = DocumentSummary::read(reader, SourceTime::MAX).unwrap();
+            expect_capability(&summary, wanted, &base).is_ok()
+        };
+        for (stated, has_package, wanted, is_accepted) in [
+            (&ResourceList, false, &ResourceList, true),
+            (&ChangeList, false, &ResourceList, false),
+            (&ResourceDump, true, &ResourceDump, true),
+            (&ResourceList, true, &ResourceDump, true),
+            (&ResourceList, false, &ResourceDump, false),
+            (&ResourceList, true, &ChangeDump, false),
+            (&ChangeList, true, &ChangeDump, true),
+            (&ResourceDump, false, &ResourceDumpManifest, true),
+            (&ChangeDump, false, &ChangeDumpManifest, true),
+            (&ResourceDump, false, &ChangeDumpManifest, false),
+            (&ResourceDump, true, &ResourceList, false),
+        ] {
+            let accepted = check(stated, has_package, wanted);
+            assert_eq!(accepted, is_accepted, "{stated:?} for a {wanted:?}");
+        }
+    }
+}

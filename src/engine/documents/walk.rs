@@ -1,0 +1,261 @@
+//! The walk from a document to what its indexes name, in the order of the indexes, or the oldest first. In their order their entries
+//! are read a block at a time while the lists that they name are read: then an index is never in memory as a whole, however many
+//! lists it names and however deep indexes are nested. Lists that are sorted are in memory, within a limit.
+
+use std::collections::VecDeque;
+
+use url::Url;
+
+use super::summarized::SummarizedDocument;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::fetch::{FetchedDocument, OwnedReader};
+use crate::protocol::{Capability, Entry, SourceTime};
+use crate::sync::latest_source_time;
+
+/// How deep indexes may be nested.
+const MAX_DEPTH: usize = 4;
+/// How many lists are read in one walk: an index of indexes could name them without end.
+const MAX_LISTS: u64 = 1_000_000;
+/// How much memory the lists may take that are sorted by their age, in bytes: enough for the 50,000 lists of one index.
+const MAX_BYTES: usize = 16 << 20;
+/// How many entries are read ahead, unless they are long.
+const BLOCK: usize = 64;
+/// How long what is read ahead may become, in bytes of its URIs.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// A list that an index names.
+#[derive(Clone, Debug)]
+pub(in crate::engine) struct Child {
+    pub(in crate::engine) uri: Url,
+    pub(in crate::engine) from: Option<SourceTime>,
+    pub(in crate::engine) until: Option<SourceTime>,
+    /// When it was modified last, as the index states.
+    pub(in crate::engine) modified: Option<SourceTime>,
+}
+
+impl From<Entry> for Child {
+    fn from(entry: Entry) -> Self {
+        let from = entry.md.from.or(entry.md.at);
+        Self {
+            from,
+            until: entry.md.closed_at(latest_source_time(clock::now().wall)),
+            modified: entry.lastmod.max(entry.md.at),
+            uri: entry.loc,
+        }
+    }
+}
+
+impl Child {
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.uri.as_str().len()
+    }
+}
+
+/// The entries of a document, in its order, read a few at a time and off the asynchronous threads.
+pub(in crate::engine) struct Entries {
+    rest: Rest,
+    block: VecDeque<Entry>,
+}
+
+enum Rest {
+    Closed(Box<FetchedDocument>),
+    Open(Box<OwnedReader>),
+    Ended,
+}
+
+impl Entries {
+    pub(in crate::engine) fn of(document: Box<FetchedDocument>) -> Self {
+        Self {
+            rest: Rest::Closed(document),
+            block: VecDeque::new(),
+        }
+    }
+
+    /// The next entry; `None` after the last one. Not cancel-safe: after a dropped call there is no further entry.
+    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Entry>, EngineError> {
+        if self.block.is_empty() {
+            let rest = std::mem::replace(&mut self.rest, Rest::Ended);
+            if !matches!(rest, Rest::Ended) {
+                let reading = tokio::task::spawn_blocking(move || rest.read_block());
+                (self.rest, self.block) = reading.await.map_err(|_| EngineError::Interrupted)??;
+            }
+        }
+        Ok(self.block.pop_front())
+    }
+}
+
+impl Rest {
+    fn read_block(self) -> Result<(Self, VecDeque<Entry>), EngineError> {
+        let mut reader = match self {
+            Self::Closed(document) => Box::new(document.into_reader()?),
+            Self::Open(reader) => reader,
+            Self::Ended => return Ok((Self::Ended, VecDeque::new())),
+        };
+        let (mut block, mut bytes) = (VecDeque::new(), 0);
+        while block.len() < BLOCK && bytes < BLOCK_BYTES {
+            let Some(entry) = reader.next_entry()? else {
+                return Ok((Self::Ended, block));
+            };
+            bytes += entry.loc.as_str().len();
+            block.push_back(entry);
+        }
+        Ok((Self::Open(reader), block))
+    }
+}
+
+/// A walk through the documents of one capability: what an index names comes next, and also what the indexes within it name, before
+/// what the outer one names next.
+pub(in crate::engine) struct DocumentWalk {
+    capability: Capability,
+    levels: Vec<Level>,
+    seen: u64,
+    /// How much memory the sorted levels take, in bytes.
+    bytes: usize,
+}
+
+/// What is left of an index.
+enum Level {
+    InOrder(Entries),
+    /// The oldest last.
+    OldestFirst(Vec<Child>),
+}
+
+/// A document that was entered.
+pub(in crate::engine) enum Entered {
+    /// It is no index: its entries are the caller's.
+    List(SummarizedDocument),
+    /// What it names comes next, but for what is settled.
+    Index {
+        /// Up to where the settled ones reach.
+        settled_until: Option<SourceTime>,
+    },
+}
+
+/// What an index names, but for what is settled.
+pub(in crate::engine) struct Unsettled {
+    /// The oldest first. Those of an index without times are in its order.
+    pub(in crate::engine) children: Vec<Child>,
+    /// Up to where the settled ones reach.
+    pub(in crate::engine) settled_until: Option<SourceTime>,
+}
+
+impl Unsettled {
+    /// Reads an index to its end.
+    pub(in crate::engine) async fn read(
+        index: Box<FetchedDocument>,
+        is_settled: impl Fn(&Child) -> bool,
+    ) -> Result<Self, EngineError> {
+        let (mut children, mut bytes, mut settled_until) = (Vec::new(), 0, None);
+        let mut entries = Entries::of(index);
+        while let Some(entry) = entries.next().await? {
+            let child = Child::from(entry);
+            if is_settled(&child) {
+                settled_until = child.until.max(settled_until);
+                continue;
+            }
+            bytes += child.bytes();
+            if bytes > MAX_BYTES {
+                return Err(EngineError::TooManyLists);
+            }
+            children.push(child);
+        }
+        // Not every index has the oldest first.
+        children.sort_by_key(|child| child.from.or(child.until).or(child.modified));
+        Ok(Self {
+            children,
+            settled_until,
+        })
+    }
+}
+
+impl DocumentWalk {
+    pub(in crate::engine) fn of(capability: Capability) -> Self {
+        Self {
+            capability,
+            levels: Vec::new(),
+            seen: 0,
+            bytes: 0,
+        }
+    }
+
+    /// A walk through these lists of an index, and what is within them.
+    pub(in crate::engine) fn through(
+        capability: Capability,
+        children: Vec<Child>,
+    ) -> Result<Self, EngineError> {
+        let mut walk = Self::of(capability);
+        walk.push(children)?;
+        Ok(walk)
+    }
+
+    /// The next document that an index names; `None` after the last one.
+    pub(in crate::engine) async fn next(&mut self) -> Result<Option<Child>, EngineError> {
+        while let Some(level) = self.levels.last_mut() {
+            let next = match level {
+                Level::InOrder(entries) => entries.next().await?.map(Child::from),
+                Level::OldestFirst(children) => children.pop().inspect(|next| {
+                    self.bytes -= next.bytes();
+                }),
+            };
+            if next.is_some() {
+                self.seen += 1;
+                if self.seen > MAX_LISTS {
+                    return Err(EngineError::TooManyLists);
+                }
+                return Ok(next);
+            }
+            self.levels.pop();
+        }
+        Ok(None)
+    }
+
+    /// Enters a document that is offered, or came last. If it is an index, what it names comes next, in its order; else it is
+    /// returned: its entries are the caller's.
+    pub(in crate::engine) fn enter(
+        &mut self,
+        read: SummarizedDocument,
+    ) -> Result<Option<SummarizedDocument>, EngineError> {
+        if !self.is_index(&read)? {
+            return Ok(Some(read));
+        }
+        self.levels.push(Level::InOrder(Entries::of(read.document)));
+        Ok(None)
+    }
+
+    /// As [`enter`](Self::enter), but the oldest of what an index names comes first, and nothing that is settled. An index that
+    /// is too long for the memory of the walk is an error.
+    pub(in crate::engine) async fn enter_oldest_first(
+        &mut self,
+        read: SummarizedDocument,
+        is_settled: impl Fn(&Child) -> bool,
+    ) -> Result<Entered, EngineError> {
+        if !self.is_index(&read)? {
+            return Ok(Entered::List(read));
+        }
+        let unsettled = Unsettled::read(read.document, is_settled).await?;
+        self.push(unsettled.children)?;
+        Ok(Entered::Index {
+            settled_until: unsettled.settled_until,
+        })
+    }
+
+    fn is_index(&self, read: &SummarizedDocument) -> Result<bool, EngineError> {
+        read.expect(&self.capability)?;
+        if read.summary.is_index && self.levels.len() >= MAX_DEPTH {
+            return Err(EngineError::NestedIndex);
+        }
+        Ok(read.summary.is_index)
+    }
+
+    fn push(&mut self, mut children: Vec<Child>) -> Result<(), EngineError> {
+        let bytes = self.bytes + children.iter().map(Child::bytes).sum::<usize>();
+        if bytes > MAX_BYTES {
+            return Err(EngineError::TooManyLists);
+        }
+        self.bytes = bytes;
+        children.reverse();
+        self.levels.push(Level::OldestFirst(children));
+        Ok(())
+    }
+}
