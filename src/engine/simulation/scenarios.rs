@@ -796,6 +796,24 @@ fn rejected_notification_causes_a_poll() {
     assert_eq!((file, inbox), (Some(2), 0));
 }
 
+/// Documents are unavailable: the next poll comes after seconds, and not after the poll interval.
+#[test]
+fn poll_that_fails_is_repeated_soon() {
+    let acts = [
+        Act::Change(0),
+        Act::WriteChangeLists(0),
+        Act::Documents(false),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(1000),
+        Act::Documents(true),
+        Act::Pass(10_000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
 /// A notification without an interval proves nothing: what was announced before it is read from the Change List.
 #[test]
 fn notification_without_interval_causes_a_poll() {
