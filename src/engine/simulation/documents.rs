@@ -63,7 +63,9 @@ impl Target {
                     Place::CapabilityList => "capabilitylist".to_owned(),
                     Place::ResourceList => "resourcelist".to_owned(),
                     Place::Part(number) => format!("part{number}"),
-                    Place::ChangeListIndex | Place::ChangeLists => "changelist".to_owned(),
+                    Place::ChangeListIndex | Place::ChangeLists | Place::ClosedChangeLists => {
+                        "changelist".to_owned()
+                    }
                 };
                 format!("set{set}/{file}.xml")
             }
@@ -136,6 +138,15 @@ pub(super) fn notification(source: &Source, sent: &Notification, form: Form) -> 
         Form::CutShort => written.truncate(written.len() * 2 / 3),
     }
     written
+}
+
+/// Whether it is a Change List that is closed.
+pub(super) fn is_closed_list(source: &Source, target: Target) -> bool {
+    let Target::ChangeList(set, key) = target else {
+        return false;
+    };
+    let mut lists = source.published(set).lists.iter();
+    lists.any(|list| list.key == key && list.until.is_some())
 }
 
 /// Answers a request for something that can be read.
@@ -237,7 +248,7 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
                 Place::ChangeListIndex if source.habits.change_lists == ChangeLists::Index => {
                     Some((change_list_index(source, set), published.index_written))
                 }
-                Place::ChangeListIndex | Place::ChangeLists => None,
+                Place::ChangeListIndex | Place::ChangeLists | Place::ClosedChangeLists => None,
             }
         }
     }

@@ -39,6 +39,8 @@ pub(super) enum Act {
     RollOver(SetNo),
     DropOldLists(SetNo),
     WriteResourceList(SetNo),
+    /// The Resource List before is published again.
+    RestoreResourceList(SetNo),
     /// The Resource Lists are divided into so many parts from now on.
     Divide(usize),
     /// After so many more steps of the store, the process ends.
@@ -248,6 +250,7 @@ fn place() -> impl Strategy<Value = Place> {
         2 => (0..3_usize).prop_map(Place::Part),
         1 => Just(Place::ChangeListIndex),
         2 => Just(Place::ChangeLists),
+        1 => Just(Place::ClosedChangeLists),
     ]
 }
 

@@ -1,5 +1,6 @@
 //! Histories that once failed, in short, and those that one decision depends on.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::daemon::Filtering;
@@ -535,6 +536,59 @@ fn parts_that_are_named_no_more_are_forgotten() {
     }
 }
 
+/// A closed list of the index can't be read for a while: the open one is read meanwhile, and proves nothing before its begin.
+#[test]
+fn closed_list_that_is_unavailable_is_read_later() {
+    for fault in [Fault::Gone, Fault::Unavailable, Fault::CutShort] {
+        let place = Place::ClosedChangeLists;
+        let acts = [
+            Act::Change(0),
+            Act::Pass(10),
+            Act::RollOver(0),
+            Act::Change(1),
+            Act::Pass(10),
+            Act::Publish(0, Fate::Lost),
+            Act::WriteChangeLists(0),
+            Act::Fail(0, place, Some(fault)),
+            Act::Order(Order::Poll(0)),
+            Act::Pass(1000),
+        ];
+        let (before, after) = run_and(habits(ChangeLists::Index), &acts, async |world| {
+            let before = world.stage.scene().files.clone();
+            world.act(&Act::Fail(0, place, None));
+            world.pass(5000).await;
+            (before, world.stage.scene().files.clone())
+        });
+        let shown = |files: &BTreeMap<_, u32>| (files[&0], files[&1]);
+        assert_eq!(
+            (shown(&before), shown(&after)),
+            ((1, 2), (2, 2)),
+            "{fault:?}"
+        );
+    }
+}
+
+/// A Resource List that is older than the one that was read last is not read, and reported.
+#[test]
+fn older_resource_list_is_reported() {
+    let acts = [
+        Act::Pass(10_000),
+        Act::Change(3),
+        Act::WriteResourceList(0),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+        Act::RestoreResourceList(0),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+    ];
+    let (file, errors) = run_and(habits(ChangeLists::Absent), &acts, async |world| {
+        let file = world.stage.scene().files.get(&3).copied();
+        (file, errors(world).await)
+    });
+    assert_eq!(file, Some(1));
+    assert_eq!(errors, [Some("older-resource-list".to_owned())]);
+}
+
 /// A Resource List that names nothing deletes nothing until the operator approves it.
 #[test]
 fn deletions_of_an_empty_list_wait_for_approval() {
@@ -742,11 +796,30 @@ fn rejected_notification_causes_a_poll() {
     assert_eq!((file, inbox), (Some(2), 0));
 }
 
+/// Documents are unavailable: the next poll comes after seconds, and not after the poll interval.
+#[test]
+fn poll_that_fails_is_repeated_soon() {
+    let acts = [
+        Act::Change(0),
+        Act::WriteChangeLists(0),
+        Act::Documents(false),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(1000),
+        Act::Documents(true),
+        Act::Pass(10_000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
 /// A notification without an interval proves nothing: what was announced before it is read from the Change List.
 #[test]
 fn notification_without_interval_causes_a_poll() {
     let acts = [
         Act::Change(0),
+        Act::Pass(10),
         Act::Publish(0, Fate::Lost),
         Act::Pass(10),
         Act::Change(1),
@@ -754,6 +827,26 @@ fn notification_without_interval_causes_a_poll() {
         Act::Pass(10),
         Act::PublishBare(0),
         Act::Pass(5000),
+    ];
+    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
+        world.stage.scene().files.get(&0).copied()
+    });
+    assert_eq!(file, Some(2));
+}
+
+/// The Change List is up to date: it is read as soon as a gap opens.
+#[test]
+fn gap_is_filled_at_once() {
+    let acts = [
+        Act::Change(0),
+        Act::Pass(10),
+        Act::Publish(0, Fate::Lost),
+        Act::Pass(1000),
+        Act::Change(1),
+        Act::Pass(10),
+        Act::WriteChangeLists(0),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(6000),
     ];
     let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
         world.stage.scene().files.get(&0).copied()

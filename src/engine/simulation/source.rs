@@ -124,6 +124,8 @@ pub(super) enum Place {
     ChangeListIndex,
     /// The Change Lists, but not their index.
     ChangeLists,
+    /// Those of them that are closed.
+    ClosedChangeLists,
 }
 
 /// What is wrong with a document.
@@ -217,6 +219,8 @@ pub(super) struct Published {
     /// When a list was begun or dropped last.
     pub(super) index_written: u64,
     pub(super) resource_list: ResourceList,
+    /// The one before.
+    former_list: Option<ResourceList>,
     pub(super) offered: Offered,
     pub(super) capability_list_written: u64,
 }
@@ -278,6 +282,7 @@ impl Source {
                     written: moment,
                     parts: Vec::new(),
                 },
+                former_list: None,
                 offered,
                 capability_list_written: moment,
             });
@@ -562,11 +567,22 @@ impl Source {
                 entries,
             })
         });
-        self.sets[set].resource_list = ResourceList {
+        let list = ResourceList {
             at,
             written: moment,
             parts: written.collect(),
         };
+        let published = &mut self.sets[set];
+        published.former_list = Some(std::mem::replace(&mut published.resource_list, list));
+    }
+
+    /// Publishes the Resource List once more that was published before, as a cache or a backup does.
+    pub(super) fn restore_resource_list(&mut self, moment: u64, set: SetNo) {
+        let published = &mut self.sets[set];
+        if let Some(former) = published.former_list.take() {
+            published.resource_list = former;
+            published.resource_list.written = moment;
+        }
     }
 
     /// Changes what the Capability List names.

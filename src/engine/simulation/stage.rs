@@ -250,7 +250,13 @@ impl Stage {
         let Some(target) = target else {
             return Ok(documents::status(404).into());
         };
-        let fault = target.place().and_then(|place| scene.faults.get(&place));
+        let place = target.place();
+        let closed = place.filter(|_| documents::is_closed_list(&scene.source, target));
+        let closed = closed.map(|(set, _)| (set, Place::ClosedChangeLists));
+        let fault = [place, closed]
+            .into_iter()
+            .flatten()
+            .find_map(|place| scene.faults.get(&place));
         let answer = documents::answer(
             &scene.source,
             target,
@@ -298,7 +304,9 @@ impl Scene {
                 let capability = match about {
                     Place::CapabilityList => Capability::CapabilityList,
                     Place::ResourceList | Place::Part(_) => Capability::ResourceList,
-                    Place::ChangeListIndex | Place::ChangeLists => Capability::ChangeList,
+                    Place::ChangeListIndex | Place::ChangeLists | Place::ClosedChangeLists => {
+                        Capability::ChangeList
+                    }
                 };
                 let at = source.stamp(moment);
                 let notification = Notification {
@@ -313,6 +321,7 @@ impl Scene {
             Act::RollOver(set) => source.roll_over(moment, set.min(last)),
             Act::DropOldLists(set) => source.drop_old_lists(moment, set.min(last)),
             Act::WriteResourceList(set) => source.write_resource_list(moment, set.min(last)),
+            Act::RestoreResourceList(set) => source.restore_resource_list(moment, set.min(last)),
             Act::Divide(parts) => {
                 source.habits.parts = parts;
                 for set in 0..=last {
