@@ -1,7 +1,7 @@
 //! Selects the changes of a document that may be news, by their times.
 //!
-//! Invariant: in doubt a change is included. It is then compared with what is known of its resource, so that a change that is
-//! included needlessly changes nothing, and one that is left out wrongly would be lost.
+//! Invariant: in doubt a change is included. It is then compared with what is known of its resource, so that a change with a
+//! time that is included needlessly changes nothing, and one that is left out wrongly would be lost.
 //!
 //! Must not know resources, their contents, or how a document was received.
 //!
@@ -42,10 +42,14 @@ impl NewsFilter {
 
     /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
     /// either side, or whole days, of which a part is covered. A change that is dated outside its own document is included as
-    /// well.
+    /// well. A change without a time is of some time within its document: it is included unless all of that, with its end, is
+    /// covered by later documents. Compared, it would replace what those have stated.
     pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
-        let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
+        let Some(stated) = self.stated else {
             return true;
+        };
+        let Some(changed_at) = changed_at else {
+            return !self.missing.is_empty() || !self.is_overtaken(stated.until());
         };
         let latest = changed_at.latest_possible();
         let may_be_in =
@@ -53,5 +57,10 @@ impl NewsFilter {
         !stated.touches(changed_at)
             || self.front.is_none_or(|front| latest >= front)
             || self.missing.iter().any(may_be_in)
+    }
+
+    /// Whether later documents were read up to and beyond the end of the document.
+    fn is_overtaken(&self, until: SourceTime) -> bool {
+        self.front.is_some_and(|front| until < front) && self.is_late(Some(until))
     }
 }
