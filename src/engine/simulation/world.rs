@@ -404,21 +404,29 @@ impl World {
                 panic!("{reason}: {}", self.stage.scene().describe(&database));
             }
             // Not promised: a notification without an interval is applied completely, whenever that happens. A resource that it
-            // announces, and that was deleted before the baseline, can't be fetched, until another Resource List.
+            // announces, and that was deleted before the baseline, can't be fetched, until the resource changes or another
+            // Resource List is read.
             rounds += 1;
             if rounds == 4 && self.requests().hints > 0 {
-                self.write_resource_lists();
+                self.create_all();
             }
             self.pass(step).await;
             self.act(&Act::Order(Order::Approve));
         }
     }
 
-    fn write_resource_lists(&self) {
+    /// The Source creates what it does not have, and says so.
+    fn create_all(&self) {
         let mut scene = self.stage.scene();
-        let moment = scene.moment;
-        for set in 0..scene.source.habits.sets {
-            scene.source.write_resource_list(moment, set);
+        let (moment, source) = (scene.moment, &mut scene.source);
+        for resource in 0..RESOURCES {
+            if source.content(resource).is_none() {
+                source.change(moment - 1000, resource, false);
+            }
+        }
+        for set in 0..source.habits.sets {
+            source.write_change_lists(moment, set);
+            source.write_resource_list(moment, set);
         }
     }
 
