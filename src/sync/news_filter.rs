@@ -1,13 +1,13 @@
 //! Selects the changes of a document that may be news, by their times.
 //!
-//! Invariant: in doubt a change is included. It is then compared with what is known of its resource, so that a change that is
-//! included needlessly changes nothing, and one that is left out wrongly would be lost.
+//! Invariant: in doubt a change is included. It is then compared with what is known of its resource, so that a change with a
+//! time that is included needlessly changes nothing, and one that is left out wrongly would be lost.
 //!
 //! Must not know resources, their contents, or how a document was received.
 //!
 //! Specification: core, section 12.1 (`from`, `until`); Change Notification 1.0.1, section 3.
 
-use crate::protocol::{Interval, SourceTime};
+use crate::protocol::{ChangeKind, Interval, SourceTime};
 
 /// Which changes of a document may be news: those in intervals that were not covered before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,10 +42,15 @@ impl NewsFilter {
 
     /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
     /// either side, or whole days, of which a part is covered. A change that is dated outside its own document is included as
-    /// well.
-    pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
-        let (Some(stated), Some(changed_at)) = (self.stated, changed_at) else {
+    /// well. So is one without a time, but for a deletion in a document that is covered, with its end, by later ones: it might
+    /// remove what those have stated.
+    pub fn includes(&self, change: Option<ChangeKind>, changed_at: Option<SourceTime>) -> bool {
+        let Some(stated) = self.stated else {
             return true;
+        };
+        let Some(changed_at) = changed_at else {
+            let deletes = change == Some(ChangeKind::Deleted);
+            return !deletes || !self.missing.is_empty() || !self.is_overtaken(stated.until());
         };
         let latest = changed_at.latest_possible();
         let may_be_in =
@@ -53,5 +58,10 @@ impl NewsFilter {
         !stated.touches(changed_at)
             || self.front.is_none_or(|front| latest >= front)
             || self.missing.iter().any(may_be_in)
+    }
+
+    /// Whether later documents were read up to and beyond the end of the document.
+    fn is_overtaken(&self, until: SourceTime) -> bool {
+        self.front.is_some_and(|front| until < front) && self.is_late(Some(until))
     }
 }

@@ -443,6 +443,34 @@ fn notifications_wait_for_a_baseline_that_is_only_late() {
     assert_eq!((file, inbox), (None, 1));
 }
 
+/// A notification without times waits for the baseline, which is newer: what it announces is known by then.
+#[test]
+fn undated_notification_does_not_undo_a_newer_baseline() {
+    for boundary in [Boundary::Exact, Boundary::Loose] {
+        let habits = Habits {
+            boundary,
+            undated: true,
+            faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+            ..habits(ChangeLists::Absent)
+        };
+        let acts = [
+            Act::Delete(0),
+            Act::Pass(10),
+            Act::Publish(0, AT_ONCE),
+            Act::Pass(119_000),
+            Act::Change(0),
+            Act::Pass(1000),
+            Act::WriteResourceList(0),
+            Act::Fail(0, Place::ResourceList, None),
+            Act::Pass(900_000),
+        ];
+        let file = run_and(habits, &acts, async |world| {
+            world.stage.scene().files.get(&0).copied()
+        });
+        assert_eq!(file, Some(3), "{boundary:?}");
+    }
+}
+
 /// A Capability List that names nothing is a reported failure, and what it names later is followed.
 #[test]
 fn set_without_documents_waits_for_them() {
