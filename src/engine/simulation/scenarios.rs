@@ -471,6 +471,36 @@ fn undated_notification_does_not_undo_a_newer_baseline() {
     }
 }
 
+/// A notification without an interval waits for the baseline. Of a resource that was deleted before that, nothing is known: it
+/// can't be fetched, and the next Resource List says why.
+#[test]
+fn announced_resource_that_is_gone_stays_until_the_next_list() {
+    let habits = Habits {
+        hashes: false,
+        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        ..habits(ChangeLists::Absent)
+    };
+    let acts = [
+        Act::Change(4),
+        Act::Pass(10),
+        Act::PublishBare(0),
+        Act::Pass(119_000),
+        Act::Delete(4),
+        Act::Pass(1000),
+        Act::WriteResourceList(0),
+        Act::Fail(0, Place::ResourceList, None),
+        Act::Pass(900_000),
+    ];
+    let (before, after) = run_and(habits, &acts, async |world| {
+        let before = world.database().await.tasks;
+        world.act(&Act::WriteResourceList(0));
+        world.pass(910_000).await;
+        (before, world.database().await.tasks.len())
+    });
+    let before: Vec<&str> = before.iter().map(|task| task.state.as_str()).collect();
+    assert_eq!((&before[..], after), (&["failed"][..], 0));
+}
+
 /// A Capability List that names nothing is a reported failure, and what it names later is followed.
 #[test]
 fn set_without_documents_waits_for_them() {

@@ -390,7 +390,7 @@ impl World {
         let end = self.moment() + rest;
         let step = u64::try_from(self.settings.poll_interval.as_millis()).unwrap();
         // Twice, with a poll between them: what is announced last may have been fetched already, and is fetched again.
-        let mut times = 0;
+        let (mut times, mut rounds) = (0, 0);
         loop {
             let reason = self.unsettled(may_have_gap).await;
             times = if reason.is_none() { times + 1 } else { 0 };
@@ -403,8 +403,22 @@ impl World {
                 let database = self.database().await;
                 panic!("{reason}: {}", self.stage.scene().describe(&database));
             }
+            // Not promised: a notification without an interval is applied completely, whenever that happens. A resource that it
+            // announces, and that was deleted before the baseline, can't be fetched, until another Resource List.
+            rounds += 1;
+            if rounds == 4 && self.requests().hints > 0 {
+                self.write_resource_lists();
+            }
             self.pass(step).await;
             self.act(&Act::Order(Order::Approve));
+        }
+    }
+
+    fn write_resource_lists(&self) {
+        let mut scene = self.stage.scene();
+        let moment = scene.moment;
+        for set in 0..scene.source.habits.sets {
+            scene.source.write_resource_list(moment, set);
         }
     }
 
