@@ -7,7 +7,7 @@
 //!
 //! Specification: core, section 12.1 (`from`, `until`); Change Notification 1.0.1, section 3.
 
-use crate::protocol::{Interval, SourceTime};
+use crate::protocol::{ChangeKind, Interval, SourceTime};
 
 /// Which changes of a document may be news: those in intervals that were not covered before.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,14 +42,15 @@ impl NewsFilter {
 
     /// Whether a change of that time may be news. Times are often whole seconds, so that a change at a boundary may belong to
     /// either side, or whole days, of which a part is covered. A change that is dated outside its own document is included as
-    /// well. A change without a time is of some time within its document: it is included unless all of that, with its end, is
-    /// covered by later documents. Compared, it would replace what those have stated.
-    pub fn includes(&self, changed_at: Option<SourceTime>) -> bool {
+    /// well. So is one without a time, but for a deletion in a document that is covered, with its end, by later ones: it might
+    /// remove what those have stated.
+    pub fn includes(&self, change: Option<ChangeKind>, changed_at: Option<SourceTime>) -> bool {
         let Some(stated) = self.stated else {
             return true;
         };
         let Some(changed_at) = changed_at else {
-            return !self.missing.is_empty() || !self.is_overtaken(stated.until());
+            let deletes = change == Some(ChangeKind::Deleted);
+            return !deletes || !self.missing.is_empty() || !self.is_overtaken(stated.until());
         };
         let latest = changed_at.latest_possible();
         let may_be_in =

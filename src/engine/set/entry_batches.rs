@@ -195,7 +195,9 @@ impl NewsSelection {
         let mut changes: Vec<ListedChange> = self.next.take().into_iter().collect();
         while let Some(mut entry) = reader.next_entry()? {
             let changed_at = self.time_of(&entry);
-            if !self.filter.includes(changed_at) || self.is_replaced(&entry.loc, changed_at) {
+            if !self.filter.includes(entry.md.change, changed_at)
+                || self.is_replaced(&entry.loc, changed_at)
+            {
                 continue;
             }
             let path = entry.md.path.take();

@@ -190,7 +190,9 @@ impl SetState {
         let news = entries.into_iter().filter_map(|entry| {
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             let late = filter.is_late(changed_at);
-            if !filter.includes(changed_at) || (late && !late_uris.insert(entry.loc.clone())) {
+            if !filter.includes(entry.md.change, changed_at)
+                || (late && !late_uris.insert(entry.loc.clone()))
+            {
                 return None;
             }
             let change = change_of(&self.context, entry, ChangeKind::Updated, changed_at)?;

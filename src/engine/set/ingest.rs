@@ -163,7 +163,7 @@ fn weigh_blocking<R: BufRead>(
             let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
             match at {
                 Some(_) => listed_change(context, entry).map(|(change, _)| change),
-                None if filter.includes(changed_at) => {
+                None if filter.includes(entry.md.change, changed_at) => {
                     change_of(context, entry, ChangeKind::Updated, changed_at)
                 }
                 None => None,

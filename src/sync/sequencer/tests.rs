@@ -6,6 +6,10 @@ mod world;
 use super::*;
 use world::World;
 
+use crate::protocol::ChangeKind;
+
+const UPDATED: Option<ChangeKind> = Some(ChangeKind::Updated);
+
 #[track_caller]
 fn check(script: &str, log: &str, state: &str) {
     check_with(1024, script, log, state);
@@ -405,21 +409,22 @@ fn only_changes_in_missing_intervals_are_news() {
         (126, true),
     ] {
         assert_eq!(
-            filter.includes(Some(world.moment(second))),
+            filter.includes(UPDATED, Some(world.moment(second))),
             news,
             "{second}"
         );
     }
-    assert!(filter.includes(None));
+    assert!(filter.includes(UPDATED, None));
+    assert!(filter.includes(Some(ChangeKind::Deleted), None));
     let filter = world.sequencer.change_list(world.now, world.span(90, 130));
     for (second, news) in [(99, false), (100, true), (130, true)] {
         assert_eq!(
-            filter.includes(Some(world.moment(second))),
+            filter.includes(UPDATED, Some(world.moment(second))),
             news,
             "no document has been read beyond 100 yet: {second}"
         );
     }
-    assert!(NewsFilter::everything().includes(Some(world.moment(1))));
+    assert!(NewsFilter::everything().includes(UPDATED, Some(world.moment(1))));
 }
 
 /// A list that was closed at 110 may state changes of that second that no other document states.
@@ -457,6 +462,24 @@ fn next_change_list_includes_changes_from_the_end_of_the_last_one() {
     world.run("base:100 list:100-120 1:115-120 2:120-130");
     assert_eq!(world.log, ["1:known", "2:apply"]);
     let again = world.sequencer.change_list(world.now, world.span(100, 130));
-    assert!(again.includes(Some(world.moment(120))));
-    assert!(!again.includes(Some(world.moment(119))));
+    assert!(again.includes(UPDATED, Some(world.moment(120))));
+    assert!(!again.includes(UPDATED, Some(world.moment(119))));
+}
+
+/// An undated deletion might remove what a later document has stated.
+#[test]
+fn undated_deletion_counts_unless_later_documents_cover_its_document() {
+    let deleted = Some(ChangeKind::Deleted);
+    for (base, is_news) in [("base:105", true), ("base:110", true), ("base:111", false)] {
+        let mut world = World::new(1024);
+        world.run(base);
+        let verdict = world.deliver(1, Some(world.moment(100)), Some(world.moment(110)));
+        let filter = match verdict {
+            Verdict::Apply(filter) | Verdict::Known(filter) => filter,
+            other => panic!("{base}: {other:?}"),
+        };
+        assert_eq!(filter.includes(deleted, None), is_news, "{base}");
+        assert!(filter.includes(UPDATED, None), "{base}");
+        assert!(filter.includes(None, None), "{base}");
+    }
 }
