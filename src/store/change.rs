@@ -1,4 +1,4 @@
-//! Changes of resources, as documents state them and transactions take them.
+//! Changes of resources, as documents state them and transactions apply them.
 
 use crate::protocol::{ChangeKind, ContentInfo, Link, ResourceUri, SourceTime};
 use crate::sync::Announced;

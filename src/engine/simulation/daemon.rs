@@ -57,10 +57,10 @@ impl Filtering {
     }
 }
 
-/// The pause before the sets are looked for again, in milliseconds.
+/// The pause between two runs of discovery, in milliseconds.
 const DISCOVERY_PAUSE: u64 = 10_000;
 
-/// What the outside meets of the daemon.
+/// The part of the daemon that the stage and the world use.
 pub(super) struct Inside {
     pub(super) store: Arc<Store>,
     pub(super) context: Arc<SourceContext>,
@@ -96,7 +96,7 @@ pub(super) struct Daemon {
     pub(super) workers: Vec<Worker>,
     packages: Arc<PackageFiles>,
     wakes: broadcast::Receiver<Wake>,
-    /// When the sets are looked for; `None`: once something asks for it.
+    /// When discovery runs next; `None`: once something requests it.
     discover_at: Option<u64>,
 }
 
@@ -195,7 +195,7 @@ impl Daemon {
         Ok(())
     }
 
-    /// Looks for the sets of the Source, if that is due.
+    /// Discovers the sets of the Source, if that is due.
     pub(super) async fn discover(&mut self, now: u64) -> Result<(), EngineError> {
         let asked = self.inside.context.rediscover.notified().now_or_never();
         if asked.is_none() && self.discover_at.is_none_or(|at| at > now) {

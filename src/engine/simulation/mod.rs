@@ -1,12 +1,12 @@
 //! A deterministic run of the real engine and the real store: simulated are the clock, the network, the Source with its hub,
 //! and the end of the process at any commit.
 //!
-//! The set workers, the store, the mirror and the HTTP client are those of the daemon. Three things stand in for the rest:
+//! The set workers, the store, the mirror and the HTTP client are those of the daemon. Three modules replace the rest:
 //! `world` calls a set worker when its deadline comes or it is woken, as the worker's own loop would; `downloads` executes
 //! tasks with the applier's functions, one after the other; `stage` answers every request from `source`. One thing happens
 //! at a time, so that a history that is run twice ends the same way.
 //!
-//! What must hold for every history stands in `promises`; the histories come from `properties` (random ones), `exhaustive`
+//! `promises` defines what must hold for every history; the histories come from `properties` (random ones), `exhaustive`
 //! (all short ones) and `scenarios` (those that once failed, and those that one decision depends on).
 
 #![allow(clippy::unwrap_used, reason = "a test that fails says so by panicking")]

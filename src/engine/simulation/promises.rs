@@ -378,7 +378,7 @@ impl Scene {
             .collect()
     }
 
-    /// How things stand, for the message of a failure.
+    /// The state of the Source, the database and the mirror, for the message of a failure.
     pub(super) fn describe(&self, database: &Snapshot) -> String {
         let mut text = format!("at {} ms\n", self.moment);
         for change in &self.source.changes {

@@ -45,7 +45,7 @@ fn run(habits: Habits, acts: &[Act]) {
     history.run();
 }
 
-/// Runs a history, looks at the world, and goes on until the mirror is what the Source is.
+/// Runs a history, passes the world to `look`, and continues until the mirror equals the Source.
 fn run_and<T>(habits: Habits, acts: &[Act], look: impl AsyncFnOnce(&mut World) -> T) -> T {
     simulate(habits, settings(), async |world| {
         world.pass(5000).await;
@@ -400,7 +400,7 @@ fn resource_that_is_included_again_is_fetched() {
     }
 }
 
-/// A baseline can't be made, and nobody knows when one can: what changes is followed meanwhile, and the status says why.
+/// A baseline can't be made, and it is unknown when one can: changes are applied meanwhile, and the status states the error.
 #[test]
 fn changes_are_followed_without_a_baseline() {
     for fault in [Fault::Gone, Fault::CutShort] {

@@ -45,7 +45,7 @@ pub(super) struct Requests {
 pub(super) enum Order {
     Poll(SetNo),
     Approve,
-    /// Not the operator's: the hub verifies the subscription to a set's notifications.
+    /// By the hub: it verifies the subscription to a set's notifications.
     Verify(SetNo),
     /// Starts the daemon with another configuration.
     Restart {
@@ -315,7 +315,7 @@ impl Scene {
                 };
                 self.network.send(moment, &Arc::new(notification), fate);
             }
-            // The one who lets time pass does that.
+            // The caller that lets time pass does that.
             Act::Pass(_) | Act::Crash(_) | Act::FailCommit(_) => {}
             Act::WriteChangeLists(set) => source.write_change_lists(moment, set.min(last)),
             Act::RollOver(set) => source.roll_over(moment, set.min(last)),
@@ -351,7 +351,7 @@ impl Scene {
         self.network.send(self.moment, &notification, fate);
     }
 
-    /// The Source's last words, after which it falls silent, and the repair of whatever failed.
+    /// The Source publishes its documents a last time, and everything that failed works again.
     pub(super) fn repair(&mut self) {
         (self.documents_down, self.contents_down) = (false, false);
         self.faults.clear();

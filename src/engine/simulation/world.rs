@@ -354,8 +354,8 @@ impl World {
         daemon.inside.status().await.unwrap()
     }
 
-    /// The Source writes its documents a last time, and falls silent; whatever failed works again. Then the mirror becomes
-    /// what the Source is.
+    /// The Source publishes its documents a last time, and everything that failed works again. Then the mirror must become
+    /// equal to the Source.
     pub(super) async fn settle(&mut self, with_resource_list: bool, rest: u64) {
         self.pass(2000).await;
         self.stage.scene().repair();
