@@ -185,7 +185,8 @@ async fn tenfold_overload_does_not_exhaust_memory() {
         assert!(matches!(status, 200 | 503), "{status}");
     }
     let growth = peak_memory(daemon.id()).saturating_sub(before);
-    assert!(growth < 48 << 20, "{growth} bytes more");
+    // At most 256 connections are served at once: each has its body, in a buffer that grows by doubling, and a read buffer.
+    assert!(growth < 256 * (256 << 10), "{growth} bytes more");
     push(&home, &source, "after the flood").await;
     home.settled(&source).await;
 }
