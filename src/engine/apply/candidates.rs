@@ -36,7 +36,7 @@ fn expected_of(task: &Task) -> Expected {
     }
 }
 
-/// A place from which the bytes of a task can be had.
+/// A place from which the bytes of a task can be fetched.
 enum TaskCandidate {
     Member(Arc<Member>),
     Uri(Candidate),
