@@ -98,18 +98,10 @@ fn coverage(until: i64) -> Coverage {
 }
 
 fn end() -> BatchCommit {
-    BatchCommit {
-        rules: DeletionRules {
-            max_share: 0.1,
-            holds_all: false,
-        },
-        progress: None,
-        delivery: None,
-        documents: Vec::new(),
-        listed: None,
-        read_until: None,
-        missed_by: Vec::new(),
-    }
+    BatchCommit::new(DeletionRules {
+        max_share: 0.1,
+        holds_all: false,
+    })
 }
 
 fn publication(task: Task, content: &str) -> Publication {

@@ -115,26 +115,18 @@ impl SetState {
         delivery: Option<(i64, ChannelId, DeliveryOutcome)>,
     ) -> BatchCommit {
         BatchCommit {
-            rules: self.deletion_rules(),
             progress: Some((trial.coverage().clone(), trial.gaps().to_vec())),
             delivery,
-            documents: Vec::new(),
-            listed: None,
             read_until: trial.read_until(),
-            missed_by: Vec::new(),
+            ..BatchCommit::new(self.deletion_rules())
         }
     }
 
     /// The commit of a document that proves nothing by itself.
     pub(super) fn commit_of_part(&self, record: DocumentRecord) -> BatchCommit {
         BatchCommit {
-            rules: self.deletion_rules(),
-            progress: None,
-            delivery: None,
             documents: vec![record],
-            listed: None,
-            read_until: None,
-            missed_by: Vec::new(),
+            ..BatchCommit::new(self.deletion_rules())
         }
     }
 

@@ -7,7 +7,7 @@ use super::daemon::Filtering;
 use super::history::{Act, History};
 use super::network::Fate;
 use super::source::{
-    Boundary, ChangeLists, Fault, Habits, Offered, Place, RESOURCES, ServerValidators,
+    Boundary, ChangeLists, Fault, Habits, Offered, Place, RESOURCES, ResourceNo, ServerValidators,
 };
 use super::stage::Order;
 use super::world::{Settings, World, simulate};
@@ -54,6 +54,16 @@ fn run_and<T>(habits: Habits, acts: &[Act], look: impl AsyncFnOnce(&mut World) -
         world.settle(true, 3 * HOUR).await;
         found
     })
+}
+
+/// As [`run_and`]: the version of a resource's file after the last act.
+fn version_after(habits: Habits, acts: &[Act], resource: ResourceNo) -> Option<u32> {
+    run_and(habits, acts, async |world| version(world, resource))
+}
+
+/// The version of a resource's file; `None` if there is no file.
+fn version(world: &World, resource: ResourceNo) -> Option<u32> {
+    world.stage.scene().files.get(&resource).copied()
 }
 
 async fn gaps(world: &World) -> usize {
@@ -393,9 +403,7 @@ fn resource_that_is_included_again_is_fetched() {
             }),
             Act::Pass(60_000),
         ];
-        let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-            world.stage.scene().files.get(&4).copied()
-        });
+        let file = version_after(habits(ChangeLists::Open), &acts, 4);
         assert_eq!(file, Some(1), "{filtering:?}");
     }
 }
@@ -415,7 +423,7 @@ fn changes_are_followed_without_a_baseline() {
             Act::Pass(10_000),
         ];
         let (file, errors) = run_and(habits, &acts, async |world| {
-            let file = world.stage.scene().files.get(&3).copied();
+            let file = version(world, 3);
             (file, errors(world).await)
         });
         assert_eq!(file, Some(1), "{fault:?}");
@@ -437,7 +445,7 @@ fn notifications_wait_for_a_baseline_that_is_only_late() {
         Act::Pass(10_000),
     ];
     let (file, inbox) = run_and(habits, &acts, async |world| {
-        let file = world.stage.scene().files.get(&3).copied();
+        let file = version(world, 3);
         (file, world.database().await.inbox.len())
     });
     assert_eq!((file, inbox), (None, 1));
@@ -464,9 +472,7 @@ fn undated_notification_does_not_undo_a_newer_baseline() {
             Act::Fail(0, Place::ResourceList, None),
             Act::Pass(900_000),
         ];
-        let file = run_and(habits, &acts, async |world| {
-            world.stage.scene().files.get(&0).copied()
-        });
+        let file = version_after(habits, &acts, 0);
         assert_eq!(file, Some(3), "{boundary:?}");
     }
 }
@@ -640,7 +646,7 @@ fn older_resource_list_is_reported() {
         Act::Pass(5000),
     ];
     let (file, errors) = run_and(habits(ChangeLists::Absent), &acts, async |world| {
-        let file = world.stage.scene().files.get(&3).copied();
+        let file = version(world, 3);
         (file, errors(world).await)
     });
     assert_eq!(file, Some(1));
@@ -713,9 +719,7 @@ fn commit_that_fails_is_repeated() {
             let mut acts = vec![Act::Change(1), Act::Pass(10), Act::FailCommit(commits)];
             acts.extend(announce.clone());
             acts.push(Act::Pass(10_000));
-            let file = run_and(habits(change_lists), &acts, async |world| {
-                world.stage.scene().files.get(&1).copied()
-            });
+            let file = version_after(habits(change_lists), &acts, 1);
             assert_eq!(file, Some(2), "{change_lists:?}, {commits}");
         }
     }
@@ -730,9 +734,7 @@ fn framework_notification_has_documents_read() {
         Act::Framework(0, Place::ChangeLists, AT_ONCE),
         Act::Pass(5000),
     ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&0).copied()
-    });
+    let file = version_after(habits(ChangeLists::Open), &acts, 0);
     assert_eq!(file, Some(2));
 }
 
@@ -754,7 +756,7 @@ fn framework_notification_of_a_resource_list_closes_a_gap() {
         Act::Pass(5000),
     ];
     let (file, open) = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        let file = world.stage.scene().files.get(&0).copied();
+        let file = version(world, 0);
         (file, gaps(world).await)
     });
     assert_eq!((file, open), (Some(2), 0));
@@ -769,9 +771,7 @@ fn poll_that_is_asked_for_is_done_at_once() {
         Act::Order(Order::Poll(0)),
         Act::Pass(1000),
     ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&0).copied()
-    });
+    let file = version_after(habits(ChangeLists::Open), &acts, 0);
     assert_eq!(file, Some(2));
 }
 
@@ -795,9 +795,7 @@ fn document_written_twice_within_a_second_is_read_twice() {
         Act::Order(Order::Poll(0)),
         Act::Pass(3000),
     ];
-    let file = run_and(habits, &acts, async |world| {
-        world.stage.scene().files.get(&1).copied()
-    });
+    let file = version_after(habits, &acts, 1);
     assert_eq!(file, Some(2));
 }
 
@@ -848,7 +846,7 @@ fn rejected_notification_causes_a_poll() {
         Act::Pass(5000),
     ];
     let (file, inbox) = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        let file = world.stage.scene().files.get(&0).copied();
+        let file = version(world, 0);
         (file, world.database().await.inbox.len())
     });
     assert_eq!((file, inbox), (Some(2), 0));
@@ -866,9 +864,7 @@ fn poll_that_fails_is_repeated_soon() {
         Act::Documents(true),
         Act::Pass(10_000),
     ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&0).copied()
-    });
+    let file = version_after(habits(ChangeLists::Open), &acts, 0);
     assert_eq!(file, Some(2));
 }
 
@@ -886,9 +882,7 @@ fn notification_without_interval_causes_a_poll() {
         Act::PublishBare(0),
         Act::Pass(5000),
     ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&0).copied()
-    });
+    let file = version_after(habits(ChangeLists::Open), &acts, 0);
     assert_eq!(file, Some(2));
 }
 
@@ -906,9 +900,7 @@ fn gap_is_filled_at_once() {
         Act::Publish(0, AT_ONCE),
         Act::Pass(6000),
     ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&0).copied()
-    });
+    let file = version_after(habits(ChangeLists::Open), &acts, 0);
     assert_eq!(file, Some(2));
 }
 
@@ -928,7 +920,7 @@ fn open_gap_is_polled_for_soon() {
         Act::Pass(40_000),
     ];
     let (file, open) = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        let file = world.stage.scene().files.get(&0).copied();
+        let file = version(world, 0);
         (file, gaps(world).await)
     });
     assert_eq!((file, open), (Some(2), 0));
@@ -952,9 +944,7 @@ fn change_list_does_not_undo_a_creation_of_its_last_second() {
         Act::Order(Order::Poll(0)),
         Act::Pass(5000),
     ];
-    let file = run_and(habits, &acts, async |world| {
-        world.stage.scene().files.get(&0).copied()
-    });
+    let file = version_after(habits, &acts, 0);
     assert_eq!(file, Some(3));
 }
 
@@ -967,9 +957,7 @@ fn verified_subscription_causes_a_poll() {
         Act::Order(Order::Verify(0)),
         Act::Pass(1000),
     ];
-    let file = run_and(habits(ChangeLists::Open), &acts, async |world| {
-        world.stage.scene().files.get(&0).copied()
-    });
+    let file = version_after(habits(ChangeLists::Open), &acts, 0);
     assert_eq!(file, Some(2));
 }
 

@@ -57,6 +57,21 @@ pub struct BatchCommit {
     pub missed_by: Vec<ChannelId>,
 }
 
+impl BatchCommit {
+    /// The end of a document that proves nothing.
+    pub fn new(rules: DeletionRules) -> Self {
+        Self {
+            rules,
+            progress: None,
+            delivery: None,
+            documents: Vec::new(),
+            listed: None,
+            read_until: None,
+            missed_by: Vec::new(),
+        }
+    }
+}
+
 /// What became of the entries of a batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {

@@ -106,18 +106,10 @@ async fn ingest_all() -> Vec<String> {
             origin: Origin::ChangeDump,
             newest_first: false,
             filter: NewsFilter::everything(),
-            commit: BatchCommit {
-                rules: DeletionRules {
-                    max_share: 1.0,
-                    holds_all: false,
-                },
-                progress: None,
-                delivery: None,
-                documents: Vec::new(),
-                listed: None,
-                read_until: None,
-                missed_by: Vec::new(),
-            },
+            commit: BatchCommit::new(DeletionRules {
+                max_share: 1.0,
+                holds_all: false,
+            }),
         };
         let entries = EntrySource::Package(package(number));
         ingesting.spawn(async move {
