@@ -64,6 +64,8 @@ pub(super) enum EngineError {
     LateChangeList(String),
     #[error("indexes are nested too deeply")]
     NestedIndex,
+    #[error("{0} was read already as a page of its list: what follows it is unknown")]
+    RepeatedPage(String),
     #[error("an index names too many lists")]
     TooManyLists,
     #[error("a notification has more than {0} entries")]
@@ -110,6 +112,7 @@ impl EngineError {
             Self::BadEntries(_) | Self::UnreadEntries { .. } => "bad-entries",
             Self::LateChangeList(_) => "change-list-starts-late",
             Self::NestedIndex => "nested-index",
+            Self::RepeatedPage(_) => "repeated-page",
             Self::TooManyLists => "too-many-lists",
             Self::TooManyEntries(_) => "too-many-entries",
             Self::Random(_) => "no-random-numbers",
@@ -139,6 +142,7 @@ impl EngineError {
             | Self::UnreadEntries { .. }
             | Self::LateChangeList(_)
             | Self::NestedIndex
+            | Self::RepeatedPage(_)
             | Self::TooManyLists
             | Self::TooManyEntries(_) => ErrorClass::Unusable,
         }
@@ -209,6 +213,7 @@ mod tests {
             (EngineError::BadEntries(1), Unusable),
             (EngineError::LateChangeList(text()), Unusable),
             (EngineError::NestedIndex, Unusable),
+            (EngineError::RepeatedPage(text()), Unusable),
             (EngineError::TooManyLists, Unusable),
             (EngineError::TooManyEntries(1), Unusable),
             (EngineError::Random(text()), Fatal),

@@ -131,6 +131,15 @@ impl DocumentSummary {
             .saturating_add(md.content.length.unwrap_or_default());
     }
 
+    /// Where a document that states changes begins: its `from`, or else its `at`, unless an entry is older than that. Some Sources
+    /// state as `at` when they wrote the document.
+    pub fn begins_at(&self) -> Option<SourceTime> {
+        let oldest = self.oldest.map(SourceTime::latest_possible);
+        let at = self.head.md.at;
+        let is_begin = |at: &SourceTime| oldest.is_none_or(|oldest| *at <= oldest);
+        self.head.md.from.or(at.filter(is_begin))
+    }
+
     /// The number of entries that can't be read: what they name is unknown.
     pub fn bad_entries(&self) -> u64 {
         self.oddities.count(Oddity::BadLoc)

@@ -59,7 +59,7 @@ pub use tables::dump::DumpProgress;
 pub use tables::dump_package::PackageRecord;
 pub use tables::feed::FeedEntry;
 pub use tables::inbox::{Delivery, DeliveryOutcome};
-pub use tables::part::{Part, PartEvidence, UnchangedPart};
+pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};
 pub use tables::resource::audit::KnownFile;
 pub use tables::resource::{Publication, ResourceView};
 pub use tables::source_set::{BaselineState, SetRecord};

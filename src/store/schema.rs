@@ -228,6 +228,11 @@ pub(super) const STEPS: &[&str] = &[
         UNIQUE (channel_id, nth)
     );
     ",
+    "
+    -- What a part states of itself as a page of a longer list.
+    ALTER TABLE part ADD COLUMN page_at INTEGER;
+    ALTER TABLE part ADD COLUMN next_page TEXT;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

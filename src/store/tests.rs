@@ -32,7 +32,7 @@ use crate::protocol::{
     Algorithm, Capability, ChangeKind, ContentInfo, Digest, HubUri, Interval, ResourceUri,
     SourceTime, TopicUri,
 };
-use crate::sync::{Coverage, Gap, GapReason};
+use crate::sync::{Coverage, Gap, GapReason, LateChange};
 
 const SOURCE: &str = "demo";
 
@@ -123,13 +123,18 @@ fn published(task: Task, content: &str) -> TaskResult {
 
 /// A failed task, to be tried again at a time, or given up.
 fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> TaskResult {
-    let failure = TaskFailure {
+    let failure = failure_of(retry_at);
+    TaskResult::Failed { task, failure }
+}
+
+fn failure_of(retry_at: Option<DateTime<Utc>>) -> TaskFailure {
+    TaskFailure {
         code: "not-found",
         message: "404".to_owned(),
         retry_at,
         counts: true,
-    };
-    TaskResult::Failed { task, failure }
+        is_absent: false,
+    }
 }
 
 impl World {
@@ -180,6 +185,7 @@ impl World {
             source: SOURCE.to_owned(),
             origin: Origin::Notification,
             now: self.now,
+            begins: true,
             changes,
             end,
         }
@@ -202,6 +208,15 @@ impl World {
         self.store.apply(batch).await.unwrap();
     }
 
+    /// Ends a document whose changes were ingested before.
+    async fn end_document(&self) {
+        let last = ChangeBatch {
+            begins: false,
+            ..self.batch(self.set, Vec::new(), Some(end()))
+        };
+        self.store.apply(last).await.unwrap();
+    }
+
     /// Ingests a complete Resource List.
     async fn list(&self, set: SetId, time: i64, entries: Vec<Change>) -> BatchResult {
         let list = ListProgress {
@@ -215,7 +230,7 @@ impl World {
         let mut sum = listed.done().await.unwrap();
         while let Some(absent) = self
             .store
-            .list_absent(&list, self.now, |_| true)
+            .list_absent(&list, self.now, 1, |_| true)
             .await
             .unwrap()
         {
@@ -229,6 +244,7 @@ impl World {
         };
         let batch = ChangeBatch {
             origin: Origin::ResourceList,
+            begins: false,
             ..self.batch(set, Vec::new(), Some(end))
         };
         sum.held = self.store.apply(batch).await.unwrap().held;

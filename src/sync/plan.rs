@@ -132,6 +132,66 @@ pub fn plan_change(
     }
 }
 
+/// What an entry means whose time was covered before its document was read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LateChange {
+    /// It was known, or something newer is.
+    Known,
+    /// It is newer than what is known, and states what the mirror has: older entries of its resource are no news either.
+    Same,
+    /// It has appeared late: it is newer than what is known of its resource, or nothing is.
+    News,
+}
+
+/// Plans an entry whose time was covered before. `listed_at`: the time of the newest Resource List that names its resource:
+/// that states the resource, too, and a change before it is news only if it brings other content of a later modification.
+#[must_use]
+pub fn plan_late(
+    announced: &Announced<'_>,
+    known: Option<&LocalState>,
+    pending: Option<&Pending>,
+    listed_at: Option<SourceTime>,
+) -> LateChange {
+    let deletes = announced.kind == ChangeKind::Deleted;
+    let is_known = |changed_at: Option<SourceTime>| announced.changed_at <= changed_at;
+    // What has no time can't be told from what was read before.
+    if announced.changed_at.is_none()
+        || pending
+            .is_some_and(|pending| pending.changed_at.is_none() || is_known(pending.changed_at))
+    {
+        return LateChange::Known;
+    }
+    let Some(known) = known else {
+        return if deletes {
+            LateChange::Same
+        } else {
+            LateChange::News
+        };
+    };
+    if is_known(known.changed_at) {
+        return LateChange::Known;
+    }
+    let latest = announced.changed_at.map(SourceTime::latest_possible);
+    let was_listed = !known.deleted && listed_at.is_some() && latest <= listed_at;
+    let is_modified_later = match (announced.lastmod, known.lastmod) {
+        (Some(announced), Some(known)) => Some(known < announced),
+        _ => None,
+    };
+    match (deletes, known.deleted) {
+        (true, true) => LateChange::Same,
+        (true, false) if was_listed => LateChange::Known,
+        (true, false) | (false, true) => LateChange::News,
+        (false, false) => match compare(announced, known) {
+            ContentMatch::Same => LateChange::Same,
+            _ if !was_listed => LateChange::News,
+            ContentMatch::Different if known.changed_at.is_none() => LateChange::Known,
+            ContentMatch::Different if is_modified_later.unwrap_or(true) => LateChange::News,
+            ContentMatch::Unknown if is_modified_later == Some(true) => LateChange::News,
+            ContentMatch::Different | ContentMatch::Unknown => LateChange::Known,
+        },
+    }
+}
+
 /// Plans an entry of a Resource List of the time `at`. A task that comes from an earlier list is not passed as `pending`: the
 /// newer list replaces it.
 #[must_use]

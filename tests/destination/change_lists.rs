@@ -1,7 +1,7 @@
 //! Finding the next Change List when one is closed or replaced (section 12.1).
 
 use resyncd::demo::{ChannelHub, Fault, SampleOptions};
-use resyncd::protocol::{Capability, Entry, SourceTime};
+use resyncd::protocol::{Capability, Entry, Head, Root, SourceTime, write_document};
 use url::Url;
 
 use crate::support::{
@@ -242,4 +242,25 @@ async fn changes_are_applied_when_no_baseline_is_possible() {
     let set = rig.set().await;
     assert_eq!((set.state.as_str(), set.synced_until), ("failing", None));
     assert_eq!(set.error.unwrap().code, "no-resource-list");
+}
+
+/// Some Sources state as `at` when they wrote the list: its entries are older. It does not state where it begins, so that it
+/// shows no gap and covers nothing; its changes are applied.
+#[tokio::test(flavor = "multi_thread")]
+async fn time_at_which_a_list_was_written_is_not_its_begin() {
+    let lists = Lists::new().await;
+    let claimed = lists.rig.set().await.synced_until;
+    let mut head = Head::new(Root::Urlset, Capability::ChangeList);
+    let entry = lists.update("r0000.txt", "first");
+    head.md.at = Some(lists.rig.source.boundary());
+    lists.put("/1.xml", write_document(&head, [&entry]));
+    lists.put(CAPABILITIES, lists.naming("/1.xml"));
+    lists.rig.operator.poll(NAME).await;
+    lists.rig.until_holds("r0000.txt", "first").await;
+    let set = lists
+        .rig
+        .until("in sync", |set| set.state == "in-sync")
+        .await;
+    assert!(set.gaps.is_empty(), "{set:?}");
+    assert_eq!(set.synced_until, claimed);
 }

@@ -22,6 +22,9 @@
 //! | more than 50,000 entries | [`lists`]: `oversized_list_…` |
 //! | gzip stated by the name or by the header alone | [`lists`]: `gzip_…` |
 //! | dumps: member paths, manifests without `change`, `changelist` for a Change Dump | [`reading`]: `manifests_…`, `change_dump_…`; for packages see tests/destination |
+//! | a list in pages (`rel="next"`) | tests/destination: `pages` |
+//! | a change listed after later ones; two notifications of one interval | tests/destination: `late` |
+//! | `at` that is the time of writing, without `from` | tests/destination: `change_lists::time_at_which_a_list_was_written_…` |
 //! | no digest and no length | [`lists`]: `newer_lastmod_…` |
 //! | stylesheets, comments, other vocabularies | [`lists`]: `foreign_markup_…` |
 //! | oddities are logged once and shown in the status | [`oddities`] |

@@ -86,11 +86,13 @@ impl DownloadError {
             Self::Fetch(_) => (None, true),
         };
         let retry_at = wait.map(|wait| now + wait);
+        let is_absent = matches!(&self, Self::Fetch(error) if error.is_absent());
         TaskFailure {
             code: self.code(),
             message: self.to_string(),
             retry_at,
             counts,
+            is_absent,
         }
     }
 }

@@ -10,6 +10,7 @@ use super::candidates;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome};
 use super::staged::StagedResource;
+use crate::fetch::AllowedHosts;
 use crate::mirror::Mirror;
 use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
@@ -25,6 +26,8 @@ pub(super) enum TaskOutcome {
     Adopted(Adopted),
     /// The file is to be removed.
     Remove,
+    /// The resource is to be deleted for one of its sets, and the Source still serves it.
+    Left,
     /// It could not be executed.
     Failed(TaskFailure),
 }
@@ -40,7 +43,11 @@ pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOut
 async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let mirror = &context.mirror;
     if task.kind == ChangeKind::Deleted {
-        return TaskOutcome::Remove;
+        return if task.is_shared {
+            confirm_removal(context, task).await
+        } else {
+            TaskOutcome::Remove
+        };
     }
     if let Some(adopted) = adopt(mirror, task).await {
         return TaskOutcome::Adopted(adopted);
@@ -62,6 +69,19 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
             lastmod: task.lastmod,
         },
         Err(failure) => TaskOutcome::Failed(failure),
+    }
+}
+
+/// A resource that is a member of another set is removed only if the Source serves it no longer.
+async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+    let source = &context.source;
+    let hosts = AllowedHosts::new(&source.source.hosts);
+    let known = task.live_version.as_ref();
+    let asked = source.client.get_content(&task.uri, &hosts, None, known);
+    match asked.await {
+        Ok(_) => TaskOutcome::Left,
+        Err(error) if error.is_absent() => TaskOutcome::Remove,
+        Err(error) => TaskOutcome::Failed(DownloadError::from(error).into_failure(task)),
     }
 }
 

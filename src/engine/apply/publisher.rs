@@ -99,12 +99,18 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
                 report_disk_ok(context, task);
                 tracing::debug!(source, uri = %task.uri, "removed");
             }
+            TaskResult::Left { task } => {
+                report_disk_ok(context, task);
+                tracing::debug!(code = "left-set", source, uri = %task.uri,
+                    "resource deleted in one set is still served and in another one; keeping the file");
+            }
             TaskResult::Failed { task, failure } => {
                 let TaskFailure {
                     code,
                     message,
                     retry_at,
                     counts,
+                    ..
                 } = failure;
                 let uri = &task.uri;
                 if !counts {
@@ -126,7 +132,7 @@ fn count(context: &ApplyContext, conclusion: &TaskResult) {
     match conclusion {
         TaskResult::Failed { failure, .. } if failure.retry_at.is_some() => {}
         TaskResult::Failed { .. } => context.source.progress.count_failed(),
-        TaskResult::Published(_) | TaskResult::Removed { .. } => {
+        TaskResult::Published(_) | TaskResult::Removed { .. } | TaskResult::Left { .. } => {
             context.source.progress.count_applied();
         }
     }
@@ -181,6 +187,7 @@ pub(super) fn publish(
             TaskOutcome::Fetched(file) => fetched.push((task, *file)),
             TaskOutcome::Adopted(adopted) => conclusions.push(adopt(task, adopted)),
             TaskOutcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
+            TaskOutcome::Left => conclusions.push(TaskResult::Left { task }),
             TaskOutcome::Failed(failure) => conclusions.push(TaskResult::Failed { task, failure }),
         }
     }
@@ -347,6 +354,7 @@ fn failed(task: Task, error: &MirrorError) -> TaskResult {
         message: error.to_string(),
         retry_at: wait.map(|wait| clock::now().wall + wait),
         counts: !is_fatal,
+        is_absent: false,
     };
     TaskResult::Failed { task, failure }
 }

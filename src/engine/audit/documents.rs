@@ -249,7 +249,7 @@ impl CapabilityReader<'_> {
         };
         let md = &read.summary.head.md;
         let is_listed = self.capability == Capability::ResourceList;
-        let (is_stated, from) = (md.capability.is_some(), md.from.or(md.at));
+        let (is_stated, from) = (md.capability.is_some(), read.summary.begins_at());
         let index = read.index_of_closed(uri).filter(|_| !is_listed).cloned();
         if is_listed && read.summary.is_index {
             self.listed_at = md.at.and(read.stated_time(None));
@@ -277,6 +277,7 @@ impl CapabilityReader<'_> {
     }
 
     async fn read_child(&mut self, child: &Child) -> Result<(), EngineError> {
+        child.expect_new()?;
         let is_listed = self.capability == Capability::ResourceList;
         let is_old = |until| self.since.is_some_and(|since| until < since);
         if !is_listed && child.until.is_some_and(is_old) {
@@ -285,7 +286,7 @@ impl CapabilityReader<'_> {
         let Some((number, read)) = self.fetch(&child.uri).await? else {
             return Ok(());
         };
-        // The index states the capability of its lists.
+        // The index states the capability of its lists, and a list that of its pages.
         let listed = self.listed_at.or(child.from);
         self.enter(&child.uri, listed, number, read).await
     }

@@ -78,6 +78,11 @@ impl SummarizedDocument {
         Ok(())
     }
 
+    /// The page after this one, of a document that is published in pages (RFC 8288, `next`).
+    pub(in crate::engine) fn next_page(&self) -> Option<&Url> {
+        self.summary.head.link("next")
+    }
+
     /// The time that a Resource List or Resource Dump states: its `at`, or the oldest one of the lists of an index. `listed`: what
     /// its own index states of it, which precedes. A time in the future is ignored.
     pub(in crate::engine) fn stated_time(&self, listed: Option<SourceTime>) -> Option<SourceTime> {

@@ -1,8 +1,11 @@
 //! The walk from a document to what its indexes name, in the order of the indexes, or the oldest first. In their order their entries
 //! are read a block at a time while the lists that they name are read: then an index is never in memory as a whole, however many
 //! lists it names and however deep indexes are nested. Lists that are sorted are in memory, within a limit.
+//!
+//! A document may also be a page of a longer one, and name the page after it (`rel="next"`, RFC 8288): the pages come one after
+//! the other, after what the document itself names.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use url::Url;
 
@@ -17,14 +20,15 @@ use crate::sync::latest_source_time;
 const MAX_DEPTH: usize = 4;
 /// How many lists are read in one walk: an index of indexes could name them without end.
 const MAX_LISTS: u64 = 1_000_000;
-/// How much memory the lists may take that are sorted by their age, in bytes: enough for the 50,000 lists of one index.
+/// How much memory the lists may take that are sorted by their age, and the URIs of pages, in bytes: enough for the 50,000 lists
+/// of one index.
 const MAX_BYTES: usize = 16 << 20;
 /// How many entries are read ahead, unless they are long.
 const BLOCK: usize = 64;
 /// How long what is read ahead may become, in bytes of its URIs.
 const BLOCK_BYTES: usize = 64 << 10;
 
-/// A list that an index names.
+/// A list that an index names, or a page of a list.
 #[derive(Clone, Debug)]
 pub(in crate::engine) struct Child {
     pub(in crate::engine) uri: Url,
@@ -32,6 +36,10 @@ pub(in crate::engine) struct Child {
     pub(in crate::engine) until: Option<SourceTime>,
     /// When it was modified last, as the index states.
     pub(in crate::engine) modified: Option<SourceTime>,
+    /// Whether the page before has led here, and no index.
+    pub(in crate::engine) is_page: bool,
+    /// Whether it is a page that has led to itself.
+    repeats: bool,
 }
 
 impl From<Entry> for Child {
@@ -42,11 +50,32 @@ impl From<Entry> for Child {
             until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             modified: entry.lastmod.max(entry.md.at),
             uri: entry.loc,
+            is_page: false,
+            repeats: false,
         }
     }
 }
 
 impl Child {
+    fn page(uri: Url, repeats: bool) -> Self {
+        Self {
+            uri,
+            from: None,
+            until: None,
+            modified: None,
+            is_page: true,
+            repeats,
+        }
+    }
+
+    /// Rejects a page that was read before as one of the same list: the pages that should follow are unknown.
+    pub(in crate::engine) fn expect_new(&self) -> Result<(), EngineError> {
+        if self.repeats {
+            return Err(EngineError::RepeatedPage(self.uri.to_string()));
+        }
+        Ok(())
+    }
+
     fn bytes(&self) -> usize {
         size_of::<Self>() + self.uri.as_str().len()
     }
@@ -119,6 +148,16 @@ enum Level {
     InOrder(Entries),
     /// The oldest last.
     OldestFirst(Vec<Child>),
+    Pages(Pages),
+}
+
+/// The pages of one document.
+struct Pages {
+    next: Option<Child>,
+    /// Those that were named so far.
+    named: HashSet<Url>,
+    /// How much memory their URIs take, in bytes.
+    bytes: usize,
 }
 
 /// A document that was entered.
@@ -179,16 +218,6 @@ impl DocumentWalk {
         }
     }
 
-    /// A walk through these lists of an index, and what is within them.
-    pub(in crate::engine) fn through(
-        capability: Capability,
-        children: Vec<Child>,
-    ) -> Result<Self, EngineError> {
-        let mut walk = Self::of(capability);
-        walk.push(children)?;
-        Ok(walk)
-    }
-
     /// The next document that an index names; `None` after the last one.
     pub(in crate::engine) async fn next(&mut self) -> Result<Option<Child>, EngineError> {
         while let Some(level) = self.levels.last_mut() {
@@ -197,6 +226,7 @@ impl DocumentWalk {
                 Level::OldestFirst(children) => children.pop().inspect(|next| {
                     self.bytes -= next.bytes();
                 }),
+                Level::Pages(pages) => pages.next.take(),
             };
             if next.is_some() {
                 self.seen += 1;
@@ -216,7 +246,7 @@ impl DocumentWalk {
         &mut self,
         read: SummarizedDocument,
     ) -> Result<Option<SummarizedDocument>, EngineError> {
-        if !self.is_index(&read)? {
+        if !self.begin(&read)? {
             return Ok(Some(read));
         }
         self.levels.push(Level::InOrder(Entries::of(read.document)));
@@ -230,7 +260,7 @@ impl DocumentWalk {
         read: SummarizedDocument,
         is_settled: impl Fn(&Child) -> bool,
     ) -> Result<Entered, EngineError> {
-        if !self.is_index(&read)? {
+        if !self.begin(&read)? {
             return Ok(Entered::List(Box::new(read)));
         }
         let unsettled = Unsettled::read(read.document, is_settled).await?;
@@ -240,15 +270,45 @@ impl DocumentWalk {
         })
     }
 
-    fn is_index(&self, read: &SummarizedDocument) -> Result<bool, EngineError> {
+    /// Lets the page after a document come next, if it names one. Returns whether the document is an index.
+    fn begin(&mut self, read: &SummarizedDocument) -> Result<bool, EngineError> {
         read.expect(&self.capability)?;
-        if read.summary.is_index && self.levels.len() >= MAX_DEPTH {
+        let is_level = |level: &&Level| !matches!(level, Level::Pages(_));
+        let depth = self.levels.iter().filter(is_level).count();
+        if read.summary.is_index && depth >= MAX_DEPTH {
             return Err(EngineError::NestedIndex);
+        }
+        if let Some(next) = read.next_page() {
+            self.follow(read.document.url(), next)?;
         }
         Ok(read.summary.is_index)
     }
 
-    fn push(&mut self, mut children: Vec<Child>) -> Result<(), EngineError> {
+    /// Lets a page come next. `page`: the page that names it, which came last or is where the walk begins.
+    pub(in crate::engine) fn follow(&mut self, page: &Url, next: &Url) -> Result<(), EngineError> {
+        let mut pages = match self.levels.pop() {
+            Some(Level::Pages(pages)) if pages.next.is_none() => pages,
+            other => {
+                self.levels.extend(other);
+                Pages {
+                    next: None,
+                    named: HashSet::from([page.clone()]),
+                    bytes: page.as_str().len(),
+                }
+            }
+        };
+        pages.bytes += size_of::<Url>() + next.as_str().len();
+        if pages.bytes > MAX_BYTES {
+            return Err(EngineError::TooManyLists);
+        }
+        let repeats = !pages.named.insert(next.clone());
+        pages.next = Some(Child::page(next.clone(), repeats));
+        self.levels.push(Level::Pages(pages));
+        Ok(())
+    }
+
+    /// Lets these lists of an index come next.
+    pub(in crate::engine) fn push(&mut self, mut children: Vec<Child>) -> Result<(), EngineError> {
         let bytes = self.bytes + children.iter().map(Child::bytes).sum::<usize>();
         if bytes > MAX_BYTES {
             return Err(EngineError::TooManyLists);

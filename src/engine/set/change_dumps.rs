@@ -105,19 +105,23 @@ impl SetState {
         changed: ChangedDocument,
         last: Option<&ReadDump>,
     ) -> Result<Span, EngineError> {
-        let md = &changed.read.summary.head.md;
         let stated = Span {
-            from: md.from.or(md.at),
+            from: changed.read.summary.begins_at(),
             until: changed.read.summary.until,
         };
-        // An index is read again at each poll: only its dumps say whether there is news.
-        let record = (!changed.read.summary.is_index).then(|| changed.record.clone());
+        // An index is read again at each poll, and so is a page: only its dumps, or the other pages, say whether there is news.
+        let names_others = changed.read.summary.is_index || changed.read.next_page().is_some();
+        let record = (!names_others).then(|| changed.record.clone());
         let mut progress = DumpRead::default();
         let mut walk = DocumentWalk::of(Capability::ChangeDump);
         self.ingest_dump_part(changed, false, &mut progress, &mut walk)
             .await?;
         while let Some(dump) = walk.next().await? {
-            let anew = last.is_none();
+            if let Err(error) = dump.expect_new() {
+                progress.fail(error);
+                continue;
+            }
+            let anew = last.is_none() || dump.is_page;
             match poll_document(&self.context, self.record.id, &dump.uri, anew).await {
                 Ok(None) => {
                     let known = dump.until.or(last.and_then(|last| last.span.until));
@@ -344,8 +348,7 @@ impl PackageReach {
 /// What a package covers by its own statement, and the interval if it is closed.
 fn spans_of(package: &PackageEntry, summary: &DocumentSummary) -> (Span, Option<Interval>) {
     let own = span_of(summary);
-    let md = &summary.head.md;
-    let from = md.from.or(md.at).or(package.from);
+    let from = summary.begins_at().or(package.from);
     let closed = summary.until.or(package.until);
     let span = Span {
         from,

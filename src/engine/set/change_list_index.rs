@@ -1,27 +1,30 @@
-//! Indexes of Change Lists (section 12.2): which of their lists may hold news.
+//! Indexes of Change Lists (section 12.2), and Change Lists that are published in pages: which of their lists or pages may hold
+//! news.
 //!
 //! A list that is closed and known is not fetched again. An index that has not changed may have an open list that has: the lists
 //! that are not settled are remembered, and polled one by one.
 
+use std::collections::HashMap;
+
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document, poll_document_since};
-use super::remembered::{ReadIndex, is_settled};
+use super::remembered::{ReachedList, ReadIndex, ReadList, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::documents::{Child, DocumentWalk, Entered, Unsettled};
+use crate::engine::documents::{Child, DocumentWalk, Entered, SummarizedDocument, Unsettled};
 use crate::protocol::{Capability, SourceTime};
-use crate::store::Origin;
+use crate::store::{DocumentRecord, Origin};
 use crate::sync::{NewsFilter, Span};
 
 /// What was found at the URI of a list that an index names.
 enum ChildRead {
     /// It need not be fetched: it is closed and known.
     Settled,
-    /// It was read, or has not changed, and reaches up to that time.
-    Until(Option<SourceTime>),
+    /// It was read, or has not changed.
+    List(ReachedList),
     /// It is an index itself, whose settled lists reach up to that time; and the error if it has entries that can't be read.
     Index(Option<SourceTime>, Option<EngineError>),
 }
@@ -73,13 +76,15 @@ impl SetState {
         let until = changed.read.summary.until;
         let sequencer = &self.sequencer;
         let is_settled = |child: &Child| is_settled(sequencer, child);
+        let next = changed.read.next_page().cloned();
         let unsettled = Unsettled::read(changed.read.document, is_settled).await?;
-        let before = self.lists.index.take();
-        let mut reached = before.map(|before| before.reached).unwrap_or_default();
+        let mut reached = self.take_reached();
         // The list that has led here need not be read twice.
         reached.extend(self.lists.last());
         let index = ReadIndex {
             uri: uri.clone(),
+            list: None,
+            next,
             record: changed.record,
             bad_entries: changed.read.summary.bad_entries(),
             from: stated.from.or(changed.read.summary.lists_from),
@@ -89,6 +94,37 @@ impl SetState {
             reached,
         };
         self.read_lists(index).await
+    }
+
+    /// Reads a Change List that names the page after it: all of its pages. What the list covers it covers only if each page
+    /// was read.
+    pub(super) async fn read_pages(
+        &mut self,
+        list: ReadList,
+        changed: ChangedDocument,
+    ) -> Result<Span, EngineError> {
+        let ChangedDocument { read, record } = changed;
+        let index = ReadIndex {
+            uri: list.uri.clone(),
+            next: read.next_page().cloned(),
+            record: record.clone(),
+            bad_entries: 0,
+            from: list.span.from,
+            until: read.summary.until,
+            unsettled: Vec::new(),
+            settled_until: list.span.until,
+            reached: self.take_reached(),
+            list: Some(list),
+        };
+        self.ingest_part(read, record, index.from, index.until)
+            .await?;
+        self.read_lists(index).await
+    }
+
+    /// Up to where the lists of the index that was read last reach.
+    fn take_reached(&mut self) -> HashMap<Url, ReachedList> {
+        let before = self.lists.index.take();
+        before.map(|before| before.reached).unwrap_or_default()
     }
 
     /// Reads those lists of an index that are not settled, the oldest first. An error of one does not keep the later ones from
@@ -101,14 +137,18 @@ impl SetState {
             until: index.settled_until,
         };
         let mut failed = index.unread_entries();
-        let mut walk = DocumentWalk::through(Capability::ChangeList, index.unsettled.clone())?;
+        let mut walk = DocumentWalk::of(Capability::ChangeList);
+        if let Some(next) = &index.next {
+            walk.follow(&index.uri, next)?;
+        }
+        walk.push(index.unsettled.clone())?;
         while let Some(child) = walk.next().await? {
             let reached = reached.get(&child.uri);
             match self.read_child(&child, reached, &mut walk).await {
                 Ok(ChildRead::Settled) => span.until = span.until.max(child.until),
-                Ok(ChildRead::Until(until)) => {
-                    span.until = span.until.max(until);
-                    index.reached.insert(child.uri, until);
+                Ok(ChildRead::List(list)) => {
+                    span.until = span.until.max(list.until);
+                    index.reached.insert(child.uri, list);
                 }
                 Ok(ChildRead::Index(settled_until, unread)) => {
                     failed = failed.or(unread);
@@ -132,16 +172,22 @@ impl SetState {
     async fn read_child(
         &mut self,
         child: &Child,
-        reached: Option<&Option<SourceTime>>,
+        reached: Option<&ReachedList>,
         walk: &mut DocumentWalk,
     ) -> Result<ChildRead, EngineError> {
+        child.expect_new()?;
         if is_settled(&self.sequencer, child) {
             return Ok(ChildRead::Settled);
         }
         let anew = reached.is_none();
         let changed = poll_document(&self.context, self.record.id, &child.uri, anew).await?;
         let Some(ChangedDocument { read, record }) = changed else {
-            return Ok(ChildRead::Until(child.until.or(reached.copied().flatten())));
+            let mut list = reached.cloned().unwrap_or_default();
+            list.until = child.until.or(list.until);
+            if let Some(next) = &list.next {
+                walk.follow(&child.uri, next)?;
+            }
+            return Ok(ChildRead::List(list));
         };
         let unread = read.expect_all().err();
         let sequencer = &self.sequencer;
@@ -152,10 +198,29 @@ impl SetState {
                 return Ok(ChildRead::Index(settled_until, unread));
             }
         };
+        let next = read.next_page().cloned();
+        let span = self
+            .ingest_part(read, record, child.from, child.until)
+            .await?;
+        Ok(ChildRead::List(ReachedList {
+            until: span.until,
+            next,
+        }))
+    }
+
+    /// Ingests what is news in a list that covers nothing by itself, but with the others of its index, or with its other pages.
+    /// `from`, `until`: the interval that is stated for it where it states none. Returns its own.
+    async fn ingest_part(
+        &mut self,
+        read: SummarizedDocument,
+        record: DocumentRecord,
+        from: Option<SourceTime>,
+        until: Option<SourceTime>,
+    ) -> Result<Span, EngineError> {
         let own = span_of(&read.summary);
         let span = Span {
-            from: own.from.or(child.from),
-            until: own.until.or(child.until),
+            from: own.from.or(from),
+            until: own.until.or(until),
         };
         // The index as a whole moves the coverage; here only the filter is of interest.
         let filter = match span.interval() {
@@ -165,6 +230,6 @@ impl SetState {
         let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
         let commit = self.commit_of_part(record);
         self.ingest_news(read, filter, commit).await?;
-        Ok(ChildRead::Until(span.until))
+        Ok(span)
     }
 }

@@ -121,9 +121,17 @@ impl SetState {
             is_new: true,
         };
         if self.lists.is_index_at(uri) {
-            return match self.read_index_at(uri).await? {
-                Ok(span) => Ok(of_index(span)),
-                Err(list) => self.read_new_list(uri, *list).await,
+            let paged = self
+                .lists
+                .index
+                .as_ref()
+                .and_then(|index| index.list.clone());
+            return match (self.read_index_at(uri).await?, paged) {
+                (Ok(span), None) => Ok(of_index(span)),
+                (Ok(span), Some(list)) => {
+                    self.read_index_of(ReadList { span, ..list }, false).await
+                }
+                (Err(list), _) => self.read_new_list(uri, *list).await,
             };
         }
         let last = self.lists.at(uri).cloned();
@@ -148,15 +156,19 @@ impl SetState {
         changed.read.expect(&Capability::ChangeList)?;
         let is_closed = changed.read.summary.head.md.until.is_some();
         let index = changed.read.index_of_closed(uri).cloned();
-        let span = self.ingest_list(changed).await?;
-        let before = self.lists.at(uri).map(|list| list.span);
-        self.report_older("older-change-list", uri, before, span);
-        let list = ReadList {
+        let mut list = ReadList {
             uri: uri.clone(),
-            span,
+            span: span_of(&changed.read.summary),
             is_closed,
             index,
         };
+        if changed.read.next_page().is_some() {
+            list.span = self.read_pages(list.clone(), changed).await?;
+            return self.read_index_of(list, true).await;
+        }
+        self.ingest_list(changed, list.span).await?;
+        let before = self.lists.at(uri).map(|list| list.span);
+        self.report_older("older-change-list", uri, before, list.span);
         self.lists.remember(list.clone());
         self.read_index_of(list, true).await
     }
@@ -181,8 +193,11 @@ impl SetState {
     }
 
     /// Ingests a Change List that is not part of an index: it moves the coverage by itself.
-    async fn ingest_list(&mut self, changed: ChangedDocument) -> Result<Span, EngineError> {
-        let span = span_of(&changed.read.summary);
+    async fn ingest_list(
+        &mut self,
+        changed: ChangedDocument,
+        span: Span,
+    ) -> Result<(), EngineError> {
         let mut trial = self.sequencer.clone();
         let filter = match span.interval() {
             Some(interval) => trial.change_list(clock::now(), interval),
@@ -195,7 +210,7 @@ impl SetState {
         commit.documents.push(changed.record);
         self.ingest_news(changed.read, filter, commit).await?;
         self.sequencer = trial;
-        Ok(span)
+        Ok(())
     }
 
     /// Ingests what is news in a Change List.
@@ -211,10 +226,13 @@ impl SetState {
             filter,
             commit,
         };
-        let entries = EntrySource::Document(read.document);
-        let result = ingest_changes(&self.context, self.record.id, entries, changes).await?;
+        let (document, entries) = (read.document.url().clone(), read.summary.entries);
+        let source = EntrySource::Document(read.document);
+        let result = ingest_changes(&self.context, self.record.id, source, changes).await?;
         self.found += result.tasks;
         self.report_held(result.held);
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %document, entries,
+            news = result.tasks, "Change List read");
         Ok(())
     }
 }

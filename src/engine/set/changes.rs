@@ -8,6 +8,17 @@ use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
 use crate::store::Change;
 use crate::sync::{Expected, cut_links, is_plausible};
 
+/// A change, and the path of its bytes in the package.
+pub(super) type ListedChange = (Change, Option<String>);
+
+/// The change that an entry of a Resource List or a manifest states.
+pub(super) fn listed_change(context: &SourceContext, mut entry: Entry) -> Option<ListedChange> {
+    entry.md.change = None;
+    let (path, lastmod) = (entry.md.path.take(), entry.lastmod);
+    let change = change_of(context, entry, ChangeKind::Created, lastmod)?;
+    Some((change, path))
+}
+
 /// As [`parse_change`], with the host of the first candidate and a bounded number of links.
 pub(super) fn change_of(
     context: &SourceContext,

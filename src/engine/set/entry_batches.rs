@@ -8,14 +8,15 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use url::Url;
 
-use super::changes::change_of;
+use super::changes::{ListedChange, change_of, listed_change};
+use super::late_news::LateNews;
 use super::package_files::OpenedPackage;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::{FetchedDocument, OwnedReader};
 use crate::protocol::{ChangeKind, Entry, SourceTime};
-use crate::store::Change;
+use crate::store::{Change, SetId};
 use crate::sync::{NewsFilter, is_plausible};
 
 /// How many entries are ingested in one transaction.
@@ -30,9 +31,6 @@ pub(super) enum EntrySource {
     /// The manifest of a package, which has the resources.
     Package(OpenedPackage),
 }
-
-/// A change, and the path of its bytes in the package.
-pub(super) type ListedChange = (Change, Option<String>);
 
 /// Some changes of a document, in its order.
 #[derive(Default)]
@@ -71,6 +69,7 @@ impl EntryBatches {
     /// The entries that are news, of a document that states changes. `newest_first`: whether its newest entry comes first.
     pub(super) fn of_changes(
         context: &Arc<SourceContext>,
+        set: SetId,
         entries: EntrySource,
         filter: NewsFilter,
         newest_first: bool,
@@ -82,6 +81,8 @@ impl EntryBatches {
             moment: None,
             seen: HashSet::new(),
             late: BTreeMap::new(),
+            late_news: LateNews::of(set, newest_first),
+            rest: None,
             before: None,
             last: None,
             next: None,
@@ -158,14 +159,6 @@ fn read_listed(
     })
 }
 
-/// The change that an entry of a Resource List or a manifest states.
-pub(super) fn listed_change(context: &SourceContext, mut entry: Entry) -> Option<ListedChange> {
-    entry.md.change = None;
-    let (path, lastmod) = (entry.md.path.take(), entry.lastmod);
-    let change = change_of(context, entry, ChangeKind::Created, lastmod)?;
-    Some((change, path))
-}
-
 /// Selects the changes that are news, and retains what that depends on between two batches.
 struct NewsSelection {
     filter: NewsFilter,
@@ -178,6 +171,10 @@ struct NewsSelection {
     seen: HashSet<Url>,
     /// The late changes. Of those of a resource only the last one of the document counts.
     late: BTreeMap<Url, ListedChange>,
+    /// Those whose time was covered before.
+    late_news: LateNews,
+    /// After the last entry: what was not ingested yet.
+    rest: Option<Vec<ListedChange>>,
     /// The plausible time of the entry before.
     before: Option<SourceTime>,
     /// The time of the last change of the batch.
@@ -193,14 +190,22 @@ impl NewsSelection {
         reader: &mut OwnedReader,
     ) -> Result<EntryBatch, EngineError> {
         let mut changes: Vec<ListedChange> = self.next.take().into_iter().collect();
+        if let Some(rest) = self.rest.take() {
+            return Ok(self.end(changes, rest));
+        }
         while let Some(mut entry) = reader.next_entry()? {
             let changed_at = self.time_of(&entry);
-            if !self.filter.includes(entry.md.change, changed_at)
-                || self.is_replaced(&entry.loc, changed_at)
-            {
+            let path = entry.md.path.take();
+            if !self.filter.includes(entry.md.change, changed_at) {
+                let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+                if let Some(change) = change {
+                    self.late_news.add(context, (change, path))?;
+                }
                 continue;
             }
-            let path = entry.md.path.take();
+            if self.is_replaced(&entry.loc, changed_at) {
+                continue;
+            }
             if self.filter.is_late(changed_at) {
                 let loc = entry.loc.clone();
                 let change = change_of(context, entry, ChangeKind::Updated, changed_at);
@@ -228,11 +233,20 @@ impl NewsSelection {
             }
             changes.extend(change);
         }
-        changes.extend(std::mem::take(&mut self.late).into_values());
-        Ok(EntryBatch {
+        let mut rest = self.late_news.finish(context)?;
+        rest.extend(std::mem::take(&mut self.late).into_values());
+        Ok(self.end(changes, rest))
+    }
+
+    /// A batch after the last entry, and what is left then.
+    fn end(&mut self, mut changes: Vec<ListedChange>, mut rest: Vec<ListedChange>) -> EntryBatch {
+        let left = rest.split_off(rest.len().min(BATCH));
+        changes.extend(rest);
+        self.rest = (!left.is_empty()).then_some(left);
+        EntryBatch {
             changes,
-            is_last: true,
-        })
+            is_last: self.rest.is_none(),
+        }
     }
 
     /// The time of an entry's change; `None` where it states no plausible one.

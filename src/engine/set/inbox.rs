@@ -10,15 +10,18 @@ use url::Url;
 
 use super::changes::change_of;
 use super::documents::note_notification;
+use super::late_news::LateNews;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
     Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
 };
 use crate::store::{
-    BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, Origin,
+    BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome,
+    Origin, SetId,
 };
 use crate::sync::{Gap, NewsFilter, Pacing, Sequencer, Verdict, is_plausible};
 
@@ -164,11 +167,15 @@ impl SetState {
                 (NewsFilter::everything(), DeliveryOutcome::Applied)
             }
         };
+        let is_dated = is_dated(&document);
+        let news = self.news_of(document, filter).await?;
         let outcome = match outcome {
-            DeliveryOutcome::Applied if !is_dated(&document) => DeliveryOutcome::Undated,
+            DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
+            // The interval was covered, but not by all that happened in it.
+            DeliveryOutcome::Duplicate if news.has_late => DeliveryOutcome::Applied,
             outcome => outcome,
         };
-        let changes = self.news_of(document, &filter);
+        let changes = news.changes;
         let commit = self.commit_of(&trial, Some((delivery.id, delivery.channel, outcome)));
         let batch = self.change_batch(Origin::Notification, changes, Some(commit));
         let result = self.context.store.apply(batch).await?;
@@ -177,30 +184,12 @@ impl SetState {
         Ok(())
     }
 
-    /// The changes of a notification that are news, the oldest first.
-    fn news_of(&self, document: Document, filter: &NewsFilter) -> Vec<Change> {
-        let mut entries = document.entries;
-        let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
-        if !order.is_newest_first() {
-            entries.reverse();
-        }
-        // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
-        let mut late_uris = HashSet::new();
-        let now = clock::now().wall;
-        let news = entries.into_iter().filter_map(|entry| {
-            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
-            let late = filter.is_late(changed_at);
-            if !filter.includes(entry.md.change, changed_at)
-                || (late && !late_uris.insert(entry.loc.clone()))
-            {
-                return None;
-            }
-            let change = change_of(&self.context, entry, ChangeKind::Updated, changed_at)?;
-            Some(Change { late, ..change })
-        });
-        let mut changes: Vec<Change> = news.collect();
-        changes.reverse();
-        changes
+    /// The changes of a notification that are news.
+    async fn news_of(&self, document: Document, filter: NewsFilter) -> Result<News, EngineError> {
+        let (context, set) = (Arc::clone(&self.context), self.record.id);
+        let reading =
+            tokio::task::spawn_blocking(move || News::of(&context, set, document, &filter));
+        reading.await.map_err(|_| EngineError::Interrupted)?
     }
 
     /// Acts on a framework notification (Framework Notification 1.0.1, section 3).
@@ -269,6 +258,54 @@ impl SetState {
     async fn channel(&self, id: ChannelId) -> Result<ChannelRecord, EngineError> {
         let found = Arc::clone(&self.context.store).channel(id).await?;
         found.ok_or(EngineError::Interrupted)
+    }
+}
+
+/// What is news in a notification.
+struct News {
+    /// The changes, the oldest first, and then those that appeared late.
+    changes: Vec<Change>,
+    /// Whether any appeared late: in an interval that was covered before.
+    has_late: bool,
+}
+
+impl News {
+    /// For a blocking thread.
+    fn of(
+        context: &SourceContext,
+        set: SetId,
+        document: Document,
+        filter: &NewsFilter,
+    ) -> Result<Self, EngineError> {
+        let mut entries = document.entries;
+        let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
+        if !order.is_newest_first() {
+            entries.reverse();
+        }
+        // From the newest to the oldest: of the late changes of a resource only the last one of the document counts.
+        let mut late_uris = HashSet::new();
+        let mut late_news = LateNews::of(set, true);
+        let now = clock::now().wall;
+        let mut changes = Vec::new();
+        for entry in entries {
+            let changed_at = entry.changed_at().filter(|&it| is_plausible(it, now));
+            let is_included = filter.includes(entry.md.change, changed_at);
+            let late = filter.is_late(changed_at);
+            if is_included && late && !late_uris.insert(entry.loc.clone()) {
+                continue;
+            }
+            let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            match change {
+                Some(change) if is_included => changes.push(Change { late, ..change }),
+                Some(change) => late_news.add(context, (change, None))?,
+                None => {}
+            }
+        }
+        changes.reverse();
+        let late = late_news.finish(context)?;
+        let has_late = !late.is_empty();
+        changes.extend(late.into_iter().map(|(change, _)| change));
+        Ok(Self { changes, has_late })
     }
 }
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use url::Url;
 
-use super::changes::change_of;
-use super::entry_batches::{BATCH, EntryBatches, EntrySource, listed_change};
+use super::changes::{change_of, listed_change};
+use super::entry_batches::{BATCH, EntryBatches, EntrySource};
 use super::offering::Offering;
 use crate::clock;
 use crate::engine::EngineError;
@@ -45,19 +45,22 @@ pub(super) async fn ingest_changes(
         commit,
     } = changes;
     let mut offering = Offering::of(context, &entries, origin);
-    let mut batches = EntryBatches::of_changes(context, entries, filter, newest_first);
+    let mut batches = EntryBatches::of_changes(context, set, entries, filter, newest_first);
     let mut commit = Some(commit);
     let mut sum = BatchResult::default();
+    let mut begins = true;
     while let Some(batch) = batches.next().await? {
         let applied = context.store.apply(ChangeBatch {
             set,
             source: context.name().to_owned(),
             origin,
             now: clock::now().wall,
+            begins,
             changes: offering.offer(batch.changes),
             end: commit.take_if(|_| batch.is_last),
         });
         sum.add(applied.await?);
+        begins = false;
         let settled = offering.settle().await;
         // What the document proves is committed with the last batch: the members that nobody waits for any more are fetched by
         // their own URIs.

@@ -1,17 +1,16 @@
-//! The parts of a Resource List: the lists that its index names, or the one list that it is. Parts that have not changed since
-//! they were read last are not read again.
+//! The parts of a Resource List: the lists that its index names, or its pages, or the one list that it is. Parts that have not
+//! changed since they were read last are not read again.
 
 use url::Url;
 
 use super::documents::{ChangedDocument, poll_document};
 use super::ingest::ingest_part;
-use super::snapshot::AbsenceProof;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DocumentWalk, PartFailures};
-use crate::protocol::{Capability, SourceTime};
-use crate::store::{Origin, PartEnd, PartEvidence, PartId, UnchangedPart};
+use crate::protocol::{Capability, DocumentSummary, SourceTime};
+use crate::store::{Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
 use crate::sync::{PartPlan, plan_part, unchanged_proof};
 
 /// How many unchanged parts are committed in one transaction.
@@ -22,30 +21,79 @@ const UNCHANGED_A_STEP: usize = 256;
 pub(super) struct ListParts {
     /// How many entries could not be read.
     pub(super) bad_entries: u64,
+    /// How many entries were read, of parts that have changed.
+    pub(super) entries: u64,
     /// Whether any resource is named.
     pub(super) names_any: bool,
     /// Whether a part may change while the document that names it does not.
     pub(super) may_change_unseen: bool,
     /// Why a part was skipped that can't be read.
     pub(super) skipped: Option<EngineError>,
+    /// The times of its pages; `None` where it has none.
+    pub(super) pages: Option<PageTimes>,
     /// Unchanged parts that are not committed yet.
     unchanged: Vec<UnchangedPart>,
 }
 
+/// The times of the pages of a list.
+#[derive(Clone, Copy, Default)]
+pub(super) struct PageTimes {
+    /// The oldest time that a page states.
+    oldest: Option<SourceTime>,
+    /// The time of the newest entry, of the pages that were read now.
+    newest: Option<SourceTime>,
+    /// Whether a page was not read again because it has not changed.
+    any_unchanged: bool,
+    /// Whether all of them state the same time, so that they are of one snapshot. Others may have been made one after the other
+    /// while the list changed, and then what has moved from one page to another may be on none.
+    pub(super) are_one: bool,
+}
+
+impl PageTimes {
+    /// The time of the list as a whole: the oldest that a page states, or else that of the newest entry. `first`: the time
+    /// of the first page; `known`: that of the list when it was read last.
+    pub(super) fn of_list(
+        &self,
+        first: SourceTime,
+        states_time: bool,
+        known: Option<SourceTime>,
+    ) -> SourceTime {
+        if states_time {
+            return self.oldest.map_or(first, |oldest| first.min(oldest));
+        }
+        let known = known.filter(|_| self.any_unchanged);
+        let times = [Some(first), self.newest, known];
+        times.into_iter().flatten().max().unwrap_or(first)
+    }
+
+    fn note(&mut self, stated: Option<SourceTime>) {
+        self.are_one &= stated.is_some() && stated == self.oldest;
+        self.oldest = self.oldest.into_iter().chain(stated).min();
+    }
+}
+
 impl SetState {
-    /// Ingests a list, or all lists of an index. An error of one does not keep the others from being ingested; but a list that
-    /// was not read completely proves nothing. Where nothing is to be proven, a part with a permanent error is skipped.
+    /// Ingests a list with its pages, or all lists of an index. An error of one does not keep the others from being ingested; but a list that
+    /// was not read completely proves nothing. Where nothing is to be proven, because the list does not state that it is one
+    /// (`is_stated`), a part with a permanent error is skipped.
     pub(super) async fn ingest_parts(
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
         at: SourceTime,
-        proof: AbsenceProof,
+        is_stated: bool,
     ) -> Result<ListParts, EngineError> {
         let mut parts = ListParts::default();
         let mut walk = DocumentWalk::of(Capability::ResourceList);
-        let has_time = changed.read.summary.head.md.at.is_some();
+        let stated = changed.read.summary.head.md.at;
         parts.bad_entries = changed.read.summary.bad_entries();
+        if changed.read.next_page().is_some() {
+            parts.pages = Some(PageTimes {
+                oldest: stated,
+                are_one: stated.is_some(),
+                ..PageTimes::default()
+            });
+        }
         if let Some(list) = walk.enter(changed.read)? {
             let list = ChangedDocument {
                 read: list,
@@ -53,11 +101,10 @@ impl SetState {
             };
             self.ingest_list_part(uri, list, None, at, &mut parts)
                 .await?;
-            return Ok(parts);
         }
         let mut failures = PartFailures::default();
         while let Some(list) = walk.next().await? {
-            let ingested = self.ingest_child(&list, &mut walk, at, proof, &mut parts);
+            let ingested = self.ingest_child(&list, &mut walk, at, is_stated, &mut parts);
             if let Err(error) = ingested.await {
                 failures.add(error)?;
             }
@@ -68,7 +115,8 @@ impl SetState {
         self.commit_unchanged(&mut parts).await?;
         failures.into_result()?;
         parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;
-        parts.may_change_unseen &= !has_time;
+        // The time of an index is that of all its lists, that of a page only its own.
+        parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
         Ok(parts)
     }
 
@@ -78,15 +126,17 @@ impl SetState {
         list: &Child,
         walk: &mut DocumentWalk,
         at: SourceTime,
-        proof: AbsenceProof,
+        is_stated: bool,
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
+        list.expect_new()?;
         let set = self.record.id;
         let now = clock::now().wall;
         let part = self.context.store.part(set, &list.uri).await?;
-        let plan = plan_part(part.map(|part| part.known), list.modified, now);
-        if let Some(part) = part.filter(|_| plan == PartPlan::Unchanged) {
-            parts.add_unchanged(part.id, part.bad_entries, None);
+        let plan = plan_part(part.as_ref().map(|part| part.known), list.modified, now);
+        if let Some(part) = part.as_ref().filter(|_| plan == PartPlan::Unchanged) {
+            parts.add_unchanged(part, None);
+            follow_page_after(part, &list.uri, walk)?;
         }
         if matches!(plan, PartPlan::Unchanged | PartPlan::Repeated) {
             return Ok(());
@@ -98,14 +148,14 @@ impl SetState {
         let anew = plan == PartPlan::Read;
         let changed = match poll_document(&self.context, set, &list.uri, anew).await {
             Ok(changed) => changed,
-            Err(error) if proof == AbsenceProof::Unstated && error.is_unusable() => {
+            Err(error) if !is_stated && error.is_unusable() => {
                 parts.skipped.get_or_insert(error);
                 parts.may_change_unseen = true;
                 return Ok(());
             }
             Err(error) => return Err(error),
         };
-        if let Some(changed) = changed.as_ref().filter(|_| proof != AbsenceProof::Unstated) {
+        if let Some(changed) = changed.as_ref().filter(|_| is_stated) {
             changed.read.expect_something()?;
         }
         match (changed, part) {
@@ -116,12 +166,17 @@ impl SetState {
                     parts.may_change_unseen = true;
                     return Ok(());
                 };
+                parts.note_page(list, &read.summary);
                 let changed = ChangedDocument { read, record };
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;
                 parts.bad_entries += bad_entries;
             }
-            (None, Some(part)) => parts.add_unchanged(part.id, part.bad_entries, Some(stated)),
+            (None, Some(part)) => {
+                parts.add_unchanged(&part, Some(stated));
+                parts.note_unchanged_page(list, &part);
+                follow_page_after(&part, &list.uri, walk)?;
+            }
             (None, None) => {}
         }
         parts.may_change_unseen |= stated.announced.is_none();
@@ -140,6 +195,7 @@ impl SetState {
     ) -> Result<(), EngineError> {
         let bad_entries = changed.read.summary.bad_entries();
         parts.names_any |= changed.read.summary.entries > 0;
+        parts.entries += changed.read.summary.entries;
         let end = PartEnd {
             filter: self.context.source.filter.fingerprint().to_owned(),
             evidence: stated.unwrap_or(PartEvidence {
@@ -147,6 +203,10 @@ impl SetState {
                 asked_at: clock::now().wall,
             }),
             bad_entries,
+            page: PageEnd {
+                at: changed.read.summary.head.md.at,
+                next: changed.read.next_page().cloned(),
+            },
             document: stated.map(|_| changed.record),
         };
         let list = self.list_progress(Origin::ResourceList, at);
@@ -169,12 +229,34 @@ impl SetState {
     }
 }
 
+/// Lets the page come next that an unchanged one named when it was read.
+fn follow_page_after(part: &Part, uri: &Url, walk: &mut DocumentWalk) -> Result<(), EngineError> {
+    match &part.page.next {
+        Some(next) => walk.follow(uri, next),
+        None => Ok(()),
+    }
+}
+
 impl ListParts {
-    fn add_unchanged(&mut self, id: PartId, bad_entries: u64, asked: Option<PartEvidence>) {
-        self.bad_entries += bad_entries;
+    fn add_unchanged(&mut self, part: &Part, asked: Option<PartEvidence>) {
+        self.bad_entries += part.bad_entries;
         self.unchanged.push(UnchangedPart {
-            id,
+            id: part.id,
             evidence: asked,
         });
+    }
+
+    fn note_page(&mut self, page: &Child, summary: &DocumentSummary) {
+        if let Some(pages) = self.pages.as_mut().filter(|_| page.is_page) {
+            pages.note(summary.head.md.at);
+            pages.newest = pages.newest.max(summary.newest);
+        }
+    }
+
+    fn note_unchanged_page(&mut self, page: &Child, part: &Part) {
+        if let Some(pages) = self.pages.as_mut().filter(|_| page.is_page) {
+            pages.note(part.page.at);
+            pages.any_unchanged = true;
+        }
     }
 }

@@ -22,6 +22,7 @@ pub(super) mod documents;
 mod entry_batches;
 mod inbox;
 mod ingest;
+mod late_news;
 mod list_parts;
 mod offering;
 mod offers;

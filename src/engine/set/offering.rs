@@ -10,7 +10,8 @@ use std::sync::atomic::AtomicBool;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
-use super::entry_batches::{EntrySource, ListedChange};
+use super::changes::ListedChange;
+use super::entry_batches::EntrySource;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::apply::members::Member;

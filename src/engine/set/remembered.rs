@@ -36,9 +36,13 @@ pub(super) struct ReadLists {
 
 impl ReadLists {
     /// The list that was read last, and up to where it reaches.
-    pub(super) fn last(&self) -> Option<(Url, Option<SourceTime>)> {
+    pub(super) fn last(&self) -> Option<(Url, ReachedList)> {
         let last = self.read.last()?;
-        Some((last.uri.clone(), last.span.until))
+        let reached = ReachedList {
+            until: last.span.until,
+            next: None,
+        };
+        Some((last.uri.clone(), reached))
     }
 
     pub(super) fn at(&self, uri: &Url) -> Option<&ReadList> {
@@ -75,10 +79,14 @@ pub(super) struct ReadList {
     pub(super) index: Option<Url>,
 }
 
-/// An index of Change Lists that was read.
+/// An index of Change Lists that was read, or a Change List with pages: its pages are to it what its lists are to an index.
 #[derive(Clone)]
 pub(super) struct ReadIndex {
     pub(super) uri: Url,
+    /// The list, where it is one with pages.
+    pub(super) list: Option<ReadList>,
+    /// The page after it.
+    pub(super) next: Option<Url>,
     pub(super) record: DocumentRecord,
     /// How many of its entries can't be read.
     pub(super) bad_entries: u64,
@@ -89,8 +97,17 @@ pub(super) struct ReadIndex {
     pub(super) unsettled: Vec<Child>,
     /// Up to where the settled ones reach.
     pub(super) settled_until: Option<SourceTime>,
-    /// Up to where those lists reach that were read.
-    pub(super) reached: HashMap<Url, Option<SourceTime>>,
+    /// Those lists that were read.
+    pub(super) reached: HashMap<Url, ReachedList>,
+}
+
+/// A list of an index, or a page of a list.
+#[derive(Clone, Default)]
+pub(super) struct ReachedList {
+    /// Up to where it reaches.
+    pub(super) until: Option<SourceTime>,
+    /// The page after it.
+    pub(super) next: Option<Url>,
 }
 
 impl ReadIndex {

@@ -14,7 +14,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{
-    Alternatives, DocumentWalk, Entries, PartFailures, SummarizedDocument,
+    Alternatives, Child, DocumentWalk, Entries, PartFailures, SummarizedDocument,
 };
 use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::status::StatusError;
@@ -62,7 +62,7 @@ impl SetState {
             .await?;
         failures.into_result()?;
         if proof.is_complete() {
-            self.delete_absent(Origin::ResourceDump, at).await?;
+            self.delete_absent(Origin::ResourceDump, at, 1).await?;
         }
         self.set_notice(proof.notice());
         let record = is_remembered.then_some(record);
@@ -83,10 +83,10 @@ impl SetState {
     ) -> Result<(), EngineError> {
         let mut walk = DocumentWalk::of(Capability::ResourceDump);
         if let Some(dump) = walk.enter(read)? {
-            return self.ingest_packages(dump, at, proof, failures).await;
+            self.ingest_packages(dump, at, proof, failures).await?;
         }
         while let Some(dump) = walk.next().await? {
-            let entered = self.dump_at(&dump.uri).await.and_then(|read| {
+            let entered = self.dump_at(&dump).await.and_then(|read| {
                 proof.add(&read.summary);
                 walk.enter(read)
             });
@@ -100,8 +100,9 @@ impl SetState {
     }
 
     /// A dump that an index names.
-    async fn dump_at(&self, uri: &Url) -> Result<SummarizedDocument, EngineError> {
-        let changed = poll_document(&self.context, self.record.id, uri, true).await?;
+    async fn dump_at(&self, dump: &Child) -> Result<SummarizedDocument, EngineError> {
+        dump.expect_new()?;
+        let changed = poll_document(&self.context, self.record.id, &dump.uri, true).await?;
         // A document that is fetched anew is never unchanged.
         let changed = changed.ok_or(EngineError::Interrupted)?;
         changed.read.expect(&Capability::ResourceDump)?;

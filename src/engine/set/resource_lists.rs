@@ -46,53 +46,82 @@ impl SetState {
         let Some(changed) = changed else {
             return Ok(());
         };
-        if self.ingest_resource_list(uri, changed, !anew).await? == Ingested::Doubtful
-            && let Some(changed) = poll_document(&self.context, set, uri, true).await?
-        {
-            self.ingest_resource_list(uri, changed, false).await?;
+        let mut changed = Some(changed);
+        let mut reading = Reading::First {
+            skips_unchanged: !anew,
+        };
+        while let Some(list) = changed {
+            match self.ingest_resource_list(uri, list, reading).await? {
+                Some(next) => reading = next,
+                None => break,
+            }
+            changed = poll_document(&self.context, set, uri, true).await?;
         }
         Ok(())
     }
 
-    /// Ingests a Resource List, and commits what it proves. `skips_unchanged`: unchanged parts are not read again.
+    /// Ingests a Resource List, and commits what it proves. Returns the reading that must follow: without that it proves
+    /// nothing.
     async fn ingest_resource_list(
         &mut self,
         uri: &Url,
         changed: ChangedDocument,
-        skips_unchanged: bool,
-    ) -> Result<Ingested, EngineError> {
+        reading: Reading,
+    ) -> Result<Option<Reading>, EngineError> {
         let set = self.record.id;
         changed.read.expect(&Capability::ResourceList)?;
         if !self.record.is_implied() {
             changed.read.expect_something()?;
         }
-        let (at, states_time) = time_of(&changed);
-        let is_older = self.record.list_at.is_some_and(|known| at < known);
-        if is_older && states_time {
-            return Err(EngineError::OlderResourceList(uri.to_string()));
+        let (first_at, states_time) = time_of(&changed);
+        let known = self.record.list_at;
+        let is_older = |at| known.is_some_and(|known| at < known);
+        let older_list = || Err(EngineError::OlderResourceList(uri.to_string()));
+        if states_time && is_older(first_at) {
+            return older_list();
         }
-        let proof = proof_of(&changed, is_older);
+        let is_stated = changed.read.summary.head.md.capability.is_some();
+        let found_before = self.found;
         let record = changed.record.clone();
         let filter = self.context.source.filter.fingerprint();
         let store = &self.context.store;
-        store
-            .begin_parts(set, uri, skips_unchanged.then_some(filter))
-            .await?;
+        let trusted = reading.skips_unchanged().then_some(filter);
+        store.begin_parts(set, uri, trusted).await?;
         store.begin_list(set).await?;
         // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
         let is_only_document = self.record.is_implied() && !states_time;
         let ingested_at = if is_only_document {
             SourceTime::MAX
         } else {
-            at
+            first_at
         };
-        let parts = self.ingest_parts(uri, changed, ingested_at, proof).await?;
-        let proof = proof.without(parts.bad_entries);
+        let parts = self
+            .ingest_parts(uri, changed, ingested_at, is_stated)
+            .await?;
+        let at = parts.pages.map_or(first_at, |pages| {
+            pages.of_list(first_at, states_time, known)
+        });
+        let proof = match is_stated {
+            _ if is_older(at) && states_time => return older_list(),
+            false => AbsenceProof::Unstated,
+            true if is_older(at) => AbsenceProof::Older,
+            true => AbsenceProof::Complete.without(parts.bad_entries),
+        };
         if proof == AbsenceProof::Complete {
-            if self.context.store.has_uncertain_members(set).await? {
-                return Ok(Ingested::Doubtful);
+            let store = &self.context.store;
+            if store.has_uncertain_members(set).await? {
+                return Ok(Some(Reading::First {
+                    skips_unchanged: false,
+                }));
             }
-            self.delete_absent(Origin::ResourceList, at).await?;
+            let may_have_moved = parts.pages.is_some_and(|pages| !pages.are_one);
+            let is_confirmed = !may_have_moved || reading == Reading::Second;
+            if !is_confirmed && store.has_absent_members(set).await? {
+                return Ok(Some(Reading::Second));
+            }
+            let readings = if may_have_moved { 2 } else { 1 };
+            self.delete_absent(Origin::ResourceList, at, readings)
+                .await?;
         }
         let skipped = parts.skipped.map(|error| error.status_error());
         self.set_notice(skipped.or(proof.notice()));
@@ -100,18 +129,31 @@ impl SetState {
         let record = (!parts.may_change_unseen).then_some(record);
         self.commit_snapshot(Origin::ResourceList, at, record, parts.names_any)
             .await?;
-        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, "Resource List read");
-        Ok(Ingested::Complete)
+        let news = self.found - found_before;
+        tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, entries = parts.entries, news,
+            "Resource List read");
+        Ok(None)
     }
 }
 
-/// How a Resource List was ingested.
+/// One reading of a Resource List, of perhaps several.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ingested {
-    /// Completely.
-    Complete,
-    /// Resources may be gone that only skipped parts named: it proves nothing until all parts are read.
-    Doubtful,
+enum Reading {
+    First {
+        /// Whether unchanged parts are not read again.
+        skips_unchanged: bool,
+    },
+    /// The list changed while its pages were read: what it does not name now, and did not name a moment ago, is absent.
+    Second,
+}
+
+impl Reading {
+    fn skips_unchanged(self) -> bool {
+        match self {
+            Self::First { skips_unchanged } => skips_unchanged,
+            Self::Second => true,
+        }
+    }
 }
 
 /// The time of a Resource List, and whether it states it. Without an `at` it is that of the newest entry: the list may be of any
@@ -121,15 +163,5 @@ fn time_of(changed: &ChangedDocument) -> (SourceTime, bool) {
     match read.stated_time(None) {
         Some(at) => (at, true),
         None => (read.guessed_time(read.summary.newest), false),
-    }
-}
-
-fn proof_of(changed: &ChangedDocument, is_older: bool) -> AbsenceProof {
-    if changed.read.summary.head.md.capability.is_none() {
-        AbsenceProof::Unstated
-    } else if is_older {
-        AbsenceProof::Older
-    } else {
-        AbsenceProof::Complete
     }
 }

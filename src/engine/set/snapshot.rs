@@ -6,7 +6,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::status::StatusError;
-use crate::store::{BaselineState, DocumentRecord, Origin};
+use crate::store::{BaselineState, ChangeBatch, DocumentRecord, Origin};
 
 /// Whether absence from a Resource List proves a deletion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,12 @@ impl SetState {
         commit.listed = list_at;
         commit.documents.extend(record);
         commit.rules.holds_all = !names_any;
-        let result = self.commit(origin, commit).await?;
+        // The deletions of what it does not name were planned before.
+        let end = ChangeBatch {
+            begins: false,
+            ..self.change_batch(origin, Vec::new(), Some(commit))
+        };
+        let result = self.context.store.apply(end).await?;
         self.sequencer = trial;
         self.record.list_at = list_at;
         if self.record.baseline == BaselineState::Missing {
@@ -81,18 +86,21 @@ impl SetState {
         Ok(())
     }
 
-    /// Plans the deletion of what a complete list does not name. What the filter excludes was not looked for.
+    /// Plans the deletion of what a complete list does not name, nor did as many readings before as make `readings` with this
+    /// one. What the filter excludes was not looked for.
     pub(super) async fn delete_absent(
         &self,
         origin: Origin,
         at: SourceTime,
+        readings: u32,
     ) -> Result<(), EngineError> {
         let list = self.list_progress(origin, at);
         loop {
             let filter = self.context.source.filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
             let (store, now) = (&self.context.store, clock::now().wall);
-            if store.list_absent(&list, now, wants).await?.is_none() {
+            let step = store.list_absent(&list, now, readings, wants);
+            if step.await?.is_none() {
                 return Ok(());
             }
         }

@@ -5,8 +5,7 @@ use crate::sync::Span;
 
 /// The span that a Change List covers.
 pub(super) fn span_of(summary: &DocumentSummary) -> Span {
-    let md = &summary.head.md;
-    Span::new(md.from.or(md.at), summary.until, summary.newest)
+    Span::new(summary.begins_at(), summary.until, summary.newest)
 }
 
 /// The last moment that a list covers, perhaps not completely: its `until`, or the time of its newest entry, unless that may

@@ -91,7 +91,7 @@ impl SetState {
         offered(&self.record.offers, capability).cloned().collect()
     }
 
-    /// A batch of changes of this set, dated now.
+    /// All changes of a document of this set, dated now.
     pub(super) fn change_batch(
         &self,
         origin: Origin,
@@ -103,6 +103,7 @@ impl SetState {
             source: self.context.name().to_owned(),
             origin,
             now: clock::now().wall,
+            begins: true,
             changes,
             end: commit,
         }

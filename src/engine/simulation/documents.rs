@@ -8,7 +8,7 @@ use url::Url;
 
 use super::network::Form;
 use super::source::{
-    Change, ChangeLists, Content, Fault, List, Notification, Offered, Part, Place, ResourceNo,
+    Change, ChangeLists, Content, Fault, List, Notification, Offered, PartForm, Place, ResourceNo,
     ServerValidators, SetNo, Source, bytes, digest,
 };
 use crate::protocol::{Capability, ChangeKind, Entry, Head, Link, Root, write_document};
@@ -234,16 +234,22 @@ fn render(source: &Source, target: Target) -> Option<(Vec<u8>, u64)> {
                 )),
                 Place::ResourceList => {
                     let list = &published.resource_list;
-                    let body = match &list.parts[..] {
-                        [only] if source.habits.parts == 0 => resource_list(source, set, only),
-                        _ => resource_list_index(source, set),
-                    };
-                    Some((body, list.written))
+                    match source.habits.part_form {
+                        _ if source.habits.parts == 0 => {
+                            Some((resource_list(source, set, 0)?, list.written))
+                        }
+                        PartForm::Pages => {
+                            Some((resource_list(source, set, 0)?, list.parts[0].written))
+                        }
+                        PartForm::Dated | PartForm::Undated => {
+                            Some((resource_list_index(source, set), list.written))
+                        }
+                    }
                 }
                 Place::Part(number) => {
                     let part = published.resource_list.parts.get(number)?;
-                    (source.habits.parts > 0)
-                        .then(|| (resource_list(source, set, part), part.written))
+                    let body = resource_list(source, set, number)?;
+                    (source.habits.parts > 0).then_some((body, part.written))
                 }
                 Place::ChangeListIndex if source.habits.change_lists == ChangeLists::Index => {
                     Some((change_list_index(source, set), published.index_written))
@@ -302,9 +308,15 @@ fn capability_list(source: &Source, set: SetNo) -> Vec<u8> {
     write_document(&head, &entries)
 }
 
-fn resource_list(source: &Source, set: SetNo, part: &Part) -> Vec<u8> {
+fn resource_list(source: &Source, set: SetNo, number: usize) -> Option<Vec<u8>> {
+    let parts = &source.published(set).resource_list.parts;
+    let part = parts.get(number)?;
     let mut head = head(Root::Urlset, Capability::ResourceList, set);
     head.md.at = Some(part.at);
+    if source.habits.part_form == PartForm::Pages && number + 1 < parts.len() {
+        let next = Target::Document(set, Place::Part(number + 1));
+        head.links.push(Link::new("next", next.url()));
+    }
     let entries: Vec<Entry> = part
         .entries
         .iter()
@@ -317,7 +329,7 @@ fn resource_list(source: &Source, set: SetNo, part: &Part) -> Vec<u8> {
             entry
         })
         .collect();
-    write_document(&head, &entries)
+    Some(write_document(&head, &entries))
 }
 
 fn resource_list_index(source: &Source, set: SetNo) -> Vec<u8> {
@@ -328,7 +340,7 @@ fn resource_list_index(source: &Source, set: SetNo) -> Vec<u8> {
     let entries: Vec<Entry> = parts
         .map(|(number, part)| {
             let mut entry = Entry::new(Target::Document(set, Place::Part(number)).url());
-            entry.lastmod = Some(part.at).filter(|_| source.habits.parts_dated);
+            entry.lastmod = Some(part.at).filter(|_| source.habits.part_form == PartForm::Dated);
             entry
         })
         .collect();

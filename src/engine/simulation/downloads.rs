@@ -137,7 +137,7 @@ impl Inside {
         let (task, path) = match result {
             TaskResult::Published(publication) => (&publication.task, &publication.path),
             TaskResult::Removed { task, .. } => (task, &task.path),
-            TaskResult::Failed { .. } => return,
+            TaskResult::Left { .. } | TaskResult::Failed { .. } => return,
         };
         let resource = Target::resource(task.uri.as_str());
         let mirror = self.stepper.mirror();

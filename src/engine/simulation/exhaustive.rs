@@ -4,7 +4,7 @@
 
 use super::history::Act;
 use super::network::Fate;
-use super::source::{ChangeLists, Fault, Habits, Offered, Place};
+use super::source::{ChangeLists, Fault, Habits, Offered, PartForm, Place};
 use super::world::{Settings, World, simulate};
 
 /// How many notifications, unless the environment says otherwise.
@@ -101,7 +101,7 @@ fn every_beginning_ends_in_sync() {
     };
     let in_parts = Habits {
         parts: 3,
-        parts_dated: true,
+        part_form: PartForm::Dated,
         change_lists: ChangeLists::Replaced,
         ..Habits::default()
     };
@@ -114,7 +114,12 @@ fn every_beginning_ends_in_sync() {
         faulty_first: Some((Place::Part(1), Fault::Gone)),
         ..Habits::default()
     };
-    for habits in [whole, in_parts, late, failing] {
+    let in_pages = Habits {
+        parts: 3,
+        part_form: PartForm::Pages,
+        ..Habits::default()
+    };
+    for habits in [whole, in_parts, in_pages, late, failing] {
         let acts = [
             Act::Pass(100),
             Act::Change(2),

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::daemon::Filtering;
 use super::network::Fate;
 use super::source::{
-    Boundary, ChangeLists, Fault, Habits, Offered, Place, RESOURCES, ResourceNo, ServerValidators,
-    SetNo,
+    Boundary, ChangeLists, Fault, Habits, Offered, PartForm, Place, RESOURCES, ResourceNo,
+    ServerValidators, SetNo,
 };
 use super::stage::{Order, Requests};
 use super::world::{Settings, World, simulate};
@@ -19,6 +19,11 @@ use crate::sync::Limits;
 pub(super) enum Act {
     Change(ResourceNo),
     Delete(ResourceNo),
+    /// It changes, or is deleted, and no document lists that until [`ListLate`](Self::ListLate).
+    ChangeLate(ResourceNo),
+    DeleteLate(ResourceNo),
+    /// Change Lists are written that list what was withheld from them.
+    ListLate(SetNo),
     /// One resource changes so often within one moment.
     Burst(ResourceNo, usize),
     /// It is deleted and created again within one moment.
@@ -147,6 +152,11 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
     let often = prop::bool::weighted(0.9);
     let rarely = || prop::bool::weighted(0.3);
     let parts = prop_oneof![3 => Just(0_usize), 1 => 1..MOST_PARTS + 1];
+    let part_form = prop_oneof![
+        Just(PartForm::Dated),
+        Just(PartForm::Undated),
+        Just(PartForm::Pages),
+    ];
     let validators = prop_oneof![
         Just(ServerValidators::Nothing),
         Just(ServerValidators::Etag),
@@ -161,13 +171,13 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
     (
         (1..=2_usize, any::<bool>(), boundary, any::<bool>()),
         (overlap, change_lists, rarely(), often, clock_ahead),
-        (parts, any::<bool>(), prop::bool::weighted(0.1), validators),
+        (parts, part_form, prop::bool::weighted(0.1), validators),
         (offered_first, faulty_first),
     )
         .prop_map(|(first, second, third, fourth)| {
             let (sets, whole_seconds, boundary, hashes) = first;
             let (overlap, change_lists, newest_first, lists_say_from, clock_ahead) = second;
-            let (parts, parts_dated, undated, validators) = third;
+            let (parts, part_form, undated, validators) = third;
             let (offered_first, faulty_first) = fourth;
             Habits {
                 sets,
@@ -180,7 +190,7 @@ pub(super) fn habits() -> impl Strategy<Value = Habits> {
                 lists_say_from,
                 clock_ahead,
                 parts,
-                parts_dated,
+                part_form,
                 undated,
                 validators,
                 offered_first,

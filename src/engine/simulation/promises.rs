@@ -235,9 +235,10 @@ impl Scene {
             .any(|task| task.origin == Origin::ResourceList);
         let habits = &self.source.habits;
         // Not promised: where a document lists changes of a moment that is not over, the rest is found out later. A document
-        // that does not state where it begins lists changes of any time. And where sets share a resource, what one of them
-        // learns of it late holds back the claim of the other.
+        // that does not state where it begins lists changes of any time. A change that is listed late shows that the claim was
+        // wrong. And where sets share a resource, what one of them learns of it late holds back the claim of the other.
         let is_exempt = !self.is_exact()
+            || self.source.lists_late()
             || !habits.lists_say_from
             || self.requests.hints > 0
             || habits.sets > 1;

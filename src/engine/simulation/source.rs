@@ -59,6 +59,17 @@ pub(super) enum Offered {
     Nothing,
 }
 
+/// How the parts of a Resource List are named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartForm {
+    /// By an index that states when each of them was changed.
+    Dated,
+    /// By an index that does not.
+    Undated,
+    /// Each by the one before it: they are pages.
+    Pages,
+}
+
 /// The properties of a Source.
 #[derive(Clone, Debug)]
 pub(super) struct Habits {
@@ -74,10 +85,9 @@ pub(super) struct Habits {
     pub(super) lists_say_from: bool,
     /// By how many seconds its clock is ahead of ours.
     pub(super) clock_ahead: i64,
-    /// How many lists the index of the Resource List names; 0: the Resource List has no index.
+    /// Into how many lists the Resource List is divided; 0: it is one.
     pub(super) parts: usize,
-    /// Whether that index states when each of its lists was changed.
-    pub(super) parts_dated: bool,
+    pub(super) part_form: PartForm,
     /// Whether Change Lists and notifications state no time of each change.
     pub(super) undated: bool,
     pub(super) validators: ServerValidators,
@@ -102,7 +112,7 @@ impl Default for Habits {
             lists_say_from: true,
             clock_ahead: 0,
             parts: 0,
-            parts_dated: false,
+            part_form: PartForm::Undated,
             undated: false,
             validators: ServerValidators::Etag,
             offered_first: Offered::Everything,
@@ -116,9 +126,9 @@ impl Default for Habits {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Place {
     CapabilityList,
-    /// The Resource List, or its index.
+    /// The Resource List, or its index, or its first page.
     ResourceList,
-    /// A list that the index of the Resource List names.
+    /// A list that the index of the Resource List names, or a page after the first.
     Part(usize),
     /// The index of the Change Lists.
     ChangeListIndex,
@@ -146,8 +156,11 @@ pub(super) struct Change {
     pub(super) version: u32,
     /// The moment on the simulated clock.
     pub(super) moment: u64,
-    /// Listed in a document whose interval does not reach it, and left out of the next one: no document covers its time.
+    /// Listed in a document whose interval does not reach it, and left out of the next one, or listed late: no document covers
+    /// its time.
     pub(super) unclaimed: bool,
+    /// Not listed yet: it appears in Change Lists after later ones.
+    withheld: bool,
 }
 
 /// A notification.
@@ -237,6 +250,7 @@ pub(super) struct Source {
     digests: HashMap<Digest, u32>,
     sets: Vec<Published>,
     keys: u32,
+    lists_late: bool,
 }
 
 /// The Source's time zero: 2026-01-01.
@@ -256,6 +270,7 @@ impl Source {
             digests: HashMap::new(),
             sets: Vec::new(),
             keys: 0,
+            lists_late: false,
         };
         for resource in (0..RESOURCES / 2).chain(RESOURCES..all) {
             source.change(0, resource, false);
@@ -395,8 +410,30 @@ impl Source {
             version,
             moment,
             unclaimed: false,
+            withheld: false,
         });
         true
+    }
+
+    /// Whether changes were listed after others that happened later.
+    pub(super) fn lists_late(&self) -> bool {
+        self.lists_late
+    }
+
+    /// Withholds the last change of a resource from all documents that list changes.
+    pub(super) fn withhold_last(&mut self, resource: ResourceNo) {
+        if let Some(&last) = self.of[resource].last() {
+            let change = &mut self.changes[last];
+            (change.withheld, change.unclaimed) = (true, true);
+            self.lists_late = true;
+        }
+    }
+
+    /// Lists withheld changes from now on, each in its place among those that happened later.
+    pub(super) fn list_withheld(&mut self) {
+        for change in &mut self.changes {
+            change.withheld = false;
+        }
     }
 
     /// The version of these bytes.
@@ -430,7 +467,7 @@ impl Source {
         let range = range.start.min(range.end)..range.end;
         let of_set = self.changes[range].iter();
         of_set
-            .filter(|change| self.is_in(change.resource, set))
+            .filter(|change| self.is_in(change.resource, set) && !change.withheld)
             .cloned()
             .collect()
     }

@@ -282,6 +282,18 @@ impl Scene {
                     source.change(moment, resource, true);
                 }
             }
+            Act::ChangeLate(resource) => {
+                source.change(moment, resource, false);
+                source.withhold_last(resource);
+            }
+            Act::DeleteLate(resource) => {
+                source.change(moment, resource, true);
+                source.withhold_last(resource);
+            }
+            Act::ListLate(set) => {
+                source.list_withheld();
+                source.write_change_lists(moment, set.min(last));
+            }
             Act::Burst(resource, times) => {
                 for _ in 0..times {
                     source.change(moment, resource, false);

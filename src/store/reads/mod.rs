@@ -1,5 +1,6 @@
 //! The queries, each of which sees the database at one moment.
 
+mod late;
 mod lookup;
 mod needed;
 mod parts;

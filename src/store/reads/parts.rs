@@ -49,6 +49,15 @@ impl Store {
             .await
     }
 
+    /// Whether there are members that this reading has not named.
+    pub async fn has_absent_members(self: &Arc<Self>, set: SetId) -> Result<bool, StoreError> {
+        self.read(move |sql| {
+            let generation = source_set::generation(sql, set)?;
+            Ok(member::any_absent(sql, set, generation)?)
+        })
+        .await
+    }
+
     /// Whether any member is named by a part that is unchanged in this reading.
     pub async fn unchanged_parts_have_members(
         self: &Arc<Self>,

@@ -65,7 +65,9 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
         match state {
             TaskState::Failed => statistics.failed = count,
             TaskState::HeldBack => statistics.held_deletions = count,
-            TaskState::Ready | TaskState::Undecided => statistics.pending += count,
+            TaskState::Ready | TaskState::Undecided | TaskState::Interrupted => {
+                statistics.pending += count;
+            }
         }
     }
     statistics.synced_until = synced_until(sql, set, totals.baseline)?;

@@ -1,5 +1,7 @@
 //! `member`: which resources belong to which sets.
 
+use std::ops::RangeInclusive;
+
 use rusqlite::{Connection, Result, params};
 
 use super::part;
@@ -95,27 +97,37 @@ pub(in crate::store) fn last_of_next(
     .query_row(params![set, after, limit], |row| row.get(0))
 }
 
-/// Members between `after` and `until`, at most `limit` of them, that this generation has not named, neither itself nor by
-/// an unchanged part.
+/// Members between `after` and `until`, at most `limit` of them, that none of these generations has named, neither itself nor,
+/// in the last one, by an unchanged part.
 pub(in crate::store) fn absent(
     sql: &Connection,
     set: SetId,
-    generation: i64,
+    generations: RangeInclusive<i64>,
     after: ResourceId,
     until: ResourceId,
     limit: usize,
 ) -> Result<Vec<(ResourceId, ResourceUri)>> {
     sql.prepare_cached(&format!(
         "SELECT member.resource_id, resource.uri FROM member JOIN resource ON resource.id = member.resource_id
-         WHERE member.set_id = ?1 AND member.generation < ?2 AND member.resource_id > ?3 AND member.resource_id <= ?4
+         WHERE member.set_id = ?1 AND member.generation < ?5 AND member.resource_id > ?3 AND member.resource_id <= ?4
            AND NOT {}
          ORDER BY member.resource_id LIMIT {limit}",
         part::NAMES_MEMBER
     ))?
-    .query_map(params![set, generation, after, until], |row| {
-        Ok((row.get(0)?, row.get(1)?))
-    })?
+    .query_map(
+        params![set, generations.end(), after, until, generations.start()],
+        |row| Ok((row.get(0)?, row.get(1)?)),
+    )?
     .collect()
+}
+
+/// Whether there are members that this generation has not named, neither itself nor by an unchanged part.
+pub(in crate::store) fn any_absent(sql: &Connection, set: SetId, generation: i64) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT 1 FROM member WHERE set_id = ?1 AND generation < ?2 AND NOT {} LIMIT 1",
+        part::NAMES_MEMBER
+    ))?
+    .exists(params![set, generation])
 }
 
 /// Whether any member is named by a part that is unchanged in this generation.

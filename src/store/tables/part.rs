@@ -2,7 +2,8 @@
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `told` the time that
 //! the index stated for it, if that is proof; `read` and `kept` the generations in which it was last read, or last found
-//! unchanged; `doubted` is set when a member was deleted since.
+//! unchanged; `doubted` is set when a member was deleted since; `page_at` and `next_page` what the part states of itself as a
+//! page of a longer list.
 
 use std::ops::RangeInclusive;
 
@@ -30,8 +31,17 @@ pub(super) const IS_UNNAMED: &str =
 /// A condition on a row: the part was read completely, and nothing that it names was deleted since.
 const IS_COMPLETE: &str = "filter IS NOT NULL AND doubted = 0";
 
+/// What a part states of itself as a page of a longer list.
+#[derive(Clone, Debug, Default)]
+pub struct PageEnd {
+    /// The time of the snapshot.
+    pub at: Option<SourceTime>,
+    /// The page after it.
+    pub next: Option<Url>,
+}
+
 /// A part that was read before.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Part {
     /// Its row.
     pub id: PartId,
@@ -39,6 +49,8 @@ pub struct Part {
     pub known: KnownPart,
     /// How many of its entries could not be read.
     pub bad_entries: u64,
+    /// What it states of itself as a page.
+    pub page: PageEnd,
 }
 
 /// By what a part is recognized as unchanged the next time.
@@ -81,9 +93,10 @@ pub(in crate::store) fn end(
     filter: &str,
     evidence: PartEvidence,
     bad_entries: u64,
+    page: &PageEnd,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5,
+        "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7,
                 read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
     )?
     .execute(params![
@@ -92,6 +105,8 @@ pub(in crate::store) fn end(
         evidence.announced,
         Micros(evidence.asked_at),
         Count(bad_entries),
+        page.at,
+        page.next,
     ])?;
     Ok(())
 }
@@ -114,7 +129,7 @@ pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -
 pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
     sql.prepare_cached(
         "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.kept) = source_set.generation,
-                part.told, part.asked_at, part.bad_entries
+                part.told, part.asked_at, part.bad_entries, part.page_at, part.next_page
          FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = ?1 AND part.uri = ?2",
     )?
     .query_row(params![set, uri], |row| {
@@ -127,6 +142,10 @@ pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<O
                 asked_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
             },
             bad_entries: row.get::<_, Count>(5)?.0,
+            page: PageEnd {
+                at: row.get(6)?,
+                next: row.get(7)?,
+            },
         })
     })
     .optional()

@@ -195,14 +195,12 @@ pub(in crate::store) fn live_length(sql: &Connection, id: ResourceId) -> Result<
     .optional()
 }
 
-/// Stores the links that are stated of the version that the mirror has. No links: those that are stored stay.
+/// Stores the links that are stated of the version that the mirror has, in place of those that were stated before.
 pub(in crate::store) fn set_links(sql: &Connection, id: ResourceId, links: &[Link]) -> Result<()> {
-    if !links.is_empty() {
-        sql.prepare_cached(
-            "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2",
-        )?
-        .execute(params![id, LinkList(links)])?;
-    }
+    sql.prepare_cached(
+        "UPDATE resource SET links = ?2 WHERE id = ?1 AND deleted = 0 AND links IS NOT ?2",
+    )?
+    .execute(params![id, LinkList(links)])?;
     Ok(())
 }
 

@@ -296,6 +296,11 @@ pub(in crate::store) fn add_totals_of_sets_of(
 }
 
 /// The time of the newest Resource List of a set that was read completely.
+pub(in crate::store) fn list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
+    get(sql, "SELECT list_at FROM source_set WHERE id = ?1", set)
+}
+
+/// As [`list_at`], of the set of a Capability List.
 pub(in crate::store) fn listed_at(
     sql: &Connection,
     source: &str,

@@ -57,6 +57,8 @@ pub struct Task {
     pub live_hashes: Vec<Digest>,
     /// The validators of the version that the file is.
     pub live_version: Option<ServedVersion>,
+    /// For a deletion: whether the resource is a member of another set than the one that announced it.
+    pub is_shared: bool,
 }
 
 impl Task {
@@ -80,6 +82,7 @@ impl Task {
             live_length: row.get::<_, Option<Count>>("live_length")?.map(u64::from),
             live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
             live_version: served_version(row)?,
+            is_shared: row.get("is_shared")?,
         })
     }
 }
@@ -90,7 +93,9 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     task.hashes AS hashes, task.links AS links, task.origin AS origin, task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes,
-    resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified";
+    resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
+    task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member WHERE member.resource_id = task.resource_id
+        AND member.set_id <> task.set_id) AS is_shared";
 
 /// The state of a task. The words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -103,6 +108,8 @@ pub(in crate::store) enum TaskState {
     HeldBack,
     /// A deletion whose document has not ended: it is released or held back then.
     Undecided,
+    /// A deletion of a document of which only a part was ingested: it waits until the document, or another one, states it again.
+    Interrupted,
 }
 
 impl TaskState {
@@ -112,13 +119,20 @@ impl TaskState {
             Self::Failed => "failed",
             Self::HeldBack => "held",
             Self::Undecided => "weighed",
+            Self::Interrupted => "interrupted",
         }
     }
 
     fn from_code(code: &str) -> Option<Self> {
-        [Self::Ready, Self::Failed, Self::HeldBack, Self::Undecided]
-            .into_iter()
-            .find(|state| state.code() == code)
+        [
+            Self::Ready,
+            Self::Failed,
+            Self::HeldBack,
+            Self::Undecided,
+            Self::Interrupted,
+        ]
+        .into_iter()
+        .find(|state| state.code() == code)
     }
 }
 
@@ -138,7 +152,8 @@ pub(in crate::store) struct NewTask<'a> {
     pub(in crate::store) since: Option<SourceTime>,
 }
 
-/// Makes a change the resource's task and returns `true`, unless the current task states the same.
+/// Makes a change the resource's task and returns `true`, unless the current task states the same and is not interrupted. Links
+/// that are stated no longer are dropped from a task that states the same.
 pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool> {
     let change = task.change;
     let content = ContentColumns::from(&change.content);
@@ -157,7 +172,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                  origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, version = version + 1,
                  attempts = 0, error_code = NULL, error_message = NULL
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
-                OR (?15 IS NOT NULL AND links IS NOT ?15)
+                OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
                 OR (changed_at IS NULL AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
         )?
         .execute(params![
@@ -177,7 +192,31 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             task.since,
             LinkList(links),
         ])?;
+    if put == 0 && links.is_empty() {
+        sql.prepare_cached(
+            "UPDATE task SET links = NULL WHERE resource_id = ?1 AND links IS NOT NULL",
+        )?
+        .execute([task.resource])?;
+    }
     Ok(put > 0)
+}
+
+/// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.
+pub(in crate::store) fn interrupt_undecided(sql: &Connection, set: SetId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'interrupted' WHERE set_id = ?1 AND state = 'weighed'",
+    )?
+    .execute([set])?;
+    Ok(())
+}
+
+/// Makes an interrupted deletion undecided again: a document states it anew.
+pub(in crate::store) fn resume_interrupted(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET state = 'weighed' WHERE resource_id = ?1 AND state = 'interrupted'",
+    )?
+    .execute([resource])?;
+    Ok(())
 }
 
 /// Makes a change the resource's task in place of any other. Links are those of the current task, or else of the resource.
@@ -331,6 +370,8 @@ pub struct TaskFailure {
     pub retry_at: Option<DateTime<Utc>>,
     /// Whether the attempt counts: it does not if the failure is ours, as with a full disk.
     pub counts: bool,
+    /// Whether the Source has answered that the resource does not exist.
+    pub is_absent: bool,
 }
 
 /// Stores why a task failed and when it is due again, unless a newer change has taken its place.

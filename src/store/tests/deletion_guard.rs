@@ -107,3 +107,31 @@ async fn corrected_clock_releases_deletions() {
     world.now -= TimeDelta::days(1000);
     assert!(!delete(&world, 100).await);
 }
+
+/// The process ends in the middle of a document of 105 deletions, of which the first hundred would not be too many.
+#[tokio::test]
+async fn share_is_that_of_the_whole_document_also_after_a_crash() {
+    for listed in [false, true] {
+        let world = world_of(1000).await;
+        let deletions: Vec<Change> = (0..105).map(|n| deleted(&format!("r{n}"), 20)).collect();
+        let first = ChangeBatch {
+            origin: Origin::ChangeList,
+            ..world.batch(world.set, deletions[..100].to_vec(), None)
+        };
+        world.store.apply(first).await.unwrap();
+        // Another document ends before that one is read again.
+        let held = world.announce(vec![updated("r900", 30)]).await.held;
+        assert_eq!(held, 0);
+        assert_eq!(world.due_names().await, ["updated r900"]);
+        world.work("2").await;
+        if listed {
+            // A Resource List that does not name the resources decides it.
+            let named = (105..1000).map(|n| created(&format!("r{n}"), -1));
+            assert_eq!(world.list(world.set, 40, named.collect()).await.held, 105);
+        } else {
+            assert_eq!(world.announce(deletions).await.held, 105);
+        }
+        assert!(world.due().await.is_empty());
+        assert_eq!(world.statistics().await.held_deletions, 105);
+    }
+}

@@ -122,13 +122,13 @@ async fn members_named_by_an_interrupted_dump_are_not_absent() {
     let list = world.dump_of(20);
     while let Some(absent) = world
         .store
-        .list_absent(&list, world.now, |_| true)
+        .list_absent(&list, world.now, 1, |_| true)
         .await
         .unwrap()
     {
         assert_eq!(absent.tasks, 1);
     }
-    world.announce(Vec::new()).await;
+    world.end_document().await;
     assert_eq!(world.due_names().await, ["deleted c"]);
     assert_eq!(world.due().await[0].origin, Origin::ResourceDump);
 }

@@ -243,7 +243,7 @@ async fn deletions_are_undecided_until_their_document_ends() {
     let part = world.batch(world.set, vec![deleted("a", 20)], None);
     world.store.apply(part).await.unwrap();
     assert!(world.due().await.is_empty());
-    world.announce(Vec::new()).await;
+    world.end_document().await;
     assert_eq!(world.due_names().await, ["deleted a"]);
 }
 
@@ -256,4 +256,58 @@ async fn absent_members_of_a_long_list_are_found_in_steps() {
     assert_eq!(result.tasks, 2499);
     let again = world.list(world.set, 30, many(1)).await;
     assert_eq!(again.tasks, 0);
+}
+
+/// A list whose pages were made one after the other: what one reading does not name may have moved, what two do not is absent.
+#[tokio::test]
+async fn member_that_was_named_in_one_of_two_readings_is_not_absent() {
+    let world = World::new().await;
+    let first = vec![created("a", -1), created("b", -1), created("c", -1)];
+    world.list(world.set, 10, first).await;
+    world.work("1").await;
+    let list = ListProgress {
+        set: world.set,
+        source: SOURCE.to_owned(),
+        origin: Origin::ResourceList,
+        at: at(20),
+    };
+    for named in ["a", "b"] {
+        world.store.begin_list(world.set).await.unwrap();
+        let entries = vec![created(named, -1)];
+        let listed = world.store.list_entries(&list, world.now, entries);
+        listed.done().await.unwrap();
+        assert!(world.store.has_absent_members(world.set).await.unwrap());
+    }
+    let absent = || world.store.list_absent(&list, world.now, 2, |_| true);
+    while absent().await.unwrap().is_some() {}
+    world.end_document().await;
+    assert_eq!(world.due_names().await, ["deleted c"]);
+}
+
+/// Of two entries of a resource the one with the later modification counts, in any order and at each reading.
+#[tokio::test]
+async fn newer_one_of_two_entries_of_a_resource_counts() {
+    let entry = |lastmod: i64, content: &str| Change {
+        lastmod: Some(at(lastmod)),
+        ..with_content(created("a", lastmod), content)
+    };
+    for reversed in [false, true] {
+        let world = World::new().await;
+        let mut entries = vec![entry(1, "old"), entry(2, "new")];
+        if reversed {
+            entries.reverse();
+        }
+        for time in [10, 20, 30] {
+            world.list(world.set, time, entries.clone()).await;
+            let due = world.due().await;
+            let wanted: Vec<_> = due.iter().map(|task| task.content.hashes.clone()).collect();
+            let expected = if time == 10 {
+                vec![sha256("new")]
+            } else {
+                vec![]
+            };
+            assert_eq!(wanted, expected, "{reversed} {time}");
+            world.work("new").await;
+        }
+    }
 }

@@ -92,6 +92,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
                 asked_at: world.now,
             },
             bad_entries: 0,
+            page: PageEnd::default(),
             document: Some(DocumentRecord {
                 uri: uri.to_string(),
                 validators: Validators::default(),
@@ -126,7 +127,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         at: at(time),
     };
     while store
-        .list_absent(&list, world.now, |_| true)
+        .list_absent(&list, world.now, 1, |_| true)
         .await
         .unwrap()
         .is_some()
@@ -139,6 +140,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
     };
     let batch = ChangeBatch {
         origin: Origin::ResourceList,
+        begins: false,
         ..world.batch(set, Vec::new(), Some(end))
     };
     store.apply(batch).await.unwrap();

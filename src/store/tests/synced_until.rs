@@ -107,3 +107,18 @@ async fn synced_until_stops_at_a_second_that_may_have_more_changes() {
     world.work("third").await;
     assert_eq!(until().await, Some(at(12)));
 }
+
+/// A change beyond the coverage is pending when a Resource List is read that does not name its resource: what happened to the
+/// resource between the two is not known.
+#[tokio::test]
+async fn resource_list_holds_back_for_what_is_pending_beyond_the_coverage() {
+    let world = World::new().await;
+    let until = async || world.statistics().await.synced_until;
+    world.list(world.set, 10, Vec::new()).await;
+    world.announce_until(vec![created("a", 30)], 20).await;
+    assert_eq!(until().await, Some(at(20)));
+    world.list(world.set, 25, Vec::new()).await;
+    assert_eq!(until().await, Some(at(20)));
+    world.work("1").await;
+    assert_eq!(until().await, Some(at(25)));
+}

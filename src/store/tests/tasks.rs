@@ -106,6 +106,7 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
         message: "too slow".to_owned(),
         retry_at: Some(later),
         counts: true,
+        is_absent: false,
     };
     world
         .complete(vec![TaskResult::Failed { task, failure }])
@@ -351,4 +352,34 @@ async fn no_task_is_delayed_longer_than_the_longest_delay() {
         .shift_due_times(SOURCE, world.now, TimeDelta::zero());
     shift.await.unwrap();
     assert_eq!(world.due_names().await, ["created a"]);
+}
+
+/// A change that is older than the Resource List, of a resource that the list does not name and the server does not know.
+#[tokio::test]
+async fn resource_that_was_gone_when_the_list_was_made_is_no_failure() {
+    let world = World::new().await;
+    world.list(world.set, 100, vec![created("a", -1)]).await;
+    world.work("1").await;
+    for (time, remains) in [(50, false), (150, true)] {
+        let late = Change {
+            late: true,
+            ..created(&format!("gone{time}"), time)
+        };
+        world.announce(vec![late.clone()]).await;
+        let task = world.due().await.remove(0);
+        let failure = TaskFailure {
+            is_absent: true,
+            ..failure_of(None)
+        };
+        world
+            .complete(vec![TaskResult::Failed { task, failure }])
+            .await;
+        let failed = world.statistics().await.failed;
+        assert_eq!(failed, u64::from(remains), "{time}");
+        // Stated again, it is not asked for again.
+        let again = world
+            .store
+            .compare_late(world.set, SOURCE, [&late].into_iter());
+        assert_eq!(again.unwrap(), [LateChange::Known]);
+    }
 }

@@ -51,6 +51,7 @@ fn begin_list(sql: &Connection, set: SetId) -> Result<bool, StoreError> {
             }
         }
     }
+    task::interrupt_undecided(sql, set)?;
     source_set::begin_generation(sql, set)?;
     Ok(true)
 }

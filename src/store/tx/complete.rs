@@ -4,9 +4,12 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use rusqlite::Connection;
 
-use super::membership::count_file;
+use super::membership::{count_file, leave_if_shared};
 use super::superseded::SupersededTask;
+use crate::protocol::SourceTime;
+use crate::store::change::Origin;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, Publication};
 use crate::store::tables::task::{self, Task, TaskFailure};
@@ -27,6 +30,12 @@ pub enum TaskResult {
         /// Whether the file was left.
         kept: bool,
     },
+    /// The deletion of a resource that the Source still serves, and that is a member of another set: it has left the set that
+    /// announced the deletion.
+    Left {
+        /// The task.
+        task: Task,
+    },
     /// The attempt failed.
     Failed {
         /// The task.
@@ -40,7 +49,7 @@ impl TaskResult {
     fn task(&self) -> &Task {
         match self {
             Self::Published(publication) => &publication.task,
-            Self::Removed { task, .. } | Self::Failed { task, .. } => task,
+            Self::Removed { task, .. } | Self::Left { task } | Self::Failed { task, .. } => task,
         }
     }
 }
@@ -58,8 +67,18 @@ impl Store {
                 match result {
                     TaskResult::Published(publication) => publish(tx, now, publication)?,
                     TaskResult::Removed { task, kept } => remove(tx, now, task, *kept)?,
+                    TaskResult::Left { task } => {
+                        // If it has left the other sets meanwhile, the next try removes it.
+                        if leave_if_shared(tx.sql, task.set, task.resource)? {
+                            task::complete(tx.sql, task)?;
+                        }
+                    }
                     TaskResult::Failed { task, failure } => {
-                        task::fail(tx.sql, task, failure, now)?;
+                        if failure.is_absent && was_absent_later(tx.sql, task)? {
+                            remove(tx, now, task, false)?;
+                        } else {
+                            task::fail(tx.sql, task, failure, now)?;
+                        }
                     }
                 }
                 let task = result.task();
@@ -96,6 +115,17 @@ fn publish(
         }
     }
     Ok(task::complete(sql, task)?)
+}
+
+/// Whether a Resource List that is newer than the task's change has been read, and did not name the resource, which the mirror
+/// does not have. Then an answer that there is none concludes the task: the resource was deleted since.
+fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
+    if task.live || task.origin.is_listing() || task.origin == Origin::Audit {
+        return Ok(false);
+    }
+    let listed_at = source_set::list_at(sql, task.set)?;
+    let latest = task.changed_at.map(SourceTime::latest_possible);
+    Ok(latest.is_some_and(|latest| listed_at.is_some_and(|listed_at| latest < listed_at)))
 }
 
 fn remove(tx: &mut Tx<'_>, now: DateTime<Utc>, task: &Task, kept: bool) -> Result<(), StoreError> {

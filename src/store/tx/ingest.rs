@@ -15,7 +15,7 @@ use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{
-    channel, coverage, delivered, dump, dump_package, gap, part, source_set,
+    channel, coverage, delivered, dump, dump_package, gap, member, part, source_set, task,
 };
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
@@ -32,6 +32,8 @@ pub struct ChangeBatch {
     pub origin: Origin,
     /// The time on our clock.
     pub now: DateTime<Utc>,
+    /// Whether the document begins with them: undecided deletions are those of a document that was not ingested to its end.
+    pub begins: bool,
     /// The changes, in the order of the document.
     pub changes: Vec<Change>,
     /// What the end of the document commits; `None` for all batches but its last.
@@ -103,6 +105,9 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
     let sql = tx.sql;
     let context = BatchContext::read(sql, batch.set, &batch.source, batch.origin, batch.now)?;
     let mut result = BatchResult::default();
+    if batch.begins {
+        task::interrupt_undecided(sql, batch.set)?;
+    }
     for change in &batch.changes {
         if apply_change(sql, &context, change)? {
             result.tasks += 1;
@@ -126,6 +131,9 @@ fn apply_change(
     change: &Change,
 ) -> Result<bool, StoreError> {
     let state = ResourceState::of_change(sql, context, change)?;
+    if change.kind == ChangeKind::Deleted && has_left(sql, context, &state)? {
+        return Ok(false);
+    }
     let decision = plan_change(
         &change.announced(),
         state.known.as_ref(),
@@ -154,6 +162,16 @@ fn apply_change(
             Ok(false)
         }
     }
+}
+
+/// Whether a resource has left the set already, and is still a member of another: that set's documents state what becomes of it.
+fn has_left(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    state: &ResourceState,
+) -> Result<bool, StoreError> {
+    let is_live = state.known.as_ref().is_some_and(|known| !known.deleted);
+    Ok(is_live && state.member.is_none() && member::is_in_another_set(sql, context.set, state.id)?)
 }
 
 /// Ends a document and returns how many deletions are held back.

@@ -14,7 +14,7 @@ use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::Change;
 use crate::store::tables::member::{self, Membership};
 use crate::store::tables::resource::ResourceState;
-use crate::store::tables::source_set;
+use crate::store::tables::{source_set, task};
 use crate::store::{Store, StoreError};
 use crate::sync::plan_absent;
 
@@ -25,15 +25,17 @@ const ABSENT_A_STEP: usize = 1000;
 impl Store {
     /// Checks some of the members, and plans the deletion of those that the list, now read completely, did not name. Returns
     /// `None` when there are no more members. The deletions stay undecided until the document ends. Members that `wants`
-    /// excludes were not looked for in the list, and stay.
+    /// excludes were not looked for in the list, and stay. `readings`: how many complete readings, this one and those before
+    /// it, must not have named a member.
     pub async fn list_absent(
         self: &Arc<Self>,
         list: &ListProgress,
         now: DateTime<Utc>,
+        readings: u32,
         wants: impl Fn(&ResourceUri) -> bool + Send + 'static,
     ) -> Result<Option<BatchResult>, StoreError> {
         let list = list.clone();
-        self.write(move |tx| list_absent(tx.sql, &list, now, wants))
+        self.write(move |tx| list_absent(tx.sql, &list, now, readings, wants))
             .await
     }
 }
@@ -42,6 +44,7 @@ fn list_absent(
     sql: &Connection,
     list: &ListProgress,
     now: DateTime<Utc>,
+    readings: u32,
     wants: impl Fn(&ResourceUri) -> bool,
 ) -> Result<Option<BatchResult>, StoreError> {
     let (set, at) = (list.set, list.at);
@@ -50,7 +53,15 @@ fn list_absent(
     let Some(mut end) = member::last_of_next(sql, set, begin, MEMBERS_A_STEP)? else {
         return Ok(None);
     };
-    let absent = member::absent(sql, set, context.generation, begin, end, ABSENT_A_STEP)?;
+    let first = context.generation - i64::from(readings.saturating_sub(1));
+    let absent = member::absent(
+        sql,
+        set,
+        first..=context.generation,
+        begin,
+        end,
+        ABSENT_A_STEP,
+    )?;
     if let Some(&(last, _)) = absent.get(ABSENT_A_STEP - 1) {
         end = last;
     }
@@ -83,13 +94,15 @@ fn delete_absent(
     if is_proven && leave_if_shared(sql, context.set, state.id)? {
         return Ok(false);
     }
-    // A pending deletion stays as it is, held back or approved.
+    // A pending deletion stays as it is, held back or approved; one whose document was not ingested to its end is decided now.
     let is_pending = state
         .pending
         .is_some_and(|pending| pending.kind == ChangeKind::Deleted);
     let becomes_task = is_proven && !is_pending;
     if becomes_task {
         put_task(sql, context, state.id, deletion)?;
+    } else if is_proven {
+        task::resume_interrupted(sql, state.id)?;
     }
     let unnamed = Membership {
         generation: context.generation,

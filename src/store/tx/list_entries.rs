@@ -12,7 +12,7 @@ use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
-use crate::store::tables::part::{self, PartEvidence};
+use crate::store::tables::part::{self, PageEnd, PartEvidence};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
@@ -51,6 +51,8 @@ pub struct PartEnd {
     pub evidence: PartEvidence,
     /// How many of its entries could not be read.
     pub bad_entries: u64,
+    /// What it states of itself as a page.
+    pub page: PageEnd,
     /// Its validators; `None`: they are stored with the end of the list.
     pub document: Option<DocumentRecord>,
 }
@@ -97,7 +99,14 @@ fn begin_step(sql: &Connection, set: SetId, step: &PartStep) -> Result<PartId, S
 }
 
 fn end_part(sql: &Connection, set: SetId, part: PartId, end: &PartEnd) -> Result<(), StoreError> {
-    part::end(sql, part, &end.filter, end.evidence, end.bad_entries)?;
+    part::end(
+        sql,
+        part,
+        &end.filter,
+        end.evidence,
+        end.bad_entries,
+        &end.page,
+    )?;
     if let Some(document) = &end.document {
         document::save(sql, set, document)?;
     }
@@ -128,6 +137,19 @@ fn list_entries(
     Ok(result)
 }
 
+/// Whether the list has named the resource already, with a later modification.
+fn is_overtaken(context: &BatchContext<'_>, state: &ResourceState, entry: &Change) -> bool {
+    let is_named = state
+        .member
+        .is_some_and(|member| member.generation == context.generation);
+    let listed = match (&state.pending, &state.known) {
+        (Some(pending), _) if state.is_pending_listed => pending.changed_at,
+        (None, Some(known)) => known.lastmod,
+        _ => None,
+    };
+    is_named && entry.lastmod < listed
+}
+
 /// Compares one entry of a list of the time `at`, and returns whether it became a task.
 fn list_entry(
     sql: &Connection,
@@ -137,6 +159,9 @@ fn list_entry(
     entry: &Change,
 ) -> Result<bool, StoreError> {
     let state = ResourceState::of_change(sql, context, entry)?;
+    if is_overtaken(context, &state, entry) {
+        return Ok(false);
+    }
     let known = state.known.as_ref();
     let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
     // A resource that was deleted after the snapshot is in the list, and not a member.

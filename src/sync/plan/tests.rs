@@ -491,3 +491,59 @@ proptest! {
         prop_assert_eq!(known.hashes, latest.content.hashes.clone());
     }
 }
+
+#[test]
+fn entry_of_a_covered_time_is_news_if_its_resource_is_known_as_older() {
+    use LateChange::{Known, News, Same};
+    // (announced, known, pending, time of the Resource List that names the resource, or -1, expected)
+    for (announced, known, pending, listed_at, expected) in [
+        // Nothing is known of the resource.
+        ("created@20", "-", "-", -1, News),
+        ("updated@20", "-", "-", 100, News),
+        ("deleted@20", "-", "-", -1, Same),
+        ("updated", "-", "-", -1, Known),
+        ("updated@20", "-", "created@20", -1, Known),
+        ("updated@20", "-", "created@30", -1, Known),
+        ("updated@20", "-", "created@10", -1, News),
+        ("updated@20", "-", "created", -1, Known),
+        // It was read before.
+        ("updated@20#a", "updated@20#a", "-", -1, Known),
+        ("updated@20#b", "updated@30#a", "-", -1, Known),
+        ("deleted@20", "updated@30", "-", -1, Known),
+        ("created@20", "deleted@30", "-", -1, Known),
+        // It appeared late.
+        ("updated@20#b", "updated@10#a", "-", -1, News),
+        ("updated@20", "updated@10#a", "-", -1, News),
+        ("updated@20#a", "updated@10#a", "-", -1, Same),
+        ("deleted@20", "updated@10", "-", -1, News),
+        ("created@20", "deleted@10", "-", -1, News),
+        ("deleted@20", "deleted@10", "-", -1, Same),
+        ("updated@20#b", "updated@10#a", "updated@15#c", -1, News),
+        ("updated@20#b", "updated@10#a", "deleted@30", -1, Known),
+        // A Resource List names it, and is newer than the entry.
+        ("deleted@20", "listed@10~10#a", "-", 100, Known),
+        ("updated@20#a", "listed@10~10#a", "-", 100, Same),
+        ("updated@20", "listed@10~10#a", "-", 100, Known),
+        ("updated@20~10#b", "listed@10~10#a", "-", 100, Known),
+        ("updated@20~15#b", "listed@10~10#a", "-", 100, News),
+        ("updated@20~15", "listed@10~10", "-", 100, News),
+        ("updated@20#b", "listed@10~10#a", "-", 100, News),
+        ("updated@20#b", "listed#a", "-", 100, Known),
+        ("created@20", "deleted@10", "-", 100, News),
+        // It names it, and is older.
+        ("deleted@120", "listed@10~10#a", "-", 100, News),
+        ("updated@120", "listed@10~10#a", "-", 100, News),
+        ("updated@120#b", "listed#a", "-", 100, News),
+    ] {
+        let known_state = optional(known).map(|state| state.known());
+        let pending_state = optional(pending).map(|state| state.pending());
+        let found = plan_late(
+            &State::parse(announced).announced(),
+            known_state.as_ref(),
+            pending_state.as_ref(),
+            at(listed_at),
+        );
+        let row = format!("announced {announced}, known {known}, pending {pending}, {listed_at}");
+        assert_eq!(found, expected, "{row}");
+    }
+}

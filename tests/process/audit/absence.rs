@@ -195,3 +195,41 @@ async fn files_of_resources_deleted_since_are_extra() {
     home.assert_mirrored(&source, &[SET]);
     sync(&home);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_page_of_a_list_is_compared() {
+    let options = SampleOptions {
+        change_list: false,
+        ..resources(3)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let page = |path: &str, name: &str, next: &str| {
+        let uri = source.resource_uri(SET, name);
+        let next = match next {
+            "" => String::new(),
+            next => format!("<rs:ln rel=\"next\" href=\"{next}\"/>"),
+        };
+        let page = format!(
+            "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+             xmlns:rs=\"http://www.openarchives.org/rs/terms/\">{next}\
+             <rs:md capability=\"resourcelist\" at=\"2026-01-02T00:00:00Z\"/><url><loc>{uri}</loc></url></urlset>"
+        );
+        source.put_document(path, "application/xml", page);
+    };
+    let first = "/set1/resourcelist.xml";
+    page(first, "r0000.txt", "page2.xml");
+    page("/set1/page2.xml", "r0001.txt", "page3.xml");
+    page("/set1/page3.xml", "r0002.txt", "");
+    let home = Home::new(&source.url(), "");
+    sync(&home);
+    fs::remove_file(file(&source, &home, SET, "r0002.txt")).unwrap();
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["missing r0002.txt"]);
+    // What the pages would name that follow is unknown.
+    page("/set1/page3.xml", "r0001.txt", "page2.xml");
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["unreachable page2.xml repeated-page"]);
+    source.fail("/set1/page2.xml", Fault::Status(404), usize::MAX);
+    let output = home.run_command(&["audit", "--json"]);
+    assert_found(&output, 1, &["unreachable page2.xml not-found"]);
+}

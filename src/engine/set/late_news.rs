@@ -1,0 +1,120 @@
+//! Entries of a document whose time was covered before it was read: which of them have appeared late.
+//!
+//! A Source may list a change after others that happened later, and a document that is read again lists what it listed before.
+//! Coverage can't tell the two apart: each entry is compared with what is known of its own resource.
+//!
+//! Invariants: of a resource only the newest entry counts; how many resources are remembered is bounded.
+
+use std::collections::HashMap;
+
+use super::changes::ListedChange;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::protocol::{ResourceUri, SourceTime};
+use crate::store::{Change, SetId};
+use crate::sync::LateChange;
+
+/// How many entries are compared at once.
+const AT_ONCE: usize = 1000;
+/// Of how many resources the newest entry is remembered. Beyond that each entry counts by itself.
+const MAX_RESOURCES: usize = 50_000;
+
+/// Collects the entries of one document that may have appeared late.
+pub(super) struct LateNews {
+    set: SetId,
+    /// Of entries of one time the later one in the document counts, or the earlier one where the newest comes first.
+    newest_first: bool,
+    /// Those that are not compared yet.
+    entries: Vec<ListedChange>,
+    /// The newest entry of each resource that states what the mirror does not have, or has.
+    newest: HashMap<ResourceUri, Newest>,
+    /// News that are not remembered by their resource.
+    others: Vec<ListedChange>,
+}
+
+struct Newest {
+    changed_at: Option<SourceTime>,
+    /// `None`: the mirror has it.
+    news: Option<ListedChange>,
+}
+
+impl LateNews {
+    /// Of a document of this set. `newest_first`: whether its newest entry comes first.
+    pub(super) fn of(set: SetId, newest_first: bool) -> Self {
+        Self {
+            set,
+            newest_first,
+            entries: Vec::new(),
+            newest: HashMap::new(),
+            others: Vec::new(),
+        }
+    }
+
+    /// Adds an entry, in the order of the document. For a blocking thread.
+    pub(super) fn add(
+        &mut self,
+        context: &SourceContext,
+        entry: ListedChange,
+    ) -> Result<(), EngineError> {
+        self.entries.push(entry);
+        if self.entries.len() >= AT_ONCE {
+            self.compare(context)?;
+        }
+        Ok(())
+    }
+
+    /// After the last entry: those that are news. For a blocking thread.
+    pub(super) fn finish(
+        &mut self,
+        context: &SourceContext,
+    ) -> Result<Vec<ListedChange>, EngineError> {
+        self.compare(context)?;
+        let mut news = std::mem::take(&mut self.others);
+        let newest = std::mem::take(&mut self.newest);
+        news.extend(newest.into_values().filter_map(|newest| newest.news));
+        Ok(news)
+    }
+
+    fn compare(&mut self, context: &SourceContext) -> Result<(), EngineError> {
+        let entries = std::mem::take(&mut self.entries);
+        let changes = entries.iter().map(|(change, _)| change);
+        let compared = context
+            .store
+            .compare_late(self.set, context.name(), changes)?;
+        for (entry, late) in entries.into_iter().zip(compared) {
+            match late {
+                LateChange::Known => {}
+                LateChange::Same => self.remember(entry, false),
+                LateChange::News => self.remember(entry, true),
+            }
+        }
+        Ok(())
+    }
+
+    fn remember(&mut self, (change, path): ListedChange, is_news: bool) {
+        let change = Change {
+            late: true,
+            ..change
+        };
+        let uri = change.uri.clone();
+        let newest = Newest {
+            changed_at: change.changed_at,
+            news: is_news.then_some((change, path)),
+        };
+        let is_full = self.newest.len() >= MAX_RESOURCES;
+        match self.newest.get_mut(&uri) {
+            Some(before) => {
+                let is_replaced = if self.newest_first {
+                    before.changed_at < newest.changed_at
+                } else {
+                    before.changed_at <= newest.changed_at
+                };
+                if is_replaced {
+                    *before = newest;
+                }
+            }
+            None if is_full => self.others.extend(newest.news),
+            None => drop(self.newest.insert(uri, newest)),
+        }
+    }
+}

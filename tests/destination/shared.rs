@@ -1,0 +1,102 @@
+//! Resources that are members of several sets.
+
+use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd::protocol::{Capability, ChangeKind, Entry, Head, Root, write_document};
+
+use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};
+
+const XML: &str = "application/xml";
+const OTHER: &str = "set2";
+const AT: &str = "2026-01-02T00:00:00Z";
+
+/// Two sets that list all resources of the first one.
+async fn sharing() -> Rig {
+    let options = SampleOptions {
+        sets: vec![SET.to_owned(), OTHER.to_owned()],
+        change_list: false,
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let source = resyncd::demo::SampleSource::start(options).await.unwrap();
+    for set in [SET, OTHER] {
+        let entries = ["r0000.txt", "r0001.txt", "r0002.txt"].map(|name| {
+            let mut entry = Entry::new(source.resource_uri(SET, name));
+            entry.lastmod = Some(time("2026-01-01T00:00:00Z"));
+            entry
+        });
+        let mut head = Head::new(Root::Urlset, Capability::ResourceList);
+        head.md.at = Some(time(AT));
+        let list = write_document(&head, &entries);
+        source.put_document(&format!("/{set}/resourcelist.xml"), XML, list);
+        let base = source.base();
+        let uri = |file: &str| base.join(&format!("/{set}/{file}.xml")).unwrap();
+        let capabilities = capability_list(&[
+            (&uri("resourcelist"), Capability::ResourceList),
+            (&uri("changes"), Capability::ChangeList),
+        ]);
+        source.put_document(&format!("/{set}/capabilitylist.xml"), XML, capabilities);
+        source.put_document(
+            &format!("/{set}/changes.xml"),
+            XML,
+            change_list(time(AT), None, None, &[]),
+        );
+    }
+    let rig = Rig::follow(source, |_| {}).await;
+    for set in [SET, OTHER] {
+        until_resources(&rig, set, 3).await;
+    }
+    rig
+}
+
+async fn until_resources(rig: &Rig, set: &str, count: u64) {
+    rig.until_named(set, "resources", |set| {
+        set.resources == count && set.state == "in-sync" && set.pending == 0
+    })
+    .await;
+}
+
+/// A Change List of a set that states a deletion.
+fn put_deletion(rig: &Rig, set: &str, name: &str, at: &str) {
+    let mut deletion = change(&rig.source.resource_uri(SET, name), time(at));
+    deletion.md.change = Some(ChangeKind::Deleted);
+    let list = change_list(time(AT), None, None, &[deletion]);
+    rig.source
+        .put_document(&format!("/{set}/changes.xml"), XML, list);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_leaves_one_of_two_sets_stays() {
+    let rig = sharing().await;
+    let since = rig.operator.last_change().await;
+    put_deletion(&rig, SET, "r0001.txt", "2026-01-03T00:00:00Z");
+    rig.operator.poll(NAME).await;
+    until_resources(&rig, SET, 2).await;
+    until_resources(&rig, OTHER, 3).await;
+    assert!(rig.mirrored("r0001.txt").is_some());
+    assert!(rig.operator.changes(since).await.is_empty());
+    // The same entry, read again, costs no further request.
+    let hits = rig.source.hits("/set1/r0001.txt");
+    let polled = rig.source.hits("/set1/changes.xml");
+    put_deletion(&rig, SET, "r0001.txt", "2026-01-03T00:00:00Z");
+    rig.operator.poll(NAME).await;
+    rig.source
+        .wait_for_hits("/set1/changes.xml", polled + 1)
+        .await;
+    // The last set drops it.
+    put_deletion(&rig, OTHER, "r0001.txt", "2026-01-04T00:00:00Z");
+    rig.operator.poll(NAME).await;
+    until_resources(&rig, OTHER, 2).await;
+    assert!(rig.mirrored("r0001.txt").is_none());
+    assert_eq!(rig.source.hits("/set1/r0001.txt"), hits);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_is_not_served_any_more_goes_from_both_sets() {
+    let rig = sharing().await;
+    rig.source.delete(SET, "r0001.txt");
+    put_deletion(&rig, SET, "r0001.txt", "2026-01-03T00:00:00Z");
+    rig.operator.poll(NAME).await;
+    until_resources(&rig, SET, 2).await;
+    until_resources(&rig, OTHER, 2).await;
+    assert!(rig.mirrored("r0001.txt").is_none());
+}
