@@ -231,6 +231,7 @@ pub(super) const STEPS: &[&str] = &[
     "
     -- What a part states of itself as a page of a longer list.
     ALTER TABLE part ADD COLUMN page_at INTEGER;
+    ALTER TABLE part ADD COLUMN page_newest INTEGER;
     ALTER TABLE part ADD COLUMN next_page TEXT;
     ",
 ];

@@ -40,10 +40,8 @@ pub(super) struct ListParts {
 pub(super) struct PageTimes {
     /// The oldest time that a page states.
     oldest: Option<SourceTime>,
-    /// The time of the newest entry, of the pages that were read now.
+    /// The time of the newest entry.
     newest: Option<SourceTime>,
-    /// Whether a page was not read again because it has not changed.
-    any_unchanged: bool,
     /// Whether all of them state the same time, so that they are of one snapshot. Others may have been made one after the other
     /// while the list changed, and then what has moved from one page to another may be on none.
     pub(super) are_one: bool,
@@ -51,24 +49,19 @@ pub(super) struct PageTimes {
 
 impl PageTimes {
     /// The time of the list as a whole: the oldest that a page states, or else that of the newest entry. `first`: the time
-    /// of the first page; `known`: that of the list when it was read last.
-    pub(super) fn of_list(
-        &self,
-        first: SourceTime,
-        states_time: bool,
-        known: Option<SourceTime>,
-    ) -> SourceTime {
+    /// of the first page.
+    pub(super) fn of_list(&self, first: SourceTime, states_time: bool) -> SourceTime {
         if states_time {
-            return self.oldest.map_or(first, |oldest| first.min(oldest));
+            self.oldest.map_or(first, |oldest| first.min(oldest))
+        } else {
+            self.newest.map_or(first, |newest| first.max(newest))
         }
-        let known = known.filter(|_| self.any_unchanged);
-        let times = [Some(first), self.newest, known];
-        times.into_iter().flatten().max().unwrap_or(first)
     }
 
-    fn note(&mut self, stated: Option<SourceTime>) {
+    fn note(&mut self, stated: Option<SourceTime>, newest: Option<SourceTime>) {
         self.are_one &= stated.is_some() && stated == self.oldest;
         self.oldest = self.oldest.into_iter().chain(stated).min();
+        self.newest = self.newest.max(newest);
     }
 }
 
@@ -205,6 +198,7 @@ impl SetState {
             bad_entries,
             page: PageEnd {
                 at: changed.read.summary.head.md.at,
+                newest: changed.read.summary.newest,
                 next: changed.read.next_page().cloned(),
             },
             document: stated.map(|_| changed.record),
@@ -248,15 +242,13 @@ impl ListParts {
 
     fn note_page(&mut self, page: &Child, summary: &DocumentSummary) {
         if let Some(pages) = self.pages.as_mut().filter(|_| page.is_page) {
-            pages.note(summary.head.md.at);
-            pages.newest = pages.newest.max(summary.newest);
+            pages.note(summary.head.md.at, summary.newest);
         }
     }
 
     fn note_unchanged_page(&mut self, page: &Child, part: &Part) {
         if let Some(pages) = self.pages.as_mut().filter(|_| page.is_page) {
-            pages.note(part.page.at);
-            pages.any_unchanged = true;
+            pages.note(part.page.at, part.page.newest);
         }
     }
 }

@@ -98,9 +98,8 @@ impl SetState {
         let parts = self
             .ingest_parts(uri, changed, ingested_at, is_stated)
             .await?;
-        let at = parts.pages.map_or(first_at, |pages| {
-            pages.of_list(first_at, states_time, known)
-        });
+        let pages = parts.pages;
+        let at = pages.map_or(first_at, |pages| pages.of_list(first_at, states_time));
         let proof = match is_stated {
             _ if is_older(at) && states_time => return older_list(),
             false => AbsenceProof::Unstated,

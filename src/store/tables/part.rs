@@ -2,8 +2,8 @@
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `told` the time that
 //! the index stated for it, if that is proof; `read` and `kept` the generations in which it was last read, or last found
-//! unchanged; `doubted` is set when a member was deleted since; `page_at` and `next_page` what the part states of itself as a
-//! page of a longer list.
+//! unchanged; `doubted` is set when a member was deleted since; `page_at`, `page_newest` and `next_page` what the part
+//! states of itself as a page of a longer list.
 
 use std::ops::RangeInclusive;
 
@@ -36,6 +36,8 @@ const IS_COMPLETE: &str = "filter IS NOT NULL AND doubted = 0";
 pub struct PageEnd {
     /// The time of the snapshot.
     pub at: Option<SourceTime>,
+    /// The time of its newest entry.
+    pub newest: Option<SourceTime>,
     /// The page after it.
     pub next: Option<Url>,
 }
@@ -96,7 +98,7 @@ pub(in crate::store) fn end(
     page: &PageEnd,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7,
+        "UPDATE part SET filter = ?2, told = ?3, asked_at = ?4, bad_entries = ?5, page_at = ?6, next_page = ?7, page_newest = ?8,
                 read = (SELECT generation FROM source_set WHERE id = part.set_id) WHERE id = ?1",
     )?
     .execute(params![
@@ -107,6 +109,7 @@ pub(in crate::store) fn end(
         Count(bad_entries),
         page.at,
         page.next,
+        page.newest,
     ])?;
     Ok(())
 }
@@ -129,7 +132,7 @@ pub(in crate::store) fn mark_unchanged(sql: &Connection, part: &UnchangedPart) -
 pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<Option<Part>> {
     sql.prepare_cached(
         "SELECT part.id, part.filter IS NOT NULL AND part.doubted = 0, MAX(part.read, part.kept) = source_set.generation,
-                part.told, part.asked_at, part.bad_entries, part.page_at, part.next_page
+                part.told, part.asked_at, part.bad_entries, part.page_at, part.next_page, part.page_newest
          FROM part JOIN source_set ON source_set.id = part.set_id WHERE part.set_id = ?1 AND part.uri = ?2",
     )?
     .query_row(params![set, uri], |row| {
@@ -145,6 +148,7 @@ pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<O
             page: PageEnd {
                 at: row.get(6)?,
                 next: row.get(7)?,
+                newest: row.get(8)?,
             },
         })
     })
