@@ -54,7 +54,9 @@
 //! A polled Change List or Change Dump enters at the sequencer, as a notification does. A Resource List or Resource Dump enters
 //! at the plan. [`Engine::once`](engine::Engine::once) is the same without notifications.
 //!
-//! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. A package of a dump is
+//! A document is summarized completely ([`protocol::DocumentSummary`]) before an entry of it is ingested. The lists of an index and
+//! the pages of a list are read one after the other; only all of them together prove something. An entry of a time that is covered
+//! is compared with what is known of its resource (`sync::plan_late`), because a Source may list a change late. A package of a dump is
 //! downloaded completely, and its manifest is ingested as a document; while the tasks of its entries are executed, its members are
 //! on offer to the executor, which verifies and publishes them like downloads.
 //!
@@ -70,7 +72,8 @@
 //!    and that changes nothing.
 //! 4. **Coverage moves with its tasks**, in one transaction.
 //! 5. **Deletion requires proof**: a `deleted` change, or absence from a Resource List or Resource Dump that was read completely and
-//!    is not older than what is known. Too many at once are held back and reported until they are approved.
+//!    is not older than what is known. A resource of another set stays as long as the Source serves it. Too many at once are held
+//!    back and reported until they are approved.
 //! 6. **An error of one Source does not affect another**: limits, time-outs, concurrency and failures are per Source.
 //! 7. **Never from outside to inside**: only http and https, and no private address unless the configuration allows it; checked for
 //!    every URL, every redirect and every resolved address.

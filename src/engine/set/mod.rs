@@ -11,6 +11,8 @@
 //!                                                                └─► snapshot, state (commit)
 //! ```
 //!
+//! Which entries of a covered time are news is decided in [`late_news`], entry by entry.
+//!
 //! What a document is and what its indexes name is in [`documents`](super::documents), which the audit reads by, too.
 
 mod baseline;
