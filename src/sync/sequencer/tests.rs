@@ -483,3 +483,17 @@ fn undated_deletion_counts_unless_later_documents_cover_its_document() {
         assert!(filter.includes(None, None), "{base}");
     }
 }
+
+/// With times of whole seconds, a change at the very end of a known notification may belong to the gap that begins there.
+#[test]
+fn known_notification_may_state_news_of_its_last_moment_before_a_gap() {
+    let mut world = World::new(1024);
+    world.run("base:110 1:120-130 +6");
+    assert_eq!(world.sequencer.gaps().len(), 1);
+    let verdict = world.deliver(2, Some(world.moment(100)), Some(world.moment(110)));
+    let Verdict::Known(filter) = verdict else {
+        panic!("{verdict:?}");
+    };
+    assert!(filter.includes(UPDATED, Some(world.moment(110))));
+    assert!(!filter.includes(UPDATED, Some(world.moment(109))));
+}
