@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::daemon_client::{DaemonClient, DaemonError};
 use super::exit_status::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
-use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, StatusError};
+use crate::status::{CountedError, OddityStatus, SetStatus, SourceStatus, Status, StatusError};
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
@@ -60,6 +60,8 @@ fn print_source(source: &SourceStatus) {
         source.name, source.state, source.url, source.mirror
     );
     print_error(source.error.as_ref(), "  ");
+    print_notices(&source.notices, "  ");
+    print_described_by(&source.describedby, "  ");
     for set in &source.sets {
         println!("  {}", set.capability_list);
         let until = set.synced_until.as_deref().unwrap_or("not yet");
@@ -69,6 +71,11 @@ fn print_source(source: &SourceStatus) {
             set.resources, set.bytes, set.pending, set.failed, set.held_deletions
         );
         print_error(set.error.as_ref(), "    ");
+        for line in other_errors(set) {
+            println!("    {line}");
+        }
+        print_notices(&set.notices, "    ");
+        print_described_by(&set.describedby, "    ");
         oddity_lines(&set.oddities)
             .iter()
             .for_each(|line| println!("    {line}"));
@@ -95,6 +102,39 @@ fn print_source(source: &SourceStatus) {
             );
             print_error(channel.error.as_ref(), "      ");
         }
+    }
+}
+
+/// The number of dead parts, and the errors beside the first one.
+fn other_errors(set: &SetStatus) -> Vec<String> {
+    let dead = (set.dead_parts > 0)
+        .then(|| format!("{} parts of its indexes can't be read", set.dead_parts));
+    let shown = set.error.as_ref().map(|error| error.code.as_str());
+    let others = set.errors.iter().filter_map(|error| {
+        let CountedError {
+            code,
+            message,
+            count,
+            ..
+        } = error;
+        match Some(code.as_str()) == shown {
+            true if *count > 1 => Some(format!("! {count} times [{code}]")),
+            true => None,
+            false => Some(format!("! {message} [{code}, {count} times]")),
+        }
+    });
+    dead.into_iter().chain(others).collect()
+}
+
+fn print_notices(notices: &[CountedError], indent: &str) {
+    for CountedError { code, message, .. } in notices {
+        println!("{indent}- {message} [{code}]");
+    }
+}
+
+fn print_described_by(documents: &[String], indent: &str) {
+    for document in documents {
+        println!("{indent}described by {document}");
     }
 }
 

@@ -145,6 +145,13 @@ impl Client {
             StatusCode::NOT_MODIFIED if known.is_some() => return Ok(Fetched::NotModified),
             _ => return Err(answer.into_error().await),
         }
+        if answer
+            .response
+            .content_length()
+            .is_some_and(|length| length > limit)
+        {
+            return Err(FetchError::TooLarge { limit });
+        }
         let headers = answer.response.headers();
         let validators = validators_of(headers);
         let last_modified = last_modified(headers);

@@ -297,10 +297,11 @@ impl CapabilityReader<'_> {
             return Ok(None);
         };
         let context = self.context;
-        let fetched = fetch_document(&context.client, uri, None, context.limits.document).await?;
+        let (client, limit) = (&context.client, context.limits.document);
+        let fetched = fetch_document(client, uri, None, limit).await?;
         // A document that is fetched unconditionally is never unchanged.
         let fetched = fetched.ok_or(EngineError::Interrupted)?;
-        let read = SummarizedDocument::read(uri, fetched).await?;
+        let read = SummarizedDocument::read_from(client, uri, fetched, limit).await?;
         Ok(Some((number, read)))
     }
 

@@ -1,8 +1,10 @@
 //! The walk from a document to what its indexes name, in the order of the indexes, or the oldest first. In their order their entries
 //! are read a block at a time while the lists that they name are read: then an index is never in memory as a whole, however many
 //! lists it names and however deep indexes are nested. Lists that are sorted are in memory, within a limit.
+//!
+//! Invariant: no index is entered twice. One that names itself, or an index above it, ends nothing: that entry is skipped.
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 
 use url::Url;
 
@@ -14,7 +16,11 @@ use crate::protocol::{Capability, Entry, SourceTime};
 use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
-const MAX_DEPTH: usize = 4;
+const MAX_DEPTH: usize = 16;
+/// How many indexes are entered in one walk: their URIs are in memory.
+const MAX_INDEXES: usize = 10_000;
+/// How many indexes that were named again are reported by their URIs.
+const MAX_REPEATED: usize = 3;
 /// How many lists are read in one walk: an index of indexes could name them without end.
 const MAX_LISTS: u64 = 1_000_000;
 /// How much memory the lists may take that are sorted by their age, in bytes: enough for the 50,000 lists of one index.
@@ -109,6 +115,10 @@ impl Rest {
 pub(in crate::engine) struct DocumentWalk {
     capability: Capability,
     levels: Vec<Level>,
+    /// The URLs of the indexes that were entered.
+    entered: HashSet<Url>,
+    /// The first indexes that were named again after they had been entered.
+    repeated: Vec<Url>,
     seen: u64,
     /// How much memory the sorted levels take, in bytes.
     bytes: usize,
@@ -174,6 +184,8 @@ impl DocumentWalk {
         Self {
             capability,
             levels: Vec::new(),
+            entered: HashSet::new(),
+            repeated: Vec::new(),
             seen: 0,
             bytes: 0,
         }
@@ -198,16 +210,33 @@ impl DocumentWalk {
                     self.bytes -= next.bytes();
                 }),
             };
-            if next.is_some() {
-                self.seen += 1;
-                if self.seen > MAX_LISTS {
-                    return Err(EngineError::TooManyLists);
-                }
-                return Ok(next);
+            let Some(next) = next else {
+                self.levels.pop();
+                continue;
+            };
+            self.seen += 1;
+            if self.seen > MAX_LISTS {
+                return Err(EngineError::TooManyLists);
             }
-            self.levels.pop();
+            if !self.is_repeated(&next.uri) {
+                return Ok(Some(next));
+            }
         }
         Ok(None)
+    }
+
+    /// The indexes that were named again after they had been entered, as in a ring; the first ones.
+    pub(in crate::engine) fn repeated(&self) -> &[Url] {
+        &self.repeated
+    }
+
+    /// Whether that index was entered before; records it if so.
+    fn is_repeated(&mut self, uri: &Url) -> bool {
+        let is_repeated = self.entered.contains(uri);
+        if is_repeated && self.repeated.len() < MAX_REPEATED && !self.repeated.contains(uri) {
+            self.repeated.push(uri.clone());
+        }
+        is_repeated
     }
 
     /// Enters a document that is offered, or came last. If it is an index, what it names comes next, in its order; else it is
@@ -219,7 +248,10 @@ impl DocumentWalk {
         if !self.is_index(&read)? {
             return Ok(Some(read));
         }
-        self.levels.push(Level::InOrder(Entries::of(read.document)));
+        if !self.is_repeated(read.document.url()) {
+            self.enter_index(&read)?;
+            self.levels.push(Level::InOrder(Entries::of(read.document)));
+        }
         Ok(None)
     }
 
@@ -233,6 +265,12 @@ impl DocumentWalk {
         if !self.is_index(&read)? {
             return Ok(Entered::List(Box::new(read)));
         }
+        if self.is_repeated(read.document.url()) {
+            return Ok(Entered::Index {
+                settled_until: None,
+            });
+        }
+        self.enter_index(&read)?;
         let unsettled = Unsettled::read(read.document, is_settled).await?;
         self.push(unsettled.children)?;
         Ok(Entered::Index {
@@ -242,10 +280,27 @@ impl DocumentWalk {
 
     fn is_index(&self, read: &SummarizedDocument) -> Result<bool, EngineError> {
         read.expect(&self.capability)?;
-        if read.summary.is_index && self.levels.len() >= MAX_DEPTH {
-            return Err(EngineError::NestedIndex);
+        let is_empty = read.summary.is_index && read.summary.entries == 0;
+        let is_snapshot = matches!(
+            self.capability,
+            Capability::ResourceList | Capability::ResourceDump
+        );
+        if is_empty && is_snapshot {
+            return Err(EngineError::EmptyIndex(read.document.url().to_string()));
         }
         Ok(read.summary.is_index)
+    }
+
+    fn enter_index(&mut self, read: &SummarizedDocument) -> Result<(), EngineError> {
+        let url = read.document.url();
+        if self.levels.len() >= MAX_DEPTH {
+            return Err(EngineError::NestedIndex(url.to_string()));
+        }
+        if self.entered.len() >= MAX_INDEXES {
+            return Err(EngineError::TooManyLists);
+        }
+        self.entered.insert(url.clone());
+        Ok(())
     }
 
     fn push(&mut self, mut children: Vec<Child>) -> Result<(), EngineError> {

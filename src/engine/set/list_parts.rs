@@ -9,7 +9,7 @@ use super::snapshot::AbsenceProof;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::documents::{Child, DocumentWalk, PartFailures};
+use crate::engine::documents::{Child, DeadParts, DocumentWalk, PartFailures};
 use crate::protocol::{Capability, SourceTime};
 use crate::store::{Origin, PartEnd, PartEvidence, PartId, UnchangedPart};
 use crate::sync::{PartPlan, plan_part, unchanged_proof};
@@ -22,19 +22,19 @@ const UNCHANGED_A_STEP: usize = 256;
 pub(super) struct ListParts {
     /// How many entries could not be read.
     pub(super) bad_entries: u64,
+    /// How many entries of indexes within the index could not be read.
+    bad_index_entries: u64,
     /// Whether any resource is named.
     pub(super) names_any: bool,
     /// Whether a part may change while the document that names it does not.
     pub(super) may_change_unseen: bool,
-    /// Why a part was skipped that can't be read.
-    pub(super) skipped: Option<EngineError>,
     /// Unchanged parts that are not committed yet.
     unchanged: Vec<UnchangedPart>,
 }
 
 impl SetState {
     /// Ingests a list, or all lists of an index. An error of one does not keep the others from being ingested; but a list that
-    /// was not read completely proves nothing. Where nothing is to be proven, a part with a permanent error is skipped.
+    /// was not read completely proves nothing.
     pub(super) async fn ingest_parts(
         &mut self,
         uri: &Url,
@@ -55,17 +55,34 @@ impl SetState {
                 .await?;
             return Ok(parts);
         }
-        let mut failures = PartFailures::default();
+        let (mut failures, mut dead) = (PartFailures::default(), DeadParts::default());
+        let mut named = parts.bad_entries;
+        self.add_unnamed_parts(&mut dead, uri, parts.bad_entries);
         while let Some(list) = walk.next().await? {
+            named += 1;
+            let unnamed = parts.bad_index_entries;
             let ingested = self.ingest_child(&list, &mut walk, at, proof, &mut parts);
-            if let Err(error) = ingested.await {
-                failures.add(error)?;
+            match ingested.await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.report_failed_part(&list.uri, &error);
+                    if error.is_unusable() {
+                        dead.add(error, 1);
+                    } else {
+                        failures.add(error)?;
+                    }
+                }
             }
+            let unnamed = parts.bad_index_entries - unnamed;
+            named += unnamed;
+            self.add_unnamed_parts(&mut dead, &list.uri, unnamed);
             if parts.unchanged.len() >= UNCHANGED_A_STEP {
                 self.commit_unchanged(&mut parts).await?;
             }
         }
         self.commit_unchanged(&mut parts).await?;
+        self.report_repeated_indexes(&walk);
+        dead.into_result(uri, named)?;
         failures.into_result()?;
         parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;
         parts.may_change_unseen &= !has_time;
@@ -96,15 +113,7 @@ impl SetState {
             asked_at: now,
         };
         let anew = plan == PartPlan::Read;
-        let changed = match poll_document(&self.context, set, &list.uri, anew).await {
-            Ok(changed) => changed,
-            Err(error) if proof == AbsenceProof::Unstated && error.is_unusable() => {
-                parts.skipped.get_or_insert(error);
-                parts.may_change_unseen = true;
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
+        let changed = poll_document(&self.context, set, &list.uri, anew).await?;
         if let Some(changed) = changed.as_ref().filter(|_| proof != AbsenceProof::Unstated) {
             changed.read.expect_something()?;
         }
@@ -112,7 +121,7 @@ impl SetState {
             (Some(ChangedDocument { read, record }), _) => {
                 let bad_entries = read.summary.bad_entries();
                 let Some(read) = walk.enter(read)? else {
-                    parts.bad_entries += bad_entries;
+                    parts.bad_index_entries += bad_entries;
                     parts.may_change_unseen = true;
                     return Ok(());
                 };
@@ -153,6 +162,18 @@ impl SetState {
         let result = ingest_part(&self.context, &list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
         Ok(())
+    }
+
+    /// Counts the parts whose entries in an index can't be read: what they name is unknown.
+    fn add_unnamed_parts(&mut self, dead: &mut DeadParts, index: &Url, count: u64) {
+        if count > 0 {
+            let error = EngineError::UnreadEntries {
+                document: index.to_string(),
+                count,
+            };
+            self.report.add_dead(&error, count);
+            dead.add(error, count);
+        }
     }
 
     async fn unchanged_parts_name_any(&self) -> Result<bool, EngineError> {

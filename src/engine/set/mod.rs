@@ -27,6 +27,7 @@ mod offering;
 mod offers;
 pub(super) mod package_files;
 mod packages;
+mod poll_report;
 mod polling;
 mod rejected_packages;
 mod remembered;

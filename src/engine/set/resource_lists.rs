@@ -46,7 +46,12 @@ impl SetState {
         let Some(changed) = changed else {
             return Ok(());
         };
-        if self.ingest_resource_list(uri, changed, !anew).await? == Ingested::Doubtful
+        // Parts that were read since the start of this process are not read again while others keep the list from being complete.
+        let skips_unchanged = !anew || self.has_begun_parts;
+        if self
+            .ingest_resource_list(uri, changed, skips_unchanged)
+            .await?
+            == Ingested::Doubtful
             && let Some(changed) = poll_document(&self.context, set, uri, true).await?
         {
             self.ingest_resource_list(uri, changed, false).await?;
@@ -78,6 +83,7 @@ impl SetState {
         store
             .begin_parts(set, uri, skips_unchanged.then_some(filter))
             .await?;
+        self.has_begun_parts = true;
         store.begin_list(set).await?;
         // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
         let is_only_document = self.record.is_implied() && !states_time;
@@ -94,8 +100,7 @@ impl SetState {
             }
             self.delete_absent(Origin::ResourceList, at).await?;
         }
-        let skipped = parts.skipped.map(|error| error.status_error());
-        self.set_notice(skipped.or(proof.notice()));
+        self.note_proof(proof);
         self.context.store.drop_parts(set).await?;
         let record = (!parts.may_change_unseen).then_some(record);
         self.commit_snapshot(Origin::ResourceList, at, record, parts.names_any)

@@ -126,7 +126,7 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     world.complete(vec![failed(due.remove(0), None)]).await;
     let statistics = world.statistics().await;
     assert_eq!((statistics.pending, statistics.failed), (0, 1));
-    let (code, message, _) = statistics.failure.unwrap();
+    let crate::store::CountedFailure { code, message, .. } = statistics.failures[0].clone();
     assert_eq!(
         (code.as_str(), message.as_str()),
         ("not-found", "https://example.org/a: 404")
