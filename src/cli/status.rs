@@ -161,6 +161,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn dead_parts_and_further_errors_have_lines() {
+        let set = serde_json::json!({
+            "capability_list": "http://example.com/", "state": "failing", "synced_until": null, "gaps": [],
+            "resources": 0, "bytes": 0, "pending": 0, "failed": 0, "held_deletions": 0, "channels": [],
+            "last_poll_at": null, "next_poll_at": null, "dead_parts": 4,
+            "error": {"code": "not-found", "message": "gone", "at": "now"},
+            "errors": [
+                {"code": "not-found", "message": "gone", "at": "now", "count": 3},
+                {"code": "timeout", "message": "slow", "at": "now", "count": 1},
+            ],
+        });
+        let set: SetStatus = serde_json::from_value(set).unwrap();
+        assert_eq!(
+            other_errors(&set),
+            [
+                "4 parts of its indexes can't be read",
+                "! 3 times [not-found]",
+                "! slow [timeout, 1 times]",
+            ]
+        );
+    }
+
+    #[test]
     fn each_document_with_oddities_has_one_line() {
         let row = |document: &str, code: &str, count| OddityStatus {
             document: document.to_owned(),

@@ -20,6 +20,9 @@ const MAX_GUESSES: usize = 20;
 /// The maximum number of documents that describe one thing.
 const MAX_DESCRIBED_BY: usize = 10;
 
+/// The maximum length of their URIs, and of those of channels that are not supported, in bytes.
+const MAX_SHOWN_URI: usize = 8 << 10;
+
 /// The maximum number of channels of a set whose transports are not supported.
 const MAX_UNSUPPORTED: usize = 20;
 
@@ -322,7 +325,9 @@ fn describing(links: &[Link]) -> Vec<Url> {
     let links = links
         .iter()
         .filter(|link| link.rel.eq_ignore_ascii_case("describedby"));
-    let targets = links.map(|link| &link.href).filter(|href| is_web(href));
+    let targets = links
+        .map(|link| &link.href)
+        .filter(|href| is_web(href) && is_short(href));
     targets.take(MAX_DESCRIBED_BY).cloned().collect()
 }
 
@@ -330,7 +335,7 @@ fn describing(links: &[Link]) -> Vec<Url> {
 fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
     let channels = entries.iter().filter_map(|entry| {
         let capability = entry.md.capability.clone()?;
-        let is_other = is_channel(&capability) && !is_web(&entry.loc);
+        let is_other = is_channel(&capability) && !is_web(&entry.loc) && is_short(&entry.loc);
         is_other.then(|| UnsupportedChannel {
             capability,
             uri: entry.loc.clone(),
@@ -384,6 +389,10 @@ fn is_channel(capability: &Capability) -> bool {
         capability,
         Capability::ChangeNotification | Capability::FrameworkNotification
     )
+}
+
+fn is_short(url: &Url) -> bool {
+    url.as_str().len() <= MAX_SHOWN_URI
 }
 
 fn is_web(url: &Url) -> bool {

@@ -10,7 +10,7 @@ use url::Url;
 
 use super::{Client, Discovery, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::error_class::ErrorClass;
-use crate::protocol::{Capability, DocumentSummary, ReadError, SourceTime, UnstatedParts};
+use crate::protocol::{Capability, DocumentSummary, Oddity, ReadError, SourceTime, UnstatedParts};
 
 /// How many documents are read concurrently.
 const CONCURRENT_DOCUMENTS: usize = 8;
@@ -93,7 +93,8 @@ impl Client {
                 let tried = parts.len().min(untried);
                 untried -= tried;
                 let dead = self.dead_of(&parts[..tried]).await;
-                let left_out = summary.entries.saturating_sub(tried as u64);
+                let own = summary.oddities.count(Oddity::IndexRing);
+                let left_out = summary.entries.saturating_sub(tried as u64 + own);
                 let parts = TriedParts { dead, left_out };
                 summaries.parts.insert(uri.clone(), parts);
             }
@@ -178,7 +179,11 @@ impl Client {
             return Ok((summary, Vec::new()));
         }
         let reading = tokio::task::spawn_blocking(move || first_entries(*document));
-        let parts = reading.await.map_err(interrupted)?.map_err(unreadable)?;
+        let mut parts = reading.await.map_err(interrupted)?.map_err(unreadable)?;
+        if parts.contains(uri) {
+            summary.oddities.add(Oddity::IndexRing);
+            parts.retain(|part| part != uri);
+        }
         Ok((summary, parts))
     }
 }
@@ -210,7 +215,6 @@ fn has_summary(capability: &Capability) -> bool {
 mod tests {
     use super::*;
     use crate::fetch::test_site::{self, Site};
-    use crate::protocol::Oddity;
 
     const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 

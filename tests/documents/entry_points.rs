@@ -303,3 +303,19 @@ async fn describing_documents_and_channels_of_other_transports_are_shown() {
     assert_eq!(status.sources[0].describedby, [follower.site.url("/about")]);
     follower.until_mirrored(&BOTH).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_up_link_of_a_list_that_stands_alone_is_a_notice() {
+    let site = two_resources().await;
+    for path in ["/.well-known/resourcesync", "/capabilities.xml"] {
+        site.remove(path);
+    }
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
+    let status = follower.destination.operator.status().await;
+    let source = &status.sources[0];
+    assert_eq!((source.state.as_str(), &source.error), ("ok", &None));
+    assert_eq!(source.notices[0].code, "dead-link");
+    let message = &source.notices[0].message;
+    assert!(message.contains("/capabilities.xml"), "{message}");
+}

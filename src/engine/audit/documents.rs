@@ -319,6 +319,10 @@ impl CapabilityReader<'_> {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
         let bad_entries = read.summary.bad_entries();
+        if !is_listed && read.summary.packages_of_changes > 0 {
+            let document = read.document.url().to_string();
+            self.fail(uri, EngineError::MixedPackages(document))?;
+        }
         if let Some(list) = self.walk.enter(read)? {
             let kind = if is_listed {
                 let at = stated.unwrap_or_else(|| list.guessed_time(list.summary.newest));

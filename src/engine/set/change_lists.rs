@@ -184,6 +184,8 @@ impl SetState {
                 }
                 Err(error) => return Err(error),
             }
+        } else {
+            self.note_dead_index(None);
         }
         Ok(ListRead {
             span,

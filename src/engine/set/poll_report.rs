@@ -40,7 +40,7 @@ impl SetState {
         if self.report.is_news(part, error) {
             let shown = error.status_error();
             tracing::warn!(code = shown.code, source = self.context.name(), set = %self.record.capability_list,
-                document = %part, error = shown.message, "part of an index can't be read");
+                error = shown.message, "part of an index can't be read");
         }
     }
 

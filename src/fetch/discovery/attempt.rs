@@ -9,6 +9,8 @@ use crate::fetch::capability_list::DocumentRole;
 
 /// The maximum number of requests that are recorded; a Source may have ten thousand sets.
 const MAX_ATTEMPTS: usize = 500;
+/// The maximum length of a recorded URI in bytes.
+const MAX_URI: usize = 8 << 10;
 /// How many attempts a message names.
 const MAX_NAMED: usize = 10;
 
@@ -40,7 +42,7 @@ impl Attempts {
         parent: Option<usize>,
         found: Result<&DocumentRole, &DiscoveryError>,
     ) -> Option<usize> {
-        if self.0.len() >= MAX_ATTEMPTS {
+        if self.0.len() >= MAX_ATTEMPTS || uri.as_str().len() > MAX_URI {
             return None;
         }
         self.0.push(Attempt {

@@ -417,7 +417,7 @@ async fn link_headers_of_any_response_are_followed() {
         ),
         "/film" => test_site::ok_with(
             &[("link", "</1>; rel=\"resourcesync\"")],
-            vec![b'x'; LIMIT as usize + 1],
+            vec![b'x'; 2 * LIMIT as usize + 1],
         ),
         "/1" => test_site::ok(list(&["changelist=/c"])),
         _ => test_site::status(404),
