@@ -8,7 +8,7 @@ use resyncd::protocol::{Algorithm, Digest};
 use crate::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
 };
-use crate::support::{eventually, files};
+use crate::support::{eventually, files, time};
 
 /// A Source without Change Lists.
 async fn without_change_list(resource_list: &str) -> Site {
@@ -420,6 +420,14 @@ async fn missing_part_of_an_index_does_not_delay_later_parts() {
         })
         .await;
     assert_eq!(set.synced_until, None, "the baseline is incomplete");
+    // It will not be back within seconds, and all parts are requested with it.
+    let micros = |text: &Option<String>| text.as_ref().map(|text| time(text).micros());
+    follower
+        .until("next poll at the poll interval", |set| {
+            let times = micros(&set.next_poll_at).zip(micros(&set.last_poll_at));
+            times.is_some_and(|(next, last)| next - last > 600_000_000)
+        })
+        .await;
     follower.site.put("/2.xml", &resource_list(&listed("/b")));
     follower.poll().await;
     follower

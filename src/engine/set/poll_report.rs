@@ -11,6 +11,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::DocumentWalk;
 use crate::status::StatusError;
+use crate::sync::Pacing;
 
 impl SetState {
     /// Begins the report of a poll.
@@ -26,6 +27,16 @@ impl SetState {
             facts.faults = faults;
             facts.dead_parts = dead_parts;
         });
+    }
+
+    /// When the next poll is due after one that failed. Parts that are dead are so for longer than a few seconds, and the others
+    /// would be requested with them.
+    pub(super) fn pacing_after(&self, error: &EngineError) -> Pacing {
+        if error.is_unusable() && self.report.dead_parts() > 0 {
+            Pacing::Regular
+        } else {
+            Pacing::Soon
+        }
     }
 
     /// Reports a part of an index that could not be read.

@@ -159,7 +159,7 @@ impl SetWorker {
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
             Err(error) => {
-                state.schedule.polled(now, Pacing::Soon);
+                state.schedule.polled(now, state.pacing_after(&error));
                 state.report_error(&error);
             }
         }
