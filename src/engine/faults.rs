@@ -63,6 +63,8 @@ impl Faults {
 pub(in crate::engine) struct PollReport {
     faults: Faults,
     dead_parts: u64,
+    /// How many of them are parts of Resource Lists.
+    dead_list_parts: u64,
     /// Hashes of the dead parts that are logged, of this poll and of the one before.
     logged: HashSet<u64>,
     logged_before: HashSet<u64>,
@@ -86,6 +88,16 @@ impl PollReport {
     pub(in crate::engine) fn add_dead(&mut self, error: &EngineError, count: u64) {
         self.faults.add(error.status_error(), count);
         self.dead_parts += count;
+    }
+
+    /// Records that so many of the dead parts are parts of a Resource List.
+    pub(in crate::engine) fn add_dead_list_parts(&mut self, count: u64) {
+        self.dead_list_parts += count;
+    }
+
+    /// Whether parts are dead, of Resource Lists only.
+    pub(in crate::engine) fn has_only_dead_list_parts(&self) -> bool {
+        self.dead_parts > 0 && self.dead_parts == self.dead_list_parts
     }
 
     /// Whether a dead part is to be logged: it was not dead in the poll before, or for another reason.

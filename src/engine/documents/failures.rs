@@ -37,6 +37,11 @@ impl DeadParts {
         self.first.get_or_insert(error);
     }
 
+    /// How many there are.
+    pub(in crate::engine) fn count(&self) -> u64 {
+        self.count
+    }
+
     /// The error of an index of so many parts, if any of them is dead; that of the part, if it is only one.
     pub(in crate::engine) fn into_result(self, index: &Url, parts: u64) -> Result<(), EngineError> {
         let Some(first) = self.first else {

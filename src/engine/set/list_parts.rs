@@ -82,6 +82,7 @@ impl SetState {
         }
         self.commit_unchanged(&mut parts).await?;
         self.report_repeated_indexes(&walk);
+        self.report.add_dead_list_parts(dead.count());
         dead.into_result(uri, named)?;
         failures.into_result()?;
         parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;

@@ -29,10 +29,11 @@ impl SetState {
         });
     }
 
-    /// When the next poll is due after one that failed. Parts that are dead are so for longer than a few seconds, and the others
-    /// would be requested with them.
+    /// When the next poll is due after one that failed. Parts of a Resource List that are dead are so for longer than a few seconds,
+    /// and all its other parts would be requested with them.
     pub(super) fn pacing_after(&self, error: &EngineError) -> Pacing {
-        if error.is_unusable() && self.report.dead_parts() > 0 {
+        let waits = self.report.has_only_dead_list_parts() && self.sequencer.gaps().is_empty();
+        if error.is_unusable() && waits {
             Pacing::Regular
         } else {
             Pacing::Soon
