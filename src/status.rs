@@ -44,6 +44,12 @@ pub struct SourceStatus {
     pub error: Option<StatusError>,
     /// The sets that are followed.
     pub sets: Vec<SetStatus>,
+    /// What is notable in its discovery, but keeps nothing from being in sync.
+    #[serde(default)]
+    pub notices: Vec<CountedError>,
+    /// The documents that describe the Source.
+    #[serde(default)]
+    pub describedby: Vec<String>,
 }
 
 /// The status of a set of resources.
@@ -73,8 +79,20 @@ pub struct SetStatus {
     pub last_poll_at: Option<String>,
     /// When it will be polled next.
     pub next_poll_at: Option<String>,
-    /// The current error.
+    /// The current error: the most severe one of `errors`.
     pub error: Option<StatusError>,
+    /// All current errors, one row a code; a bounded number.
+    #[serde(default)]
+    pub errors: Vec<CountedError>,
+    /// What is notable, but does not keep the set from being in sync.
+    #[serde(default)]
+    pub notices: Vec<CountedError>,
+    /// How many parts of its indexes can't be read.
+    #[serde(default)]
+    pub dead_parts: u64,
+    /// The documents that describe the set.
+    #[serde(default)]
+    pub describedby: Vec<String>,
     /// Deviations from the specification, of the documents that were read last.
     #[serde(default)]
     pub oddities: Vec<OddityStatus>,
@@ -157,6 +175,43 @@ impl StatusError {
             message: one_line(&message.into(), MAX_MESSAGE),
             at: rfc3339(at),
         }
+    }
+}
+
+/// The errors of one code.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CountedError {
+    /// Their stable code, in kebab-case.
+    pub code: String,
+    /// The explanation of the first one.
+    pub message: String,
+    /// When the first one occurred.
+    pub at: String,
+    /// How many there are.
+    pub count: u64,
+}
+
+impl CountedError {
+    /// So many errors, of which the first one is given.
+    #[must_use]
+    pub fn new(first: StatusError, count: u64) -> Self {
+        Self {
+            code: first.code,
+            message: first.message,
+            at: first.at,
+            count,
+        }
+    }
+
+    /// The first error, and how many there are.
+    #[must_use]
+    pub fn split(self) -> (StatusError, u64) {
+        let first = StatusError {
+            code: self.code,
+            message: self.message,
+            at: self.at,
+        };
+        (first, self.count)
     }
 }
 

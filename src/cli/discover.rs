@@ -7,22 +7,27 @@
 //! | `url` | the entry point of discovery |
 //! | `description` | the Source Description, or `null` |
 //! | `implied` | whether there is no ResourceSync: the sets are sitemaps, followed by polling |
-//! | `channels` | the channels that Source Descriptions advertise: `kind`, `topic`, `hubs` |
-//! | `sets` | `capability_list`, `implied`, `oddities`, `capabilities`, `channels` |
+//! | `describedby` | the documents that describe the Source |
+//! | `channels` | the channels that Source Descriptions advertise: `kind`, `topic`, `hubs`, `error` |
+//! | `sets` | `capability_list`, `implied`, `describedby`, `oddities`, `capabilities`, `channels` |
 //! | `failed` | the sets whose Capability List cannot be read: `capability_list`, `error` |
 //! | `oddities` | deviations of Source Descriptions from the specification: `document`, `oddities` |
+//! | `tried` | what was requested to find the sets: `uri`, `reason`, `parent` (the number of the attempt that led there, from 0, or `null`), `answer`, `code` of an error or `null` |
 //! | `left_out` | how many documents were not read, because there are too many |
 //! | `error` | why discovery failed, or `null` |
 //!
 //! Each of `capabilities` has `capability`, `uri`, `looked_into` and `error`, and if it was read: `index`, `at`,
 //! `completed`, `from`, `until`, `entries` (of an index, its lists; of a dump, its packages), `earliest`, `latest`, `created`,
-//! `updated`, `deleted`, `bytes`, `oddities`. Times are the Source's. `oddities` count by code; an `error` is as in the status:
+//! `updated`, `deleted`, `bytes`, `oddities`. An index also has `dead_parts`, those that can't be fetched (`uri`, `error`), and
+//! `parts_not_tried`, how many were not requested because there are too many. A channel over a transport that is not supported
+//! yet has an `error`. Times are the Source's. `oddities` count by code; an `error` is as in the status:
 //! `code`, `message`, `at`.
 
 mod entry_point;
 mod report;
 mod tree;
 
+use std::collections::HashSet;
 use std::io::Write;
 
 use url::Url;
@@ -32,7 +37,7 @@ use self::report::DiscoveryReport;
 use super::exit_status::{FAILED, OK};
 use crate::clock;
 use crate::config::{Config, Credentials};
-use crate::fetch::{Client, Discovery, DiscoveryError};
+use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
 use crate::sync::latest_source_time;
 
 /// How many documents are read: a Source may have ten thousand sets.
@@ -61,8 +66,6 @@ pub(super) async fn discover(config: &Config, arguments: &DiscoverArguments) -> 
                 return FAILED;
             }
         }
-    } else if report.error.is_some() {
-        String::new()
     } else {
         tree::of(&report)
     };
@@ -82,8 +85,9 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
         Err(error) => return DiscoveryReport::failed(&entry.url, error.code(), &error),
     };
     let limit = config.limits.document;
-    let (url, found) = find(&client, entry, limit).await;
-    match found {
+    let mut cache = DiscoveryCache::default();
+    let (url, found) = find(&client, entry, limit, &mut cache).await;
+    let report = match found {
         Ok(found) => {
             let latest = latest_source_time(clock::now().wall);
             let summaries = client
@@ -92,7 +96,8 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
             DiscoveryReport::new(&url, &found, &summaries)
         }
         Err(error) => DiscoveryReport::failed(&url, error.code(), &error),
-    }
+    };
+    report.having_tried(cache.attempts())
 }
 
 /// Discovers; if the scheme was omitted and the first one does not answer, with the other scheme.
@@ -100,11 +105,14 @@ async fn find(
     client: &Client,
     entry: &EntryPoint,
     limit: u64,
+    cache: &mut DiscoveryCache,
 ) -> (Url, Result<Discovery, DiscoveryError>) {
-    let found = client.discover(&entry.url, limit).await;
+    let followed = HashSet::new();
+    let found = client.rediscover(&entry.url, limit, cache, &followed).await;
     match (&entry.fallback, found) {
         (Some(other), Err(error)) if error.is_unanswered() => {
-            (other.clone(), client.discover(other, limit).await)
+            let found = client.rediscover(other, limit, cache, &followed).await;
+            (other.clone(), found)
         }
         (_, found) => (entry.url.clone(), found),
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::daemon_client::{DaemonClient, DaemonError};
 use super::exit_status::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
-use crate::status::{OddityStatus, SetStatus, SourceStatus, Status, StatusError};
+use crate::status::{CountedError, OddityStatus, SetStatus, SourceStatus, Status, StatusError};
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
@@ -60,6 +60,8 @@ fn print_source(source: &SourceStatus) {
         source.name, source.state, source.url, source.mirror
     );
     print_error(source.error.as_ref(), "  ");
+    print_notices(&source.notices, "  ");
+    print_described_by(&source.describedby, "  ");
     for set in &source.sets {
         println!("  {}", set.capability_list);
         let until = set.synced_until.as_deref().unwrap_or("not yet");
@@ -69,6 +71,11 @@ fn print_source(source: &SourceStatus) {
             set.resources, set.bytes, set.pending, set.failed, set.held_deletions
         );
         print_error(set.error.as_ref(), "    ");
+        for line in other_errors(set) {
+            println!("    {line}");
+        }
+        print_notices(&set.notices, "    ");
+        print_described_by(&set.describedby, "    ");
         oddity_lines(&set.oddities)
             .iter()
             .for_each(|line| println!("    {line}"));
@@ -98,6 +105,39 @@ fn print_source(source: &SourceStatus) {
     }
 }
 
+/// The number of dead parts, and the errors beside the first one.
+fn other_errors(set: &SetStatus) -> Vec<String> {
+    let dead = (set.dead_parts > 0)
+        .then(|| format!("{} parts of its indexes can't be read", set.dead_parts));
+    let shown = set.error.as_ref().map(|error| error.code.as_str());
+    let others = set.errors.iter().filter_map(|error| {
+        let CountedError {
+            code,
+            message,
+            count,
+            ..
+        } = error;
+        match Some(code.as_str()) == shown {
+            true if *count > 1 => Some(format!("! {count} times [{code}]")),
+            true => None,
+            false => Some(format!("! {message} [{code}, {count} times]")),
+        }
+    });
+    dead.into_iter().chain(others).collect()
+}
+
+fn print_notices(notices: &[CountedError], indent: &str) {
+    for CountedError { code, message, .. } in notices {
+        println!("{indent}- {message} [{code}]");
+    }
+}
+
+fn print_described_by(documents: &[String], indent: &str) {
+    for document in documents {
+        println!("{indent}described by {document}");
+    }
+}
+
 /// One line per document.
 fn oddity_lines(oddities: &[OddityStatus]) -> Vec<String> {
     let of_documents = oddities.chunk_by(|one, next| one.document == next.document);
@@ -119,6 +159,29 @@ fn print_error(status_error: Option<&StatusError>, indent: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn dead_parts_and_further_errors_have_lines() {
+        let set = serde_json::json!({
+            "capability_list": "http://example.com/", "state": "failing", "synced_until": null, "gaps": [],
+            "resources": 0, "bytes": 0, "pending": 0, "failed": 0, "held_deletions": 0, "channels": [],
+            "last_poll_at": null, "next_poll_at": null, "dead_parts": 4,
+            "error": {"code": "not-found", "message": "gone", "at": "now"},
+            "errors": [
+                {"code": "not-found", "message": "gone", "at": "now", "count": 3},
+                {"code": "timeout", "message": "slow", "at": "now", "count": 1},
+            ],
+        });
+        let set: SetStatus = serde_json::from_value(set).unwrap();
+        assert_eq!(
+            other_errors(&set),
+            [
+                "4 parts of its indexes can't be read",
+                "! 3 times [not-found]",
+                "! slow [timeout, 1 times]",
+            ]
+        );
+    }
 
     #[test]
     fn each_document_with_oddities_has_one_line() {

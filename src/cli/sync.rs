@@ -147,6 +147,11 @@ fn print_source(source: &SourceStatus) {
             println!("  missing: {} to {} [{}]", gap.from, gap.until, gap.reason);
         }
         for (count, what, code) in [
+            (
+                set.dead_parts,
+                "parts of its indexes can't be read",
+                "dead-parts",
+            ),
             (set.pending, "changes are not applied yet", "pending"),
             (set.failed, "resources can't be fetched", "resources-failed"),
             (

@@ -46,6 +46,8 @@ pub(super) enum EngineError {
     EmptyDocument(String),
     #[error("the package {uri} is {media_type}, not a ZIP file")]
     UnsupportedPackage { uri: String, media_type: String },
+    #[error("{0} lists packages among changes: what they hold is not read")]
+    MixedPackages(String),
     #[error("{uri}: {error}")]
     Package { uri: String, error: PackageError },
     #[error("{uri}: {mismatch}")]
@@ -62,10 +64,21 @@ pub(super) enum EngineError {
     UnreadEntries { document: String, count: u64 },
     #[error("the Change Lists begin at {0}, after the time of the Resource List")]
     LateChangeList(String),
-    #[error("indexes are nested too deeply")]
-    NestedIndex,
     #[error("{0} was read already as a page of its list: what follows it is unknown")]
     RepeatedPage(String),
+    #[error("{dead} of {parts} parts of {document} can't be read: {named}")]
+    DeadParts {
+        document: String,
+        dead: u64,
+        parts: u64,
+        /// The errors of the first ones.
+        named: String,
+        first: Box<EngineError>,
+    },
+    #[error("the index {0} names no document that can be read")]
+    EmptyIndex(String),
+    #[error("indexes are nested too deeply: {0} is not read")]
+    NestedIndex(String),
     #[error("an index names too many lists")]
     TooManyLists,
     #[error("a notification has more than {0} entries")]
@@ -93,6 +106,11 @@ impl EngineError {
         is_package && self.code() == "unsupported-package"
     }
 
+    /// Whether the server states that there is no such document.
+    pub(super) fn is_absence(&self) -> bool {
+        matches!(self, Self::Fetch { error, .. } if error.is_absent())
+    }
+
     /// The stable code.
     pub(super) fn code(&self) -> &'static str {
         match self {
@@ -105,14 +123,16 @@ impl EngineError {
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
             Self::EmptyDocument(_) => "empty-document",
-            Self::UnsupportedPackage { .. } => "unsupported-package",
+            Self::UnsupportedPackage { .. } | Self::MixedPackages(_) => "unsupported-package",
             Self::Package { error, .. } => error.code(),
             Self::PackageMismatch { mismatch, .. } => mismatch.code(),
             Self::RejectedPackage { code, .. } => code,
             Self::BadEntries(_) | Self::UnreadEntries { .. } => "bad-entries",
             Self::LateChangeList(_) => "change-list-starts-late",
-            Self::NestedIndex => "nested-index",
             Self::RepeatedPage(_) => "repeated-page",
+            Self::DeadParts { first, .. } => first.code(),
+            Self::EmptyIndex(_) => "empty-index",
+            Self::NestedIndex(_) => "nested-index",
             Self::TooManyLists => "too-many-lists",
             Self::TooManyEntries(_) => "too-many-entries",
             Self::Random(_) => "no-random-numbers",
@@ -135,14 +155,17 @@ impl EngineError {
             | Self::OlderResourceList(_)
             | Self::EmptyDocument(_)
             | Self::UnsupportedPackage { .. }
+            | Self::MixedPackages(_)
             | Self::Package { .. }
             | Self::PackageMismatch { .. }
             | Self::RejectedPackage { .. }
             | Self::BadEntries(_)
             | Self::UnreadEntries { .. }
             | Self::LateChangeList(_)
-            | Self::NestedIndex
             | Self::RepeatedPage(_)
+            | Self::DeadParts { .. }
+            | Self::EmptyIndex(_)
+            | Self::NestedIndex(_)
             | Self::TooManyLists
             | Self::TooManyEntries(_) => ErrorClass::Unusable,
         }
@@ -212,8 +235,9 @@ mod tests {
             (EngineError::EmptyDocument(text()), Unusable),
             (EngineError::BadEntries(1), Unusable),
             (EngineError::LateChangeList(text()), Unusable),
-            (EngineError::NestedIndex, Unusable),
             (EngineError::RepeatedPage(text()), Unusable),
+            (EngineError::EmptyIndex(text()), Unusable),
+            (EngineError::NestedIndex(text()), Unusable),
             (EngineError::TooManyLists, Unusable),
             (EngineError::TooManyEntries(1), Unusable),
             (EngineError::Random(text()), Fatal),

@@ -21,6 +21,7 @@ mod channels;
 mod context;
 mod documents;
 mod error;
+mod faults;
 mod lifecycle;
 mod oddities;
 mod one_shot;

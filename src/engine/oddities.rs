@@ -71,6 +71,17 @@ impl OddDocuments {
         self.replace(document, all)
     }
 
+    /// Adds an oddity unless the document has it; returns whether it was not logged yet.
+    pub(in crate::engine) fn include(&mut self, document: &Url, oddity: Oddity) -> bool {
+        let mut known = self.documents.iter().filter(|(known, _)| known == document);
+        if known.any(|(_, oddities)| oddities.count(oddity) > 0) {
+            return false;
+        }
+        let mut oddities = Oddities::default();
+        oddities.add(oddity);
+        self.add(document, &oddities)
+    }
+
     fn is_news(&mut self, document: &Url, oddities: &Oddities) -> bool {
         let mut is_news = false;
         for (oddity, _) in oddities.iter() {

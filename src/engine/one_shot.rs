@@ -20,7 +20,9 @@ use super::progress::Counts;
 use super::runtime_status::SourceState;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
-use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync, is_wanted};
+use super::source::discovery::{
+    KnownSets, begin_set, find_sets, had_resourcesync, is_wanted, note_found,
+};
 use crate::clock;
 use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
@@ -157,6 +159,7 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
     for set in &found.sets {
         sets.push(begin_set(context, set).await?);
     }
+    note_found(context, &found).await?;
     match found.error {
         Some(error) => fail(context, error.code(), error.to_string()),
         None => context

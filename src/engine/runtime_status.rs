@@ -13,6 +13,7 @@ use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
 use url::Url;
 
+use super::faults::Faults;
 use super::oddities::OddDocuments;
 use crate::status::{OddityStatus, StatusError};
 use crate::store::{ChannelId, ResourceId, SetId};
@@ -43,6 +44,10 @@ impl SourceState {
 pub(super) struct SourceFacts {
     pub(super) state: SourceState,
     pub(super) error: Option<StatusError>,
+    /// What is notable in the last discovery, but no error.
+    pub(super) notices: Faults,
+    /// The documents that describe the Source.
+    pub(super) described_by: Vec<Url>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -57,8 +62,18 @@ pub(super) struct SetFacts {
     pub(super) database_error: Option<StatusError>,
     /// The error of the last poll.
     pub(super) failing: Option<StatusError>,
-    /// What is notable, but does not keep the set from being in sync.
+    /// All errors of the last poll.
+    pub(super) faults: Faults,
+    /// How many parts of indexes the last poll could not read.
+    pub(super) dead_parts: u64,
+    /// The error that does not keep the set from being in sync.
     pub(super) notice: Option<StatusError>,
+    /// What is notable, but no error.
+    pub(super) notices: Faults,
+    /// Whether its Capability List was read since the start.
+    pub(super) has_read_list: bool,
+    /// The documents that describe the set, as the Source Description and as its Capability List state.
+    pub(super) described_by: [Vec<Url>; 2],
 }
 
 #[derive(Debug, Default)]
@@ -105,10 +120,14 @@ impl RuntimeStatus {
     }
 
     pub(super) fn note_source(&self, name: &str, state: SourceState, error: Option<StatusError>) {
-        self.0
-            .lock()
-            .sources
-            .insert(name.to_owned(), SourceFacts { state, error });
+        self.change_source(name, |facts| {
+            facts.state = state;
+            facts.error = error;
+        });
+    }
+
+    pub(super) fn change_source(&self, name: &str, change: impl FnOnce(&mut SourceFacts)) {
+        change(self.0.lock().sources.entry(name.to_owned()).or_default());
     }
 
     pub(super) fn note_set(&self, set: SetId, change: impl FnOnce(&mut SetFacts)) {

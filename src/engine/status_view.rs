@@ -8,14 +8,16 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
+use url::Url;
 
 use super::context::SourceContext;
 use super::error::EngineError;
-use super::runtime_status::{SetFacts, SourceState};
+use super::faults::Faults;
+use super::runtime_status::{SetFacts, SourceFacts, SourceState};
 use crate::clock;
 use crate::protocol::Capability;
 use crate::status::{
-    ChannelStatus, GapStatus, SetStatus, SourceStatus, Status, StatusError, rfc3339,
+    ChannelStatus, CountedError, GapStatus, SetStatus, SourceStatus, Status, StatusError, rfc3339,
 };
 use crate::store::{ChannelRecord, SetRecord, SetStatistics};
 use crate::sync::{ChannelState, Gap};
@@ -48,14 +50,41 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
             sets.push(set(context, &record).await?);
         }
     }
+    let (state, error) = source_state(&facts, &sets);
     Ok(SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),
         mirror: config.mirror.display().to_string(),
-        state: facts.state.code().to_owned(),
-        error: facts.error.filter(|_| facts.state == SourceState::Failing),
+        state: state.code().to_owned(),
+        error,
         sets,
+        notices: facts.notices.into_rows(),
+        describedby: texts(&[facts.described_by]),
     })
+}
+
+/// The state of a Source, and its error. A Source that was discovered is failing nevertheless if each of its sets is.
+fn source_state(facts: &SourceFacts, sets: &[SetStatus]) -> (SourceState, Option<StatusError>) {
+    let is_failing = |set: &SetStatus| set.state == "failing";
+    match facts.state {
+        SourceState::Ok if !sets.is_empty() && sets.iter().all(is_failing) => {
+            let error = sets.iter().find_map(|set| set.error.clone());
+            (SourceState::Failing, error)
+        }
+        SourceState::Failing => (SourceState::Failing, facts.error.clone()),
+        state => (state, None),
+    }
+}
+
+/// These URIs, each once.
+fn texts(lists: &[Vec<Url>]) -> Vec<String> {
+    let mut texts: Vec<String> = Vec::new();
+    for uri in lists.iter().flatten() {
+        if !texts.iter().any(|known| known == uri.as_str()) {
+            texts.push(uri.to_string());
+        }
+    }
+    texts
 }
 
 async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, EngineError> {
@@ -85,6 +114,10 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         channels,
         last_poll_at: facts.last_poll_at.map(rfc3339),
         next_poll_at: facts.next_poll_at.map(rfc3339),
+        dead_parts: facts.dead_parts,
+        describedby: texts(&facts.described_by),
+        notices: facts.notices.clone().into_rows(),
+        errors: errors(&facts, &numbers),
         error: error(facts, numbers),
         oddities: context.runtime_status.oddities(record.id),
     })
@@ -114,11 +147,32 @@ fn state(numbers: &SetStatistics, facts: &SetFacts) -> &'static str {
     }
 }
 
+/// All errors, the most severe one first.
+fn errors(facts: &SetFacts, numbers: &SetStatistics) -> Vec<CountedError> {
+    let mut errors = Faults::default();
+    if let Some(failing) = &facts.failing {
+        let faults = facts.faults.clone().into_rows();
+        let alike = faults.iter().find(|fault| fault.code == failing.code);
+        errors.add(failing.clone(), alike.map_or(1, |fault| fault.count));
+        for fault in faults {
+            let (error, count) = fault.split();
+            errors.include(error, count);
+        }
+    }
+    for failure in &numbers.failures {
+        let error = StatusError::new(&failure.code, failure.message.clone(), failure.at);
+        errors.add(error, failure.count);
+    }
+    if let Some(notice) = &facts.notice {
+        errors.include(notice.clone(), 1);
+    }
+    errors.into_rows()
+}
+
 /// The most severe error.
 fn error(facts: SetFacts, numbers: SetStatistics) -> Option<StatusError> {
-    let failure = numbers
-        .failure
-        .map(|(code, message, at)| StatusError::new(&code, message, at));
+    let failure = numbers.failures.into_iter().next();
+    let failure = failure.map(|it| StatusError::new(&it.code, it.message, it.at));
     facts.failing.or(failure).or(facts.notice)
 }
 

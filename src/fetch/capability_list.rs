@@ -1,11 +1,14 @@
 //! Examines one document in a discovery: what it is, and which documents it leads to (sections 8 and 9).
 
+use std::fmt;
+
 use url::Url;
 
 use super::web_page::links_of_page;
-use super::{Client, DiscoveryError, Fetched, FetchedDocument};
+use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
-    Capability, Entry, Head, HubUri, Link, Oddities, Oddity, Offer, ReadError, Root, Validators,
+    Capability, Entry, Head, HeaderLink, HubUri, Link, Oddities, Oddity, Offer, ReadError, Root,
+    Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -13,6 +16,15 @@ const MAX_ENTRIES: usize = 20_000;
 
 /// A plain sitemap with at most this many entries may be a Source Description.
 const MAX_GUESSES: usize = 20;
+
+/// The maximum number of documents that describe one thing.
+const MAX_DESCRIBED_BY: usize = 10;
+
+/// The maximum length of their URIs, and of those of channels that are not supported, in bytes.
+const MAX_SHOWN_URI: usize = 8 << 10;
+
+/// The maximum number of channels of a set whose transports are not supported.
+const MAX_UNSUPPORTED: usize = 20;
 
 /// How much of a page or robots.txt is searched for links, in bytes.
 const MAX_PAGE: u64 = 512 << 10;
@@ -27,12 +39,25 @@ pub struct CapabilityList {
     pub description: Option<Url>,
     /// What it offers, in its order; a capability may occur several times.
     pub capabilities: Vec<Offer>,
+    /// The channels that it offers over transports that are not supported.
+    pub unsupported_channels: Vec<UnsupportedChannel>,
+    /// The documents that describe the set.
+    pub described_by: Vec<Url>,
     /// Its deviations from the specification.
     pub oddities: Oddities,
     /// The validators for a later conditional request.
     pub validators: Validators,
     /// The SHA-256 of the document.
     pub digest: [u8; 32],
+}
+
+/// A channel over a transport that is not supported, such as `ws:`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnsupportedChannel {
+    /// What it carries.
+    pub capability: Capability,
+    /// Its URI.
+    pub uri: Url,
 }
 
 impl CapabilityList {
@@ -42,6 +67,8 @@ impl CapabilityList {
             uri: uri.clone(),
             description: None,
             capabilities: vec![Offer::implied(uri)],
+            unsupported_channels: Vec::new(),
+            described_by: Vec::new(),
             oddities,
             validators: document.validators().clone(),
             digest: *document.digest(),
@@ -62,14 +89,7 @@ pub(super) enum DocumentRole {
     /// A Capability List.
     Set(Box<CapabilityList>),
     /// A Source Description, or something that may be one.
-    Description {
-        /// The URIs of its entries.
-        lists: Vec<Url>,
-        /// The channels for framework notifications.
-        channels: Vec<Offer>,
-        /// Its deviations from the specification.
-        oddities: Oddities,
-    },
+    Description(Box<FoundDescription>),
     /// A document of a set, or a plain sitemap.
     SetDocument {
         capability: Option<Capability>,
@@ -91,12 +111,55 @@ pub(super) enum DocumentRole {
     },
 }
 
+/// A Source Description, or something that may be one.
+#[derive(Clone, Debug)]
+pub(super) struct FoundDescription {
+    /// The URIs of its entries.
+    pub(super) lists: Vec<Url>,
+    /// The channels for framework notifications.
+    pub(super) channels: Vec<Offer>,
+    /// The documents that describe the Source.
+    pub(super) described_by: Vec<Url>,
+    /// The documents that describe its sets.
+    pub(super) sets_described_by: Vec<(Url, Vec<Url>)>,
+    /// Its deviations from the specification.
+    pub(super) oddities: Oddities,
+}
+
+impl fmt::Display for DocumentRole {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotModified => f.write_str("unchanged"),
+            Self::Set(list) => write!(
+                f,
+                "a Capability List that offers {} documents and channels",
+                list.capabilities.len()
+            ),
+            Self::Description(found) => write!(
+                f,
+                "a Source Description that lists {} Capability Lists",
+                found.lists.len()
+            ),
+            Self::SetDocument {
+                capability: Some(capability),
+                ..
+            } => write!(f, "a document with the capability {capability}"),
+            Self::SetDocument { .. } => f.write_str("a plain sitemap"),
+            Self::Page { links } => write!(
+                f,
+                "no document, but a page or text that links to {} documents",
+                links.len()
+            ),
+        }
+    }
+}
+
 impl DocumentRole {
     /// The capability that it states.
     pub(super) fn capability(self) -> Option<Capability> {
         match self {
             Self::Set(_) => Some(Capability::CapabilityList),
-            Self::Description { .. } => Some(Capability::Description),
+            Self::Description(_) => Some(Capability::Description),
             Self::SetDocument { capability, .. } => capability,
             Self::NotModified | Self::Page { .. } => None,
         }
@@ -111,6 +174,14 @@ pub(super) async fn examine(
     limit: u64,
 ) -> Result<(DocumentRole, Validators), DiscoveryError> {
     let fetched = client.get_document(uri, known, limit).await;
+    if let Err(FetchError::TooLarge { .. }) = fetched {
+        // A resource of any length may name its Capability List in a header.
+        let links = client.link_header(uri).await.unwrap_or_default();
+        let links = links_of(&links, "resourcesync");
+        if !links.is_empty() {
+            return Ok((DocumentRole::Page { links }, Validators::default()));
+        }
+    }
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
         Fetched::NotModified => Ok((DocumentRole::NotModified, Validators::default())),
         Fetched::Document(mut document) => {
@@ -176,6 +247,8 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
             uri: uri.clone(),
             description: web_links(&head, "up").into_iter().next(),
             capabilities: offers(&head, &entries, &mut oddities),
+            unsupported_channels: unsupported_channels(&entries),
+            described_by: describing(&head.links),
             oddities,
             validators: document.validators().clone(),
             digest: *document.digest(),
@@ -234,17 +307,49 @@ fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> DocumentRo
             Some(_) => {}
         }
     }
-    DocumentRole::Description {
+    let sets_described_by = entries.iter().filter_map(|entry| {
+        let described_by = describing(&entry.links);
+        (!described_by.is_empty()).then(|| (entry.loc.clone(), described_by))
+    });
+    DocumentRole::Description(Box::new(FoundDescription {
         lists,
         channels,
+        described_by: describing(&head.links),
+        sets_described_by: sets_described_by.collect(),
         oddities,
-    }
+    }))
+}
+
+/// The targets of `describedby` links, the first ones.
+fn describing(links: &[Link]) -> Vec<Url> {
+    let links = links
+        .iter()
+        .filter(|link| link.rel.eq_ignore_ascii_case("describedby"));
+    let targets = links
+        .map(|link| &link.href)
+        .filter(|href| is_web(href) && is_short(href));
+    targets.take(MAX_DESCRIBED_BY).cloned().collect()
+}
+
+/// The channels over transports that are not supported, the first ones.
+fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
+    let channels = entries.iter().filter_map(|entry| {
+        let capability = entry.md.capability.clone()?;
+        let is_other = is_channel(&capability) && !is_web(&entry.loc) && is_short(&entry.loc);
+        is_other.then(|| UnsupportedChannel {
+            capability,
+            uri: entry.loc.clone(),
+        })
+    });
+    channels.take(MAX_UNSUPPORTED).collect()
 }
 
 fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Offer> {
     let mut offers = Vec::new();
     for entry in entries {
         match &entry.md.capability {
+            // Reported as what it is.
+            Some(capability) if is_channel(capability) && !is_web(&entry.loc) => {}
             _ if !is_web(&entry.loc) => oddities.add(Oddity::BadLoc),
             None => oddities.add(Oddity::NoCapability),
             Some(capability) => offers.push(offer_of(head, entry, capability)),
@@ -286,6 +391,10 @@ fn is_channel(capability: &Capability) -> bool {
     )
 }
 
+fn is_short(url: &Url) -> bool {
+    url.as_str().len() <= MAX_SHOWN_URI
+}
+
 fn is_web(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
 }
@@ -299,8 +408,11 @@ fn web_links(head: &Head, rel: &str) -> Vec<Url> {
 }
 
 fn header_links(document: &FetchedDocument, rel: &str) -> Vec<Url> {
-    document
-        .links()
+    links_of(document.links(), rel)
+}
+
+fn links_of(links: &[HeaderLink], rel: &str) -> Vec<Url> {
+    links
         .iter()
         .filter(|link| link.rel == rel && is_web(&link.href))
         .map(|link| link.href.clone())

@@ -8,20 +8,22 @@
 //! If no ResourceSync document is found, a sitemap is a set: a Resource List is one by definition (section 6.3.4). But a
 //! temporary failure of a Source must not make it a Source without ResourceSync.
 
+mod attempt;
 mod error;
 mod result;
 mod search;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use url::Url;
 
 use super::capability_list::{DocumentRole, examine};
 use super::{CapabilityList, Client};
 use crate::protocol::Validators;
+pub use attempt::Attempt;
 pub use error::DiscoveryError;
 pub use result::Discovery;
-use search::{ROBOTS, Search, StartPoint, WELL_KNOWN};
+use search::{ROBOTS, Search, SearchRecord, StartPoint, WELL_KNOWN};
 
 /// The usual path of a sitemap, often not listed anywhere.
 const SITEMAP: &str = "/sitemap.xml";
@@ -30,7 +32,14 @@ const SITEMAP: &str = "/sitemap.xml";
 /// fetched again. They are few.
 #[derive(Debug, Default)]
 pub struct DiscoveryCache {
-    documents: HashMap<Url, (DocumentRole, Validators)>,
+    last: SearchRecord,
+}
+
+impl DiscoveryCache {
+    /// Everything that the last discovery has requested, whether it succeeded or not; the first 500 requests.
+    pub fn attempts(&self) -> &[Attempt] {
+        &self.last.attempts
+    }
 }
 
 impl Client {
@@ -70,44 +79,22 @@ impl Client {
             url
         };
         let is_site = entry.path() == "/" && entry.query().is_none();
-        let mut starts: Vec<(StartPoint, Url)> = WELL_KNOWN
-            .map(|path| (StartPoint::WellKnown, at(path)))
-            .into();
+        let well_known = folders_of(&entry)
+            .into_iter()
+            .map(|folder| at(&(folder + WELL_KNOWN[0])))
+            .chain(WELL_KNOWN.map(at));
+        let mut starts: Vec<(StartPoint, Url)> =
+            well_known.map(|uri| (StartPoint::WellKnown, uri)).collect();
         let first = if is_site { starts.len() } else { 0 };
         starts.insert(first, (StartPoint::Entry, entry.clone()));
         starts.push((StartPoint::Robots, at(ROBOTS)));
 
-        let known = std::mem::take(&mut cache.documents);
+        let known = std::mem::take(&mut cache.last.documents);
         let mut search = Search::new(self, limit, known, followed);
-        let mut first_error = None;
-        for (start, uri) in starts {
-            match search.from(start, &uri).await {
-                Ok(discovery) => {
-                    cache.documents = search.into_documents();
-                    return Ok(discovery);
-                }
-                Err(error) if search.is_unreachable() => return Err(error),
-                Err(error) if error.is_absence() => {}
-                // robots.txt is optional: its error is not the reason.
-                Err(_) if start == StartPoint::Robots => {}
-                Err(error) => {
-                    first_error.get_or_insert(error);
-                }
-            }
-        }
-        // A guess: its error is not the reason either.
-        if search.may_try_sitemap()
-            && let Ok(discovery) = search.from(StartPoint::Sitemap, &at(SITEMAP)).await
-        {
-            cache.documents = search.into_documents();
-            return Ok(discovery);
-        }
-        let error = first_error.unwrap_or(DiscoveryError::NoSourceDescription(entry));
-        let implied = search.implied();
-        if implied.is_some() {
-            cache.documents = search.into_documents();
-        }
-        implied.ok_or(error)
+        let found = search_from(&mut search, starts, at(SITEMAP), &entry).await;
+        let found = found.map_err(|error| error.having_tried(search.tried()));
+        cache.last = search.into_record(found.is_ok());
+        found
     }
 
     /// Fetches a Capability List of at most `limit` bytes; `None` if it is still the `known` version.
@@ -136,6 +123,54 @@ impl Client {
             other => Err(DiscoveryError::NotACapabilityList(other.capability())),
         }
     }
+}
+
+/// Searches from one start point after the other until one leads to sets.
+async fn search_from(
+    search: &mut Search<'_>,
+    starts: Vec<(StartPoint, Url)>,
+    sitemap: Url,
+    entry: &Url,
+) -> Result<Discovery, DiscoveryError> {
+    let mut first_error = None;
+    for (start, uri) in starts {
+        match search.from(start, &uri).await {
+            Ok(discovery) => return Ok(discovery),
+            Err(error) if search.is_unreachable() => return Err(error),
+            Err(error) if error.is_absence() => {}
+            // robots.txt is optional: its error is not the reason.
+            Err(_) if start == StartPoint::Robots => {}
+            Err(error) => {
+                first_error.get_or_insert(error);
+            }
+        }
+        if search.ends_at_entry() {
+            break;
+        }
+    }
+    // A guess: its error is not the reason either.
+    if search.may_try_sitemap()
+        && let Ok(discovery) = search.from(StartPoint::Sitemap, &sitemap).await
+    {
+        return Ok(discovery);
+    }
+    let error = first_error.unwrap_or_else(|| DiscoveryError::nothing_from(entry));
+    search.implied().ok_or(error)
+}
+
+/// The folders in which a Source below a path may have its well-known document: the entry point's own path if it may be one,
+/// and the folder that it is in. Without the slash at their ends, and without the root.
+fn folders_of(entry: &Url) -> Vec<String> {
+    let path = entry.path();
+    let (parent, name) = path.rsplit_once('/').unwrap_or_default();
+    let mut folders = Vec::new();
+    if !name.is_empty() && !name.contains('.') {
+        folders.push(path.to_owned());
+    }
+    if !parent.is_empty() && !parent.contains("/.") {
+        folders.push(parent.to_owned());
+    }
+    folders
 }
 
 #[cfg(test)]

@@ -145,6 +145,15 @@ impl Client {
             StatusCode::NOT_MODIFIED if known.is_some() => return Ok(Fetched::NotModified),
             _ => return Err(answer.into_error().await),
         }
+        // Compressed bytes may be a little more than the content, not twice as much.
+        let most = limit.saturating_mul(2);
+        if answer
+            .response
+            .content_length()
+            .is_some_and(|length| length > most)
+        {
+            return Err(FetchError::TooLarge { limit });
+        }
         let headers = answer.response.headers();
         let validators = validators_of(headers);
         let last_modified = last_modified(headers);

@@ -1,26 +1,47 @@
 //! Summaries of the documents that a discovered Source offers, for `discover`: each document is fetched and read once to its
-//! end. Packages are not fetched; the documents of a dump count them.
+//! end. Packages are not fetched; the documents of a dump count them. The parts of an index are not read, but requested: which of
+//! them can't be fetched is known.
 
 use std::collections::HashMap;
 
 use futures_util::{StreamExt, stream};
+use tokio::task::JoinError;
 use url::Url;
 
-use super::{Client, Discovery, DiscoveryError, FetchError, Fetched};
-use crate::protocol::{Capability, DocumentSummary, SourceTime};
+use super::{Client, Discovery, DiscoveryError, FetchError, Fetched, FetchedDocument};
+use crate::error_class::ErrorClass;
+use crate::protocol::{Capability, DocumentSummary, Oddity, ReadError, SourceTime, UnstatedParts};
 
 /// How many documents are read concurrently.
 const CONCURRENT_DOCUMENTS: usize = 8;
+
+/// How many parts of indexes are requested in all.
+const MAX_PARTS: usize = 500;
 
 /// Summaries of a Source's documents (sections 10 to 13).
 #[derive(Debug, Default)]
 pub struct DocumentSummaries {
     by_uri: HashMap<Url, Result<DocumentSummary, DiscoveryError>>,
+    parts: HashMap<Url, TriedParts>,
     /// The number of documents that were not fetched because there are too many.
     pub left_out: usize,
 }
 
+/// The parts of an index that were requested.
+#[derive(Clone, Debug, Default)]
+pub struct TriedParts {
+    /// Those that can't be fetched.
+    pub dead: Vec<(Url, DiscoveryError)>,
+    /// How many were not requested because there are too many.
+    pub left_out: u64,
+}
+
 impl DocumentSummaries {
+    /// The parts of the index at that URI; `None` if that is none, or was not read.
+    pub fn parts_of(&self, uri: &Url) -> Option<&TriedParts> {
+        self.parts.get(uri)
+    }
+
     /// The summary of a document, or why there is none; `None` if the document was not fetched.
     pub fn of(&self, uri: &Url) -> Option<&Result<DocumentSummary, DiscoveryError>> {
         self.by_uri.get(uri)
@@ -52,7 +73,7 @@ impl Client {
                 left_out += 1;
             }
         }
-        let by_uri = stream::iter(documents)
+        let read: Vec<_> = stream::iter(documents)
             .map(|uri| async move {
                 let summary = self.summarize(&uri, limit, latest).await;
                 (uri, summary)
@@ -60,15 +81,82 @@ impl Client {
             .buffer_unordered(CONCURRENT_DOCUMENTS)
             .collect()
             .await;
-        DocumentSummaries { by_uri, left_out }
+        let mut summaries = DocumentSummaries {
+            left_out,
+            ..DocumentSummaries::default()
+        };
+        let mut untried = MAX_PARTS;
+        for (uri, summary) in read {
+            if let Ok((summary, parts)) = &summary
+                && summary.is_index
+            {
+                let tried = parts.len().min(untried);
+                untried -= tried;
+                let dead = self.dead_of(&parts[..tried]).await;
+                let own = summary.oddities.count(Oddity::IndexRing);
+                let left_out = summary.entries.saturating_sub(tried as u64 + own);
+                let parts = TriedParts { dead, left_out };
+                summaries.parts.insert(uri.clone(), parts);
+            }
+            let summary = summary.map(|(summary, _)| summary);
+            summaries.by_uri.insert(uri, summary);
+        }
+        summaries
     }
 
+    /// Reads what is behind the first entries of a document whose entries may be the parts of an index, and makes its summary that of
+    /// an index if they are documents. Fails if that can't be decided at the moment.
+    ///
+    /// Entries with the time of a snapshot are parts unless one of them is something else; others only if one of them is a
+    /// document. `limit`: the maximum length of a document.
+    pub(crate) async fn reveal_index(
+        &self,
+        summary: &mut DocumentSummary,
+        limit: u64,
+    ) -> Result<(), (Url, FetchError)> {
+        let Some(unstated) = summary.unstated_parts else {
+            return Ok(());
+        };
+        let mut is_index = unstated == UnstatedParts::Timed;
+        for part in summary.first_entries.clone() {
+            match self.get_document(&part, None, limit).await {
+                Ok(Fetched::Document(mut document)) => {
+                    let reading = tokio::task::spawn_blocking(move || document.reader().is_ok());
+                    is_index = reading
+                        .await
+                        .map_err(|error| (part, FetchError::Io(error.to_string())))?;
+                    break;
+                }
+                Err(error) if is_index && error.class() == ErrorClass::Retry => {
+                    return Err((part, error));
+                }
+                Ok(Fetched::NotModified) | Err(_) => {}
+            }
+        }
+        if is_index {
+            summary.reveal_index();
+        }
+        Ok(())
+    }
+
+    /// Which of these documents can't be fetched.
+    async fn dead_of(&self, parts: &[Url]) -> Vec<(Url, DiscoveryError)> {
+        let tried = stream::iter(parts.to_vec()).map(|uri| async move {
+            let error = self.probe_document(&uri).await.err()?;
+            let error = DiscoveryError::fetching(&uri, error);
+            Some((uri, error))
+        });
+        let tried = tried.buffered(CONCURRENT_DOCUMENTS);
+        tried.filter_map(|dead| async { dead }).collect().await
+    }
+
+    /// The summary of a document, and if it is an index its first parts.
     async fn summarize(
         &self,
         uri: &Url,
         limit: u64,
         latest: SourceTime,
-    ) -> Result<DocumentSummary, DiscoveryError> {
+    ) -> Result<(DocumentSummary, Vec<Url>), DiscoveryError> {
         let failed = |error| DiscoveryError::fetching(uri, error);
         let fetched = self.get_document(uri, None, limit).await;
         let Fetched::Document(mut document) = fetched.map_err(failed)? else {
@@ -78,13 +166,38 @@ impl Client {
                 retry_after: None,
             }));
         };
-        let reading =
-            tokio::task::spawn_blocking(move || DocumentSummary::read(document.reader()?, latest));
-        let summary = reading
-            .await
-            .map_err(|error| failed(FetchError::Io(error.to_string())))?;
-        summary.map_err(|error| DiscoveryError::reading(uri, &error))
+        let interrupted = |error: JoinError| failed(FetchError::Io(error.to_string()));
+        let unreadable = |error| DiscoveryError::reading(uri, &error);
+        let reading = tokio::task::spawn_blocking(move || {
+            let summary = DocumentSummary::read(document.reader()?, latest)?;
+            Ok((summary, document))
+        });
+        let (mut summary, document) = reading.await.map_err(interrupted)?.map_err(unreadable)?;
+        // In doubt its entries are resources: the document is only described.
+        let _ = self.reveal_index(&mut summary, limit).await;
+        if !summary.is_index {
+            return Ok((summary, Vec::new()));
+        }
+        let reading = tokio::task::spawn_blocking(move || first_entries(*document));
+        let mut parts = reading.await.map_err(interrupted)?.map_err(unreadable)?;
+        if parts.contains(uri) {
+            summary.oddities.add(Oddity::IndexRing);
+            parts.retain(|part| part != uri);
+        }
+        Ok((summary, parts))
     }
+}
+
+/// The first entries of an index.
+fn first_entries(document: FetchedDocument) -> Result<Vec<Url>, ReadError> {
+    let mut reader = document.into_reader()?;
+    let mut parts = Vec::new();
+    while parts.len() < MAX_PARTS
+        && let Some(entry) = reader.next_entry()?
+    {
+        parts.push(entry.loc);
+    }
+    Ok(parts)
 }
 
 /// Whether the entries of such a document can be interpreted.
@@ -102,7 +215,6 @@ fn has_summary(capability: &Capability) -> bool {
 mod tests {
     use super::*;
     use crate::fetch::test_site::{self, Site};
-    use crate::protocol::Oddity;
 
     const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 

@@ -40,12 +40,12 @@ mod test_site;
 #[cfg(test)]
 pub(crate) mod transport;
 
-pub use capability_list::CapabilityList;
+pub use capability_list::{CapabilityList, UnsupportedChannel};
 pub use client::Client;
 pub use content::{AllowedHosts, Content};
-pub use discovery::{Discovery, DiscoveryCache, DiscoveryError};
+pub use discovery::{Attempt, Discovery, DiscoveryCache, DiscoveryError};
 pub use document::{Fetched, FetchedDocument, OwnedReader};
-pub use document_summaries::DocumentSummaries;
+pub use document_summaries::{DocumentSummaries, TriedParts};
 pub use error::FetchError;
 pub use guard::is_public;
 pub use hub::HubAnswer;

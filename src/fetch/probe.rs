@@ -1,12 +1,14 @@
-//! Probes whether a server would deliver a resource, without downloading it.
+//! Requests without downloading: whether a server would deliver a resource, whether a document exists, and the links in the
+//! header of an answer.
 
 use reqwest::StatusCode;
-use reqwest::header::ACCEPT_ENCODING;
+use reqwest::header::{ACCEPT_ENCODING, LINK};
+use url::Url;
 
-use super::client::Follow;
+use super::client::{Answer, Follow};
 use super::permits::Pool;
 use super::{AllowedHosts, Client, FetchError, retry};
-use crate::protocol::ResourceUri;
+use crate::protocol::{HeaderLink, ResourceUri, parse_link_header};
 
 impl Client {
     /// Checks whether a resource can be fetched. Retries temporary errors; returns the error of the last try.
@@ -32,6 +34,47 @@ impl Client {
                 _ => drop(answer),
             }
             self.get_content(uri, hosts, None, None).await.map(drop)
+        })
+        .await
+    }
+
+    /// Checks whether a document can be fetched, by HEAD, or by a GET whose body is dropped.
+    pub(super) async fn probe_document(&self, uri: &Url) -> Result<(), FetchError> {
+        self.document_head(uri).await.map(drop)
+    }
+
+    /// The links of the `Link` headers of any resource, in their order.
+    pub(super) async fn link_header(&self, uri: &Url) -> Result<Vec<HeaderLink>, FetchError> {
+        let answer = self.document_head(uri).await?;
+        let values = answer.response.headers().get_all(LINK).iter();
+        let texts = values.filter_map(|value| value.to_str().ok());
+        Ok(texts
+            .flat_map(|text| parse_link_header(text, &answer.url))
+            .collect())
+    }
+
+    /// The answer to HEAD; if that is an error, to GET, whose body is not read.
+    async fn document_head(&self, uri: &Url) -> Result<Answer, FetchError> {
+        let is_there = |status| {
+            matches!(
+                status,
+                StatusCode::OK | StatusCode::NON_AUTHORITATIVE_INFORMATION
+            )
+        };
+        let (pool, follow) = (Pool::Documents, Follow::All);
+        retry(self.retries(), || async move {
+            let head = |http: &reqwest::Client, url| http.head(url);
+            let answer = self.ask(pool, uri, follow, |_| Ok(()), head).await?;
+            if is_there(answer.response.status()) {
+                return Ok(answer);
+            }
+            drop(answer);
+            let get = |http: &reqwest::Client, url| http.get(url);
+            let answer = self.ask(pool, uri, follow, |_| Ok(()), get).await?;
+            if is_there(answer.response.status()) {
+                return Ok(answer);
+            }
+            Err(answer.into_error().await)
         })
         .await
     }

@@ -34,11 +34,11 @@ pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata
 pub use entry_order::EntryOrder;
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
-pub use media_type::{is_zip, media_type_essence};
+pub use media_type::{archive_suffix, is_archive, is_zip, media_type_essence};
 pub use oddity::{Oddities, Oddity};
 pub use offer::Offer;
 pub use reader::{DocumentReader, ReadError, read_document};
-pub use summary::{ChangeCounts, DocumentSummary};
+pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, without_userinfo};
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};

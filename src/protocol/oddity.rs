@@ -54,6 +54,8 @@ pub enum Oddity {
     Unordered,
     /// An index served as a `urlset`.
     IndexAsUrlset,
+    /// An index that names itself, or an index above it; that entry was skipped.
+    IndexRing,
     /// More than 50,000 entries.
     TooManyEntries,
     /// A Capability List that offers a capability more than once.
@@ -99,6 +101,7 @@ impl Oddity {
             Self::NewestFirst => "newest-first",
             Self::Unordered => "unordered",
             Self::IndexAsUrlset => "index-as-urlset",
+            Self::IndexRing => "index-ring",
             Self::TooManyEntries => "too-many-entries",
             Self::CapabilityTwice => "capability-twice",
             Self::NoUp => "no-up",

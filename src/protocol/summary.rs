@@ -7,10 +7,12 @@
 
 use std::io::BufRead;
 
+use url::Url;
+
 use super::declared_list::{is_list, is_package};
 use super::{
-    ChangeKind, DocumentReader, Entry, EntryOrder, Head, Metadata, Oddities, Oddity, ReadError,
-    Root, SourceTime,
+    Capability, ChangeKind, DocumentReader, Entry, EntryOrder, Head, Metadata, Oddities, Oddity,
+    ReadError, Root, SourceTime,
 };
 
 /// What a document is and what it spans.
@@ -20,8 +22,14 @@ pub struct DocumentSummary {
     pub head: Head,
     /// Whether its entries are documents of its own capability: a `sitemapindex`, or a `urlset` whose first entry is a list.
     pub is_index: bool,
-    /// Whether its first entry is declared as a ZIP file.
+    /// Whether its first entry is declared as a ZIP file, or is a package of changes.
     pub holds_packages: bool,
+    /// How many of its entries are packages of changes.
+    pub packages_of_changes: u64,
+    /// Whether its entries state so little that they may be parts of an index.
+    pub unstated_parts: Option<UnstatedParts>,
+    /// The URIs of its first entries.
+    pub first_entries: Vec<Url>,
     /// The number of readable entries: resources, changes, packages, or the lists of an index.
     pub entries: u64,
     /// The end that its head states; `None` if there is none or it lies in the future.
@@ -48,6 +56,18 @@ pub struct DocumentSummary {
     pub oddities: Oddities,
 }
 
+/// The entries of a `urlset` that states no more than that it is a Resource List, and that state nothing themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnstatedParts {
+    /// Each has the time of a snapshot, as lists do and resources do not.
+    Timed,
+    /// Each has the name of an XML document.
+    Named,
+}
+
+/// How many entries are remembered by their URIs.
+const FIRST_ENTRIES: usize = 3;
+
 /// Changes counted by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ChangeCounts {
@@ -71,6 +91,9 @@ impl DocumentSummary {
             is_index: head.root == Root::Sitemapindex,
             head,
             holds_packages: false,
+            packages_of_changes: 0,
+            unstated_parts: None,
+            first_entries: Vec::new(),
             entries: 0,
             until: None,
             newest: None,
@@ -86,15 +109,31 @@ impl DocumentSummary {
         };
         let mut order = EntryOrder::default();
         let mut future_times = 0;
+        let (mut all_timed, mut all_named) = (true, true);
         while let Some(entry) = reader.next_entry()? {
             let changed_at = entry.changed_at();
             order.note(changed_at);
             future_times += u64::from(changed_at.is_some_and(|time| time > latest));
+            let is_bare = (all_timed || all_named) && entry.is_bare();
+            all_timed &= is_bare && entry.md.at.is_some();
+            all_named &= is_bare && entry.is_named_xml();
             summary.count(&entry, latest);
         }
         // The head may have come late.
         summary.head = reader.head().clone();
         summary.until = summary.head.md.closed_at(latest);
+        let may_be_index = !summary.is_index
+            && summary.entries > 0
+            && matches!(
+                summary.head.md.capability,
+                None | Some(Capability::ResourceList)
+            );
+        summary.unstated_parts = match (all_timed, all_named) {
+            _ if !may_be_index => None,
+            (true, _) => Some(UnstatedParts::Timed),
+            (false, true) => Some(UnstatedParts::Named),
+            (false, false) => None,
+        };
         summary.newest_first = order.is_newest_first();
         summary.oddities = reader.oddities().clone();
         summary
@@ -105,8 +144,13 @@ impl DocumentSummary {
 
     fn count(&mut self, entry: &Entry, latest: SourceTime) {
         let (md, changed_at) = (&entry.md, entry.changed_at());
+        let is_package_of_changes = entry.is_package_of_changes();
+        self.packages_of_changes += u64::from(is_package_of_changes);
+        if self.first_entries.len() < FIRST_ENTRIES {
+            self.first_entries.push(entry.loc.clone());
+        }
         if self.entries == 0 {
-            self.holds_packages = is_package(entry);
+            self.holds_packages = is_package(entry) || is_package_of_changes;
             self.is_index |= is_list(entry, &self.head);
         }
         self.entries += 1;
@@ -140,6 +184,14 @@ impl DocumentSummary {
         self.head.md.from.or(at.filter(is_begin))
     }
 
+    /// Makes it the summary of an index: its entries have turned out to be documents.
+    pub fn reveal_index(&mut self) {
+        self.is_index = true;
+        self.lists = self.entries;
+        self.lists_from = self.oldest_content;
+        self.oddities.add(Oddity::IndexAsUrlset);
+    }
+
     /// The number of entries that can't be read: what they name is unknown.
     pub fn bad_entries(&self) -> u64 {
         self.oddities.count(Oddity::BadLoc)
@@ -162,10 +214,7 @@ fn earliest(known: Option<SourceTime>, time: Option<SourceTime>) -> Option<Sourc
 
 #[cfg(test)]
 mod tests {
-    use url::Url;
-
     use super::*;
-    use crate::protocol::Capability;
 
     const NAMESPACES: &str = r#"xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/""#;
 

@@ -63,6 +63,7 @@ pub use tables::part::{PageEnd, Part, PartEvidence, UnchangedPart};
 pub use tables::resource::audit::KnownFile;
 pub use tables::resource::{Publication, ResourceView};
 pub use tables::source_set::{BaselineState, SetRecord};
+pub use tables::task::status::CountedFailure;
 pub use tables::task::{Task, TaskFailure};
 pub use tx::adopt::Adoption;
 pub use tx::complete::TaskResult;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use resyncd::demo::HubEvent;
+use resyncd::demo::{HubEvent, SampleOptions};
 use resyncd::protocol::websub::Mode;
 use resyncd::protocol::{Capability, ChangeKind};
 
@@ -49,6 +49,31 @@ async fn change_list_in_a_framework_notification_is_read() {
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.settled().await;
     assert_eq!(rig.operator.changes(since).await.len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_list_in_a_framework_notification_is_read_where_nothing_else_states_changes() {
+    let options = SampleOptions {
+        change_list: false,
+        ..resources(3)
+    };
+    let rig = Rig::start(options).await;
+    rig.settled().await;
+    let since = rig.operator.last_change().await;
+    rig.source.update(SET, "r0001.txt", "new");
+    rig.source.refresh_resource_list(SET);
+    notify_framework(
+        &rig,
+        "resourcelist.xml",
+        Capability::ResourceList,
+        ChangeKind::Updated,
+    )
+    .await;
+    assert_eq!(
+        rig.until_in_feed(since, "r0001.txt").await.origin,
+        "resource-list"
+    );
+    rig.until_mirrored().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use resyncd::demo::SampleSource;
-use resyncd::protocol::SourceTime;
+use resyncd::protocol::{Capability, SourceTime};
 
 use super::change_dumps::{DUMP, fetches, only_dumped, polled};
 use super::packing::{HEAD, put_zip};
-use crate::support::{NAME, Rig, SET, time};
+use crate::support::{NAME, Rig, SET, capability_list, time};
 
 /// Serves a Change Dump with one package written by the test.
 fn put_package(source: &SampleSource, capability: &str, manifest: &str, members: &[(&str, &str)]) {
@@ -112,6 +112,38 @@ async fn dump_labelled_changelist_with_a_manifest_newest_first_is_accepted() {
     let last = lines.iter().rfind(|line| line.uri == rig.uri("r0001.txt"));
     assert_eq!(last.unwrap().change, "updated");
     assert_eq!((fetches(&rig, "r0001.txt"), fetches(&rig, "n.txt")), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_in_a_change_list_are_read_as_a_change_dump() {
+    let rig = polled(only_dumped()).await;
+    let source = &rig.source;
+    let (from, until) = ("2020-01-01T00:00:00Z", source.boundary());
+    let manifest = format!(
+        r#"{HEAD}<rs:md capability="changedump-manifest" from="{from}" until="{until}"/>
+        <url><loc>/set1/res/r0001.txt</loc><lastmod>{until}</lastmod><rs:md change="updated" path="r1"/></url></urlset>"#
+    );
+    put_zip(source, "/set1/own.zip", &manifest, &[("r1", "new")]);
+    let list = format!(
+        r#"{HEAD}<rs:md capability="changelist" from="{from}"/>
+        <url><loc>/set1/own.zip</loc><rs:md from="{from}" until="{until}"/></url></urlset>"#
+    );
+    source.put_document("/set1/packages.xml", "application/xml", list);
+    let uri = |path: &str| source.base().join(path).unwrap();
+    let offers = capability_list(&[
+        (&uri("/set1/resourcelist.xml"), Capability::ResourceList),
+        (&uri("/set1/packages.xml"), Capability::ChangeList),
+    ]);
+    source.put_document("/set1/capabilitylist.xml", "application/xml", offers);
+    rig.until_holds("r0001.txt", "new").await;
+    rig.until("in sync", |set| {
+        set.state == "in-sync" && set.error.is_none() && set.resources == 3
+    })
+    .await;
+    let polls = source.hits("/set1/packages.xml");
+    source.wait_for_hits("/set1/packages.xml", polls + 2).await;
+    assert_eq!(source.hits("/set1/own.zip"), 1);
+    assert_eq!(fetches(&rig, "r0001.txt"), 1, "by the baseline");
 }
 
 #[tokio::test(flavor = "multi_thread")]

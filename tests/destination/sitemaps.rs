@@ -158,11 +158,12 @@ async fn publish(rig: &Rig, text: String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn plain_sitemap_is_followed_by_lastmod_and_deletes_nothing() {
     let rig = followed().await;
-    let set = until(&rig, SITEMAP, "error reported", |set| set.error.is_some()).await;
+    let set = until(&rig, SITEMAP, "notice shown", |set| !set.notices.is_empty()).await;
     assert_eq!((set.resources, set.channels.len()), (4, 0));
-    let error = set.error.unwrap();
-    assert_eq!(error.code, "unstated-capability");
-    assert!(error.message.contains("are not deleted"), "{error:?}");
+    assert_eq!((&set.error, &set.errors[..]), (&None, &[][..]));
+    let notice = &set.notices[0];
+    assert_eq!(notice.code, "unstated-capability");
+    assert!(notice.message.contains("are not deleted"), "{notice:?}");
 
     // An unchanged sitemap costs one conditional request per poll.
     let (requests, unchanged) = (
@@ -231,7 +232,8 @@ async fn sitemap_that_loses_its_newest_page_is_still_followed() {
     })
     .await;
     let set = until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
-    assert_eq!(set.error.unwrap().code, "unstated-capability");
+    assert_eq!(set.error, None);
+    assert_eq!(set.notices[0].code, "unstated-capability");
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
 }
 
@@ -330,22 +332,93 @@ async fn missing_sitemap_of_an_index_is_reported_and_does_not_delay_the_others()
     put(&source, "/1.xml", sitemap(&source, "", &FOUR));
     let rig = Rig::follow(source, every_second).await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
-    let reported = |set: &SetStatus| {
-        let error = set.error.as_ref();
-        set.state == "in-sync" && error.is_some_and(|error| error.code == "not-found")
+    let set = until(&rig, SITEMAP, "failing", |set| set.dead_parts == 2).await;
+    assert_eq!((set.state.as_str(), set.synced_until), ("failing", None));
+    let error = set.error.unwrap();
+    assert_eq!(error.code, "not-found");
+    for part in ["2 of 3 parts of ", "/absent.xml", "/page.xml"] {
+        assert!(error.message.contains(part), "{part}: {error:?}");
+    }
+    let counts = |set: &SetStatus| -> Vec<(String, u64)> {
+        let rows = set.errors.iter();
+        rows.map(|row| (row.code.clone(), row.count)).collect()
     };
-    let set = until(&rig, SITEMAP, "error reported", reported).await;
-    assert!(set.error.unwrap().message.contains("/absent.xml"));
-    // A sitemap that fails temporarily is retried.
+    assert_eq!(set.errors.len(), 2, "{:?}", set.errors);
+    // The Source has no other set.
+    let source = rig.operator.status().await.sources.remove(0);
+    assert_eq!(source.state, "failing");
+    assert_eq!(source.error.unwrap().code, "not-found");
+    // What can be read is followed, and not read again while it is unchanged.
+    let before = rig.source.hits("/1.xml") - rig.source.hits_not_modified("/1.xml");
     let mut pages = FOUR;
     pages[0].1 = "2026-02-01";
     rig.source.fail("/1.xml", Fault::Status(503), usize::MAX);
-    until(&rig, SITEMAP, "failing", |set| set.state == "failing").await;
+    until(&rig, SITEMAP, "failing for now", |set| {
+        counts(set).contains(&("http-status".to_owned(), 1))
+    })
+    .await;
     put(&rig.source, "/a", "meanwhile");
     put(&rig.source, "/1.xml", sitemap(&rig.source, "", &pages));
     rig.source.heal("/1.xml");
     until_holds(&rig, "/a", "meanwhile").await;
-    until(&rig, SITEMAP, "error reported", reported).await;
+    assert!(before <= 2, "{before} downloads of an unchanged part");
+    // The dead ones are tried again.
+    for path in ["/absent.xml", "/page.xml"] {
+        put(&rig.source, path, sitemap(&rig.source, "", &FOUR[3..]));
+    }
+    let set = until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
+    assert_eq!((set.dead_parts, set.error, set.errors.len()), (0, None, 0));
+    assert_eq!(rig.operator.status().await.sources[0].state, "ok");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_without_a_usable_entry_proves_nothing() {
+    let source = site(&["/a"]).await;
+    put(&source, SITEMAP, index(&source, &[]));
+    let rig = Rig::follow(source, every_second).await;
+    let set = until(&rig, SITEMAP, "failing", |set| set.state == "failing").await;
+    assert_eq!(set.error.unwrap().code, "empty-index");
+    assert_eq!(set.synced_until, None);
+    put(&rig.source, SITEMAP, index(&rig.source, &["/1.xml"]));
+    put(&rig.source, "/1.xml", sitemap(&rig.source, "", &FOUR[..1]));
+    until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
+    until_files(&rig, &["/a"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_sitemap_of_robots_txt_is_a_failing_set_until_it_is_back() {
+    let source = site(&["/a", "/b", "/c", "/d"]).await;
+    let robots = "Sitemap: /1.xml\nSitemap: /gone.xml\nSitemap: /down.xml\n";
+    put(&source, "/robots.txt", robots);
+    put(&source, "/1.xml", sitemap(&source, "", &FOUR[..2]));
+    source.fail("/down.xml", Fault::Status(503), usize::MAX);
+    let mut rig = Rig::follow(source, every_second).await;
+    until(&rig, "/1.xml", "in sync", |set| set.state == "in-sync").await;
+    for (path, code) in [("/gone.xml", "not-found"), ("/down.xml", "http-status")] {
+        let set = until(&rig, path, "failing", |set| set.state == "failing").await;
+        assert_eq!(set.error.unwrap().code, code);
+    }
+    assert_eq!(rig.operator.status().await.sources[0].state, "ok");
+    // The next start knows them, too.
+    rig.stop_daemon().await;
+    rig.start_daemon().await;
+    until(&rig, "/gone.xml", "failing", |set| set.state == "failing").await;
+    rig.source.heal("/down.xml");
+    put(
+        &rig.source,
+        "/gone.xml",
+        sitemap(&rig.source, "", &FOUR[2..3]),
+    );
+    put(
+        &rig.source,
+        "/down.xml",
+        sitemap(&rig.source, "", &FOUR[3..]),
+    );
+    for path in ["/1.xml", "/gone.xml", "/down.xml"] {
+        until(&rig, path, "in sync", |set| set.state == "in-sync").await;
+    }
+    until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
+    assert_eq!(sets(&rig).await.len(), 3);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -413,3 +413,64 @@ async fn all_change_lists_of_a_capability_list_are_read() {
     assert_eq!(set.synced_until.unwrap(), "2026-03-05T00:00:00Z");
     assert!(set.gaps.is_empty());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packages_in_a_change_list_are_not_resources() {
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put("/a", "a");
+    for name in ["/1.tar.xz", "/2"] {
+        site.put(name, "an archive");
+    }
+    let span = "from=\"2026-03-01T00:00:00Z\" until=\"2026-03-02T00:00:00Z\"";
+    let packages = entry("/1.tar.xz", &format!("<rs:md {span}/>"))
+        + &entry("/2", &format!("<rs:md {span} type=\"application/x-tar\"/>"));
+    let mixed = packages.clone() + &changed("/b", "created", "02T00:00:00");
+    site.put("/b", "b");
+    site.put("/changes.xml", &change_list(&packages));
+    let follower = Follower::start(site).await;
+    let unsupported = |set: &resyncd::status::SetStatus| {
+        let error = set.error.as_ref();
+        set.state == "failing" && error.is_some_and(|error| error.code == "unsupported-package")
+    };
+    let set = follower.until("unsupported", unsupported).await;
+    assert_eq!(set.synced_until.as_deref(), Some("2026-03-01T00:00:00Z"));
+    follower.site.put("/changes.xml", &change_list(&mixed));
+    follower.poll().await;
+    let set = follower
+        .until("changes applied", |set| {
+            unsupported(set) && set.resources == 2
+        })
+        .await;
+    assert_eq!((set.pending, set.failed), (0, 0));
+    for name in ["/1.tar.xz", "/2"] {
+        assert_eq!(follower.site.hits(name), 0, "{name}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_index_of_a_closed_change_list_is_a_notice() {
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put("/a", "a");
+    site.put("/b", "b");
+    let md =
+        "capability=\"changelist\" from=\"2026-03-01T00:00:00Z\" until=\"2026-03-03T00:00:00Z\"";
+    let link = "<rs:ln rel=\"index\" href=\"{site}/absent.xml\"/>";
+    let list = document("urlset", md, &changed("/b", "created", "02T00:00:00"));
+    site.put(
+        "/changes.xml",
+        &list.replace("<rs:md", &format!("{link}<rs:md")),
+    );
+    let follower = Follower::start(site).await;
+    let set = follower.until_mirrored(&[("/a", "a"), ("/b", "b")]).await;
+    let set = match set.notices.is_empty() {
+        true => {
+            follower
+                .until("notice", |set| !set.notices.is_empty())
+                .await
+        }
+        false => set,
+    };
+    assert_eq!((set.state.as_str(), set.error), ("in-sync", None));
+    assert_eq!(set.notices[0].code, "dead-index");
+    assert!(set.notices[0].message.contains("/absent.xml"));
+}

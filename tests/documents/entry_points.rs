@@ -271,3 +271,51 @@ async fn list_with_a_new_uri_at_each_publication_is_followed() {
     follower.until_mirrored(&BOTH[1..]).await;
     follower.until_oddities(&[]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn describing_documents_and_channels_of_other_transports_are_shown() {
+    let site = two_resources().await;
+    let about = |path: &str| format!("<rs:ln rel=\"describedby\" href=\"{{site}}{path}\"/>");
+    let found = description("/capabilities.xml")
+        .replace(
+            "<rs:md capability=\"description\"",
+            &format!("{}<rs:md capability=\"description\"", about("/about")),
+        )
+        .replace("</url>", &format!("{}</url>", about("/about/set")));
+    site.put("/.well-known/resourcesync", &found);
+    let list = capability_list(&[("resourcelist", "/list.xml")])
+        .replacen("<rs:md", &format!("{}<rs:md", about("/about/list")), 1)
+        .replace(
+            "</urlset>",
+            "<url><loc>ws://example.com/changes</loc><rs:md capability=\"change-notification\"/></url></urlset>",
+        );
+    site.put("/capabilities.xml", &list);
+    let follower = Follower::start(site).await;
+    let expected = ["/about/set", "/about/list"].map(|path| follower.site.url(path));
+    let set = follower
+        .until("described", |set| {
+            set.describedby == expected && !set.notices.is_empty()
+        })
+        .await;
+    assert_eq!(set.notices[0].code, "unsupported-transport");
+    assert!(set.notices[0].message.contains("not supported yet"));
+    let status = follower.destination.operator.status().await;
+    assert_eq!(status.sources[0].describedby, [follower.site.url("/about")]);
+    follower.until_mirrored(&BOTH).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_up_link_of_a_list_that_stands_alone_is_a_notice() {
+    let site = two_resources().await;
+    for path in ["/.well-known/resourcesync", "/capabilities.xml"] {
+        site.remove(path);
+    }
+    let follower = Follower::start_at(site, "/list.xml").await;
+    follower.until_mirrored(&BOTH).await;
+    let status = follower.destination.operator.status().await;
+    let source = &status.sources[0];
+    assert_eq!((source.state.as_str(), &source.error), ("ok", &None));
+    assert_eq!(source.notices[0].code, "dead-link");
+    let message = &source.notices[0].message;
+    assert!(message.contains("/capabilities.xml"), "{message}");
+}

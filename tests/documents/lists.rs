@@ -8,7 +8,7 @@ use resyncd::protocol::{Algorithm, Digest};
 use crate::site::{
     Follower, Site, capability_list, change_list, changed, document, entry, listed, resource_list,
 };
-use crate::support::{eventually, files};
+use crate::support::{eventually, files, time};
 
 /// A Source without Change Lists.
 async fn without_change_list(resource_list: &str) -> Site {
@@ -287,6 +287,89 @@ async fn index_of_indexes_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn index_as_a_urlset_without_capabilities_is_followed() {
+    for (times, oddities) in [
+        (
+            "<rs:md at=\"2026-03-01T00:00:00Z\"/>",
+            &["/list.xml index-as-urlset=1"][..],
+        ),
+        (
+            "<rs:md at=\"\"/>",
+            &["/list.xml bad-datetime=2", "/list.xml index-as-urlset=1"],
+        ),
+    ] {
+        let index = index("urlset", ["/1.xml", "/2.xml"], times);
+        check_index(&index, oddities).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_with_names_of_documents_are_resources() {
+    let list = resource_list(&(entry("/a.xml", "") + &entry("/b.xml", "")));
+    let site = without_change_list(&list).await;
+    site.put("/a.xml", "<a/>");
+    site.put("/b.xml", "<b/>");
+    let follower = Follower::start(site).await;
+    let set = follower
+        .until_mirrored(&[("/a.xml", "<a/>"), ("/b.xml", "<b/>")])
+        .await;
+    assert_eq!(set.dead_parts, 0);
+}
+
+/// A chain of indexes: the Resource List names the first one and itself, each names the next one, and the last one a list.
+async fn chain_of_indexes(levels: usize) -> Site {
+    let level = |number: usize| format!("/level{number}.xml");
+    let first = index("sitemapindex", ["/list.xml", &level(1)], "");
+    let site = without_change_list(&first).await;
+    for number in 1..levels {
+        let next = index("sitemapindex", [&level(number + 1), &level(1)], "");
+        site.put(&level(number), &next);
+    }
+    site.put(&level(levels), &resource_list(&listed("/a")));
+    site.put("/a", "a");
+    site
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_many_levels_deep_that_names_itself_is_read() {
+    let follower = Follower::start(chain_of_indexes(10).await).await;
+    follower.until_mirrored(&[("/a", "a")]).await;
+    follower
+        .until_oddities(&["/level1.xml index-ring=1", "/list.xml index-ring=1"])
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn index_nested_too_deeply_is_named() {
+    let follower = Follower::start(chain_of_indexes(20).await).await;
+    let set = follower
+        .until("failing", |set| {
+            set.state == "failing" && set.error.is_some()
+        })
+        .await;
+    let error = set.error.unwrap();
+    assert_eq!((error.code.as_str(), set.dead_parts), ("nested-index", 1));
+    assert!(error.message.contains("/level16.xml"), "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_entry_of_an_index_is_a_dead_part() {
+    let md = "capability=\"resourcelist\" at=\"2026-03-01T00:00:00Z\"";
+    let parts = entry("/1.xml", "").replace("url>", "sitemap>") + "<sitemap/>";
+    let site = without_change_list(&document("sitemapindex", md, &parts)).await;
+    site.put("/1.xml", &resource_list(&listed("/a")));
+    site.put("/a", "a");
+    let follower = Follower::start(site).await;
+    until_has(&follower, "/a").await;
+    let set = follower
+        .until("failing", |set| {
+            set.state == "failing" && set.dead_parts == 1
+        })
+        .await;
+    assert_eq!(set.error.unwrap().code, "bad-entries");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn oversized_list_is_read_completely() {
     let others: String = (0..50_000)
         .map(|n| listed(&format!("/others/{n}")))
@@ -337,6 +420,14 @@ async fn missing_part_of_an_index_does_not_delay_later_parts() {
         })
         .await;
     assert_eq!(set.synced_until, None, "the baseline is incomplete");
+    // It will not be back within seconds, and all parts are requested with it.
+    let micros = |text: &Option<String>| text.as_ref().map(|text| time(text).micros());
+    follower
+        .until("next poll at the poll interval", |set| {
+            let times = micros(&set.next_poll_at).zip(micros(&set.last_poll_at));
+            times.is_some_and(|(next, last)| next - last > 600_000_000)
+        })
+        .await;
     follower.site.put("/2.xml", &resource_list(&listed("/b")));
     follower.poll().await;
     follower

@@ -19,6 +19,13 @@
 //! | digests in other encodings, several, unknown ones | [`lists`]: `digests_…`, [`reading`] |
 //! | white space in `loc`, `describedBy`, relative URIs | [`lists`]: `loc_…`, [`reading`] |
 //! | an index with the root `urlset`; indexes of indexes | [`lists`] and [`changes`]: `index_…` |
+//! | an index as a `urlset` whose entries have only `at` | [`lists`]: `index_as_a_urlset_without_capabilities_…` |
+//! | an index many levels deep, one that names itself, `sitemap` without `loc` | [`lists`]: `index_many_levels_deep_…`, `index_nested_too_deeply_…`, `unreadable_entry_of_an_index_…` |
+//! | an index with dead parts; robots.txt with several sitemaps | tests/destination, `sitemaps`: `missing_sitemap_of_an_index_…`, `dead_sitemap_of_robots_txt_…` |
+//! | packages in a Change List | [`changes`]: `packages_in_a_change_list_…` |
+//! | a Source below a path | `fetch::discovery`: `well_known_document_below_…` |
+//! | links `index` and `up` to nothing | [`changes`]: `dead_index_…`, [`entry_points`]: `dead_up_link_…` |
+//! | `describedby`; channels over `ws:` | [`entry_points`]: `describing_documents_…` |
 //! | more than 50,000 entries | [`lists`]: `oversized_list_…` |
 //! | gzip stated by the name or by the header alone | [`lists`]: `gzip_…` |
 //! | dumps: member paths, manifests without `change`, `changelist` for a Change Dump | [`reading`]: `manifests_…`, `change_dump_…`; for packages see tests/destination |

@@ -21,7 +21,6 @@ const RESOURCES: u64 = 7;
 enum EmptyDocument {
     List,
     ListOfNoTime,
-    Index,
     PartOfIndex,
     Dump,
     Package,
@@ -68,7 +67,7 @@ impl EmptyDocument {
             Capability::ResourceList
         };
         let root = match self {
-            Self::Index | Self::PartOfIndex => Root::Sitemapindex,
+            Self::PartOfIndex => Root::Sitemapindex,
             _ => Root::Urlset,
         };
         let mut entries = Vec::new();
@@ -106,7 +105,6 @@ async fn empty_list_has_all_deletions_held_back() {
     for empty in [
         EmptyDocument::List,
         EmptyDocument::ListOfNoTime,
-        EmptyDocument::Index,
         EmptyDocument::PartOfIndex,
         EmptyDocument::Dump,
         EmptyDocument::Package,

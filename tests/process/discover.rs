@@ -281,12 +281,93 @@ async fn failed_discovery_reports_its_reason() {
         text(&output.stderr).contains("[no-source-description]"),
         "{output:?}"
     );
-    assert!(output.stdout.is_empty(), "{output:?}");
+    let tree = text(&output.stdout);
+    for (reason, path) in [
+        ("entry", ""),
+        ("well-known", ".well-known/resourcesync"),
+        ("robots", "robots.txt"),
+        ("sitemap", "sitemap.xml"),
+    ] {
+        let line = format!(
+            "\n  {reason} {}{path}: the server answered with status 404",
+            source.url()
+        );
+        assert!(tree.contains(&line), "{line}: {tree}");
+    }
     let output = discover(&[&source.url(), "--json"]).await;
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     let json: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(json["error"]["code"], "no-source-description");
     assert_eq!(json["url"], source.url());
+    let tried = json["tried"].as_array().unwrap();
+    assert_eq!(tried.len(), 5, "{tried:#?}");
+    assert_eq!(tried[0]["code"], "not-found");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_parts_of_an_index_are_listed() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let parts: String = ["/1.xml", "/2.xml", "/absent.xml"]
+        .map(|path| format!("<sitemap><loc>{path}</loc></sitemap>"))
+        .concat();
+    put(
+        &source,
+        "/set1/resourcelist.xml",
+        document("resourcelist", &parts).replace("urlset", "sitemapindex"),
+    );
+    put(&source, "/1.xml", document("resourcelist", ""));
+    source.fail("/2.xml", Fault::Status(410), usize::MAX);
+    let found = json(&source.url()).await;
+    let list = &found["sets"][0]["capabilities"][0];
+    let dead = list["dead_parts"].as_array().unwrap();
+    let dead: Vec<_> = dead
+        .iter()
+        .map(|part| (part["uri"].as_str().unwrap(), &part["error"]["code"]))
+        .collect();
+    let uri = |path: &str| source.base().join(path).unwrap().to_string();
+    assert_eq!(
+        dead,
+        [
+            (uri("/2.xml").as_str(), &"gone".into()),
+            (uri("/absent.xml").as_str(), &"not-found".into())
+        ]
+    );
+    assert_eq!(list["parts_not_tried"], 0);
+    let tree = text(&discover(&[&source.url()]).await.stdout);
+    for part in [
+        "2 parts can't be fetched",
+        "/2.xml",
+        "[gone]",
+        "[not-found]",
+    ] {
+        assert!(tree.contains(part), "{part}: {tree}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_describes_a_set_and_unsupported_channels_are_shown() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let entries = entry("/set1/resourcelist.xml", "resourcelist")
+        + &entry("ws://example.com/changes", "change-notification");
+    let list = document("capabilitylist", &entries).replacen(
+        "<rs:md",
+        r#"<rs:ln rel="describedby" href="/about"/><rs:md"#,
+        1,
+    );
+    put(&source, "/set1/capabilitylist.xml", list);
+    let found = json(&source.url()).await;
+    let set = &found["sets"][0];
+    let about = source.base().join("/about").unwrap().to_string();
+    assert_eq!(set["describedby"], serde_json::json!([about]));
+    assert_eq!(set["channels"][0]["topic"], "ws://example.com/changes");
+    assert_eq!(set["channels"][0]["error"]["code"], "unsupported-transport");
+    let tree = text(&discover(&[&source.url()]).await.stdout);
+    for part in [
+        &format!("described by {about}"),
+        "a transport that is not supported yet",
+    ] {
+        assert!(tree.contains(part), "{part}: {tree}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Output, Stdio};
 
-use resyncd::demo::{DumpOptions, Fault, SampleOptions, SampleSource};
+use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::Capability;
 
 use crate::process::{Home, command, signal, text, wait_for_exit};
@@ -267,4 +267,48 @@ async fn interrupted_sync_keeps_what_is_applied() {
     assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
     home.assert_mirrored(&source, &[SET]);
     assert_eq!(source.hits("/set1/res/r0000.txt"), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_parts_and_dead_sitemaps_are_named_and_fail_the_run() {
+    let source = SampleSource::start(SampleOptions {
+        sets: Vec::new(),
+        hub: ChannelHub::None,
+        ..SampleOptions::default()
+    })
+    .await
+    .unwrap();
+    for path in ["/", "/.well-known/resourcesync"] {
+        source.fail(path, Fault::Status(404), usize::MAX);
+    }
+    let put = |path: &str, text: &str| source.put_document(path, "text/plain", text.to_owned());
+    put("/robots.txt", "Sitemap: /index.xml\nSitemap: /gone.xml\n");
+    let sitemap = |root: &str, entry: &str, paths: &[&str]| {
+        let entries: String = paths
+            .iter()
+            .map(|path| format!("<{entry}><loc>{path}</loc></{entry}>"))
+            .collect();
+        format!(r#"<{root} xmlns="http://www.sitemaps.org/schemas/sitemap/0.9">{entries}</{root}>"#)
+    };
+    let parts = ["/1.xml", "/absent1.xml", "/absent2.xml"];
+    put("/index.xml", &sitemap("sitemapindex", "sitemap", &parts));
+    put("/1.xml", &sitemap("urlset", "url", &["/a"]));
+    put("/a", "a");
+    let home = Home::new(&source.url(), "");
+    let output = home.run_command(&["sync"]);
+    assert_output(
+        &output,
+        1,
+        &[
+            "index.xml: failing, synced until not yet; 1 resources",
+            "2 parts of its indexes can't be read [dead-parts]",
+            "2 of 3 parts of ",
+            "gone.xml: failing",
+        ],
+    );
+    let log = text(&output.stderr);
+    for path in ["/absent1.xml", "/absent2.xml"] {
+        let is_named = |line: &&str| line.contains("part of an index") && line.contains(path);
+        assert_eq!(log.lines().filter(is_named).count(), 1, "{path}: {log}");
+    }
 }

@@ -7,7 +7,9 @@ use serde::Serialize;
 use url::Url;
 
 use crate::clock;
-use crate::fetch::{CapabilityList, Discovery, DiscoveryError, DocumentSummaries};
+use crate::fetch::{
+    Attempt, CapabilityList, Discovery, DocumentSummaries, TriedParts, UnsupportedChannel,
+};
 use crate::protocol::{Capability, DocumentSummary, Oddities, Offer, SourceTime};
 use crate::status::StatusError;
 
@@ -16,10 +18,12 @@ pub(super) struct DiscoveryReport {
     pub(super) url: String,
     pub(super) description: Option<String>,
     pub(super) implied: bool,
+    pub(super) describedby: Vec<String>,
     pub(super) channels: Vec<AdvertisedChannel>,
     pub(super) sets: Vec<SetReport>,
     pub(super) failed: Vec<FailedSet>,
     pub(super) oddities: Vec<DocumentOddities>,
+    pub(super) tried: Vec<Tried>,
     pub(super) left_out: usize,
     pub(super) error: Option<StatusError>,
 }
@@ -28,6 +32,7 @@ pub(super) struct DiscoveryReport {
 pub(super) struct SetReport {
     pub(super) capability_list: String,
     pub(super) implied: bool,
+    pub(super) describedby: Vec<String>,
     pub(super) oddities: OddityCounts,
     pub(super) capabilities: Vec<OfferReport>,
     pub(super) channels: Vec<AdvertisedChannel>,
@@ -38,6 +43,17 @@ pub(super) struct AdvertisedChannel {
     pub(super) kind: String,
     pub(super) topic: String,
     pub(super) hubs: Vec<String>,
+    /// Why it can't be used.
+    pub(super) error: Option<StatusError>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct Tried {
+    pub(super) uri: String,
+    pub(super) reason: &'static str,
+    pub(super) parent: Option<usize>,
+    pub(super) answer: String,
+    pub(super) code: Option<&'static str>,
 }
 
 #[derive(Debug, Serialize)]
@@ -47,7 +63,21 @@ pub(super) struct OfferReport {
     pub(super) looked_into: bool,
     #[serde(flatten)]
     pub(super) facts: Option<DocumentFacts>,
+    #[serde(flatten)]
+    pub(super) parts: Option<PartsReport>,
     pub(super) error: Option<StatusError>,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct PartsReport {
+    pub(super) dead_parts: Vec<DeadPart>,
+    pub(super) parts_not_tried: u64,
+}
+
+#[derive(Debug, Serialize)]
+pub(super) struct DeadPart {
+    pub(super) uri: String,
+    pub(super) error: StatusError,
 }
 
 #[derive(Debug, Serialize)]
@@ -102,11 +132,12 @@ impl DiscoveryReport {
         Self {
             description: found.description.as_ref().map(Url::to_string),
             implied: found.is_implied(),
+            describedby: texts(&found.described_by),
             channels: found.channels.iter().map(channel).collect(),
             sets: found
                 .sets
                 .iter()
-                .map(|set| SetReport::of(set, summaries))
+                .map(|set| SetReport::of(set, found, summaries))
                 .collect(),
             failed: failed.collect(),
             oddities: oddities.collect(),
@@ -123,15 +154,30 @@ impl DiscoveryReport {
         }
     }
 
+    /// The same, with what was requested.
+    pub(super) fn having_tried(mut self, attempts: &[Attempt]) -> Self {
+        let tried = attempts.iter().map(|attempt| Tried {
+            uri: attempt.uri.to_string(),
+            reason: attempt.reason,
+            parent: attempt.parent,
+            answer: attempt.answer.clone(),
+            code: attempt.error,
+        });
+        self.tried = tried.collect();
+        self
+    }
+
     fn empty(url: &Url) -> Self {
         Self {
             url: url.to_string(),
             description: None,
             implied: false,
+            describedby: Vec::new(),
             channels: Vec::new(),
             sets: Vec::new(),
             failed: Vec::new(),
             oddities: Vec::new(),
+            tried: Vec::new(),
             left_out: 0,
             error: None,
         }
@@ -139,26 +185,37 @@ impl DiscoveryReport {
 }
 
 impl SetReport {
-    fn of(set: &CapabilityList, summaries: &DocumentSummaries) -> Self {
+    fn of(set: &CapabilityList, found: &Discovery, summaries: &DocumentSummaries) -> Self {
         let (channels, documents): (Vec<_>, Vec<_>) = set
             .capabilities
             .iter()
             .partition(|advertised| is_channel(&advertised.capability));
-        let offered = |advertised: &Offer| offered(advertised, summaries.of(&advertised.uri));
+        let offered = |advertised: &Offer| offered(advertised, summaries);
+        let mut described_by = found.sets_described_by.get(&set.uri).cloned();
+        let described_by = described_by.get_or_insert_default();
+        for uri in &set.described_by {
+            if !described_by.contains(uri) {
+                described_by.push(uri.clone());
+            }
+        }
+        let unsupported = set.unsupported_channels.iter().map(unsupported_channel);
         Self {
             capability_list: set.uri.to_string(),
             implied: set.is_implied(),
+            describedby: texts(described_by),
             oddities: counts(&set.oddities),
             capabilities: documents.into_iter().map(offered).collect(),
-            channels: channels.into_iter().map(channel).collect(),
+            channels: channels
+                .into_iter()
+                .map(channel)
+                .chain(unsupported)
+                .collect(),
         }
     }
 }
 
-fn offered(
-    advertised: &Offer,
-    seen: Option<&Result<DocumentSummary, DiscoveryError>>,
-) -> OfferReport {
+fn offered(advertised: &Offer, summaries: &DocumentSummaries) -> OfferReport {
+    let seen = summaries.of(&advertised.uri);
     let error = match seen {
         Some(Err(error)) => Some(status_error(error.code(), error)),
         Some(Ok(summary)) => contradiction(&advertised.capability, summary),
@@ -170,7 +227,19 @@ fn offered(
         uri: advertised.uri.to_string(),
         looked_into: seen.is_some(),
         facts: summary.map(facts),
+        parts: summaries.parts_of(&advertised.uri).map(parts),
         error,
+    }
+}
+
+fn parts(tried: &TriedParts) -> PartsReport {
+    let dead = tried.dead.iter().map(|(uri, error)| DeadPart {
+        uri: uri.to_string(),
+        error: status_error(error.code(), error),
+    });
+    PartsReport {
+        dead_parts: dead.collect(),
+        parts_not_tried: tried.left_out,
     }
 }
 
@@ -210,7 +279,24 @@ fn channel(advertised: &Offer) -> AdvertisedChannel {
         kind: advertised.capability.to_string(),
         topic: advertised.uri.to_string(),
         hubs: advertised.hubs.iter().map(ToString::to_string).collect(),
+        error: None,
     }
+}
+
+fn unsupported_channel(channel: &UnsupportedChannel) -> AdvertisedChannel {
+    AdvertisedChannel {
+        kind: channel.capability.to_string(),
+        topic: channel.uri.to_string(),
+        hubs: Vec::new(),
+        error: Some(status_error(
+            "unsupported-transport",
+            "a transport that is not supported yet",
+        )),
+    }
+}
+
+fn texts(uris: &[Url]) -> Vec<String> {
+    uris.iter().map(Url::to_string).collect()
 }
 
 fn is_channel(capability: &Capability) -> bool {

@@ -1,7 +1,8 @@
 //! Formats a report as an indented tree.
 
 use super::report::{
-    AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, SetReport,
+    AdvertisedChannel, DiscoveryReport, DocumentFacts, OddityCounts, OfferReport, PartsReport,
+    SetReport, Tried,
 };
 use crate::status::StatusError;
 
@@ -9,11 +10,16 @@ use crate::status::StatusError;
 pub(super) fn of(report: &DiscoveryReport) -> String {
     let mut tree = Tree::default();
     tree.line(0, &report.url);
+    if report.error.is_some() {
+        tree.tried(&report.tried, None, 1);
+        return tree.0;
+    }
     match &report.description {
         Some(description) => tree.line(1, &format!("Source Description {description}")),
         None if report.implied => tree.line(1, "no ResourceSync: sitemaps, followed by polling"),
         None => tree.line(1, "no Source Description"),
     }
+    tree.described_by(1, &report.describedby);
     for document in &report.oddities {
         tree.line(
             2,
@@ -57,6 +63,7 @@ impl Tree {
 
     fn set(&mut self, set: &SetReport) {
         self.line(1, &format!("set {}", set.capability_list));
+        self.described_by(2, &set.describedby);
         self.oddities(2, &set.oddities);
         for offered in &set.capabilities {
             self.offered(offered);
@@ -77,6 +84,50 @@ impl Tree {
             self.line(3, "not read");
         }
         self.status_error(3, offered.error.as_ref());
+        if let Some(parts) = &offered.parts {
+            self.parts(parts);
+        }
+    }
+
+    fn parts(&mut self, parts: &PartsReport) {
+        let PartsReport {
+            dead_parts,
+            parts_not_tried,
+        } = parts;
+        if !dead_parts.is_empty() {
+            self.line(3, &format!("{} parts can't be fetched", dead_parts.len()));
+        }
+        for part in dead_parts {
+            self.status_error(4, Some(&part.error));
+        }
+        if *parts_not_tried > 0 {
+            self.line(
+                3,
+                &format!("{parts_not_tried} parts were not tried: there are too many"),
+            );
+        }
+    }
+
+    /// What an attempt led to, with what that led to below it.
+    fn tried(&mut self, tried: &[Tried], parent: Option<usize>, depth: usize) {
+        for (number, attempt) in tried.iter().enumerate() {
+            if attempt.parent == parent {
+                let Tried {
+                    uri,
+                    reason,
+                    answer,
+                    ..
+                } = attempt;
+                self.line(depth, &format!("{reason} {uri}: {answer}"));
+                self.tried(tried, Some(number), depth + 1);
+            }
+        }
+    }
+
+    fn described_by(&mut self, depth: usize, documents: &[String]) {
+        for document in documents {
+            self.line(depth, &format!("described by {document}"));
+        }
     }
 
     fn channel(&mut self, depth: usize, channel: &AdvertisedChannel) {
@@ -84,7 +135,9 @@ impl Tree {
         for hub in &channel.hubs {
             self.line(depth + 1, &format!("hub {hub}"));
         }
-        if channel.hubs.is_empty() {
+        if channel.error.is_some() {
+            self.status_error(depth + 1, channel.error.as_ref());
+        } else if channel.hubs.is_empty() {
             self.line(depth + 1, "no hub is advertised");
         }
     }

@@ -298,10 +298,11 @@ impl CapabilityReader<'_> {
             return Ok(None);
         };
         let context = self.context;
-        let fetched = fetch_document(&context.client, uri, None, context.limits.document).await?;
+        let (client, limit) = (&context.client, context.limits.document);
+        let fetched = fetch_document(client, uri, None, limit).await?;
         // A document that is fetched unconditionally is never unchanged.
         let fetched = fetched.ok_or(EngineError::Interrupted)?;
-        let read = SummarizedDocument::read(uri, fetched).await?;
+        let read = SummarizedDocument::read_from(client, uri, fetched, limit).await?;
         Ok(Some((number, read)))
     }
 
@@ -319,6 +320,10 @@ impl CapabilityReader<'_> {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
         let bad_entries = read.summary.bad_entries();
+        if !is_listed && read.summary.packages_of_changes > 0 {
+            let document = read.document.url().to_string();
+            self.fail(uri, EngineError::MixedPackages(document))?;
+        }
         if let Some(list) = self.walk.enter(read)? {
             let kind = if is_listed {
                 let at = stated.unwrap_or_else(|| list.guessed_time(list.summary.newest));

@@ -9,11 +9,60 @@ use crate::engine::EngineError;
 /// take too long.
 const MAX_TRANSIENT: u32 = 3;
 
+/// The errors of this many parts are named.
+const MAX_NAMED: usize = 3;
+
 /// The errors of the parts of one document.
 #[derive(Default)]
 pub(in crate::engine) struct PartFailures {
     first: Option<EngineError>,
     transient: u32,
+}
+
+/// The parts of an index that can't be read until the Source changes something.
+#[derive(Default)]
+pub(in crate::engine) struct DeadParts {
+    first: Option<EngineError>,
+    named: Vec<String>,
+    count: u64,
+}
+
+impl DeadParts {
+    /// Adds a part, or so many of one error.
+    pub(in crate::engine) fn add(&mut self, error: EngineError, count: u64) {
+        self.count += count;
+        if self.named.len() < MAX_NAMED {
+            self.named.push(error.to_string());
+        }
+        self.first.get_or_insert(error);
+    }
+
+    /// How many there are.
+    pub(in crate::engine) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The error of an index of so many parts, if any of them is dead; that of the part, if it is only one.
+    pub(in crate::engine) fn into_result(self, index: &Url, parts: u64) -> Result<(), EngineError> {
+        let Some(first) = self.first else {
+            return Ok(());
+        };
+        if self.count == 1 {
+            return Err(first);
+        }
+        let mut named = self.named.join("; ");
+        let more = self.count.saturating_sub(self.named.len() as u64);
+        if more > 0 {
+            named += &format!("; and {more} more");
+        }
+        Err(EngineError::DeadParts {
+            document: index.to_string(),
+            dead: self.count,
+            parts,
+            named,
+            first: Box::new(first),
+        })
+    }
 }
 
 impl PartFailures {
@@ -110,6 +159,33 @@ mod tests {
         assert_eq!(stopped.unwrap_err().code(), "interrupted");
         let (first, error) = alternatives.into_first().unwrap();
         assert_eq!((first, error.code()), (uri("a"), "not-found"));
+    }
+
+    #[test]
+    fn dead_parts_are_counted_and_the_first_ones_named() {
+        let index = Url::parse("https://example.org/index").unwrap();
+        assert!(DeadParts::default().into_result(&index, 9).is_ok());
+        let dead = |statuses: &[u16]| {
+            let mut dead = DeadParts::default();
+            statuses
+                .iter()
+                .for_each(|&status| dead.add(failing(status), 1));
+            dead.into_result(&index, 9).unwrap_err()
+        };
+        let one = dead(&[404]);
+        assert!(one.to_string().starts_with("404: "), "{one}");
+        let several = dead(&[410, 404, 400, 401, 402]);
+        assert_eq!((several.code(), several.is_unusable()), ("gone", true));
+        let message = several.to_string();
+        assert!(
+            message.starts_with("5 of 9 parts of https://example.org/index"),
+            "{message}"
+        );
+        assert!(
+            message.contains("400: ") && !message.contains("401: "),
+            "{message}"
+        );
+        assert!(message.ends_with("and 2 more"), "{message}");
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod offered;
 mod summarized;
 mod walk;
 
-pub(super) use failures::{Alternatives, PartFailures};
+pub(super) use failures::{Alternatives, DeadParts, PartFailures};
 pub(super) use offered::offered;
 pub(super) use summarized::{SummarizedDocument, expect_capability, fetch_document};
 pub(super) use walk::{Child, DocumentWalk, Entered, Entries, Unsettled};

@@ -36,10 +36,7 @@ pub(in crate::engine) struct SummarizedDocument {
 
 impl SummarizedDocument {
     /// Reads a document once to its end, on a blocking thread. `uri`: where it was fetched from.
-    pub(in crate::engine) async fn read(
-        uri: &Url,
-        mut document: Box<FetchedDocument>,
-    ) -> Result<Self, EngineError> {
+    async fn read(uri: &Url, mut document: Box<FetchedDocument>) -> Result<Self, EngineError> {
         let latest = latest_source_time(clock::now().wall);
         let reading = tokio::task::spawn_blocking(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;
@@ -50,6 +47,22 @@ impl SummarizedDocument {
             uri: uri.to_string(),
             error,
         })
+    }
+
+    /// As [`read`](Self::read), but a Resource List whose entries state nothing is an index if there are documents behind them.
+    pub(in crate::engine) async fn read_from(
+        client: &Client,
+        uri: &Url,
+        document: Box<FetchedDocument>,
+        limit: u64,
+    ) -> Result<Self, EngineError> {
+        let mut read = Self::read(uri, document).await?;
+        let revealed = client.reveal_index(&mut read.summary, limit).await;
+        revealed.map_err(|(uri, error)| EngineError::Fetch {
+            uri: uri.to_string(),
+            error,
+        })?;
+        Ok(read)
     }
 
     /// Rejects a document that states another capability.

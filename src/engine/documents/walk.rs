@@ -4,6 +4,8 @@
 //!
 //! A document may also be a page of a longer one, and name the page after it (`rel="next"`, RFC 8288): the pages come one after
 //! the other, after what the document itself names.
+//!
+//! Invariant: no index is entered twice. One that names itself, or an index above it, ends nothing: that entry is skipped.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -17,7 +19,11 @@ use crate::protocol::{Capability, Entry, SourceTime};
 use crate::sync::latest_source_time;
 
 /// How deep indexes may be nested.
-const MAX_DEPTH: usize = 4;
+const MAX_DEPTH: usize = 16;
+/// How many indexes are entered in one walk: their URIs are in memory.
+const MAX_INDEXES: usize = 10_000;
+/// How many indexes that were named again are reported by their URIs.
+const MAX_REPEATED: usize = 3;
 /// How many lists are read in one walk: an index of indexes could name them without end.
 const MAX_LISTS: u64 = 1_000_000;
 /// How much memory the lists may take that are sorted by their age, and the URIs of pages, in bytes: enough for the 50,000 lists
@@ -138,6 +144,10 @@ impl Rest {
 pub(in crate::engine) struct DocumentWalk {
     capability: Capability,
     levels: Vec<Level>,
+    /// The URLs of the indexes that were entered.
+    entered: HashSet<Url>,
+    /// The first indexes that were named again after they had been entered.
+    repeated: Vec<Url>,
     seen: u64,
     /// How much memory the sorted levels take, in bytes.
     bytes: usize,
@@ -213,6 +223,8 @@ impl DocumentWalk {
         Self {
             capability,
             levels: Vec::new(),
+            entered: HashSet::new(),
+            repeated: Vec::new(),
             seen: 0,
             bytes: 0,
         }
@@ -228,16 +240,33 @@ impl DocumentWalk {
                 }),
                 Level::Pages(pages) => pages.next.take(),
             };
-            if next.is_some() {
-                self.seen += 1;
-                if self.seen > MAX_LISTS {
-                    return Err(EngineError::TooManyLists);
-                }
-                return Ok(next);
+            let Some(next) = next else {
+                self.levels.pop();
+                continue;
+            };
+            self.seen += 1;
+            if self.seen > MAX_LISTS {
+                return Err(EngineError::TooManyLists);
             }
-            self.levels.pop();
+            if next.is_page || !self.is_repeated(&next.uri) {
+                return Ok(Some(next));
+            }
         }
         Ok(None)
+    }
+
+    /// The indexes that were named again after they had been entered, as in a ring; the first ones.
+    pub(in crate::engine) fn repeated(&self) -> &[Url] {
+        &self.repeated
+    }
+
+    /// Whether that index was entered before; records it if so.
+    fn is_repeated(&mut self, uri: &Url) -> bool {
+        let is_repeated = self.entered.contains(uri);
+        if is_repeated && self.repeated.len() < MAX_REPEATED && !self.repeated.contains(uri) {
+            self.repeated.push(uri.clone());
+        }
+        is_repeated
     }
 
     /// Enters a document that is offered, or came last. If it is an index, what it names comes next, in its order; else it is
@@ -246,10 +275,14 @@ impl DocumentWalk {
         &mut self,
         read: SummarizedDocument,
     ) -> Result<Option<SummarizedDocument>, EngineError> {
-        if !self.begin(&read)? {
+        if !self.is_index(&read)? {
+            self.follow_page_of(&read)?;
             return Ok(Some(read));
         }
-        self.levels.push(Level::InOrder(Entries::of(read.document)));
+        if !self.is_repeated(read.document.url()) {
+            self.enter_index(&read)?;
+            self.levels.push(Level::InOrder(Entries::of(read.document)));
+        }
         Ok(None)
     }
 
@@ -260,9 +293,16 @@ impl DocumentWalk {
         read: SummarizedDocument,
         is_settled: impl Fn(&Child) -> bool,
     ) -> Result<Entered, EngineError> {
-        if !self.begin(&read)? {
+        if !self.is_index(&read)? {
+            self.follow_page_of(&read)?;
             return Ok(Entered::List(Box::new(read)));
         }
+        if self.is_repeated(read.document.url()) {
+            return Ok(Entered::Index {
+                settled_until: None,
+            });
+        }
+        self.enter_index(&read)?;
         let unsettled = Unsettled::read(read.document, is_settled).await?;
         self.push(unsettled.children)?;
         Ok(Entered::Index {
@@ -270,16 +310,15 @@ impl DocumentWalk {
         })
     }
 
-    /// Lets the page after a document come next, if it names one. Returns whether the document is an index.
-    fn begin(&mut self, read: &SummarizedDocument) -> Result<bool, EngineError> {
+    fn is_index(&self, read: &SummarizedDocument) -> Result<bool, EngineError> {
         read.expect(&self.capability)?;
-        let is_level = |level: &&Level| !matches!(level, Level::Pages(_));
-        let depth = self.levels.iter().filter(is_level).count();
-        if read.summary.is_index && depth >= MAX_DEPTH {
-            return Err(EngineError::NestedIndex);
-        }
-        if let Some(next) = read.next_page() {
-            self.follow(read.document.url(), next)?;
+        let is_empty = read.summary.is_index && read.summary.entries == 0;
+        let is_snapshot = matches!(
+            self.capability,
+            Capability::ResourceList | Capability::ResourceDump
+        );
+        if is_empty && is_snapshot {
+            return Err(EngineError::EmptyIndex(read.document.url().to_string()));
         }
         Ok(read.summary.is_index)
     }
@@ -305,6 +344,27 @@ impl DocumentWalk {
         pages.next = Some(Child::page(next.clone(), repeats));
         self.levels.push(Level::Pages(pages));
         Ok(())
+    }
+
+    /// Lets the page after a document come next, if it names one.
+    fn follow_page_of(&mut self, read: &SummarizedDocument) -> Result<(), EngineError> {
+        match read.next_page() {
+            Some(next) => self.follow(read.document.url(), next),
+            None => Ok(()),
+        }
+    }
+
+    fn enter_index(&mut self, read: &SummarizedDocument) -> Result<(), EngineError> {
+        let url = read.document.url();
+        let is_index = |level: &&Level| !matches!(level, Level::Pages(_));
+        if self.levels.iter().filter(is_index).count() >= MAX_DEPTH {
+            return Err(EngineError::NestedIndex(url.to_string()));
+        }
+        if self.entered.len() >= MAX_INDEXES {
+            return Err(EngineError::TooManyLists);
+        }
+        self.entered.insert(url.clone());
+        self.follow_page_of(read)
     }
 
     /// Lets these lists of an index come next.

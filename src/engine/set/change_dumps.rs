@@ -86,8 +86,8 @@ impl SetState {
             index,
         };
         // A closed dump states nothing more: its index names the one that follows.
-        if let Some(index) = &read.index
-            && let Some(changed) = poll_document(&self.context, self.record.id, index, true).await?
+        if let Some(index) = read.index.clone()
+            && let Some(changed) = self.poll_linked_index(&index).await?
             && changed.read.summary.is_index
         {
             changed.read.expect(&Capability::ChangeDump)?;
@@ -98,9 +98,24 @@ impl SetState {
         Ok(span)
     }
 
+    /// Fetches the index that a closed dump belongs to; `None` if it does not exist.
+    async fn poll_linked_index(&self, index: &Url) -> Result<Option<ChangedDocument>, EngineError> {
+        let polled = poll_document(&self.context, self.record.id, index, true).await;
+        match polled {
+            Err(error) if error.is_absence() => {
+                self.note_dead_index(Some(&error));
+                Ok(None)
+            }
+            polled => {
+                self.note_dead_index(None);
+                polled
+            }
+        }
+    }
+
     /// Ingests a dump, or those dumps of an index that may hold news, the oldest first. An error of one does not keep the later
     /// ones from being read; but then the dump proves nothing.
-    async fn ingest_change_dump(
+    pub(super) async fn ingest_change_dump(
         &mut self,
         changed: ChangedDocument,
         last: Option<&ReadDump>,
@@ -132,9 +147,13 @@ impl SetState {
                         .await?
                 }
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => progress.fail(error),
+                Err(error) => {
+                    self.report_failed_part(&dump.uri, &error);
+                    progress.fail(error);
+                }
             }
         }
+        self.report_repeated_indexes(&walk);
         if let Some(error) = progress.failed {
             return Err(error);
         }

@@ -155,9 +155,13 @@ impl SetState {
                     span.until = span.until.max(settled_until);
                 }
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => failed = failed.or(Some(error)),
+                Err(error) => {
+                    self.report_failed_part(&child.uri, &error);
+                    failed = failed.or(Some(error));
+                }
             }
         }
+        self.report_repeated_indexes(&walk);
         if let Some(error) = failed {
             self.lists.remember_index(index, &self.sequencer);
             return Err(error);
@@ -217,6 +221,10 @@ impl SetState {
         from: Option<SourceTime>,
         until: Option<SourceTime>,
     ) -> Result<Span, EngineError> {
+        if read.summary.packages_of_changes > 0 {
+            let changed = ChangedDocument { read, record };
+            return self.ingest_listed_packages(changed).await;
+        }
         let own = span_of(&read.summary);
         let span = Span {
             from: own.from.or(from),

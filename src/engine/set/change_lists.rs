@@ -166,7 +166,10 @@ impl SetState {
             list.span = self.read_pages(list.clone(), changed).await?;
             return self.read_index_of(list, true).await;
         }
-        self.ingest_list(changed, list.span).await?;
+        match changed.read.summary.packages_of_changes {
+            0 => self.ingest_list(changed, list.span).await?,
+            _ => list.span = self.ingest_listed_packages(changed).await?,
+        }
         let before = self.lists.at(uri).map(|list| list.span);
         self.report_older("older-change-list", uri, before, list.span);
         self.lists.remember(list.clone());
@@ -179,14 +182,27 @@ impl SetState {
         list: ReadList,
         is_new: bool,
     ) -> Result<ListRead, EngineError> {
-        let span = match &list.index {
-            Some(index) => self.read_linked_index(index).await?.unwrap_or(list.span),
-            None => list.span,
-        };
+        let (mut span, mut has_index) = (list.span, list.index.is_some());
+        if let Some(index) = &list.index {
+            match self.read_linked_index(index).await {
+                Ok(read) => {
+                    span = read.unwrap_or(span);
+                    self.note_dead_index(None);
+                }
+                // The Capability List may name what follows.
+                Err(error) if error.is_absence() => {
+                    has_index = false;
+                    self.note_dead_index(Some(&error));
+                }
+                Err(error) => return Err(error),
+            }
+        } else {
+            self.note_dead_index(None);
+        }
         Ok(ListRead {
             span,
             is_open: !list.is_closed,
-            needs_successor: list.is_closed && list.index.is_none(),
+            needs_successor: list.is_closed && !has_index,
             is_new,
             uri: list.uri,
         })
@@ -211,6 +227,22 @@ impl SetState {
         self.ingest_news(changed.read, filter, commit).await?;
         self.sequencer = trial;
         Ok(())
+    }
+
+    /// Ingests a Change List that lists packages: it counts as a Change Dump. One that lists changes as well proves nothing.
+    pub(super) async fn ingest_listed_packages(
+        &mut self,
+        changed: ChangedDocument,
+    ) -> Result<Span, EngineError> {
+        let summary = &changed.read.summary;
+        if summary.packages_of_changes == summary.entries {
+            return self.ingest_change_dump(changed, None).await;
+        }
+        let document = changed.read.document.url().to_string();
+        let commit = self.commit_of(&self.sequencer, None);
+        self.ingest_news(changed.read, NewsFilter::everything(), commit)
+            .await?;
+        Err(EngineError::MixedPackages(document))
     }
 
     /// Ingests what is news in a Change List.

@@ -45,7 +45,8 @@ pub(super) fn change_of(
     Some(change)
 }
 
-/// The change that an entry states; `None` if the resource is not wanted, or can't be fetched at all.
+/// The change that an entry states; `None` if the resource is not wanted, or can't be fetched at all, or if the entry is a package
+/// of changes.
 ///
 /// An implausible time counts as unknown: it would replace every later change, or be replaced by every earlier one. `kind` is
 /// the kind of an entry that states none; to check a resource once too often loses nothing.
@@ -55,6 +56,9 @@ pub(in crate::engine) fn parse_change(
     kind: ChangeKind,
     changed_at: Option<SourceTime>,
 ) -> Option<Change> {
+    if kind == ChangeKind::Updated && entry.is_package_of_changes() {
+        return None;
+    }
     let uri = ResourceUri::try_from(entry.loc).ok()?;
     if !source.filter.wants(&uri) {
         return None;

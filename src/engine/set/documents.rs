@@ -2,12 +2,17 @@
 
 use url::Url;
 
+use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::{SummarizedDocument, fetch_document};
 use crate::fetch::{CapabilityList, FetchedDocument};
 use crate::protocol::{Head, Oddities, Oddity};
+use crate::status::StatusError;
 use crate::store::{DocumentRecord, SetId};
+
+/// The code of the notice that a channel can't be used.
+const UNSUPPORTED_TRANSPORT: &str = "unsupported-transport";
 
 /// A document that has changed since it was read last.
 pub(super) struct ChangedDocument {
@@ -56,7 +61,7 @@ pub(super) async fn poll_document_since(
         *read = record;
         return Ok(None);
     }
-    let read = SummarizedDocument::read(uri, document).await?;
+    let read = SummarizedDocument::read_from(&context.client, uri, document, limit).await?;
     let summary = &read.summary;
     note_document(context, set, uri, Some(&summary.head), &summary.oddities);
     context.progress.count_document();
@@ -83,6 +88,37 @@ pub(in crate::engine) fn note_document(
     log_oddities(context, is_news, document, &oddities);
 }
 
+/// Records what a Capability List states beside the offers: its oddities, what describes the set, and channels that can't be used.
+pub(in crate::engine) fn note_capability_list(
+    context: &SourceContext,
+    set: SetId,
+    list: &CapabilityList,
+) {
+    note_document(context, set, &list.uri, None, &list.oddities);
+    let notice = unsupported_transport(list);
+    let mut is_news = false;
+    context.runtime_status.note_set(set, |facts| {
+        facts.has_read_list = true;
+        facts.described_by[1].clone_from(&list.described_by);
+        match &notice {
+            Some((notice, count)) => is_news = facts.notices.replace(notice.clone(), *count),
+            None => facts.notices.clear(UNSUPPORTED_TRANSPORT),
+        }
+    });
+    if let Some((notice, _)) = notice.filter(|_| is_news) {
+        tracing::warn!(code = notice.code, source = context.name(), set = %list.uri, error = notice.message, "channel can't be used");
+    }
+}
+
+fn unsupported_transport(list: &CapabilityList) -> Option<(StatusError, u64)> {
+    let first = list.unsupported_channels.first()?;
+    let (capability, uri) = (&first.capability, &first.uri);
+    let message =
+        format!("the {capability} channel {uri} has a transport that is not supported yet");
+    let notice = StatusError::new(UNSUPPORTED_TRANSPORT, message, clock::now().wall);
+    Some((notice, list.unsupported_channels.len() as u64))
+}
+
 /// Records the oddities of a document that is above all of these sets.
 pub(in crate::engine) fn note_description<'a>(
     context: &SourceContext,
@@ -99,6 +135,16 @@ pub(in crate::engine) fn note_description<'a>(
         });
     }
     log_oddities(context, is_news, document, oddities);
+}
+
+/// Records that an index names itself, or an index above it.
+pub(super) fn note_repeated_index(context: &SourceContext, set: SetId, index: &Url) {
+    let mut oddities = Oddities::default();
+    oddities.add(Oddity::IndexRing);
+    let is_news = context
+        .runtime_status
+        .note_oddities(set, |documents| documents.include(index, Oddity::IndexRing));
+    log_oddities(context, is_news, index, &oddities);
 }
 
 /// Records the oddities of a notification.

@@ -208,10 +208,11 @@ impl SetState {
                     }
                     self.schedule.hurry(now);
                 }
-                // A new Resource List helps where the baseline or a gap waits for one.
+                // A new Resource List helps where the baseline or a gap waits for one, or where no other document states changes.
                 Some(Capability::ResourceList | Capability::ResourceDump)
                     if self.record.baseline == BaselineState::Missing
-                        || !self.sequencer.gaps().is_empty() =>
+                        || !self.sequencer.gaps().is_empty()
+                        || !self.offers_changes() =>
                 {
                     self.schedule.hurry(now);
                 }
@@ -227,6 +228,17 @@ impl SetState {
             DeliveryOutcome::Undated
         };
         self.conclude_delivery(delivery, outcome).await
+    }
+
+    /// Whether the Capability List names a document that states changes.
+    fn offers_changes(&self) -> bool {
+        let mut offers = self.record.offers.iter();
+        offers.any(|offer| {
+            matches!(
+                offer.capability,
+                Capability::ChangeList | Capability::ChangeDump
+            )
+        })
     }
 
     /// Rejects a delivery that can't be read. A poll brings what it would have stated.

@@ -8,7 +8,7 @@ use super::ingest::ingest_part;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::documents::{Child, DocumentWalk, PartFailures};
+use crate::engine::documents::{Child, DeadParts, DocumentWalk, PartFailures};
 use crate::protocol::{Capability, DocumentSummary, SourceTime};
 use crate::store::{Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
 use crate::sync::{PartPlan, plan_part, unchanged_proof};
@@ -23,12 +23,12 @@ pub(super) struct ListParts {
     pub(super) bad_entries: u64,
     /// How many entries were read, of parts that have changed.
     pub(super) entries: u64,
+    /// How many entries of indexes within the index could not be read.
+    bad_index_entries: u64,
     /// Whether any resource is named.
     pub(super) names_any: bool,
     /// Whether a part may change while the document that names it does not.
     pub(super) may_change_unseen: bool,
-    /// Why a part was skipped that can't be read.
-    pub(super) skipped: Option<EngineError>,
     /// The times of its pages; `None` where it has none.
     pub(super) pages: Option<PageTimes>,
     /// Unchanged parts that are not committed yet.
@@ -66,9 +66,8 @@ impl PageTimes {
 }
 
 impl SetState {
-    /// Ingests a list with its pages, or all lists of an index. An error of one does not keep the others from being ingested; but a list that
-    /// was not read completely proves nothing. Where nothing is to be proven, because the list does not state that it is one
-    /// (`is_stated`), a part with a permanent error is skipped.
+    /// Ingests a list with its pages, or all lists of an index. An error of one does not keep the others from being ingested; but
+    /// a list that was not read completely proves nothing. `is_stated`: whether the list states that it is one.
     pub(super) async fn ingest_parts(
         &mut self,
         uri: &Url,
@@ -87,6 +86,9 @@ impl SetState {
                 ..PageTimes::default()
             });
         }
+        let (mut failures, mut dead) = (PartFailures::default(), DeadParts::default());
+        // Those that it names, and itself if it is a list.
+        let mut named;
         if let Some(list) = walk.enter(changed.read)? {
             let list = ChangedDocument {
                 read: list,
@@ -94,18 +96,37 @@ impl SetState {
             };
             self.ingest_list_part(uri, list, None, at, &mut parts)
                 .await?;
+            named = 1;
+        } else {
+            named = parts.bad_entries;
+            self.add_unnamed_parts(&mut dead, uri, parts.bad_entries);
         }
-        let mut failures = PartFailures::default();
         while let Some(list) = walk.next().await? {
+            named += 1;
+            let unnamed = parts.bad_index_entries;
             let ingested = self.ingest_child(&list, &mut walk, at, is_stated, &mut parts);
-            if let Err(error) = ingested.await {
-                failures.add(error)?;
+            match ingested.await {
+                Ok(()) => {}
+                Err(error) => {
+                    self.report_failed_part(&list.uri, &error);
+                    if error.is_unusable() {
+                        dead.add(error, 1);
+                    } else {
+                        failures.add(error)?;
+                    }
+                }
             }
+            let unnamed = parts.bad_index_entries - unnamed;
+            named += unnamed;
+            self.add_unnamed_parts(&mut dead, &list.uri, unnamed);
             if parts.unchanged.len() >= UNCHANGED_A_STEP {
                 self.commit_unchanged(&mut parts).await?;
             }
         }
         self.commit_unchanged(&mut parts).await?;
+        self.report_repeated_indexes(&walk);
+        self.report.add_dead_list_parts(dead.count());
+        dead.into_result(uri, named)?;
         failures.into_result()?;
         parts.names_any = parts.names_any || self.unchanged_parts_name_any().await?;
         // The time of an index is that of all its lists, that of a page only its own.
@@ -139,15 +160,7 @@ impl SetState {
             asked_at: now,
         };
         let anew = plan == PartPlan::Read;
-        let changed = match poll_document(&self.context, set, &list.uri, anew).await {
-            Ok(changed) => changed,
-            Err(error) if !is_stated && error.is_unusable() => {
-                parts.skipped.get_or_insert(error);
-                parts.may_change_unseen = true;
-                return Ok(());
-            }
-            Err(error) => return Err(error),
-        };
+        let changed = poll_document(&self.context, set, &list.uri, anew).await?;
         if let Some(changed) = changed.as_ref().filter(|_| is_stated) {
             changed.read.expect_something()?;
         }
@@ -155,7 +168,7 @@ impl SetState {
             (Some(ChangedDocument { read, record }), _) => {
                 let bad_entries = read.summary.bad_entries();
                 let Some(read) = walk.enter(read)? else {
-                    parts.bad_entries += bad_entries;
+                    parts.bad_index_entries += bad_entries;
                     parts.may_change_unseen = true;
                     return Ok(());
                 };
@@ -207,6 +220,18 @@ impl SetState {
         let result = ingest_part(&self.context, &list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
         Ok(())
+    }
+
+    /// Counts the parts whose entries in an index can't be read: what they name is unknown.
+    fn add_unnamed_parts(&mut self, dead: &mut DeadParts, index: &Url, count: u64) {
+        if count > 0 {
+            let error = EngineError::UnreadEntries {
+                document: index.to_string(),
+                count,
+            };
+            self.report.add_dead(&error, count);
+            dead.add(error, count);
+        }
     }
 
     async fn unchanged_parts_name_any(&self) -> Result<bool, EngineError> {

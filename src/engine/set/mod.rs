@@ -1,6 +1,7 @@
 //! One set: polls its documents, works through its inbox, and ingests what is news.
 //!
-//! [`worker`] waits and drives, [`state`] is what is known of the set and how it is committed, [`polling`] decides what is read.
+//! [`worker`] waits and drives, [`state`] is what is known of the set and how it is committed, [`polling`] decides what is read,
+//! [`poll_report`] shows what was not.
 //! Each reader returns what its document covers; none calls back up:
 //!
 //! ```text
@@ -30,6 +31,7 @@ mod offering;
 mod offers;
 pub(super) mod package_files;
 mod packages;
+mod poll_report;
 mod polling;
 mod rejected_packages;
 mod remembered;

@@ -1,6 +1,6 @@
 //! What the Capability List offers (section 9), polled like any other document.
 
-use super::documents::{note_document, record_of_list};
+use super::documents::{note_capability_list, note_document, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
 use crate::protocol::{Oddities, Offer};
@@ -15,9 +15,11 @@ impl SetState {
         let context = &self.context;
         let uri = &self.record.capability_list;
         let known = context.store.document(self.record.id, uri).await?;
+        // Only the offers are stored of what it states: once after each start it is read in any case.
+        let is_read = context.runtime_status.set(self.record.id).has_read_list;
         let validators = known
             .as_ref()
-            .filter(|_| !self.record.offers.is_empty())
+            .filter(|_| is_read && !self.record.offers.is_empty())
             .map(|known| &known.validators);
         let limit = context.limits.document;
         // A configured URI may be a sitemap; what was a Capability List must not become one.
@@ -31,7 +33,7 @@ impl SetState {
         let Some(list) = found else {
             return Ok(());
         };
-        note_document(context, self.record.id, uri, None, &list.oddities);
+        note_capability_list(context, self.record.id, &list);
         let offers = list.capabilities.clone();
         context
             .store

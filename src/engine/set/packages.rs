@@ -7,7 +7,9 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::SummarizedDocument;
-use crate::protocol::{Capability, ContentInfo, Entry, SourceTime, is_zip, media_type_essence};
+use crate::protocol::{
+    Capability, ContentInfo, Entry, SourceTime, archive_suffix, is_zip, media_type_essence,
+};
 use crate::store::SetId;
 use crate::sync::latest_source_time;
 
@@ -53,18 +55,21 @@ impl PackageEntry {
         parts.join(" ")
     }
 
-    /// Rejects a package whose stated type is not ZIP. A generic type is ignored.
+    /// Rejects a package whose stated type is not ZIP, or whose name is that of another archive where the type is generic or not
+    /// stated.
     pub(in crate::engine) fn check_type(&self) -> Result<(), EngineError> {
-        match &self.content.media_type {
-            Some(stated)
-                if !is_zip(stated) && !media_type_essence(stated).ends_with("/octet-stream") =>
-            {
-                Err(EngineError::UnsupportedPackage {
-                    uri: self.uri.to_string(),
-                    media_type: stated.clone(),
-                })
-            }
-            _ => Ok(()),
+        let stated = self.content.media_type.as_deref();
+        let stated = stated.filter(|it| !media_type_essence(it).ends_with("/octet-stream"));
+        let other = match stated {
+            Some(stated) => Some(stated).filter(|stated| !is_zip(stated)),
+            None => archive_suffix(self.uri.path()).filter(|suffix| *suffix != ".zip"),
+        };
+        match other {
+            Some(other) => Err(EngineError::UnsupportedPackage {
+                uri: self.uri.to_string(),
+                media_type: other.to_owned(),
+            }),
+            None => Ok(()),
         }
     }
 }
@@ -116,6 +121,23 @@ mod tests {
             entry.md.content.media_type = Some(stated.to_owned());
             let checked = PackageEntry::of(entry).check_type();
             assert_eq!(checked.is_err(), rejected, "{stated}");
+        }
+    }
+
+    #[test]
+    fn name_of_another_archive_is_rejected_where_no_type_is_stated() {
+        for (name, stated, rejected) in [
+            ("a.tar.xz", None, true),
+            ("a.tar.xz", Some("application/octet-stream"), true),
+            ("a.tar.xz", Some("application/zip"), false),
+            ("a.zip", None, false),
+            ("package", None, false),
+        ] {
+            let url = Url::parse(&format!("https://example.org/{name}")).unwrap();
+            let mut entry = Entry::new(url);
+            entry.md.content.media_type = stated.map(str::to_owned);
+            let checked = PackageEntry::of(entry).check_type();
+            assert_eq!(checked.is_err(), rejected, "{name} {stated:?}");
         }
     }
 

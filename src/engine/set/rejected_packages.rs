@@ -29,6 +29,8 @@ struct Rejection {
     version: String,
     times: u32,
     until: Instant,
+    /// It is of an unsupported type, and another version of it would be recognized.
+    is_final: bool,
     code: &'static str,
     message: String,
 }
@@ -39,7 +41,7 @@ impl RejectedPackages {
         match self.0.lock().get(&package.uri) {
             Some(rejection)
                 if rejection.version == package.version()
-                    && clock::now().mono < rejection.until =>
+                    && (rejection.is_final || clock::now().mono < rejection.until) =>
             {
                 Err(EngineError::RejectedPackage {
                     code: rejection.code,
@@ -62,6 +64,7 @@ impl RejectedPackages {
             rejected.clear();
         }
         let rejection = Rejection {
+            is_final: error.is_unsupported() && !version.is_empty(),
             version,
             times,
             until: clock::now().mono + wait,

@@ -93,9 +93,13 @@ impl SetState {
             match entered {
                 Ok(Some(dump)) => self.ingest_packages(dump, at, proof, failures).await?,
                 Ok(None) => {}
-                Err(error) => self.add_failure(failures, error)?,
+                Err(error) => {
+                    self.report_failed_part(&dump.uri, &error);
+                    self.add_failure(failures, error)?;
+                }
             }
         }
+        self.report_repeated_indexes(&walk);
         Ok(())
     }
 

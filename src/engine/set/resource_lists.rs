@@ -47,8 +47,9 @@ impl SetState {
             return Ok(());
         };
         let mut changed = Some(changed);
+        // Parts that were read since the start of this process are not read again while others keep the list from being complete.
         let mut reading = Reading::First {
-            skips_unchanged: !anew,
+            skips_unchanged: !anew || self.has_begun_parts,
         };
         while let Some(list) = changed {
             match self.ingest_resource_list(uri, list, reading).await? {
@@ -87,6 +88,7 @@ impl SetState {
         let store = &self.context.store;
         let trusted = reading.skips_unchanged().then_some(filter);
         store.begin_parts(set, uri, trusted).await?;
+        self.has_begun_parts = true;
         store.begin_list(set).await?;
         // Nothing but a plain sitemap states its resources: what it states is never older than what is known.
         let is_only_document = self.record.is_implied() && !states_time;
@@ -122,8 +124,7 @@ impl SetState {
             self.delete_absent(Origin::ResourceList, at, readings)
                 .await?;
         }
-        let skipped = parts.skipped.map(|error| error.status_error());
-        self.set_notice(skipped.or(proof.notice()));
+        self.note_proof(proof);
         self.context.store.drop_parts(set).await?;
         let record = (!parts.may_change_unseen).then_some(record);
         self.commit_snapshot(Origin::ResourceList, at, record, parts.names_any)

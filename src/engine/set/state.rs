@@ -15,6 +15,7 @@ use crate::engine::EngineError;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::offered;
+use crate::engine::faults::PollReport;
 use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::StatusError;
 use crate::store::{
@@ -41,6 +42,10 @@ pub(in crate::engine) struct SetState {
     pub(super) dump: Option<ReadDump>,
     /// Changes that the current poll has found.
     pub(super) found: u64,
+    /// Whether parts of the Resource List were read since the start.
+    pub(super) has_begun_parts: bool,
+    /// What the current poll reports.
+    pub(super) report: PollReport,
 }
 
 impl SetState {
@@ -67,6 +72,8 @@ impl SetState {
             lists: ReadLists::default(),
             dump: None,
             found: 0,
+            has_begun_parts: false,
+            report: PollReport::default(),
             context,
             packages,
             record,

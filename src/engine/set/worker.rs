@@ -139,7 +139,9 @@ impl SetWorker {
         let listening = state.channels.listening().await?;
         let had_gaps = !state.sequencer.gaps().is_empty();
         state.found = 0;
+        state.begin_report();
         let polled = state.poll_documents().await;
+        state.publish_report();
         let now = clock::now();
         match polled {
             Ok(pacing) => {
@@ -157,7 +159,7 @@ impl SetWorker {
             }
             Err(EngineError::Store(error)) => return Err(error.into()),
             Err(error) => {
-                state.schedule.polled(now, Pacing::Soon);
+                state.schedule.polled(now, state.pacing_after(&error));
                 state.report_error(&error);
             }
         }
@@ -182,7 +184,9 @@ impl SetWorker {
         let begins = state.record.baseline == BaselineState::Missing;
         // Before the poll: what fails in this run has used up its tries.
         state.retry_failed(now.wall).await?;
+        state.begin_report();
         let polled = state.poll_documents().await;
+        state.publish_report();
         context
             .runtime_status
             .note_set(set, |facts| facts.polled = true);

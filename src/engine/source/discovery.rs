@@ -1,16 +1,21 @@
 //! Which sets of a Source are followed: those that it advertises, as far as the configuration wants them.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use url::Url;
 
+use crate::clock;
 use crate::config::Source;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::set::documents::{note_document, record_of_list};
+use crate::engine::set::documents::{note_capability_list, record_of_list};
 use crate::fetch::{CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError};
-use crate::protocol::Oddities;
+use crate::protocol::{Oddities, Offer};
+use crate::status::StatusError;
 use crate::store::SetRecord;
+
+/// The code of the notice that a link leads to nothing.
+const DEAD_LINK: &str = "dead-link";
 
 /// A set that is to be followed.
 pub(in crate::engine) struct DiscoveredSet {
@@ -18,6 +23,17 @@ pub(in crate::engine) struct DiscoveredSet {
     pub(in crate::engine) uri: Url,
     /// Its content; `None` if it can't be read yet.
     pub(in crate::engine) list: Option<CapabilityList>,
+    /// Whether it is a sitemap, read or not.
+    pub(in crate::engine) is_sitemap: bool,
+}
+
+impl DiscoveredSet {
+    /// What it offers; `None` if that is unknown. A sitemap needs not be read to be known as the only list of its set.
+    fn offers(&self) -> Option<Vec<Offer>> {
+        let implied = || self.is_sitemap.then(|| vec![Offer::implied(&self.uri)]);
+        let stated = self.list.as_ref().map(|list| list.capabilities.clone());
+        stated.or_else(implied)
+    }
 }
 
 /// What is known of a Source before its sets are looked for.
@@ -40,6 +56,12 @@ pub(in crate::engine) struct DiscoveredSets {
     pub(in crate::engine) has_resourcesync: bool,
     /// The oddities of the documents above the sets.
     pub(in crate::engine) oddities: Vec<(Url, Oddities)>,
+    /// The documents that describe the Source.
+    pub(in crate::engine) described_by: Vec<Url>,
+    /// The documents that describe a set, as the Source Descriptions state.
+    pub(in crate::engine) sets_described_by: HashMap<Url, Vec<Url>>,
+    /// The targets of links that do not exist, while others led to the sets.
+    pub(in crate::engine) dead_links: Vec<(Url, DiscoveryError)>,
     /// The error because of which only the configured sets are known.
     pub(in crate::engine) error: Option<DiscoveryError>,
 }
@@ -64,7 +86,7 @@ pub(in crate::engine) async fn find_sets(
         .await;
     let searched = match searched {
         Ok(found) if found.is_implied() && known.had_resourcesync => {
-            Err(DiscoveryError::NoSourceDescription(source.url.clone()))
+            Err(DiscoveryError::nothing_from(&source.url))
         }
         searched => searched,
     };
@@ -74,10 +96,13 @@ pub(in crate::engine) async fn find_sets(
         Err(error) if !source.sets.is_empty() => Ok(DiscoveredSets {
             sets: configured(source).collect(),
             advertised: None,
-            has_resourcesync: !matches!(error, DiscoveryError::NoSourceDescription(_)),
+            has_resourcesync: !matches!(error, DiscoveryError::NoSourceDescription { .. }),
             oddities: Vec::new(),
+            described_by: Vec::new(),
+            sets_described_by: HashMap::new(),
+            dead_links: Vec::new(),
             error: Some(error)
-                .filter(|error| !matches!(error, DiscoveryError::NoSourceDescription(_))),
+                .filter(|error| !matches!(error, DiscoveryError::NoSourceDescription { .. })),
         }),
         Err(error) => Err(error.into()),
     }
@@ -85,12 +110,20 @@ pub(in crate::engine) async fn find_sets(
 
 fn configured(source: &Source) -> impl Iterator<Item = DiscoveredSet> {
     let configured = source.sets.iter().cloned();
-    configured.map(|uri| DiscoveredSet { uri, list: None })
+    configured.map(|uri| unread_set(uri, false))
+}
+
+fn unread_set(uri: Url, is_sitemap: bool) -> DiscoveredSet {
+    DiscoveredSet {
+        uri,
+        list: None,
+        is_sitemap,
+    }
 }
 
 fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
     for (uri, error) in &discovery.failed {
-        tracing::warn!(code = error.code(), source = source.name, set = %uri, %error, "Capability List can't be read yet");
+        tracing::warn!(code = error.code(), source = source.name, set = %uri, %error, "set can't be read yet");
     }
     let has_resourcesync = !discovery.is_implied();
     let failed: Vec<Url> = discovery.failed.into_iter().map(|(uri, _)| uri).collect();
@@ -99,13 +132,12 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
     advertised.extend(failed.iter().chain(&source.sets).cloned());
     let read = discovery.sets.into_iter().map(|list| DiscoveredSet {
         uri: list.uri.clone(),
+        is_sitemap: list.is_implied(),
         list: Some(list),
     });
-    // A sitemap that was never read is not known to be one.
     let unread = failed
         .into_iter()
-        .filter(|_| has_resourcesync)
-        .map(|uri| DiscoveredSet { uri, list: None });
+        .map(|uri| unread_set(uri, !has_resourcesync));
     let mut sets: Vec<DiscoveredSet> = Vec::new();
     let mut met = HashSet::new();
     for set in read.chain(unread).chain(configured(source)) {
@@ -118,6 +150,9 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
         advertised: Some(advertised),
         has_resourcesync,
         oddities: discovery.oddities,
+        described_by: discovery.described_by,
+        sets_described_by: discovery.sets_described_by,
+        dead_links: discovery.dead_links,
         error: None,
     }
 }
@@ -130,14 +165,61 @@ pub(in crate::engine) async fn begin_set(
     let store = &context.store;
     let mut record = store.begin_set(context.name(), &found.uri).await?;
     context.runtime_status.begin_set(record.id, &found.uri);
+    // What was read before is not replaced by what is only known to be a sitemap.
+    let offers = found.offers();
+    let offers = offers.filter(|_| found.list.is_some() || record.offers.is_empty());
+    if let Some(offers) = offers {
+        let read = found.list.as_ref().and_then(record_of_list);
+        record.offers = offers;
+        store.save_offers(record.id, &record.offers, read).await?;
+    }
     if let Some(list) = &found.list {
-        record.offers = list.capabilities.clone();
-        store
-            .save_offers(record.id, &record.offers, record_of_list(list))
-            .await?;
-        note_document(context, record.id, &list.uri, None, &list.oddities);
+        note_capability_list(context, record.id, list);
     }
     Ok(record)
+}
+
+/// Shows in the status what was found beside the sets: what describes the Source and its sets, and dead links.
+pub(in crate::engine) async fn note_found(
+    context: &SourceContext,
+    found: &DiscoveredSets,
+) -> Result<(), EngineError> {
+    let notice = dead_link(&found.dead_links);
+    let mut is_news = false;
+    let (runtime_status, name) = (&context.runtime_status, context.name());
+    runtime_status.change_source(name, |facts| {
+        facts.described_by.clone_from(&found.described_by);
+        match &notice {
+            Some((notice, count)) => is_news = facts.notices.replace(notice.clone(), *count),
+            None => facts.notices.clear(DEAD_LINK),
+        }
+    });
+    if let Some((notice, _)) = notice.filter(|_| is_news) {
+        tracing::info!(
+            code = notice.code,
+            source = name,
+            notice = notice.message,
+            "notable, but no error"
+        );
+    }
+    if found.sets_described_by.is_empty() {
+        return Ok(());
+    }
+    for record in context.store.sets(name).await? {
+        if let Some(described_by) = found.sets_described_by.get(&record.capability_list) {
+            runtime_status.note_set(record.id, |facts| {
+                facts.described_by[0].clone_from(described_by);
+            });
+        }
+    }
+    Ok(())
+}
+
+fn dead_link(dead_links: &[(Url, DiscoveryError)]) -> Option<(StatusError, u64)> {
+    let (_, error) = dead_links.first()?;
+    let message = format!("a link of the Source leads to nothing: {error}");
+    let notice = StatusError::new(DEAD_LINK, message, clock::now().wall);
+    Some((notice, dead_links.len() as u64))
 }
 
 /// Whether the database has sets with Capability Lists that were discovered, not configured.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::discovery::{
-    DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, is_wanted,
+    DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, is_wanted, note_found,
 };
 use crate::clock;
 use crate::engine::EngineError;
@@ -193,6 +193,7 @@ impl SourceWorker {
         for set in &found.sets {
             self.follow_set(packages, set).await?;
         }
+        note_found(&context, &found).await?;
         for (uri, oddities) in &found.oddities {
             note_description(&context, self.sets.keys(), uri, oddities);
         }

@@ -31,14 +31,22 @@ pub enum DiscoveryError {
         message: String,
     },
     /// Nothing leads to a Source Description or a Capability List.
-    #[error("no Source Description or Capability List found from {0}")]
-    NoSourceDescription(Url),
+    #[error("no Source Description or Capability List found from {entry}{tried}")]
+    NoSourceDescription {
+        /// The entry point.
+        entry: Url,
+        /// What was tried and what was found there, for a person.
+        tried: String,
+    },
     /// A Source Description without Capability Lists.
     #[error("the Source Description {0} lists no Capability List")]
     NoCapabilityList(Url),
     /// A document of another kind in place of a Capability List.
     #[error("not a Capability List, but {}", .0.as_ref().map_or("a document without a capability", Capability::as_str))]
     NotACapabilityList(Option<Capability>),
+    /// A document at the URI of a sitemap that is none.
+    #[error("neither a sitemap nor a ResourceSync document")]
+    NotASitemap,
     /// A Source Description nested too deeply below others; it was not fetched.
     #[error("not fetched: nested too deeply")]
     NestedTooDeep,
@@ -56,12 +64,38 @@ impl DiscoveryError {
         match self {
             Self::Fetch { error, .. } => error.code(),
             Self::Read { code, .. } => code,
-            Self::NoSourceDescription(_) => "no-source-description",
+            Self::NoSourceDescription { .. } => "no-source-description",
             Self::NoCapabilityList(_) => "no-capability-list",
             Self::NotACapabilityList(_) => "not-a-capability-list",
+            Self::NotASitemap => "not-a-sitemap",
             Self::NestedTooDeep => "nested-too-deep",
             Self::TooManyDocuments => "too-many-documents",
             Self::TooManySets => "too-many-sets",
+        }
+    }
+
+    /// Nothing was found from an entry point.
+    pub(crate) fn nothing_from(entry: &Url) -> Self {
+        Self::NoSourceDescription {
+            entry: entry.clone(),
+            tried: String::new(),
+        }
+    }
+
+    /// The same, with what was tried.
+    pub(super) fn having_tried(self, tried: String) -> Self {
+        match self {
+            Self::NoSourceDescription { entry, .. } => Self::NoSourceDescription { entry, tried },
+            error => error,
+        }
+    }
+
+    /// The reason without the document.
+    pub(super) fn reason(&self) -> String {
+        match self {
+            Self::Fetch { error, .. } => error.to_string(),
+            Self::Read { message, .. } => format!("not a document: {message}"),
+            error => error.to_string(),
         }
     }
 
@@ -85,9 +119,10 @@ impl DiscoveryError {
         match self {
             Self::Fetch { error, .. } => error.class(),
             Self::Read { .. }
-            | Self::NoSourceDescription(_)
+            | Self::NoSourceDescription { .. }
             | Self::NoCapabilityList(_)
             | Self::NotACapabilityList(_)
+            | Self::NotASitemap
             | Self::NestedTooDeep
             | Self::TooManyDocuments
             | Self::TooManySets => ErrorClass::Unusable,
@@ -126,7 +161,7 @@ impl DiscoveryError {
     pub(super) fn is_inconclusive(&self) -> bool {
         match self {
             Self::Fetch { error, .. } => error.class() == ErrorClass::Retry,
-            Self::NoSourceDescription(_) => false,
+            Self::NoSourceDescription { .. } => false,
             _ => true,
         }
     }
@@ -135,7 +170,7 @@ impl DiscoveryError {
     pub(super) fn is_absence(&self) -> bool {
         match self {
             Self::Fetch { error, .. } => error.is_absent(),
-            Self::NoSourceDescription(_) => true,
+            Self::NoSourceDescription { .. } => true,
             _ => false,
         }
     }
@@ -159,9 +194,10 @@ mod tests {
             (fetching(FetchError::Timeout), Retry),
             (fetching(FetchError::Expansion), Unusable),
             (read, Unusable),
-            (DiscoveryError::NoSourceDescription(url.clone()), Unusable),
+            (DiscoveryError::nothing_from(&url), Unusable),
             (DiscoveryError::NoCapabilityList(url.clone()), Unusable),
             (DiscoveryError::NotACapabilityList(None), Unusable),
+            (DiscoveryError::NotASitemap, Unusable),
             (DiscoveryError::NestedTooDeep, Unusable),
             (DiscoveryError::TooManyDocuments, Unusable),
             (DiscoveryError::TooManySets, Unusable),

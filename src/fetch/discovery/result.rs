@@ -1,5 +1,7 @@
 //! The result of a discovery.
 
+use std::collections::HashMap;
+
 use url::Url;
 
 use super::error::DiscoveryError;
@@ -17,6 +19,12 @@ pub struct Discovery {
     pub sets: Vec<CapabilityList>,
     /// The oddities of each document above the sets that was read; they may be empty.
     pub oddities: Vec<(Url, Oddities)>,
+    /// The documents that describe the Source.
+    pub described_by: Vec<Url>,
+    /// The documents that describe a set, as the Source Descriptions state.
+    pub sets_described_by: HashMap<Url, Vec<Url>>,
+    /// The documents that links lead to and that do not exist, while others led to the sets.
+    pub dead_links: Vec<(Url, DiscoveryError)>,
     /// The Capability Lists that are listed but can't be fetched or read.
     pub failed: Vec<(Url, DiscoveryError)>,
     /// The Capability Lists that are listed and were not fetched because they are followed already.

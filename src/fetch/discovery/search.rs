@@ -5,9 +5,10 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use futures_util::{StreamExt, stream};
 use url::Url;
 
+use super::attempt::{Attempt, Attempts};
 use super::error::{DiscoveryError, MAX_SETS};
 use super::result::Discovery;
-use crate::fetch::capability_list::{DocumentRole, examine};
+use crate::fetch::capability_list::{DocumentRole, FoundDescription, examine};
 use crate::fetch::{CapabilityList, Client};
 use crate::protocol::{Capability, Oddities, Oddity, Validators};
 
@@ -58,12 +59,37 @@ enum FoundBy {
     Guess,
 }
 
+impl FoundBy {
+    /// Why a document is requested that was found so in a search from `start`.
+    fn reason(self, start: StartPoint) -> &'static str {
+        match (self, start) {
+            (Self::Start, StartPoint::Entry) => "entry",
+            (Self::Start, StartPoint::WellKnown) => "well-known",
+            (Self::Start, StartPoint::Robots) => "robots",
+            (Self::Start, StartPoint::Sitemap) | (Self::Robots, _) => "sitemap",
+            (Self::Link, _) => "link",
+            (Self::Guess, _) => "guess",
+        }
+    }
+}
+
 /// A document to be examined.
 struct Visit {
     uri: Url,
     /// The number of links from the start point.
     hops: usize,
     found_by: FoundBy,
+    /// The attempt that led there.
+    parent: Option<usize>,
+}
+
+/// What a previous search has read, and what this one has requested.
+#[derive(Debug, Default)]
+pub(super) struct SearchRecord {
+    /// The documents, for the next search.
+    pub(super) documents: HashMap<Url, (DocumentRole, Validators)>,
+    /// Everything that was requested.
+    pub(super) attempts: Vec<Attempt>,
 }
 
 /// A sitemap or Resource List that is a set itself, unless a Capability List is found.
@@ -82,14 +108,21 @@ pub(super) struct Search<'a> {
     linked: HashSet<Url>,
     /// The host of the entry point can't be reached.
     unreachable: bool,
-    /// There may be ResourceSync documents: some can't be fetched at the moment, or a Source Description is empty.
+    /// There may be ResourceSync documents: some can't be fetched at the moment.
     in_doubt: bool,
+    /// A Source Description lists nothing, or the Capability List of the entry point offers nothing.
+    is_empty: bool,
+    /// The entry point is a sitemap or a Resource List itself.
+    is_given: bool,
     /// robots.txt, or a sitemap that it lists, can't be fetched at the moment.
     robots_in_doubt: bool,
     /// The standalone lists, of the first start point that leads to any.
     standalone: Vec<StandaloneList>,
     /// The sitemaps of robots.txt that failed.
     failed: Vec<(Url, DiscoveryError)>,
+    /// The targets of links that do not exist.
+    dead_links: Vec<(Url, DiscoveryError)>,
+    attempts: Attempts,
     /// The documents of the previous search.
     previous: HashMap<Url, (DocumentRole, Validators)>,
     /// The documents of this search.
@@ -112,18 +145,39 @@ impl<'a> Search<'a> {
             linked: HashSet::new(),
             unreachable: false,
             in_doubt: false,
+            is_empty: false,
+            is_given: false,
             robots_in_doubt: false,
             standalone: Vec::new(),
             failed: Vec::new(),
+            dead_links: Vec::new(),
+            attempts: Attempts::default(),
             previous,
             documents: HashMap::new(),
             followed,
         }
     }
 
-    /// The documents of this search, for the next one.
-    pub(super) fn into_documents(self) -> HashMap<Url, (DocumentRole, Validators)> {
-        self.documents
+    /// What is left of this search. The documents are those of this search if it succeeded.
+    pub(super) fn into_record(self, succeeded: bool) -> SearchRecord {
+        SearchRecord {
+            documents: if succeeded {
+                self.documents
+            } else {
+                HashMap::new()
+            },
+            attempts: self.attempts.into_list(),
+        }
+    }
+
+    /// What was tried, for a message.
+    pub(super) fn tried(&self) -> String {
+        self.attempts.to_string()
+    }
+
+    /// Whether only the entry point itself may be followed: its Capability List offers nothing.
+    pub(super) fn ends_at_entry(&self) -> bool {
+        self.is_empty && self.is_given
     }
 
     /// Whether the host of the entry point can't be reached, so that other requests to it would fail as well.
@@ -133,13 +187,15 @@ impl<'a> Search<'a> {
 
     /// Whether the usual path of a sitemap may be tried: nothing was found, and no failure leaves a doubt.
     pub(super) fn may_try_sitemap(&self) -> bool {
-        self.standalone.is_empty() && !self.in_doubt && !self.robots_in_doubt
+        self.standalone.is_empty() && !self.in_doubt && !self.is_empty && !self.robots_in_doubt
     }
 
     /// The sets of a site without ResourceSync: its sitemaps. `None` also if it is in doubt whether there is ResourceSync:
     /// its sets would seem to be gone.
     pub(super) fn implied(&mut self) -> Option<Discovery> {
-        if self.in_doubt || self.standalone.is_empty() {
+        // What was given is followed even where its links lead to something empty.
+        let is_in_doubt = self.in_doubt || (self.is_empty && !self.is_given);
+        if is_in_doubt || self.standalone.is_empty() {
             return None;
         }
         let lists = std::mem::take(&mut self.standalone);
@@ -157,6 +213,7 @@ impl<'a> Search<'a> {
         Some(Discovery {
             sets: sets.collect(),
             failed: std::mem::take(&mut self.failed),
+            dead_links: std::mem::take(&mut self.dead_links),
             ..Discovery::default()
         })
     }
@@ -170,10 +227,12 @@ impl<'a> Search<'a> {
         let mut discovery = Discovery::default();
         let mut first_error = None;
         let mut standalone = Vec::new();
+        let failed_before = self.failed.len();
         let mut next = VecDeque::from([Visit {
             uri: uri.clone(),
             hops: 0,
             found_by: FoundBy::Start,
+            parent: None,
         }]);
         // Visited only if nothing else leads to a set.
         let mut fallback = VecDeque::new();
@@ -186,6 +245,7 @@ impl<'a> Search<'a> {
                 uri,
                 hops,
                 found_by,
+                parent,
             } = visit;
             if hops > MAX_HOPS || !self.visited.insert(uri.clone()) {
                 continue;
@@ -201,39 +261,56 @@ impl<'a> Search<'a> {
                 continue;
             }
             examined += 1;
+            let limit = match found_by {
+                FoundBy::Guess => self.limit.min(MAX_GUESS),
+                _ => self.limit,
+            };
+            let found = self.examine(&uri, limit).await;
+            let reason = found_by.reason(start);
+            let attempt = self.attempts.add(&uri, reason, parent, found.as_ref());
             let visits = |links: Vec<Url>, found_by: FoundBy| {
                 let visit = move |uri| Visit {
                     uri,
                     hops: hops + 1,
                     found_by,
+                    parent: attempt,
                 };
                 links.into_iter().map(visit)
             };
-            let limit = match found_by {
-                FoundBy::Guess => self.limit.min(MAX_GUESS),
-                _ => self.limit,
-            };
-            match self.examine(&uri, limit).await {
+            match found {
+                Ok(DocumentRole::Set(list))
+                    if list.capabilities.is_empty()
+                        && found_by == FoundBy::Link
+                        && self.is_given =>
+                {
+                    self.is_empty = true;
+                    first_error.get_or_insert(DiscoveryError::NoCapabilityList(uri));
+                }
                 Ok(DocumentRole::Set(list)) => {
                     if discovery.description.is_none() {
                         discovery.description.clone_from(&list.description);
                     }
                     discovery.sets.push(*list);
                 }
-                Ok(DocumentRole::Description {
-                    lists,
-                    channels,
-                    mut oddities,
-                }) => {
+                Ok(DocumentRole::Description(found)) => {
+                    let FoundDescription {
+                        lists,
+                        mut oddities,
+                        channels,
+                        described_by,
+                        sets_described_by,
+                    } = *found;
                     if lists.is_empty() {
-                        self.in_doubt = true;
+                        self.is_empty = true;
                         first_error.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
                     }
                     self.count_oddities(&uri, &mut oddities);
                     discovery.oddities.push((uri.clone(), oddities));
                     discovery.description = Some(uri);
                     discovery.channels.extend(channels);
-                    self.expand(&mut discovery, lists).await;
+                    discovery.described_by.extend(described_by);
+                    discovery.sets_described_by.extend(sets_described_by);
+                    self.expand(&mut discovery, lists, attempt).await;
                 }
                 Ok(DocumentRole::SetDocument {
                     capability,
@@ -253,6 +330,7 @@ impl<'a> Search<'a> {
                         && !matches!(capability, None | Some(Capability::ResourceList));
                     if let Some(set) = set.filter(|_| found_by != FoundBy::Guess) {
                         let indexes = index.clone();
+                        self.is_given |= (start, found_by) == (StartPoint::Entry, FoundBy::Start);
                         standalone.push(StandaloneList { set: *set, indexes });
                     }
                     next.extend(visits(up, FoundBy::Link));
@@ -265,6 +343,9 @@ impl<'a> Search<'a> {
                 Ok(DocumentRole::Page { links }) => {
                     self.linked.extend(links.iter().cloned());
                     let is_robots = found_by == FoundBy::Start && uri.path() == ROBOTS;
+                    if found_by == FoundBy::Robots && links.is_empty() {
+                        self.failed.push((uri, DiscoveryError::NotASitemap));
+                    }
                     let found_by = if is_robots {
                         FoundBy::Robots
                     } else {
@@ -283,10 +364,14 @@ impl<'a> Search<'a> {
         }
         if self.standalone.is_empty() {
             self.standalone = standalone;
+        } else {
+            // They are not followed, read or not.
+            self.failed.truncate(failed_before);
         }
         if discovery.is_empty() {
-            return Err(first_error.unwrap_or(DiscoveryError::NoSourceDescription(uri.clone())));
+            return Err(first_error.unwrap_or_else(|| DiscoveryError::nothing_from(uri)));
         }
+        discovery.dead_links = std::mem::take(&mut self.dead_links);
         Ok(discovery)
     }
 
@@ -316,7 +401,13 @@ impl<'a> Search<'a> {
         uri: &Url,
         error: &DiscoveryError,
     ) {
+        if error.is_absence() && found_by == FoundBy::Link {
+            self.dead_links.push((uri.clone(), error.clone()));
+        }
         if !error.is_inconclusive() {
+            if found_by == FoundBy::Robots {
+                self.failed.push((uri.clone(), error.clone()));
+            }
             return;
         }
         match (start, found_by) {
@@ -332,7 +423,7 @@ impl<'a> Search<'a> {
     }
 
     /// Fetches the Capability Lists of a Source Description concurrently, and those of nested Source Descriptions.
-    async fn expand(&mut self, discovery: &mut Discovery, lists: Vec<Url>) {
+    async fn expand(&mut self, discovery: &mut Discovery, lists: Vec<Url>, parent: Option<usize>) {
         let mut level = lists;
         for _ in 0..MAX_LEVELS {
             level.retain(|uri| self.visited.insert(uri.clone()));
@@ -359,25 +450,17 @@ impl<'a> Search<'a> {
                     discovery.failed.push((uri, DiscoveryError::TooManySets));
                     return;
                 }
+                let found = examined.as_ref().map(|(role, _)| role);
+                self.attempts.add(&uri, "listed", parent, found);
                 match examined {
                     Ok((DocumentRole::Set(list), _)) => discovery.sets.push(*list),
-                    Ok((
-                        DocumentRole::Description {
-                            lists,
-                            channels,
-                            oddities,
-                        },
-                        validators,
-                    )) => {
-                        let role = DocumentRole::Description {
-                            lists: lists.clone(),
-                            channels: channels.clone(),
-                            oddities: oddities.clone(),
-                        };
+                    Ok((DocumentRole::Description(found), validators)) => {
+                        let role = DocumentRole::Description(found.clone());
                         self.documents.insert(uri.clone(), (role, validators));
-                        discovery.oddities.push((uri, oddities));
-                        discovery.channels.extend(channels);
-                        level.extend(lists);
+                        discovery.oddities.push((uri, found.oddities));
+                        discovery.channels.extend(found.channels);
+                        discovery.sets_described_by.extend(found.sets_described_by);
+                        level.extend(found.lists);
                     }
                     Ok((other, _)) => {
                         let error = DiscoveryError::NotACapabilityList(other.capability());

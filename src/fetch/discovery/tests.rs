@@ -415,14 +415,173 @@ async fn link_headers_of_any_response_are_followed() {
             &[("link", "</1>; rel=up")],
             document("urlset", "resourcelist", &[], &[]),
         ),
-        "/1" => test_site::ok(list(&[])),
+        "/film" => test_site::ok_with(
+            &[("link", "</1>; rel=\"resourcesync\"")],
+            vec![b'x'; 2 * LIMIT as usize + 1],
+        ),
+        "/1" => test_site::ok(list(&["changelist=/c"])),
         _ => test_site::status(404),
     })
     .await;
-    for entry in ["/page", "/list"] {
+    // The last one is longer than a document may be.
+    for entry in ["/page", "/list", "/film"] {
         let found = discover(&site, entry).await.unwrap();
         assert_eq!(found.sets[0].uri.path(), "/1", "{entry}");
     }
+}
+
+#[tokio::test]
+async fn well_known_document_below_the_path_of_the_entry_point_is_tried() {
+    let below = "/rs/source/s1/.well-known/resourcesync";
+    let pages = [
+        (below, description(&["capabilitylist=/1"])),
+        ("/1", list(&["resourcelist=/r"])),
+        ("/rs/source/s1/page.html", "<html>".into()),
+    ];
+    for entry in [
+        "/rs/source/s1/",
+        "/rs/source/s1",
+        "/rs/source/s1/page.html",
+        "/rs/source/s1/absent",
+    ] {
+        let found = check(&pages, entry, &["/1"]).await;
+        assert_eq!(found.description.unwrap().path(), below, "{entry}");
+    }
+}
+
+#[tokio::test]
+async fn list_that_was_given_is_followed_although_its_up_leads_to_something_empty() {
+    let index = |up: &str| document("sitemapindex", "resourcelist", &[up], &["=/part"]);
+    for (up, page) in [
+        ("up=/empty", list(&[])),
+        ("up=/empty", description(&[])),
+        ("up=/.well-known/resourcesync", "404".into()),
+    ] {
+        let pages = [
+            ("/index", index(up)),
+            ("/empty", page.clone()),
+            (WELL, description(&[])),
+            ("/part", document("urlset", "resourcelist", &[], &[])),
+        ];
+        let found = check(&pages, "/index", &["/index"]).await;
+        assert!(found.is_implied(), "{up}");
+    }
+    // What is unavailable for now may be more.
+    let pages = [("/index", index("up=/1")), ("/1", "503".into())];
+    let (site, _) = site(&pages).await;
+    let error = discover(&site, "/index").await.unwrap_err();
+    assert_eq!(error.code(), "http-status");
+}
+
+#[tokio::test]
+async fn dead_links_are_reported_where_others_lead_to_the_sets() {
+    let links = ["up=/404", "index=/index"];
+    let pages = [
+        ("/list", document("urlset", "resourcelist", &links, &[])),
+        (
+            "/index",
+            document("sitemapindex", "resourcelist", &["up=/1"], &["=/list"]),
+        ),
+        ("/1", list(&["resourcelist=/index"])),
+    ];
+    let found = check(&pages, "/list", &["/1"]).await;
+    let dead: Vec<_> = found.dead_links.iter().map(|(uri, _)| uri.path()).collect();
+    assert_eq!(dead, ["/404"]);
+}
+
+#[tokio::test]
+async fn attempts_are_recorded_with_their_answers() {
+    let pages = [
+        ("/page", r#"<link rel="resourcesync" href="/cut">"#.into()),
+        ("/cut", list(&["=/1"]).replace("</urlset>", "")),
+        ("/robots.txt", "403".into()),
+    ];
+    let (site, _) = site(&pages).await;
+    let client = test_site::client();
+    let entry = Url::parse(&site.url("/page")).unwrap();
+    let mut cache = DiscoveryCache::default();
+    let error = client
+        .rediscover(&entry, LIMIT, &mut cache, &HashSet::new())
+        .await
+        .unwrap_err();
+    assert_eq!(error.code(), "cut-short");
+    let tried: Vec<_> = cache
+        .attempts()
+        .iter()
+        .map(|attempt| {
+            (
+                attempt.reason,
+                attempt.uri.path(),
+                attempt.parent,
+                attempt.error,
+            )
+        })
+        .collect();
+    assert_eq!(
+        tried,
+        [
+            ("entry", "/page", None, None),
+            ("link", "/cut", Some(0), Some("cut-short")),
+            (
+                "well-known",
+                "/page/.well-known/resourcesync",
+                None,
+                Some("not-found")
+            ),
+            ("well-known", WELL, None, Some("not-found")),
+            ("well-known", WELL_KNOWN[1], None, Some("not-found")),
+            ("robots", "/robots.txt", None, Some("http-status")),
+        ]
+    );
+    assert!(cache.attempts()[5].answer.contains("403"));
+
+    let error = discover(&site, "/absent").await.unwrap_err();
+    assert_eq!(error.code(), "no-source-description");
+    let message = error.to_string();
+    for part in [
+        "; tried: ",
+        "/absent (",
+        "status 404",
+        "/robots.txt (",
+        "status 403",
+    ] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+}
+
+#[tokio::test]
+async fn describing_documents_and_channels_of_other_transports_are_found() {
+    let description = description(&["=/1"])
+        .replace(
+            "<rs:md cap",
+            r#"<rs:ln rel="describedby" href="/about"/><rs:md cap"#,
+        )
+        .replace(
+            "</url>",
+            r#"<rs:ln rel="describedBy" href="/about/1"/></url>"#,
+        );
+    let list = list(&[
+        "resourcelist=/r",
+        "change-notification=ws://example.com/changes",
+    ])
+    .replacen(
+        "<rs:md cap",
+        r#"<rs:ln rel="describedby" href="/about/set"/><rs:md cap"#,
+        1,
+    );
+    let found = check(&[(WELL, description), ("/1", list)], "/", &["/1"]).await;
+    let paths =
+        |uris: &[Url]| -> Vec<String> { uris.iter().map(|uri| uri.path().to_owned()).collect() };
+    assert_eq!(paths(&found.described_by), ["/about"]);
+    let set = &found.sets[0];
+    assert_eq!(paths(&found.sets_described_by[&set.uri]), ["/about/1"]);
+    assert_eq!(paths(&set.described_by), ["/about/set"]);
+    assert_eq!(set.capabilities.len(), 1);
+    assert_eq!(
+        set.unsupported_channels[0].uri.as_str(),
+        "ws://example.com/changes"
+    );
+    assert_eq!(set.oddities.count(Oddity::BadLoc), 0);
 }
 
 #[tokio::test]

@@ -2,16 +2,19 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use crate::protocol::SourceTime;
 use crate::store::ids::SetId;
 use crate::store::tables::source_set::{self, BaselineState};
+use crate::store::tables::task::status::CountedFailure;
 use crate::store::tables::task::{self, TaskState, status};
 use crate::store::tables::{coverage, gap};
 use crate::store::{Store, StoreError};
 use crate::sync::Gap;
+
+/// The maximum number of error codes of a set's tasks that are counted.
+const MAX_CODES: usize = 10;
 
 /// The status of a set, as far as the database has it.
 #[derive(Clone, Debug, Default)]
@@ -26,8 +29,8 @@ pub struct SetStatistics {
     pub failed: u64,
     /// Deletions that are held back.
     pub held_deletions: u64,
-    /// The error of one of them: code, message and when.
-    pub failure: Option<(String, String, DateTime<Utc>)>,
+    /// The errors of the failed ones, the most frequent code first; if none has failed, that of one that is retried.
+    pub failures: Vec<CountedFailure>,
     /// Whether the baseline is done.
     pub baseline_done: bool,
     /// The time up to which every change is known to have been applied.
@@ -56,7 +59,7 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
     let mut statistics = SetStatistics {
         resources: totals.resources,
         bytes: totals.bytes,
-        failure: status::failure_of_set(sql, set)?,
+        failures: status::failures_of_set(sql, set, MAX_CODES)?,
         baseline_done,
         gaps: gap::of_set(sql, set)?,
         ..SetStatistics::default()

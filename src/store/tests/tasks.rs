@@ -95,6 +95,35 @@ async fn dropped_task_does_not_end_its_successor() {
 }
 
 #[tokio::test]
+async fn errors_of_failed_tasks_are_counted_by_code() {
+    let world = World::new().await;
+    let names = ["a", "b", "c"];
+    world
+        .announce(names.map(|name| created(name, 10)).to_vec())
+        .await;
+    let results = world.due().await.into_iter().map(|task| {
+        let is_slow = task.uri.to_string().ends_with("/b");
+        let failure = TaskFailure {
+            code: if is_slow { "timeout" } else { "not-found" },
+            message: "failed".to_owned(),
+            retry_at: None,
+            counts: true,
+            is_absent: false,
+        };
+        TaskResult::Failed { task, failure }
+    });
+    world.complete(results.collect()).await;
+    let statistics = world.statistics().await;
+    assert_eq!(statistics.failed, 3);
+    let found = statistics.failures.into_iter();
+    let found: Vec<(String, u64)> = found.map(|it| (it.code, it.count)).collect();
+    assert_eq!(
+        found,
+        [("not-found".to_owned(), 2), ("timeout".to_owned(), 1)]
+    );
+}
+
+#[tokio::test]
 async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     let world = World::new().await;
     let mut wakes = world.store.wakes();
@@ -127,7 +156,7 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     world.complete(vec![failed(due.remove(0), None)]).await;
     let statistics = world.statistics().await;
     assert_eq!((statistics.pending, statistics.failed), (0, 1));
-    let (code, message, _) = statistics.failure.unwrap();
+    let crate::store::CountedFailure { code, message, .. } = statistics.failures[0].clone();
     assert_eq!(
         (code.as_str(), message.as_str()),
         ("not-found", "https://example.org/a: 404")

@@ -60,9 +60,21 @@ async fn each_sitemap_of_robots_txt_is_a_set() {
         ("/sitemap.xml", long()),
         ("/page", HTML.into()),
     ];
-    for entry in ["/", "/page", "/robots.txt", "/404"] {
-        check_implied(&pages, entry, &["/1.xml", "/2.xml"]).await;
+    for entry in ["/", "/page", "/robots.txt", "/absent"] {
+        let found = check_implied(&pages, entry, &["/1.xml", "/2.xml"]).await;
+        let failed: Vec<_> = found
+            .failed
+            .iter()
+            .map(|(uri, error)| (uri.path(), error.code()))
+            .collect();
+        assert_eq!(
+            failed,
+            [("/404.xml", "not-found"), ("/feed", "not-a-sitemap")]
+        );
     }
+    // Those of a sitemap that was given are not followed, read or not.
+    let found = check_implied(&pages, "/sitemap.xml", &["/sitemap.xml"]).await;
+    assert_eq!(found.failed, []);
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Counts and errors of tasks, for the status.
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result};
+use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::TaskState;
 use crate::store::ids::SetId;
@@ -38,25 +38,49 @@ pub(in crate::store) fn count_by_state(
         .collect()
 }
 
-/// The error of one task of a set, of a failed one if there is any: code, message with the resource's URI, and when.
-pub(in crate::store) fn failure_of_set(
+/// The errors of the tasks of a set that have one code.
+#[derive(Clone, Debug)]
+pub struct CountedFailure {
+    /// The code.
+    pub code: String,
+    /// The message of one of them, with the resource's URI.
+    pub message: String,
+    /// When that one occurred.
+    pub at: DateTime<Utc>,
+    /// How many there are.
+    pub count: u64,
+}
+
+/// The errors of the failed tasks of a set, the most frequent code first; if none has failed, that of one that is retried. At
+/// most `codes` codes.
+pub(in crate::store) fn failures_of_set(
     sql: &Connection,
     set: SetId,
-) -> Result<Option<(String, String, DateTime<Utc>)>> {
-    for condition in ["task.state = 'failed' AND", ""] {
-        let failure = sql
+    codes: usize,
+) -> Result<Vec<CountedFailure>> {
+    for (condition, codes) in [("task.state = 'failed' AND", codes), ("", codes.min(1))] {
+        let failures: Vec<CountedFailure> = sql
             .prepare_cached(&format!(
-                "SELECT task.error_code, resource.uri || ': ' || task.error_message, task.error_at
-                 FROM task JOIN resource ON resource.id = task.resource_id
-                 WHERE task.set_id = ?1 AND {condition} task.error_code IS NOT NULL LIMIT 1"
+                "SELECT task.error_code, resource.uri || ': ' || task.error_message, task.error_at, counted.count
+                 FROM (SELECT MIN(resource_id) AS first, COUNT(*) AS count FROM task
+                       WHERE task.set_id = ?1 AND {condition} task.error_code IS NOT NULL
+                       GROUP BY task.error_code ORDER BY count DESC, first LIMIT ?2) AS counted
+                 JOIN task ON task.resource_id = counted.first
+                 JOIN resource ON resource.id = task.resource_id
+                 ORDER BY counted.count DESC, counted.first"
             ))?
-            .query_row([set], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get::<_, Micros>(2)?.0))
-            })
-            .optional()?;
-        if failure.is_some() {
-            return Ok(failure);
+            .query_map(params![set, Count(codes as u64)], |row| {
+                Ok(CountedFailure {
+                    code: row.get(0)?,
+                    message: row.get(1)?,
+                    at: row.get::<_, Micros>(2)?.0,
+                    count: row.get::<_, Count>(3)?.0,
+                })
+            })?
+            .collect::<Result<_>>()?;
+        if !failures.is_empty() {
+            return Ok(failures);
         }
     }
-    Ok(None)
+    Ok(Vec::new())
 }

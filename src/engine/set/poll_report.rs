@@ -1,0 +1,101 @@
+//! What a poll reports beside its result: the errors of single parts, how many parts are dead, and what is notable but no error.
+//!
+//! Invariant: a dead part is logged once until it can be read again.
+
+use url::Url;
+
+use super::documents::note_repeated_index;
+use super::snapshot::AbsenceProof;
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::documents::DocumentWalk;
+use crate::status::StatusError;
+use crate::sync::Pacing;
+
+impl SetState {
+    /// Begins the report of a poll.
+    pub(super) fn begin_report(&mut self) {
+        self.report = std::mem::take(&mut self.report).next();
+    }
+
+    /// Shows the report of a poll in the status.
+    pub(super) fn publish_report(&self) {
+        let (faults, dead_parts) = (self.report.faults().clone(), self.report.dead_parts());
+        let runtime_status = &self.context.runtime_status;
+        runtime_status.note_set(self.record.id, |facts| {
+            facts.faults = faults;
+            facts.dead_parts = dead_parts;
+        });
+    }
+
+    /// When the next poll is due after one that failed. Parts of a Resource List that are dead are so for longer than a few seconds,
+    /// and all its other parts would be requested with them.
+    pub(super) fn pacing_after(&self, error: &EngineError) -> Pacing {
+        let waits = self.report.has_only_dead_list_parts() && self.sequencer.gaps().is_empty();
+        if error.is_unusable() && waits {
+            Pacing::Regular
+        } else {
+            Pacing::Soon
+        }
+    }
+
+    /// Reports a part of an index that could not be read.
+    pub(super) fn report_failed_part(&mut self, part: &Url, error: &EngineError) {
+        if !error.is_unusable() {
+            if error.is_transient() {
+                self.report.add(error);
+            }
+            return;
+        }
+        self.report.add_dead(error, 1);
+        if self.report.is_news(part, error) {
+            let shown = error.status_error();
+            tracing::warn!(code = shown.code, source = self.context.name(), set = %self.record.capability_list,
+                error = shown.message, "part of an index can't be read");
+        }
+    }
+
+    /// Reports the indexes that name themselves, or an index above them.
+    pub(super) fn report_repeated_indexes(&self, walk: &DocumentWalk) {
+        for index in walk.repeated() {
+            note_repeated_index(&self.context, self.record.id, index);
+        }
+    }
+
+    /// Shows why absence from the Resource List proves nothing. Of a plain sitemap nothing else can be expected.
+    pub(super) fn note_proof(&self, proof: AbsenceProof) {
+        let why = proof.notice();
+        let is_plain = proof == AbsenceProof::Unstated && self.record.is_implied();
+        self.set_notice(why.clone().filter(|_| !is_plain));
+        let plain = why.filter(|_| is_plain).map(|why| why.message);
+        self.note("unstated-capability", plain);
+    }
+
+    /// Shows that the index does not exist that a closed list or dump links to, or that it does.
+    pub(super) fn note_dead_index(&self, error: Option<&EngineError>) {
+        let message = error.map(|error| {
+            format!("the link of a closed list to its index leads to nothing: {error}")
+        });
+        self.note("dead-index", message);
+    }
+
+    /// Shows what is notable but no error, or that it is over; logs it when it is news.
+    fn note(&self, code: &'static str, message: Option<String>) {
+        let runtime_status = &self.context.runtime_status;
+        let Some(message) = message else {
+            runtime_status.note_set(self.record.id, |facts| facts.notices.clear(code));
+            return;
+        };
+        let notice = StatusError::new(code, message, clock::now().wall);
+        let message = notice.message.clone();
+        let mut is_news = false;
+        runtime_status.note_set(self.record.id, |facts| {
+            is_news = facts.notices.replace(notice, 1);
+        });
+        if is_news {
+            tracing::info!(code, source = self.context.name(), set = %self.record.capability_list,
+                notice = message, "notable, but no error");
+        }
+    }
+}
