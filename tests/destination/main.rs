@@ -32,3 +32,4 @@ mod paths;
 mod sitemaps;
 mod status;
 mod subscriptions;
+mod unfollowed;

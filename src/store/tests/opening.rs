@@ -125,7 +125,7 @@ async fn state_is_the_same_after_a_restart() {
     let channel = world.channel().await;
     world
         .store
-        .receive(world.now, channel, b"one".to_vec(), 100)
+        .receive(world.now, channel, b"one".to_vec(), 100, None)
         .await
         .unwrap();
     let gap = Gap {
