@@ -1,6 +1,7 @@
 //! Tests of the store with a database in a temporary folder.
 
 mod audit_state;
+mod channels;
 mod corruption;
 mod deletion_guard;
 mod dumps;
