@@ -13,7 +13,7 @@ use super::context::SourceContext;
 use super::error::EngineError;
 use super::runtime_status::{RuntimeStatus, SetFacts, SourceState};
 use crate::clock;
-use crate::protocol::Capability;
+use crate::protocol::{Capability, TopicUri};
 use crate::status::{
     ChannelStatus, GapStatus, SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus,
     rfc3339,
@@ -145,7 +145,7 @@ fn channel_status(context: &SourceContext, channel: ChannelRecord, held: u64) ->
     ChannelStatus {
         kind: channel.kind.to_string(),
         topic: channel.topic.to_string(),
-        subscribed_topic: channel.subscribed_topic.to_string(),
+        subscribed_topic: subscribed_topic(&channel).to_string(),
         hub: channel.hub_name().to_owned(),
         state: state_of(&channel).code().to_owned(),
         lease_expires_at: channel.lease.expires_at.map(rfc3339),
@@ -160,6 +160,13 @@ fn channel_status(context: &SourceContext, channel: ChannelRecord, held: u64) ->
         rejected_verifications: channel.rejected_verifications,
         error: channel_error(&context.runtime_status, &channel),
     }
+}
+
+/// What the running subscription is for, or else what was asked for last.
+fn subscribed_topic(channel: &ChannelRecord) -> &TopicUri {
+    let own = channel.callbacks.own.as_ref();
+    let running = own.filter(|_| channel.lease.state == ChannelState::Active);
+    running.map_or(&channel.subscribed_topic, |own| &own.topic)
 }
 
 /// A subscription whose end the hub has not confirmed yet is not used any more.

@@ -19,7 +19,7 @@
 //! - While the channel is wanted there is always a next action.
 //! - After a failed commit the driver discards the request in progress and continues with [`ChannelEvent::Started`].
 //!
-//! It must not know HTTP, secrets, callbacks or rows.
+//! It must not know HTTP, tokens, secrets or rows.
 
 mod callbacks;
 mod choice;
@@ -281,11 +281,12 @@ impl Channel {
                 hubs.rotate_left(last + 1);
             }
         } else {
+            let granting = self.callbacks.own.as_ref().map(|own| own.hub.clone());
             let preferred = match self.lease.state {
-                ChannelState::Active => &self.hub,
-                _ => &self.working_hub,
+                ChannelState::Active => granting,
+                _ => self.working_hub.clone(),
             };
-            if let Some(preferred) = place(preferred) {
+            if let Some(preferred) = place(&preferred) {
                 hubs[..=preferred].rotate_right(1);
             }
         }

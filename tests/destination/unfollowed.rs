@@ -1,6 +1,6 @@
 //! Subscriptions of what is no longer followed: they end at the next start, and their callbacks answer that they are gone.
 
-use resyncd::demo::{Granting, SampleOptions, Subscription};
+use resyncd::demo::{Granting, HubEvent, SampleOptions, Subscription};
 
 use crate::support::{NAME, Rig, client, eventually, resources, soon};
 
@@ -128,4 +128,47 @@ async fn source_without_notifications_is_unsubscribed_and_the_listener_closes() 
     rig.stop_daemon().await;
     rig.start_daemon().await;
     assert!(rig.daemon().callback.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn set_that_returns_while_its_subscription_is_being_ended_is_subscribed_to() {
+    let mut rig = Rig::start(two_sets()).await;
+    rig.settled().await;
+    subscriptions(&rig, 4).await;
+    rig.stop_daemon().await;
+    rig.hub()
+        .configure(|hub| hub.granting = Granting::Refuse(503));
+    rig.source.remove_set("set2");
+    rig.start_daemon().await;
+    eventually("refused", None, async || {
+        let unfollowed = rig.operator.status().await.unfollowed;
+        let refused = unfollowed.iter().filter(|one| one.error.is_some());
+        match refused.count() {
+            2 => Ok(()),
+            _ => Err(format!("{unfollowed:?}")),
+        }
+    })
+    .await;
+    rig.stop_daemon().await;
+    rig.source.add_set("set2");
+    let mark = rig.hub().mark();
+    rig.start_daemon().await;
+    rig.until_named("set2", "requested again", |set| {
+        set.channels.len() == 2 && set.channels.iter().all(|one| one.error.is_some())
+    })
+    .await;
+    rig.hub()
+        .configure(|hub| hub.granting = Granting::Accept(202));
+    for set in ["set1", "set2"] {
+        rig.until_named(set, "subscribed", |set| {
+            set.state == "in-sync" && set.channels.iter().all(|one| one.state == "active")
+        })
+        .await;
+    }
+    // What was to end it has not requested anything.
+    let foreign = rig.hub().wait_after(mark, |event| {
+        matches!(event, HubEvent::Requested { request, .. } if request.lease_seconds == Some(0))
+    });
+    let none = tokio::time::timeout(std::time::Duration::ZERO, foreign).await;
+    assert!(none.is_err(), "{none:?}");
 }

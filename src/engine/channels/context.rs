@@ -27,6 +27,8 @@ pub(super) struct ChannelContext {
     pub(super) store: Arc<Store>,
     pub(super) client: Client,
     pub(super) runtime_status: Arc<RuntimeStatus>,
+    /// Whether a driver leaves a channel alone that is wanted again: the worker of its set drives it then.
+    pub(super) ends_only: bool,
     /// Stops the drivers.
     pub(super) stop: CancellationToken,
     /// Cancelled once all subscriptions are being ended: nothing is subscribed to any more.
@@ -42,6 +44,7 @@ impl ChannelContext {
             notifications: source.notifications,
             is_signed: source.signatures == Signatures::Required,
             subscribes: context.subscribes,
+            ends_only: false,
             store: Arc::clone(&context.store),
             client: context.client.clone(),
             runtime_status: Arc::clone(&context.runtime_status),
@@ -71,6 +74,7 @@ impl ChannelContext {
             notifications: false,
             is_signed: true,
             subscribes: true,
+            ends_only: true,
             store,
             client,
             runtime_status,

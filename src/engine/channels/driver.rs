@@ -28,6 +28,7 @@ pub(super) struct StoredMachine<'a> {
     store: &'a Arc<Store>,
     id: ChannelId,
     is_signed: bool,
+    ends_only: bool,
     machine: ChannelMachine,
 }
 
@@ -37,8 +38,14 @@ impl<'a> StoredMachine<'a> {
             store,
             id: channel.id,
             is_signed: channel.secret.is_some(),
+            ends_only: false,
             machine: ChannelMachine::new(clock::now(), rules),
         }
+    }
+
+    /// The same, which ends where the channel is not left.
+    pub(super) fn that_ends_only(self, ends_only: bool) -> Self {
+        Self { ends_only, ..self }
     }
 
     /// Handles an event. The machine and the stored channel change only if the commit succeeds. Also returns the channel after
@@ -59,11 +66,14 @@ impl<'a> StoredMachine<'a> {
         event: ChannelEvent,
     ) -> Result<(ChannelStep, ChannelRecord), EngineError> {
         let mut machine = self.machine.clone();
-        let fresh = fresh_keys(self.is_signed)?;
+        let (fresh, ends_only) = (fresh_keys(self.is_signed)?, self.ends_only);
         let ((machine, step), record) = self
             .store
             .step_channel(self.id, fresh, move |channel| {
                 change(channel);
+                if ends_only && !channel.left {
+                    return (machine, ChannelAction::End.into());
+                }
                 let step = machine.handle(channel, now, event);
                 (machine, step)
             })
@@ -84,7 +94,8 @@ pub(super) async fn drive(context: Arc<ChannelContext>, channel: ChannelRecord) 
 async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) {
     let (store, client) = (&context.store, &context.client);
     let mut wakes = store.wakes();
-    let mut stored = StoredMachine::new(store, channel, context.rules.clone());
+    let stored = StoredMachine::new(store, channel, context.rules.clone());
+    let mut stored = stored.that_ends_only(context.ends_only);
     let mut event = ChannelEvent::Started;
     loop {
         let now = clock::now();

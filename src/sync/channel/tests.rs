@@ -545,6 +545,11 @@ fn after_a_failure_the_next_hub_is_asked() {
     let order = |last: &str, failures, state| {
         let mut channel = Case::new("a b c").channel;
         channel.hub = Some(hub(last));
+        channel.callbacks.own = Some(CallbackOwner {
+            hub: hub(last),
+            topic: topic("t"),
+            base: None,
+        });
         channel.lease.failures = failures;
         channel.lease.state = state;
         let names = channel.hubs_in_order();
