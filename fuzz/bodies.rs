@@ -113,6 +113,7 @@ pub(crate) fn callback(data: &[u8]) {
     let query = String::from_utf8_lossy(lines.next().unwrap_or_default());
     let signature = String::from_utf8_lossy(lines.next().unwrap_or_default());
     let body = lines.next().unwrap_or_default();
+    let _ = Verification::topics_of_query(&query);
     if let Some(verification) = Verification::parse_query(&query) {
         let again = Verification::parse_query(&verification.to_query());
         assert_eq!(again, Some(verification));
@@ -121,6 +122,7 @@ pub(crate) fn callback(data: &[u8]) {
         let again = SubscriptionRequest::parse_form(&request.to_form());
         assert_eq!(again, Some(request));
     }
+    let _ = Signature::parse_all([&*signature].into_iter());
     if let Some(signature) = Signature::parse(&signature) {
         let right = Signature::sign(signature.method(), b"secret", body);
         let is_right = right

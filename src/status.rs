@@ -24,9 +24,27 @@ pub struct Status {
     pub now: String,
     /// The Sources, in the order of the configuration.
     pub sources: Vec<SourceStatus>,
+    /// The subscriptions of sets that are not followed any more, while they are being ended.
+    #[serde(default)]
+    pub unfollowed: Vec<UnfollowedStatus>,
     /// How many requests that belong to no channel the listeners have rejected since the start, by code.
     #[serde(default)]
     pub refused: BTreeMap<String, u64>,
+}
+
+/// A subscription that is being ended: its set is not followed any more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnfollowedStatus {
+    /// The label of the Source; it may not be in the configuration any more.
+    pub source: String,
+    /// The Capability List of the set.
+    pub capability_list: String,
+    /// The topic.
+    pub topic: String,
+    /// The hub.
+    pub hub: String,
+    /// Why it could not be ended yet.
+    pub error: Option<StatusError>,
 }
 
 /// The status of a Source.
@@ -129,6 +147,9 @@ pub struct ChannelStatus {
     pub kind: String,
     /// Its topic.
     pub topic: String,
+    /// The topic that the hub was asked for: what the topic calls itself may differ from what is advertised.
+    #[serde(default)]
+    pub subscribed_topic: String,
     /// Its hub: the one that was used last; empty while none is known.
     pub hub: String,
     /// `pending`, `active`, `denied`, `expired` or `unsubscribed`.
@@ -151,6 +172,9 @@ pub struct ChannelStatus {
     pub held: u64,
     /// Gaps that opened.
     pub gaps: u64,
+    /// Verifications of intent that were answered 404.
+    #[serde(default)]
+    pub rejected_verifications: u64,
     /// The current error.
     pub error: Option<StatusError>,
 }

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use resyncd::clock;
-use resyncd::demo::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions};
+use resyncd::demo::{ChannelHub, Fault, HubEvent, HubOptions, SampleOptions, Verifying};
 use resyncd::protocol::SourceTime;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -136,6 +136,71 @@ async fn daemon_keeps_working_when_its_clock_is_set() {
         let lines = rig.operator.changes(0).await;
         assert!(lines.starts_with(&first) && lines.is_sorted_by_key(|line| line.seq));
     }
+}
+
+/// A hub may have given up a subscriber that was away for a while.
+#[tokio::test(flavor = "multi_thread")]
+async fn longer_downtime_is_followed_by_a_new_subscription() {
+    let _guard = ClockGuard::take().await;
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let first = rig.hub().subscriptions();
+    let requests = rig.hub().counts().requested;
+    rig.stop_daemon().await;
+    assert_eq!(rig.hub().forget(rig.changes().as_str()), 1);
+    clock::set_wall(TimeDelta::seconds(90));
+    rig.start_daemon().await;
+    let asked = rig
+        .hub()
+        .wait_for_counts(|counts| counts.requested == requests + 2);
+    soon("requested again", asked).await;
+    let again = soon(
+        "subscribed",
+        rig.hub().wait_for_subscription(rig.changes().as_str()),
+    )
+    .await;
+    assert!(first.iter().any(|first| first.callback == again.callback));
+    rig.settled().await;
+}
+
+/// A hub that accepts and does not verify is reported after a minute.
+#[tokio::test(flavor = "multi_thread")]
+async fn subscription_that_is_not_verified_is_reported() {
+    let _guard = ClockGuard::take().await;
+    let rig = Rig::start(SampleOptions {
+        hub: ChannelHub::Own(HubOptions {
+            verifying: Verifying::Never,
+            ..HubOptions::default()
+        }),
+        ..resources(3)
+    })
+    .await;
+    let topic = rig.changes().to_string();
+    let asked = rig.hub().wait_for(
+        |event| matches!(event, HubEvent::Requested { request, .. } if request.topic == topic),
+    );
+    let HubEvent::Requested { request, .. } = soon("asked", asked).await else {
+        unreachable!()
+    };
+    rig.until("in sync", |set| set.state == "in-sync").await;
+    assert_eq!(rig.channel().await.error, None);
+    clock::set_wall(TimeDelta::seconds(61));
+    // A verification of something else is counted, and wakes the channel.
+    let query = "hub.mode=subscribe&hub.challenge=c&hub.topic=http%3A%2F%2Fother.example%2F";
+    let answer = support::client()
+        .get(format!("{}?{query}", request.callback))
+        .send();
+    assert_eq!(answer.await.unwrap().status(), 404);
+    rig.until("reported", |set| {
+        set.channels.iter().any(|channel| {
+            let error = channel.error.as_ref();
+            channel.rejected_verifications == 1
+                && error.is_some_and(|error| {
+                    error.code == "not-verified" && error.message.contains("public_url")
+                })
+        })
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,17 +3,19 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::clock;
 use crate::config::Config;
-use crate::engine::Engine;
+use crate::engine::{Engine, followed_sets};
 use crate::fetch::{Client, FetchError};
 use crate::http::{
     BoundListener, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
 };
 use crate::status::Operations;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Wake};
 
 /// Why the daemon can't start.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +53,7 @@ impl StartError {
 pub struct Daemon {
     /// The database.
     pub store: Arc<Store>,
-    /// The address of the callback listener; `None` if no Source has `notifications`.
+    /// The address of the callback listener; `None` if no Source has `notifications` and no subscription is to be ended.
     pub callback: Option<SocketAddr>,
     /// The address of the status listener.
     pub status: SocketAddr,
@@ -82,7 +84,16 @@ impl Daemon {
     pub async fn start_with(mut config: Config, client: Client) -> Result<Self, StartError> {
         let store = Store::open(&config.state_dir)?;
         let status = listen("[status]", config.status.listen).await?;
-        let callback = if config.sources.iter().any(|source| source.notifications) {
+        let now = clock::now().wall;
+        store
+            .leave_unfollowed(now, followed_sets(&config.sources))
+            .await?;
+        let renewed = store.note_start(now).await?;
+        if renewed > 0 {
+            tracing::info!(subscriptions = renewed, "subscribing anew after a downtime");
+        }
+        let is_notified = config.sources.iter().any(|source| source.notifications);
+        let callback = if is_notified || store.has_ending_channels().await? {
             Some(bind_callback(&mut config).await?)
         } else {
             None
@@ -93,6 +104,10 @@ impl Daemon {
         let callback_listener =
             RunningListener::start_callback(callback, &config, &store, rejections.clone());
         let engine = Engine::start(&config, Arc::clone(&store), &client);
+        if callback_address.is_some() && !is_notified {
+            let listener = callback_listener.stop.clone();
+            tokio::spawn(stop_after_endings(Arc::clone(&store), listener));
+        }
         let stop = CancellationToken::new();
         let operations = Arc::clone(&engine) as Arc<dyn Operations>;
         let hosts = &config.status.hosts;
@@ -166,6 +181,29 @@ impl RunningListener {
             let _ = task.await;
         }
     }
+}
+
+/// Stops the callback listener once the last subscription has ended: hubs verify that, and nothing else is expected of them.
+async fn stop_after_endings(store: Arc<Store>, listener: CancellationToken) {
+    let mut wakes = store.wakes();
+    // After a database error, the next wake.
+    while !matches!(store.has_ending_channels().await, Ok(false)) {
+        let woken = async {
+            loop {
+                match wakes.recv().await {
+                    Ok(Wake::Channel(..)) | Err(RecvError::Lagged(_)) => break true,
+                    Ok(_) => {}
+                    Err(RecvError::Closed) => break false,
+                }
+            }
+        };
+        tokio::select! {
+            () = listener.cancelled() => return,
+            is_open = woken => if !is_open { return },
+        }
+    }
+    tracing::info!("every subscription has ended; the callback listener stops");
+    listener.cancel();
 }
 
 async fn listen(which: &'static str, address: SocketAddr) -> Result<BoundListener, StartError> {

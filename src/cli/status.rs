@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::daemon_client::{DaemonClient, DaemonError};
 use super::exit_status::{FAILED, OK, UNREACHABLE};
 use crate::config::Config;
-use crate::status::{CountedError, OddityStatus, SetStatus, SourceStatus, Status, StatusError};
+use crate::status::{
+    CountedError, OddityStatus, SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus,
+};
 
 /// Arguments of `status`.
 #[derive(Debug, clap::Args)]
@@ -42,6 +44,7 @@ pub(super) async fn status(config: &Config, arguments: &StatusArguments) -> u8 {
         println!("{body}");
     } else {
         status.sources.iter().for_each(print_source);
+        status.unfollowed.iter().for_each(print_unfollowed);
     }
     if is_healthy(&status) { OK } else { FAILED }
 }
@@ -100,6 +103,15 @@ fn print_source(source: &SourceStatus) {
                 channel.held,
                 channel.gaps
             );
+            if channel.subscribed_topic != channel.topic {
+                println!("      subscribed to {}", channel.subscribed_topic);
+            }
+            if channel.rejected_verifications > 0 {
+                println!(
+                    "      {} verifications of the hub rejected",
+                    channel.rejected_verifications
+                );
+            }
             print_error(channel.error.as_ref(), "      ");
         }
     }
@@ -136,6 +148,14 @@ fn print_described_by(documents: &[String], indent: &str) {
     for document in documents {
         println!("{indent}described by {document}");
     }
+}
+
+fn print_unfollowed(channel: &UnfollowedStatus) {
+    println!(
+        "{}: no longer followed, ending the subscription of {} (hub {})",
+        channel.source, channel.topic, channel.hub
+    );
+    print_error(channel.error.as_ref(), "  ");
 }
 
 /// One line per document.

@@ -1,16 +1,17 @@
-//! `unsubscribe`: ends the subscriptions at their hubs, through the running daemon or without one.
+//! `unsubscribe`: ends the subscriptions at their hubs, through the running daemon or without one. Also those of Sources that
+//! are no longer in the configuration.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::daemon::{RunningListener, StartError, bind_callback};
 use super::daemon_client::{DaemonClient, DaemonError};
-use super::exit_status::{FAILED, OK};
-use super::selection::select_sources;
-use crate::config::{Config, Source};
-use crate::engine::end_subscriptions;
+use super::exit_status::{FAILED, FAULTS, OK};
+use crate::config::Config;
+use crate::engine::{EndingSource, end_subscriptions};
 use crate::fetch::Client;
 use crate::http::RejectionCounters;
-use crate::status::UnsubscribeResult;
+use crate::status::{Status, UnsubscribeResult};
 use crate::store::Store;
 
 /// How long the daemon may take to answer: longer than the hubs have to confirm.
@@ -19,27 +20,43 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Arguments of `unsubscribe`.
 #[derive(Debug, clap::Args)]
 pub(super) struct UnsubscribeArguments {
-    /// Names of Sources in the configuration; all if none is given
+    /// Names of Sources, in the configuration or formerly; all if none is given
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
 }
 
+/// Why the command failed.
+enum Failure {
+    /// No Source of these names is or was followed.
+    Unknown(Vec<String>),
+    Daemon(DaemonError),
+    Start(StartError),
+}
+
 pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments) -> u8 {
-    let sources = match select_sources(&config, &arguments.sources) {
-        Ok(sources) => sources,
-        Err(status) => return status,
+    let names = &arguments.sources;
+    let ended = match through_daemon(&config, names).await {
+        Err(Failure::Daemon(DaemonError::Unreachable { .. })) => {
+            without_daemon(config, names).await
+        }
+        ended => ended,
     };
-    let ended = match through_daemon(&config, &sources).await {
-        Err(DaemonError::Unreachable { .. }) => match without_daemon(config, &sources).await {
-            Ok(results) => results,
-            Err(error) => {
-                eprintln!("resyncd: {error} [{}]", error.code());
-                return FAILED;
+    let ended = match ended {
+        Ok(ended) => ended,
+        Err(Failure::Unknown(unknown)) => {
+            for name in unknown {
+                eprintln!(
+                    "resyncd: no source {name:?} in the configuration, and no subscription of one [unknown-source]"
+                );
             }
-        },
-        Ok(results) => results,
-        Err(error) => {
+            return FAULTS;
+        }
+        Err(Failure::Daemon(error)) => {
             eprintln!("resyncd: {error}");
+            return FAILED;
+        }
+        Err(Failure::Start(error)) => {
+            eprintln!("resyncd: {error} [{}]", error.code());
             return FAILED;
         }
     };
@@ -63,40 +80,74 @@ pub(super) async fn unsubscribe(config: Config, arguments: &UnsubscribeArguments
     }
 }
 
+/// The Sources of those names, or all that are or were followed.
+fn select(
+    config: &Config,
+    former: BTreeSet<String>,
+    names: &[String],
+) -> Result<BTreeSet<String>, Failure> {
+    let configured = config.sources.iter().map(|source| source.name.clone());
+    let known: BTreeSet<String> = configured.chain(former).collect();
+    let (selected, unknown): (Vec<String>, Vec<String>) =
+        names.iter().cloned().partition(|name| known.contains(name));
+    match (unknown.is_empty(), names.is_empty()) {
+        (false, _) => Err(Failure::Unknown(unknown)),
+        (true, true) => Ok(known),
+        (true, false) => Ok(selected.into_iter().collect()),
+    }
+}
+
 async fn through_daemon(
     config: &Config,
-    sources: &[Source],
-) -> Result<Vec<UnsubscribeResult>, DaemonError> {
-    let client = DaemonClient::new(config, TIMEOUT)?;
+    names: &[String],
+) -> Result<Vec<UnsubscribeResult>, Failure> {
+    let client = DaemonClient::new(config, TIMEOUT).map_err(Failure::Daemon)?;
+    let status: Status = parse(&client.get("/status").await.map_err(Failure::Daemon)?)?;
+    let former = status.unfollowed.into_iter().map(|channel| channel.source);
     let mut results = Vec::new();
-    for source in sources {
-        let body = client
-            .post(&format!("/sources/{}/unsubscribe", source.name))
-            .await?;
-        let ended: Vec<UnsubscribeResult> =
-            serde_json::from_str(&body).map_err(|error| DaemonError::Rejected {
-                status: 200,
-                body: format!("{error} in {body}"),
-            })?;
-        results.extend(ended);
+    for name in select(config, former.collect(), names)? {
+        match client.post(&format!("/sources/{name}/unsubscribe")).await {
+            Ok(body) => results.extend(parse::<Vec<UnsubscribeResult>>(&body)?),
+            // It was a former one, and has ended meanwhile.
+            Err(DaemonError::Rejected { status: 404, .. }) => {}
+            Err(error) => return Err(Failure::Daemon(error)),
+        }
     }
     Ok(results)
+}
+
+fn parse<T: serde::de::DeserializeOwned>(body: &str) -> Result<T, Failure> {
+    serde_json::from_str(body).map_err(|error| {
+        Failure::Daemon(DaemonError::Rejected {
+            status: 200,
+            body: format!("{error} in {body}"),
+        })
+    })
 }
 
 /// Serves the callback meanwhile: the hubs verify the intent to unsubscribe.
 async fn without_daemon(
     mut config: Config,
-    sources: &[Source],
-) -> Result<Vec<UnsubscribeResult>, StartError> {
-    let store = Store::open(&config.state_dir)?;
-    let client = Client::new(&config.http)?;
-    let bound = bind_callback(&mut config).await?;
+    names: &[String],
+) -> Result<Vec<UnsubscribeResult>, Failure> {
+    let failed = |error: StartError| Failure::Start(error);
+    let store = Store::open(&config.state_dir).map_err(|error| failed(error.into()))?;
+    let former = store.subscribed_sources().await;
+    let former = former.map_err(|error| failed(error.into()))?;
+    let selected = select(&config, former, names)?;
+    let client = Client::new(&config.http).map_err(|error| failed(error.into()))?;
+    let bound = bind_callback(&mut config).await.map_err(failed)?;
     let listener =
         RunningListener::start_callback(Some(bound), &config, &store, RejectionCounters::default());
     let public_url = config.callback.public_url.as_ref();
     let mut results = Vec::new();
-    for source in sources {
-        results.extend(end_subscriptions(&store, &client, public_url, source).await);
+    for name in &selected {
+        let configured = config.sources.iter().find(|source| source.name == *name);
+        let source = match configured {
+            Some(source) => EndingSource::of(source, &client, public_url),
+            None => EndingSource::unfollowed(name, &client, public_url),
+        };
+        results.extend(end_subscriptions(&store, &source).await);
     }
     listener.stop().await;
     Ok(results)

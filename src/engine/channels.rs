@@ -3,13 +3,14 @@
 mod context;
 mod driver;
 mod ending;
+mod keys;
 mod requests;
+mod unfollowed;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use tokio::task::JoinHandle;
-use url::Url;
 
 use super::EngineError;
 use super::context::SourceContext;
@@ -19,13 +20,10 @@ use crate::store::{ChannelId, ChannelRecord, SetId};
 use crate::sync::{ChannelKey, ChannelState, choose_channels};
 use context::ChannelContext;
 use driver::drive;
+use keys::fresh_keys;
 
-pub(super) use ending::end;
-
-/// The length of a secret, in bytes before it is written in hexadecimal: well under the 200 bytes that WebSub allows.
-const SECRET_BYTES: usize = 32;
-/// The length of a token, in bytes before it is written in hexadecimal.
-const TOKEN_BYTES: usize = 24;
+pub use ending::EndingSource;
+pub(super) use unfollowed::Unfollowed;
 
 /// The channels of one set.
 pub(super) struct Channels {
@@ -68,14 +66,18 @@ impl Channels {
 
     async fn follow_each(&mut self, offers: &[Offer]) -> Result<(), EngineError> {
         let context = Arc::clone(&self.context);
-        let Some(public_url) = context.subscribes.then_some(context.public_url.as_ref()) else {
+        if !context.subscribes {
             return Ok(());
-        };
+        }
         let offered: Vec<OfferedChannel<'_>> = offers
             .iter()
             .filter_map(|offer| offered_channel(&context, offer))
             .collect();
-        let known = context.store.channels(self.set).await?;
+        let stored = context.store.channels(self.set).await?;
+        let (former, known): (Vec<_>, Vec<_>) = stored
+            .into_iter()
+            .partition(|record| record.former_of.is_some());
+        self.drive_endings(&former);
         let offered_keys: Vec<ChannelKey<'_>> = offered
             .iter()
             .map(|offered| ChannelKey {
@@ -92,33 +94,39 @@ impl Channels {
             .map(|(index, place)| (&offered[index], &known[place]))
         {
             self.want(known, offered.hubs).await?;
-            self.start(public_url, known);
+            self.start(known);
         }
         for offered in choice.new.into_iter().map(|index| &offered[index]) {
             let record = self.add(offered).await?;
-            self.start(public_url, &record);
+            self.start(&record);
         }
         for known in choice.unwanted.into_iter().map(|place| &known[place]) {
             if !known.left {
                 self.leave(known).await?;
             }
             if known.lease.state != ChannelState::Unsubscribed {
-                self.start(public_url, known);
+                self.start(known);
             }
         }
         Ok(())
     }
 
-    async fn add(&self, offered: &OfferedChannel<'_>) -> Result<ChannelRecord, EngineError> {
-        let secret = match self.context.is_signed {
-            true => Some(random_name(SECRET_BYTES)?),
-            false => None,
+    /// Starts the drivers of those that are left and have not ended.
+    fn drive_endings(&mut self, stored: &[ChannelRecord]) {
+        let ending = |record: &&ChannelRecord| {
+            record.left && record.lease.state != ChannelState::Unsubscribed
         };
-        let token = random_name(TOKEN_BYTES)?;
+        for record in stored.iter().filter(ending) {
+            self.start(record);
+        }
+    }
+
+    async fn add(&self, offered: &OfferedChannel<'_>) -> Result<ChannelRecord, EngineError> {
+        let keys = fresh_keys(self.context.is_signed)?;
         let OfferedChannel { kind, topic, hubs } = offered;
         let (store, now) = (&self.context.store, clock::now().wall);
         Ok(store
-            .add_channel(now, self.set, kind, topic, hubs, token, secret)
+            .add_channel(now, self.set, kind, topic, hubs, keys)
             .await?)
     }
 
@@ -154,13 +162,10 @@ impl Channels {
     }
 
     /// Starts the channel's driver unless it is running.
-    fn start(&mut self, public_url: Option<&Url>, record: &ChannelRecord) {
-        let Some(public_url) = public_url.cloned() else {
-            return;
-        };
+    fn start(&mut self, record: &ChannelRecord) {
         let running = self.drivers.get(&record.id);
         if running.is_none_or(|(_, driver)| driver.is_finished()) {
-            let driver = drive(Arc::clone(&self.context), public_url, record.clone());
+            let driver = drive(Arc::clone(&self.context), record.clone());
             let driver = (record.kind.clone(), tokio::spawn(driver));
             self.drivers.insert(record.id, driver);
         }
@@ -181,13 +186,17 @@ impl Channels {
         known.unwrap_or_default()
     }
 
-    /// State and expiry of the leases.
+    /// State and expiry of the leases. A subscription that was replaced by another one is driven to its end.
     pub(super) async fn leases(
-        &self,
+        &mut self,
     ) -> HashMap<ChannelId, (ChannelState, Option<chrono::DateTime<chrono::Utc>>)> {
         let known = self.known().await;
+        if self.context.subscribes {
+            self.drive_endings(&known);
+        }
         known
             .into_iter()
+            .filter(|record| !record.left)
             .map(|record| (record.id, (record.lease.state, record.lease.expires_at)))
             .collect()
     }
@@ -205,13 +214,14 @@ impl Channels {
     pub(super) async fn fell_silent(&self, id: ChannelId) -> Result<(), EngineError> {
         let now = clock::now().wall;
         let store = &self.context.store;
-        let failure = store
+        let silent = store
             .change_channel(id, true, move |channel| channel.fall_silent(now))
             .await?;
-        if let Some(failure) = failure
+        if let Some(fault) = silent
             && let Some(record) = store.channel(id).await?
         {
-            self.context.report(&record, record.hub_name(), failure);
+            tracing::warn!(code = fault.code(), source = self.context.source, topic = %record.subscribed_topic, hub = record.hub_name(),
+                error = fault.message(), "hub has fallen silent; subscribing anew");
         }
         Ok(())
     }
@@ -254,7 +264,7 @@ fn offered_channel<'a>(
         return None;
     }
     let topic = TopicUri::try_from(offer.uri.clone()).ok()?;
-    if context.public_url.is_none() {
+    if context.rules.callback_base.is_none() {
         tracing::warn!(code = "no-public-url", source = context.source, %topic,
             "channel ignored: [callback] public_url is not set");
         return None;
@@ -276,11 +286,4 @@ fn key_of(record: &ChannelRecord) -> ChannelKey<'_> {
         topic: &record.topic,
         is_signed: record.secret.is_some(),
     }
-}
-
-/// A name that can't be guessed.
-fn random_name(bytes: usize) -> Result<String, EngineError> {
-    let mut random = vec![0; bytes];
-    getrandom::fill(&mut random).map_err(|error| EngineError::Random(error.to_string()))?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }

@@ -13,9 +13,10 @@ use crate::clock;
 use crate::error_class::ErrorClass;
 use crate::fetch::{DiscoveryError, FetchError, PackageError};
 use crate::mirror::MirrorError;
-use crate::protocol::{Capability, Mismatch, ReadError};
+use crate::protocol::{Capability, Mismatch, ReadError, TopicUri};
 use crate::status::StatusError;
 use crate::store::StoreError;
+use crate::sync::DeliveryFaultKind;
 
 /// Why a worker could not finish an operation.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +84,8 @@ pub(super) enum EngineError {
     TooManyLists,
     #[error("a notification has more than {0} entries")]
     TooManyEntries(usize),
+    #[error("the delivery states {link} {uri}, of another channel or another set")]
+    Misdirected { link: &'static str, uri: TopicUri },
     #[error("random numbers are unavailable: {0}")]
     Random(String),
     #[error("the operation was interrupted")]
@@ -135,6 +138,7 @@ impl EngineError {
             Self::NestedIndex(_) => "nested-index",
             Self::TooManyLists => "too-many-lists",
             Self::TooManyEntries(_) => "too-many-entries",
+            Self::Misdirected { .. } => DeliveryFaultKind::Misdirected.code(),
             Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",
         }
@@ -167,7 +171,8 @@ impl EngineError {
             | Self::EmptyIndex(_)
             | Self::NestedIndex(_)
             | Self::TooManyLists
-            | Self::TooManyEntries(_) => ErrorClass::Unusable,
+            | Self::TooManyEntries(_)
+            | Self::Misdirected { .. } => ErrorClass::Unusable,
         }
     }
 

@@ -6,6 +6,7 @@
 //! Must not know what a worker does.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
@@ -15,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::apply::members::Members;
-use super::channels;
+use super::channels::{EndingSource, Unfollowed};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::progress::Progress;
@@ -27,7 +28,10 @@ use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
 use crate::status::{Operations, Status, StatusError, UnsubscribeResult};
-use crate::store::{ChannelRecord, Store, StoreError};
+use crate::store::{FollowedSets, Store, StoreError};
+
+/// How often it is recorded that the daemon runs.
+const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
 
 /// The workers of a daemon, or of a single run.
 pub struct Engine {
@@ -35,6 +39,9 @@ pub struct Engine {
     pub(super) store: Arc<Store>,
     pub(super) runtime_status: Arc<RuntimeStatus>,
     pub(super) sources: Vec<FollowedSource>,
+    /// For what belongs to no Source of the configuration.
+    client: Client,
+    public_url: Option<Url>,
     workers: tokio::sync::Mutex<JoinSet<()>>,
     pub(super) stop: CancellationToken,
 }
@@ -56,6 +63,19 @@ impl Engine {
             source.commands = Some(commands);
             workers.spawn(SourceWorker::new(Arc::clone(&source.context), receiver).run());
         }
+        workers.spawn(record_uptime(
+            Arc::clone(&engine.store),
+            engine.stop.clone(),
+        ));
+        let unfollowed = Unfollowed {
+            store: Arc::clone(&engine.store),
+            client: client.clone(),
+            runtime_status: Arc::clone(&engine.runtime_status),
+            public_url: engine.public_url.as_ref().map(Url::to_string),
+            followed: followed_sets(&config.sources),
+            stop: engine.stop.clone(),
+        };
+        workers.spawn(unfollowed.end_all());
         engine.workers = tokio::sync::Mutex::new(workers);
         Arc::new(engine)
     }
@@ -90,6 +110,8 @@ impl Engine {
         Self {
             started_at: clock::now().wall,
             sources: config.sources.iter().map(followed).collect(),
+            client: client.clone(),
+            public_url: config.callback.public_url.clone(),
             store,
             runtime_status,
             workers: tokio::sync::Mutex::default(),
@@ -111,7 +133,12 @@ impl Engine {
     /// The status of all Sources.
     pub(super) async fn status_of_sources(&self) -> Result<Status, EngineError> {
         let contexts = self.sources.iter().map(|source| &*source.context);
-        status_view::status(self.started_at, contexts).await
+        let mut status = status_view::status(self.started_at, contexts).await?;
+        let sources = self.sources.iter().map(|source| &source.context.source);
+        let followed = followed_sets(sources);
+        let channels = self.store.unfollowed_channels(followed).await?;
+        status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
+        Ok(status)
     }
 
     fn source(&self, name: &str) -> Option<&FollowedSource> {
@@ -168,27 +195,57 @@ impl Operations for Engine {
         let found = self
             .source(source)
             .map(|source| Arc::clone(&source.context));
+        let (name, public_url) = (source.to_owned(), self.public_url.as_ref());
         async move {
-            let context = found?;
+            let Some(context) = found else {
+                let ending = EndingSource::unfollowed(&name, &self.client, public_url);
+                let ended = end_subscriptions(&self.store, &ending).await;
+                return Some(ended).filter(|ended| !ended.is_empty());
+            };
             context.retired.cancel();
-            let public_url = context.public_url.as_ref();
-            Some(
-                end_subscriptions(&context.store, &context.client, public_url, &context.source)
-                    .await,
-            )
+            let ending = EndingSource::of(&context.source, &self.client, public_url);
+            Some(end_subscriptions(&self.store, &ending).await)
         }
         .boxed()
     }
 }
 
-/// Ends a Source's subscriptions at their hubs. The callback must be served meanwhile.
+/// Which sets the configuration follows, and with channels or without.
+pub fn followed_sets<'a>(
+    sources: impl IntoIterator<Item = &'a config::Source>,
+) -> Vec<FollowedSets> {
+    let followed = |source: &config::Source| FollowedSets {
+        source: source.name.clone(),
+        sets: source.sets.clone(),
+        notifications: source.notifications,
+    };
+    sources.into_iter().map(followed).collect()
+}
+
+/// Records at intervals, and at the end, that the daemon runs: after a longer downtime it subscribes anew.
+async fn record_uptime(store: Arc<Store>, stop: CancellationToken) {
+    loop {
+        let has_stopped = tokio::select! {
+            () = stop.cancelled() => true,
+            () = tokio::time::sleep(UPTIME_INTERVAL) => false,
+        };
+        if let Err(error) = store.note_running(clock::now().wall).await {
+            // What else is written fails as well, and is reported.
+            tracing::debug!(code = error.code(), %error, "database error; the uptime is not recorded");
+        }
+        if has_stopped {
+            return;
+        }
+    }
+}
+
+/// Ends a Source's subscriptions at their hubs, also those of sets that are no longer followed. The callback must be served
+/// meanwhile.
 pub async fn end_subscriptions(
     store: &Arc<Store>,
-    client: &Client,
-    public_url: Option<&Url>,
-    source: &config::Source,
+    source: &EndingSource,
 ) -> Vec<UnsubscribeResult> {
-    let channels = match subscribed(store, &source.name).await {
+    let channels = match store.subscribed_channels(&source.name).await {
         Ok(channels) => channels,
         Err(error) => {
             tracing::error!(code = error.code(), source = source.name, %error, "subscriptions can't be read");
@@ -201,28 +258,5 @@ pub async fn end_subscriptions(
             }];
         }
     };
-    let Some(public_url) = public_url else {
-        return Vec::new();
-    };
-    let client = &client.with_credentials(&source.credentials);
-    join_all(
-        channels
-            .iter()
-            .map(|channel| channels::end(store, client, public_url, source, channel)),
-    )
-    .await
-}
-
-/// The channels of a Source that a hub may have a subscription of.
-async fn subscribed(store: &Arc<Store>, source: &str) -> Result<Vec<ChannelRecord>, EngineError> {
-    let mut found = Vec::new();
-    for set in store.sets(source).await? {
-        let channels = store.channels(set.id).await?;
-        found.extend(
-            channels
-                .into_iter()
-                .filter(|record| record.channel().may_be_subscribed()),
-        );
-    }
-    Ok(found)
+    join_all(channels.iter().map(|channel| source.end(store, channel))).await
 }

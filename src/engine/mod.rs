@@ -34,7 +34,8 @@ mod source;
 mod status_view;
 
 pub use audit::{Audit, ReportedFinding, Summary, Sums};
-pub use lifecycle::{Engine, end_subscriptions};
+pub use channels::EndingSource;
+pub use lifecycle::{Engine, end_subscriptions, followed_sets};
 pub use progress::Counts;
 
 use error::EngineError;

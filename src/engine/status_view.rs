@@ -13,14 +13,15 @@ use url::Url;
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
-use super::runtime_status::{SetFacts, SourceFacts, SourceState};
+use super::runtime_status::{RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use crate::clock;
-use crate::protocol::Capability;
+use crate::protocol::{Capability, TopicUri};
 use crate::status::{
-    ChannelStatus, CountedError, GapStatus, SetStatus, SourceStatus, Status, StatusError, rfc3339,
+    ChannelStatus, CountedError, GapStatus, SetStatus, SourceStatus, Status, StatusError,
+    UnfollowedStatus, rfc3339,
 };
-use crate::store::{ChannelRecord, SetRecord, SetStatistics};
-use crate::sync::{ChannelState, Gap};
+use crate::store::{ChannelRecord, SetRecord, SetStatistics, UnfollowedChannel};
+use crate::sync::{ChannelState, DeliveryFault, Gap};
 
 /// The status of these Sources.
 pub(super) async fn status(
@@ -36,7 +37,8 @@ pub(super) async fn status(
         started_at: rfc3339(started_at),
         now: rfc3339(clock::now().wall),
         sources,
-        // The listener adds it.
+        // The engine and the listener add these.
+        unfollowed: Vec::new(),
         refused: BTreeMap::new(),
     })
 }
@@ -94,10 +96,10 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
     let mut channels = Vec::new();
     for channel in context.store.channels(record.id).await? {
         // A channel that ended because it is no longer offered is not shown.
-        if !(channel.left
+        let has_ended = channel.left
             && channel.lease.state == ChannelState::Unsubscribed
-            && is_replaced(record, &channel))
-        {
+            && is_replaced(record, &channel);
+        if channel.former_of.is_none() && !has_ended {
             channels.push(channel_status(context, channel, facts.held));
         }
     }
@@ -197,8 +199,9 @@ fn channel_status(context: &SourceContext, channel: ChannelRecord, held: u64) ->
     ChannelStatus {
         kind: channel.kind.to_string(),
         topic: channel.topic.to_string(),
+        subscribed_topic: subscribed_topic(&channel).to_string(),
         hub: channel.hub_name().to_owned(),
-        state: channel.lease.state.code().to_owned(),
+        state: state_of(&channel).code().to_owned(),
         lease_expires_at: channel.lease.expires_at.map(rfc3339),
         renew_at: channel.lease.renew_at.map(rfc3339),
         last_notification_at: channel.last_notification_at.map(rfc3339),
@@ -208,6 +211,51 @@ fn channel_status(context: &SourceContext, channel: ChannelRecord, held: u64) ->
         rejected: channel.rejected,
         held: if is_held_here { held } else { 0 },
         gaps: channel.gaps,
-        error: context.runtime_status.channel(channel.id),
+        rejected_verifications: channel.rejected_verifications,
+        error: channel_error(&context.runtime_status, &channel),
     }
+}
+
+/// What the running subscription is for, or else what was asked for last.
+fn subscribed_topic(channel: &ChannelRecord) -> &TopicUri {
+    let own = channel.callbacks.own.as_ref();
+    let running = own.filter(|_| channel.lease.state == ChannelState::Active);
+    running.map_or(&channel.subscribed_topic, |own| &own.topic)
+}
+
+/// A subscription whose end the hub has not confirmed yet is not used any more.
+fn state_of(channel: &ChannelRecord) -> ChannelState {
+    match channel.left {
+        true => ChannelState::Unsubscribed,
+        false => channel.lease.state,
+    }
+}
+
+/// Why the channel does not work, or will not for long.
+fn channel_error(runtime_status: &RuntimeStatus, channel: &ChannelRecord) -> Option<StatusError> {
+    let request = runtime_status.channel(channel.id);
+    let denial = channel.denial.as_ref();
+    let denial = denial.map(|denial| StatusError::new("denied", denial.message(), denial.at));
+    let fault = channel.fault;
+    let fault =
+        fault.map(|DeliveryFault { kind, at }| StatusError::new(kind.code(), kind.message(), at));
+    match channel.lease.state {
+        ChannelState::Denied => denial.or(request).or(fault),
+        _ => request.or(denial).or(fault),
+    }
+}
+
+/// The status of subscriptions that are being ended because their sets are not followed.
+pub(super) fn unfollowed(
+    runtime_status: &RuntimeStatus,
+    channels: Vec<UnfollowedChannel>,
+) -> Vec<UnfollowedStatus> {
+    let status = |channel: UnfollowedChannel| UnfollowedStatus {
+        source: channel.source,
+        capability_list: channel.capability_list.to_string(),
+        topic: channel.record.topic.to_string(),
+        hub: channel.record.hub_name().to_owned(),
+        error: runtime_status.channel(channel.record.id),
+    };
+    channels.into_iter().map(status).collect()
 }

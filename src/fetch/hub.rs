@@ -17,7 +17,12 @@ const MAX_EXCERPT: usize = 200;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HubAnswer {
     /// The hub accepts the request (2xx).
-    Accepted,
+    Accepted {
+        /// The status code.
+        status: u16,
+        /// The text of the body: one line, at most 200 characters. Some hubs report an error here.
+        excerpt: String,
+    },
     /// The hub rejects the request.
     Rejected {
         /// The status code.
@@ -32,7 +37,7 @@ pub enum HubAnswer {
 impl Client {
     /// Sends a request to a hub.
     ///
-    /// A redirect that preserves the method (307, 308) is followed with the same request. After 400 or 409 the request is sent
+    /// A redirect that preserves the method (307, 308) is followed with the same request. After 400, 409 or 422 the request is sent
     /// again without `hub.lease_seconds`: some hubs reject the parameter.
     ///
     /// # Errors
@@ -45,7 +50,8 @@ impl Client {
         let answer = self.post_form(hub, request.to_form()).await?;
         match answer {
             HubAnswer::Rejected {
-                status: 400 | 409, ..
+                status: 400 | 409 | 422,
+                ..
             } if request.lease_seconds.is_some() => {
                 let without_lease = SubscriptionRequest {
                     lease_seconds: None,
@@ -71,11 +77,11 @@ impl Client {
                 },
             )
             .await?;
-        if answer.response.status().is_success() {
-            answer.drain().await;
-            return Ok(HubAnswer::Accepted);
-        }
         let status = answer.response.status().as_u16();
+        if answer.response.status().is_success() {
+            let excerpt = excerpt(answer).await;
+            return Ok(HubAnswer::Accepted { status, excerpt });
+        }
         let retry_after = answer.retry_after();
         Ok(HubAnswer::Rejected {
             status,
@@ -126,6 +132,13 @@ mod tests {
         }
     }
 
+    fn accepted(status: u16, excerpt: &str) -> HubAnswer {
+        HubAnswer::Accepted {
+            status,
+            excerpt: excerpt.to_owned(),
+        }
+    }
+
     fn parse(received: &Received) -> SubscriptionRequest {
         assert_eq!(received.method, Method::POST);
         assert_eq!(
@@ -148,11 +161,14 @@ mod tests {
                 test_site::status(code)
             })
             .await;
-            assert_eq!(ask(&site, "/").await, Ok(HubAnswer::Accepted), "{code}");
+            assert_eq!(ask(&site, "/").await, Ok(accepted(code, "")), "{code}");
         }
+        let with_text = Site::start(|_| test_site::ok("The topic\nreturned 404")).await;
+        let answer = ask(&with_text, "/").await;
+        assert_eq!(answer, Ok(accepted(200, "The topic returned 404")));
         let with_a_body =
             Site::start_raw("HTTP/1.1 204 No Content\r\ncontent-length: 2\r\n\r\nok").await;
-        assert_eq!(ask(&with_a_body, "/").await, Ok(HubAnswer::Accepted));
+        assert_eq!(ask(&with_a_body, "/").await, Ok(accepted(204, "")));
     }
 
     #[tokio::test]
@@ -168,7 +184,7 @@ mod tests {
             _ => test_site::redirect(302, "/hub"),
         })
         .await;
-        assert_eq!(ask(&site, "/307").await, Ok(HubAnswer::Accepted));
+        assert_eq!(ask(&site, "/307").await, Ok(accepted(202, "")));
         assert_eq!(ask(&site, "/loop").await, Err(FetchError::TooManyRedirects));
         assert!(matches!(
             ask(&site, "/302").await,
@@ -178,7 +194,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_hub_that_rejects_a_lease_is_asked_without_one() {
-        for code in [400, 409] {
+        for code in [400, 409, 422] {
             let leases = Arc::new(Mutex::new(Vec::new()));
             let seen = leases.clone();
             let site = Site::start(move |received| {
@@ -187,7 +203,7 @@ mod tests {
                 test_site::status(if lease.is_some() { code } else { 202 })
             })
             .await;
-            assert_eq!(ask(&site, "/").await, Ok(HubAnswer::Accepted));
+            assert_eq!(ask(&site, "/").await, Ok(accepted(202, "")));
             assert_eq!(*leases.lock().unwrap(), [Some(600), None]);
         }
     }

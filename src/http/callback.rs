@@ -6,17 +6,20 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{Method, StatusCode, header};
+use axum::http::{HeaderMap, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use url::Url;
 
 use super::keyed_semaphore::KeyedSemaphore;
 use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
-use crate::protocol::TopicUri;
 use crate::protocol::websub::{Intent, Mode, Signature, Verification};
-use crate::store::{ChannelId, ChannelRecord, Receipt, Store, StoreError};
+use crate::protocol::{TopicUri, parse_link_header};
+use crate::store::{
+    CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Store, StoreError,
+};
 
 /// How long a hub may take to send the body of a delivery.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
@@ -27,6 +30,8 @@ const MAX_CHALLENGE: usize = 1024;
 /// How often a verification or denial is written to the database before the request fails, and the pause between.
 const WRITE_TRIES: u32 = 4;
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
+/// The header that signs a delivery.
+const SIGNATURE: &str = "x-hub-signature";
 /// The `Retry-After` of a 503, in seconds.
 const RETRY_AFTER: &str = "5";
 
@@ -75,28 +80,28 @@ pub fn callback_router(callback: Callback) -> Router {
 
 async fn answer(State(callback): State<Callback>, request: Request) -> Response {
     let path = request.uri().path();
-    let token = path
-        .strip_prefix(&callback.prefix)
-        .or_else(|| path.strip_prefix('/'))
-        .unwrap_or(path);
+    let (prefix, token) = path.rsplit_once('/').map_or(("", path), |(before, token)| {
+        (&path[..before.len() + 1], token)
+    });
     let channel = match callback.store.channel_by_token(token).await {
-        Ok(Some(channel)) => channel,
-        Ok(None) => {
-            callback.rejections.count("unknown-callback");
-            return StatusCode::NOT_FOUND.into_response();
-        }
+        Ok(found) => found.filter(|record| is_prefix(&callback, record, prefix, token)),
         Err(error) => return database_failed(&error),
     };
+    let Some(channel) = channel else {
+        callback.rejections.count("unknown-callback");
+        return StatusCode::NOT_FOUND.into_response();
+    };
+    let slot = channel.slot_of(token);
     match *request.method() {
         Method::GET | Method::HEAD => {
             verify(
                 &callback,
-                &channel,
+                (&channel, slot),
                 request.uri().query().unwrap_or_default(),
             )
             .await
         }
-        Method::POST => deliver(&callback, &channel, request).await,
+        Method::POST => deliver(&callback, (&channel, slot), request).await,
         _ => (
             StatusCode::METHOD_NOT_ALLOWED,
             [(header::ALLOW, "GET, POST")],
@@ -105,24 +110,34 @@ async fn answer(State(callback): State<Callback>, request: Request) -> Response 
     }
 }
 
+/// Whether a path that ends in a token of this channel is one of its callbacks: below the public URL, below the one that the
+/// hub was given before it was changed, or below nothing where a proxy has removed the path.
+fn is_prefix(callback: &Callback, channel: &ChannelRecord, prefix: &str, token: &str) -> bool {
+    let owner = channel.callbacks.owner(channel.slot_of(token));
+    let base = owner.and_then(|owner| Url::parse(owner.base.as_deref()?).ok());
+    prefix == callback.prefix || prefix == "/" || base.is_some_and(|base| base.path() == prefix)
+}
+
 /// Answers a hub's verification of intent, or stores its denial (WebSub, sections 5.2 and 5.3).
-async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Response {
+async fn verify(
+    callback: &Callback,
+    (channel, slot): (&ChannelRecord, CallbackSlot),
+    query: &str,
+) -> Response {
     let Some(verification) = Verification::parse_query(query) else {
         return StatusCode::NOT_FOUND.into_response();
     };
-    let Ok(topic) = TopicUri::parse(&verification.topic) else {
-        return StatusCode::NOT_FOUND.into_response();
-    };
+    let topics = Verification::topics_of_query(query);
     let store = &callback.store;
     let intent = match verification.mode {
         Mode::Subscribe => Intent::Subscribe,
         Mode::Unsubscribe => Intent::Unsubscribe,
         Mode::Denied => {
             let now = clock::now().wall;
-            let write = || store.deny_channel(channel.id, now, &topic);
+            let reason = verification.reason.unwrap_or_default();
+            let write = || store.deny_channel((channel.id, slot), now, &topics, &reason);
             return match with_retries(write).await {
                 Ok(true) => {
-                    let reason = verification.reason.unwrap_or_default();
                     tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "subscription denied by the hub");
                     StatusCode::OK.into_response()
                 }
@@ -136,14 +151,24 @@ async fn verify(callback: &Callback, channel: &ChannelRecord, query: &str) -> Re
         return StatusCode::BAD_REQUEST.into_response();
     };
     let (granted, spread) = (verification.lease_seconds, spread());
-    let write = || store.verify_channel(channel.id, &topic, intent, granted, spread);
+    let write = || store.verify_channel((channel.id, slot), &topics, intent, granted, spread);
     match with_retries(write).await {
         Ok(true) => (
             [(header::CONTENT_TYPE, "text/plain; charset=utf-8")],
             challenge,
         )
             .into_response(),
-        Ok(false) => StatusCode::NOT_FOUND.into_response(),
+        Ok(false) => {
+            let code = "verification-rejected";
+            if callback
+                .throttle
+                .should_log((channel.id, code), clock::now().mono)
+            {
+                tracing::warn!(code, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated = ?topics,
+                    mode = verification.mode.as_str(), "verification of intent rejected: it is not for a pending request");
+            }
+            StatusCode::NOT_FOUND.into_response()
+        }
         Err(error) => database_failed(&error),
     }
 }
@@ -165,14 +190,19 @@ async fn with_retries<T, F: Future<Output = Result<T, StoreError>>>(
 }
 
 /// Receives a delivery (WebSub, section 7).
-async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request) -> Response {
+async fn deliver(
+    callback: &Callback,
+    (channel, slot): (&ChannelRecord, CallbackSlot),
+    request: Request,
+) -> Response {
     if channel.left {
         return StatusCode::GONE.into_response();
     }
-    let signature = request
-        .headers()
-        .get("x-hub-signature")
-        .map(|value| value.to_str().unwrap_or_default().to_owned());
+    let headers = request.headers();
+    let is_signed = headers.contains_key(SIGNATURE);
+    let values = headers.get_all(SIGNATURE).iter();
+    let signatures = Signature::parse_all(values.map(|value| value.to_str().unwrap_or_default()));
+    let stated_topic = stated_topic(channel, headers);
     let Some(_permit) = callback.permits.acquire(channel.id).await else {
         reject(callback, channel, "too-many-deliveries").await;
         return service_unavailable();
@@ -184,24 +214,26 @@ async fn deliver(callback: &Callback, channel: &ChannelRecord, request: Request)
             return status.into_response();
         }
     };
-    if let Some(secret) = &channel.secret {
-        let Some(signature) = signature else {
-            reject(callback, channel, "unsigned").await;
+    if let Some(secret) = &channel.keys(slot).secret {
+        if !is_signed {
+            reject_as(callback, channel, DeliveryFaultKind::Unsigned).await;
             return StatusCode::FORBIDDEN.into_response();
-        };
+        }
         // A wrong signature is answered like a right one: the status must not help to guess secrets (WebSub, section 7.1).
-        if !Signature::parse(&signature)
-            .is_some_and(|signature| signature.verifies(secret.as_bytes(), &body))
-        {
-            reject(callback, channel, "wrong-signature").await;
+        let verifies = |signature: &Signature| signature.verifies(secret.as_bytes(), &body);
+        if !signatures.iter().any(verifies) {
+            reject_as(callback, channel, DeliveryFaultKind::WrongSignature).await;
             return StatusCode::OK.into_response();
         }
     }
-    match callback
-        .store
-        .receive(clock::now().wall, channel.id, body, callback.inbox_limit)
-        .await
-    {
+    let received = callback.store.receive(
+        clock::now().wall,
+        channel.id,
+        body,
+        callback.inbox_limit,
+        stated_topic,
+    );
+    match received.await {
         Ok(Receipt::Stored | Receipt::Known) => StatusCode::OK.into_response(),
         Ok(Receipt::Full) => {
             reject(callback, channel, "inbox-full").await;
@@ -241,14 +273,44 @@ async fn read_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static st
     Ok(bytes)
 }
 
+/// The topic that a hub states with a delivery (WebSub, section 7), if it is not the channel's. The callback identifies the
+/// channel; the topic may show that the hub has mixed up its subscriptions.
+fn stated_topic(channel: &ChannelRecord, headers: &HeaderMap) -> Option<TopicUri> {
+    let values = headers.get_all(header::LINK).iter();
+    let links = values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| parse_link_header(value, channel.topic.url()));
+    let own = links.filter(|link| link.rel == "self");
+    let mut stated = own.filter_map(|link| TopicUri::try_from(link.href).ok());
+    let first = stated.next()?;
+    let is_of_channel =
+        |topic: &TopicUri| *topic == channel.topic || *topic == channel.subscribed_topic;
+    (!is_of_channel(&first) && !stated.any(|topic| is_of_channel(&topic))).then_some(first)
+}
+
 async fn reject(callback: &Callback, channel: &ChannelRecord, code: &'static str) {
+    reject_with(callback, channel, code, None).await;
+}
+
+/// Rejects a delivery that shows a fault of the channel.
+async fn reject_as(callback: &Callback, channel: &ChannelRecord, fault: DeliveryFaultKind) {
+    reject_with(callback, channel, fault.code(), Some(fault)).await;
+}
+
+async fn reject_with(
+    callback: &Callback,
+    channel: &ChannelRecord,
+    code: &'static str,
+    fault: Option<DeliveryFaultKind>,
+) {
     if callback
         .throttle
         .should_log((channel.id, code), clock::now().mono)
     {
         tracing::warn!(code, topic = %channel.topic, "delivery rejected");
     }
-    if let Err(error) = callback.store.count_rejected(channel.id).await {
+    let now = clock::now().wall;
+    if let Err(error) = callback.store.count_rejected(channel.id, now, fault).await {
         tracing::error!(code = error.code(), %error, "database error; rejected delivery not counted");
     }
 }

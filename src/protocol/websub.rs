@@ -8,6 +8,8 @@ use std::fmt;
 
 use url::form_urlencoded;
 
+use super::uri::TopicUri;
+
 pub use signature::{Signature, SignatureMethod};
 
 /// What a hub is asked for.
@@ -138,6 +140,22 @@ impl Verification {
         })
     }
 
+    /// The topics that a query may mean: the decoded value of `hub.topic`, and its text as it stands there. Some hubs don't
+    /// encode it, so that a `+`, `&` or `%2F` of the topic would be decoded or cut.
+    #[must_use]
+    pub fn topics_of_query(query: &str) -> Vec<TopicUri> {
+        let decoded = HubFields::parse(query).topic;
+        let raw = raw_topic(query).map(str::to_owned);
+        let mut topics = Vec::new();
+        for text in [decoded, raw].into_iter().flatten() {
+            match TopicUri::parse(&text) {
+                Ok(topic) if !topics.contains(&topic) => topics.push(topic),
+                _ => {}
+            }
+        }
+        topics
+    }
+
     /// The query string that a hub sends.
     pub fn to_query(&self) -> String {
         let mut query = form_urlencoded::Serializer::new(String::new());
@@ -209,6 +227,15 @@ fn hub_part(pair: &str) -> &str {
         Some(at) if !pair.starts_with("hub.") => &pair[at + 1..],
         _ => pair,
     }
+}
+
+/// The text of `hub.topic` as it stands in a query, up to the next parameter of the hub.
+fn raw_topic(query: &str) -> Option<&str> {
+    const NAME: &str = "hub.topic=";
+    let starts = |at: usize| at == 0 || matches!(query.as_bytes()[at - 1], b'&' | b'?');
+    let mut places = query.match_indices(NAME).map(|(at, _)| at);
+    let text = &query[places.find(|&at| starts(at))? + NAME.len()..];
+    Some(text.find("&hub.").map_or(text, |end| &text[..end]))
 }
 
 /// Digits only; a number that is too large is saturated.
@@ -290,6 +317,30 @@ mod tests {
                 Some(verification()),
                 "{query}"
             );
+        }
+    }
+
+    #[test]
+    fn topic_that_is_not_encoded_is_recognised() {
+        let topic = TopicUri::parse("http://example.com/a%2Fb?q=1+2&set=3").unwrap();
+        let encoded: String = form_urlencoded::byte_serialize(topic.as_str().as_bytes()).collect();
+        for query in [
+            format!("hub.mode=subscribe&hub.topic={encoded}&hub.challenge=c"),
+            format!("hub.mode=subscribe&hub.topic={topic}&hub.challenge=c&hub.lease_seconds=60"),
+            format!("hub.topic={topic}&hub.mode=subscribe"),
+            format!("hub.mode=subscribe&hub.topic={topic}"),
+            format!("own=1?hub.topic={topic}&hub.mode=subscribe"),
+        ] {
+            let topics = Verification::topics_of_query(&query);
+            assert!(topics.contains(&topic), "{query}: {topics:?}");
+        }
+        for query in [
+            "",
+            "hub.mode=subscribe",
+            "hub.topic=",
+            "xhub.topic=http://example.com/",
+        ] {
+            assert_eq!(Verification::topics_of_query(query), [], "{query}");
         }
     }
 

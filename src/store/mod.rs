@@ -53,7 +53,7 @@ pub use error::StoreError;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
 pub use reads::queue::{PackageTask, TasksInProgress};
 pub use reads::statistics::SetStatistics;
-pub use tables::channel::ChannelRecord;
+pub use tables::channel::{CallbackKeys, ChannelRecord};
 pub use tables::document::DocumentRecord;
 pub use tables::dump::DumpProgress;
 pub use tables::dump_package::PackageRecord;
@@ -71,8 +71,12 @@ pub use tx::deletion_guard::DeletionRules;
 pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
 pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
 pub use tx::receive::Receipt;
+pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use wake::Wake;
 pub use writer::Writing;
+
+/// Parts of a channel's row that a caller without [`sync`](crate::sync) needs.
+pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
 use corruption::{Check, Damage};

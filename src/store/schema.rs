@@ -234,6 +234,39 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE part ADD COLUMN page_newest INTEGER;
     ALTER TABLE part ADD COLUMN next_page TEXT;
     ",
+    "
+    -- Push: which hub was given which callback, and what is wrong with a channel that a hub has granted.
+    ALTER TABLE channel ADD COLUMN own_hub TEXT;
+    ALTER TABLE channel ADD COLUMN own_topic TEXT;
+    ALTER TABLE channel ADD COLUMN own_base TEXT;
+    ALTER TABLE channel ADD COLUMN next_hub TEXT;
+    ALTER TABLE channel ADD COLUMN next_topic TEXT;
+    ALTER TABLE channel ADD COLUMN next_base TEXT;
+    ALTER TABLE channel ADD COLUMN next_token TEXT;
+    ALTER TABLE channel ADD COLUMN next_secret TEXT;
+    ALTER TABLE channel ADD COLUMN working_hub TEXT;
+    ALTER TABLE channel ADD COLUMN former_of INTEGER;
+    ALTER TABLE channel ADD COLUMN not_before INTEGER;
+    ALTER TABLE channel ADD COLUMN denial TEXT;
+    ALTER TABLE channel ADD COLUMN denied_at INTEGER;
+    ALTER TABLE channel ADD COLUMN fault TEXT;
+    ALTER TABLE channel ADD COLUMN fault_at INTEGER;
+    ALTER TABLE channel ADD COLUMN silences INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE channel ADD COLUMN rejected_verifications INTEGER NOT NULL DEFAULT 0;
+    CREATE UNIQUE INDEX channel_next_token ON channel (next_token) WHERE next_token IS NOT NULL;
+    CREATE INDEX channel_former ON channel (former_of) WHERE former_of IS NOT NULL;
+    CREATE INDEX channel_topic ON channel (topic);
+    CREATE INDEX channel_subscribed_topic ON channel (subscribed_topic);
+    UPDATE channel SET own_hub = hub, own_topic = subscribed_topic
+        WHERE state IN ('active', 'expired') OR asked IS NOT NULL;
+    -- The topic that the hub stated with a delivery, if it is not the channel's own.
+    ALTER TABLE inbox ADD COLUMN stated_topic TEXT;
+    -- When the daemon was last known to run.
+    CREATE TABLE uptime (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        seen_at INTEGER NOT NULL
+    );
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -1,6 +1,7 @@
 //! Tests of the store with a database in a temporary folder.
 
 mod audit_state;
+mod channels;
 mod corruption;
 mod deletion_guard;
 mod dumps;
@@ -172,10 +173,13 @@ impl World {
         let topic = TopicUri::parse("https://example.org/notifications").unwrap();
         let hubs = [HubUri::parse("https://hub.example.org/").unwrap()];
         let kind = Capability::ChangeNotification;
-        let token = "token".to_owned();
+        let keys = CallbackKeys {
+            token: "token".to_owned(),
+            secret: None,
+        };
         let adding = self
             .store
-            .add_channel(self.now, self.set, &kind, &topic, &hubs, token, None);
+            .add_channel(self.now, self.set, &kind, &topic, &hubs, keys);
         adding.await.unwrap().id
     }
 

@@ -7,7 +7,7 @@ use super::ids::{ChannelId, SetId};
 pub enum Wake {
     /// The set's inbox has a new delivery.
     Inbox(SetId),
-    /// A hub has verified or denied a channel of the set.
+    /// A channel of the set was verified, denied, ended or changed otherwise.
     Channel(SetId, ChannelId),
     /// Tasks of the Source were added, changed or completed.
     Tasks(String),

@@ -19,9 +19,11 @@
 //! - While the channel is wanted there is always a next action.
 //! - After a failed commit the driver discards the request in progress and continues with [`ChannelEvent::Started`].
 //!
-//! It must not know HTTP, secrets, callbacks or rows.
+//! It must not know HTTP, tokens, secrets or rows.
 
+mod callbacks;
 mod choice;
+mod fault;
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -33,7 +35,9 @@ use crate::clock::{ClockStepDetector, Now};
 use crate::protocol::websub::Intent;
 use crate::protocol::{HubUri, TopicUri};
 
+pub use callbacks::{CallbackChange, CallbackOwner, CallbackSlot, Callbacks};
 pub use choice::{ChannelChoice, ChannelKey, choose_channels};
+pub use fault::{DeliveryFault, DeliveryFaultKind, Denial};
 
 /// How many requests a hub gets to end a subscription that is no longer wanted. After that the lease runs out by itself.
 const ENDING_TRIES: u32 = 6;
@@ -49,6 +53,10 @@ pub struct Channel {
     pub subscribed_topic: TopicUri,
     /// The hub that was asked last; `None`: none is known.
     pub hub: Option<HubUri>,
+    /// Which hub was given which callback.
+    pub callbacks: Callbacks,
+    /// The hub whose delivery was accepted last.
+    pub working_hub: Option<HubUri>,
     /// The hubs that are advertised with the channel, or the one of the configuration.
     pub advertised_hubs: Vec<HubUri>,
     /// The hubs to ask: the advertised ones, until the topic itself names others.
@@ -57,9 +65,33 @@ pub struct Channel {
     pub left: bool,
     /// State and dates of the subscription.
     pub lease: Lease,
+    /// The denial, until a subscription is verified.
+    pub denial: Option<Denial>,
+    /// What is wrong with the deliveries, until one is accepted.
+    pub fault: Option<DeliveryFault>,
+    /// How often the hubs have fallen silent since a delivery was accepted.
+    pub silences: u32,
 }
 
 impl Channel {
+    /// A channel whose first request is due now.
+    pub fn new(now: DateTime<Utc>, topic: &TopicUri, hubs: &[HubUri]) -> Self {
+        Self {
+            topic: topic.clone(),
+            subscribed_topic: topic.clone(),
+            hub: hubs.first().cloned(),
+            callbacks: Callbacks::default(),
+            working_hub: None,
+            advertised_hubs: hubs.to_vec(),
+            known_hubs: hubs.to_vec(),
+            left: false,
+            lease: Lease::new(now),
+            denial: None,
+            fault: None,
+            silences: 0,
+        }
+    }
+
     /// Whether its subscription is being ended or has ended.
     pub fn is_ending(&self) -> bool {
         self.left || self.lease.state == ChannelState::Unsubscribed
@@ -71,6 +103,7 @@ impl Channel {
         if self.is_ending() {
             self.left = false;
             self.lease = Lease::new(now);
+            self.forget_faults();
         }
         if self.advertised_hubs == hubs {
             return;
@@ -88,40 +121,119 @@ impl Channel {
     /// The channel is no longer wanted: its subscription ends.
     pub fn leave(&mut self, now: DateTime<Utc>) {
         self.left = true;
+        self.forget_faults();
+        // A hub that is asked for another subscription finds its callback gone.
+        self.callbacks.next = None;
+        if let Some(own) = &self.callbacks.own {
+            self.hub = Some(own.hub.clone());
+            self.subscribed_topic = own.topic.clone();
+        }
         if self.lease.state != ChannelState::Unsubscribed {
             self.lease.begin_ending(now);
         }
     }
 
-    /// Answers a hub's verification of intent for a topic. `lease_seconds` is the granted lease; `spread`, from 0 to 1, chooses
-    /// the time of the renewal.
+    fn forget_faults(&mut self) {
+        self.denial = None;
+        self.fault = None;
+        self.silences = 0;
+    }
+
+    /// The hub may have given the subscription up while this Destination did not run: it is requested again.
+    pub fn renew_after_downtime(&mut self, now: DateTime<Utc>) {
+        if !self.is_ending() {
+            self.lease.renew_now(now);
+        }
+    }
+
+    /// Answers the verification of intent of the hub that has a callback. `topics`: the readings of the topic that it states.
+    /// `lease_seconds` is the granted lease; `spread`, from 0 to 1, chooses the time of the renewal.
     pub fn verify(
         &mut self,
         now: DateTime<Utc>,
-        topic: &TopicUri,
+        slot: CallbackSlot,
+        topics: &[TopicUri],
         intent: Intent,
         lease_seconds: Option<u64>,
         spread: f64,
     ) -> Ruling {
-        if *topic != self.subscribed_topic {
+        if !self.has_asked(slot, topics) {
             return Ruling::Refuse;
         }
-        self.lease.verify(now, intent, lease_seconds, spread)
+        if slot != self.callbacks.of_request() {
+            // The hub whose subscription is to be replaced repeats itself.
+            let is_running = self.lease.state == ChannelState::Active;
+            return match intent {
+                Intent::Subscribe if is_running => Ruling::ConfirmAgain,
+                _ => Ruling::Refuse,
+            };
+        }
+        let ruling = self.lease.verify(now, intent, lease_seconds, spread);
+        if ruling == Ruling::Confirm {
+            self.denial = None;
+            self.callbacks.replace();
+        }
+        ruling
     }
 
-    /// Applies a hub's denial of a topic. `false`: the channel has not requested this topic, and nothing has changed.
-    pub fn deny(&mut self, now: DateTime<Utc>, topic: &TopicUri) -> bool {
-        let is_requested = *topic == self.subscribed_topic;
-        if is_requested {
-            self.lease.deny(now);
+    /// Applies the denial of the hub that has a callback. `false`: this topic was not requested with it, and nothing has
+    /// changed.
+    pub fn deny(
+        &mut self,
+        now: DateTime<Utc>,
+        slot: CallbackSlot,
+        topics: &[TopicUri],
+        reason: &str,
+    ) -> bool {
+        if !self.has_asked(slot, topics) {
+            return false;
         }
-        is_requested
+        match (slot, self.callbacks.of_request()) {
+            // The subscription that is to be replaced ends early; the request for the other one continues.
+            (CallbackSlot::Own, CallbackSlot::Next) => {
+                self.lease.lose();
+                self.callbacks.replace();
+                return true;
+            }
+            (CallbackSlot::Next, _) => {
+                self.callbacks.next = None;
+                if self.lease.state == ChannelState::Active {
+                    self.lease.drop_request(now);
+                } else {
+                    self.lease.deny(now);
+                }
+            }
+            _ => self.lease.deny(now),
+        }
+        let has_ended = self.lease.state == ChannelState::Unsubscribed;
+        self.denial = (!has_ended).then(|| Denial::new(reason, now));
+        true
+    }
+
+    /// Whether the hub that has a callback was asked for one of these topics.
+    fn has_asked(&self, slot: CallbackSlot, topics: &[TopicUri]) -> bool {
+        let owner = self.callbacks.owner(slot);
+        owner.is_some_and(|owner| topics.contains(&owner.topic))
+    }
+
+    /// The subscription that a verification has replaced, as a channel that is left; `before`: this channel before it.
+    pub fn replaced(&self, before: &Self, now: DateTime<Utc>) -> Option<Self> {
+        let is_replaced =
+            self.callbacks.change_since(&before.callbacks) == CallbackChange::Replaced;
+        // Otherwise the hub has ended it.
+        let is_verified = self.lease.state == ChannelState::Active;
+        if !is_replaced || !is_verified {
+            return None;
+        }
+        let mut former = before.clone();
+        former.leave(now);
+        Some(former)
     }
 
     /// Whether a hub may have a subscription, granted or requested.
     pub fn may_be_subscribed(&self) -> bool {
         use ChannelState::{Active, Expired, Pending};
-        self.hub.is_some() && matches!(self.lease.state, Active | Expired | Pending)
+        self.callbacks.own.is_some() && matches!(self.lease.state, Active | Expired | Pending)
     }
 
     /// Whether a hub is expected to deliver.
@@ -131,27 +243,98 @@ impl Channel {
 
     /// Polls have found changes that the hub did not deliver: the lease counts as expired. Returns what to report; `None` if
     /// no lease was running.
-    pub fn fall_silent(&mut self, now: DateTime<Utc>) -> Option<ChannelFailure> {
-        let failure = ChannelFailure {
-            code: "push-silent",
-            message: "polls find changes that the hub has not delivered".to_owned(),
-        };
-        self.lease.expire(now).then_some(failure)
+    pub fn fall_silent(&mut self, now: DateTime<Utc>) -> Option<DeliveryFaultKind> {
+        if !self.lease.expire(now) {
+            return None;
+        }
+        self.silences = self.silences.saturating_add(1);
+        // Rejected deliveries explain why nothing was received.
+        if !self
+            .fault
+            .is_some_and(|fault| fault.kind.is_of_signatures())
+        {
+            self.note_fault(DeliveryFaultKind::Silent, now);
+        }
+        Some(DeliveryFaultKind::Silent)
     }
 
-    /// The known hubs in the order in which to ask them: the one that granted the running lease first, the one that failed
-    /// last time last.
+    /// Records what is wrong with the deliveries.
+    pub fn note_fault(&mut self, kind: DeliveryFaultKind, now: DateTime<Utc>) {
+        if !self.left && self.fault.is_none_or(|fault| fault.kind != kind) {
+            self.fault = Some(DeliveryFault { kind, at: now });
+        }
+    }
+
+    /// Whether the subscription has expired because the hub fell silent.
+    fn is_silent(&self) -> bool {
+        self.silences > 0 && self.lease.state == ChannelState::Expired
+    }
+
+    /// The known hubs in the order in which to ask them: the one that granted the running lease first, or else the one that
+    /// has delivered last. After one that has failed or fallen silent comes the next.
     fn hubs_in_order(&self) -> VecDeque<HubUri> {
         let mut hubs = self.known_hubs.clone();
-        let last = self.hub.as_ref();
-        if let Some(last) = hubs.iter().position(|hub| Some(hub) == last) {
-            if self.lease.failures > 0 {
-                hubs[last..].rotate_left(1);
-            } else if self.lease.state == ChannelState::Active {
-                hubs[..=last].rotate_right(1);
+        let place =
+            |wanted: &Option<HubUri>| hubs.iter().position(|hub| Some(hub) == wanted.as_ref());
+        if self.lease.failures > 0 || self.is_silent() {
+            if let Some(last) = place(&self.hub) {
+                hubs.rotate_left(last + 1);
+            }
+        } else {
+            let granting = self.callbacks.own.as_ref().map(|own| own.hub.clone());
+            let preferred = match self.lease.state {
+                ChannelState::Active => granting,
+                _ => self.working_hub.clone(),
+            };
+            if let Some(preferred) = place(&preferred) {
+                hubs[..=preferred].rotate_right(1);
             }
         }
         hubs.into()
+    }
+
+    /// What to ask for: a topic, and the hubs in their order. `topic`: the one to prefer; `own`: what the topic calls itself.
+    ///
+    /// A subscription that runs is renewed as it is. After a silence the other name of the topic is tried at the same hub,
+    /// after the next one another hub, and so on.
+    fn targets(
+        &self,
+        topic: TopicUri,
+        own: Option<&TopicUri>,
+        configured: Option<&HubUri>,
+    ) -> (TopicUri, VecDeque<HubUri>) {
+        let mut hubs = match configured {
+            Some(hub) => VecDeque::from([hub.clone()]),
+            None => self.hubs_in_order(),
+        };
+        let Some(granted) = &self.callbacks.own else {
+            return (topic, hubs);
+        };
+        let is_granting = |hub: &HubUri| *hub == granted.hub;
+        if self.lease.state == ChannelState::Active && hubs.front().is_some_and(is_granting) {
+            return (granted.topic.clone(), hubs);
+        }
+        if self.is_silent() && self.lease.failures == 0 && self.silences % 2 == 1 {
+            let names = [own, Some(&self.topic)].into_iter().flatten();
+            let other = names.into_iter().find(|&name| *name != granted.topic);
+            if let (Some(other), Some(place)) = (other, hubs.iter().position(is_granting)) {
+                hubs.rotate_left(place);
+                return (other.clone(), hubs);
+            }
+        }
+        (topic, hubs)
+    }
+
+    /// If the public URL has changed, the subscription is requested anew with the present one.
+    fn follow_base(&mut self, now: DateTime<Utc>, base: Option<&String>) {
+        let differs = |owner: &CallbackOwner| {
+            let bases = owner.base.as_ref().zip(base);
+            bases.is_some_and(|(one, other)| one != other)
+        };
+        let latest = self.callbacks.owner(self.callbacks.of_request());
+        if !self.is_ending() && latest.is_some_and(differs) {
+            self.lease.restart(now);
+        }
     }
 
     /// The action that waits for the next deadline.
@@ -168,6 +351,8 @@ pub struct ChannelRules {
     pub hub: Option<HubUri>,
     /// The lease to request, in seconds.
     pub lease_seconds: u64,
+    /// The public URL that callbacks begin with; `None`: none is configured, and nothing is subscribed to.
+    pub callback_base: Option<String>,
 }
 
 /// Why a subscription does not work, for status and log.
@@ -188,6 +373,8 @@ pub struct HubRequest {
     pub topic: TopicUri,
     /// What is requested.
     pub asked: Asked,
+    /// The public URL that the callback begins with.
+    pub callback_base: String,
 }
 
 /// What has happened to the driver of a channel.
@@ -207,7 +394,10 @@ pub enum ChannelEvent {
     /// The topic could not be read.
     TopicUnavailable,
     /// The hub has accepted the request.
-    HubAccepted,
+    HubAccepted {
+        /// Its answer: the status, and the text if there is one.
+        answer: String,
+    },
     /// The hub has refused the request, or has not answered.
     HubRefused {
         /// Why.
@@ -275,12 +465,44 @@ struct RequestInProgress {
     retry_after: Option<Duration>,
 }
 
+/// A request that a hub has accepted and not verified yet.
+#[derive(Clone, Debug)]
+struct AcceptedRequest {
+    request: HubRequest,
+    /// The hub's answer.
+    answer: String,
+}
+
+impl AcceptedRequest {
+    /// Why the request counts as failed.
+    fn failure(&self) -> ChannelFailure {
+        let HubRequest {
+            hub,
+            asked,
+            callback_base,
+            ..
+        } = &self.request;
+        let wanted = match asked.intent {
+            Intent::Subscribe => "subscribe",
+            Intent::Unsubscribe => "unsubscribe",
+        };
+        ChannelFailure {
+            code: "not-verified",
+            message: format!(
+                "{hub} has accepted the request to {wanted} and not verified it; does the public_url {callback_base} lead here? The hub's answer: {}",
+                self.answer
+            ),
+        }
+    }
+}
+
 /// The driver's half of the machine of one channel.
 #[derive(Clone, Debug)]
 pub struct ChannelMachine {
     rules: ChannelRules,
     clock: ClockStepDetector,
     attempt: Option<Attempt>,
+    accepted: Option<AcceptedRequest>,
 }
 
 impl ChannelMachine {
@@ -290,6 +512,7 @@ impl ChannelMachine {
             rules,
             clock: ClockStepDetector::since(now),
             attempt: None,
+            accepted: None,
         }
     }
 
@@ -302,19 +525,28 @@ impl ChannelMachine {
         let now = now.wall;
         match (event, self.attempt.take()) {
             (ChannelEvent::Started, _) => {
+                self.accepted = None;
                 channel.lease.resume();
+                channel.follow_base(now, self.rules.callback_base.as_ref());
                 self.advance(channel, now)
             }
             (ChannelEvent::TopicRead { topic, hubs }, Some(Attempt::ReadingTopic)) => {
                 if !hubs.is_empty() {
                     channel.known_hubs = hubs;
                 }
-                let topic = topic.unwrap_or_else(|| channel.topic.clone());
-                self.subscribe(channel, now, topic)
+                let preferred = topic.as_ref().unwrap_or(&channel.topic).clone();
+                self.subscribe(channel, now, preferred, topic.as_ref())
             }
             (ChannelEvent::TopicUnavailable, Some(Attempt::ReadingTopic)) => {
                 let topic = channel.subscribed_topic.clone();
-                self.subscribe(channel, now, topic)
+                self.subscribe(channel, now, topic, None)
+            }
+            (ChannelEvent::HubAccepted { answer }, Some(Attempt::Requesting(accepted)))
+                if channel.lease.asked == Some(accepted.request.asked) =>
+            {
+                let request = accepted.request;
+                self.accepted = Some(AcceptedRequest { request, answer });
+                self.advance(channel, now)
             }
             (
                 ChannelEvent::HubRefused {
@@ -335,18 +567,21 @@ impl ChannelMachine {
     fn advance(&mut self, channel: &mut Channel, now: DateTime<Utc>) -> ChannelStep {
         let is_due = channel.lease.handle_timeout(now);
         let is_active = channel.lease.state == ChannelState::Active;
+        let is_verified = channel.lease.asked.is_none();
+        let accepted = self.accepted.take_if(|_| is_due || is_verified);
+        let unverified = accepted.filter(|_| !is_verified);
         let step = match channel.lease.state {
             ChannelState::Unsubscribed => ChannelAction::End.into(),
             _ if !is_due => channel.wait(now).into(),
             _ if channel.left => self.unsubscribe(channel, now),
             state => {
                 let is_first = state == ChannelState::Pending && channel.lease.failures == 0;
-                if self.rules.hub.is_some() {
+                if self.rules.hub.is_some() && !channel.is_silent() {
                     let topic = channel.topic.clone();
-                    self.subscribe(channel, now, topic)
+                    self.subscribe(channel, now, topic, None)
                 } else if is_first && !channel.known_hubs.is_empty() {
                     let topic = channel.subscribed_topic.clone();
-                    self.subscribe(channel, now, topic)
+                    self.subscribe(channel, now, topic, None)
                 } else {
                     self.attempt = Some(Attempt::ReadingTopic);
                     ChannelAction::ReadTopic(channel.topic.clone()).into()
@@ -356,31 +591,40 @@ impl ChannelMachine {
         // A request counts as failed until it is verified, so only an undisturbed lease is healthy.
         let is_healthy =
             step.action == ChannelAction::End || is_active && channel.lease.failures == 0;
+        let unverified = unverified.map(|accepted| ChannelReport::Failed(accepted.failure()));
+        let report = unverified.or(step.report);
         ChannelStep {
-            report: step.report.or(is_healthy.then_some(ChannelReport::Healthy)),
+            report: report.or(is_healthy.then_some(ChannelReport::Healthy)),
             ..step
         }
     }
 
-    /// Asks the first hub for a subscription to this topic, or for its renewal, unless that is no longer due.
+    /// Asks the first hub for a subscription, or for its renewal, unless that is no longer due. `topic`: the one to prefer;
+    /// `own`: what the topic calls itself.
     fn subscribe(
         &mut self,
         channel: &mut Channel,
         now: DateTime<Utc>,
         topic: TopicUri,
+        own: Option<&TopicUri>,
     ) -> ChannelStep {
         if channel.is_ending() || !channel.lease.handle_timeout(now) {
             return self.advance(channel, now);
         }
-        let mut hubs = match &self.rules.hub {
-            Some(hub) => VecDeque::from([hub.clone()]),
-            None => channel.hubs_in_order(),
-        };
-        let Some(hub) = hubs.pop_front() else {
+        let (topic, mut hubs) = channel.targets(topic, own, self.rules.hub.as_ref());
+        let hub = hubs.pop_front();
+        let Some((hub, base)) = hub.zip(self.rules.callback_base.clone()) else {
             channel.lease.fail_without_hub(now);
+            let (code, message) = match self.rules.callback_base {
+                Some(_) => (
+                    "no-hub",
+                    "neither the Capability List nor the topic names a hub",
+                ),
+                None => ("no-public-url", "[callback] public_url is not set"),
+            };
             let failure = ChannelFailure {
-                code: "no-hub",
-                message: "neither the Capability List nor the topic names a hub".to_owned(),
+                code,
+                message: message.to_owned(),
             };
             return ChannelStep {
                 report: Some(ChannelReport::Failed(failure)),
@@ -393,7 +637,12 @@ impl ChannelMachine {
         };
         channel.lease.begin_request(now, asked);
         let next = RequestInProgress {
-            request: HubRequest { hub, topic, asked },
+            request: HubRequest {
+                hub,
+                topic,
+                asked,
+                callback_base: base,
+            },
             rest: hubs,
             retry_after: None,
         };
@@ -403,7 +652,11 @@ impl ChannelMachine {
     /// Asks the hub to end the subscription. A hub that keeps failing is left alone, and one that was never asked need not be.
     fn unsubscribe(&mut self, channel: &mut Channel, now: DateTime<Utc>) -> ChannelStep {
         let is_tired = channel.lease.failures >= ENDING_TRIES;
-        let Some(hub) = channel.hub.clone().filter(|_| !is_tired) else {
+        let own = channel.callbacks.own.clone().filter(|_| !is_tired);
+        let Some((own, base)) = own.and_then(|own| {
+            let base = own.base.clone().or(self.rules.callback_base.clone());
+            base.map(|base| (own, base))
+        }) else {
             channel.lease.end();
             return ChannelAction::End.into();
         };
@@ -412,9 +665,13 @@ impl ChannelMachine {
             lease_seconds: 0,
         };
         channel.lease.begin_request(now, asked);
-        let topic = channel.subscribed_topic.clone();
         let next = RequestInProgress {
-            request: HubRequest { hub, topic, asked },
+            request: HubRequest {
+                hub: own.hub,
+                topic: own.topic,
+                asked,
+                callback_base: base,
+            },
             rest: VecDeque::new(),
             retry_after: None,
         };
@@ -442,13 +699,9 @@ impl ChannelMachine {
             };
         };
         channel.lease.begin_verification(now);
-        let report = ChannelReport::HubSkipped(request.hub, failure);
+        let report = ChannelReport::HubSkipped(request.hub.clone(), failure);
         let next = RequestInProgress {
-            request: HubRequest {
-                hub,
-                topic: request.topic,
-                asked: request.asked,
-            },
+            request: HubRequest { hub, ..request },
             rest,
             retry_after,
         };
@@ -462,6 +715,17 @@ impl ChannelMachine {
         let request = next.request.clone();
         channel.hub = Some(request.hub.clone());
         channel.subscribed_topic = request.topic.clone();
+        if request.asked.intent == Intent::Subscribe {
+            let owner = CallbackOwner {
+                hub: request.hub.clone(),
+                topic: request.topic.clone(),
+                base: Some(request.callback_base.clone()),
+            };
+            use ChannelState::{Active, Expired};
+            let may_deliver = matches!(channel.lease.state, Active | Expired);
+            channel.callbacks.assign(owner, may_deliver);
+        }
+        self.accepted = None;
         self.attempt = Some(Attempt::Requesting(Box::new(next)));
         ChannelAction::SendRequest(request)
     }

@@ -101,6 +101,8 @@ pub struct Lease {
     pub failures: u32,
     /// When the last request was sent.
     pub asked_at: Option<DateTime<Utc>>,
+    /// Before this time the hub does not want another request: its `Retry-After`.
+    pub not_before: Option<DateTime<Utc>>,
 }
 
 impl Lease {
@@ -114,6 +116,7 @@ impl Lease {
             next_try_at: Some(now),
             failures: 0,
             asked_at: None,
+            not_before: None,
         }
     }
 
@@ -142,6 +145,7 @@ impl Lease {
             &mut self.renew_at,
             &mut self.next_try_at,
             &mut self.asked_at,
+            &mut self.not_before,
         ] {
             *date = date.and_then(|date| date.checked_sub_signed(by));
         }
@@ -167,10 +171,7 @@ impl Lease {
     pub(super) fn handle_timeout(&mut self, now: DateTime<Utc>) -> bool {
         self.detect_clock_step(now);
         if self.state == ChannelState::Active && self.expires_at.is_some_and(|at| at <= now) {
-            self.state = ChannelState::Expired;
-            self.expires_at = None;
-            self.renew_at = None;
-            self.next_try_at = Some(self.next_try_at.map_or(now, |at| at.min(now)));
+            self.expire(now);
         }
         self.request_at().is_some_and(|at| at <= now)
     }
@@ -180,6 +181,7 @@ impl Lease {
     pub(super) fn begin_request(&mut self, now: DateTime<Utc>, asked: Asked) {
         self.asked = Some(asked);
         self.failures = self.failures.saturating_add(1);
+        self.not_before = None;
         self.begin_verification(now);
     }
 
@@ -207,10 +209,26 @@ impl Lease {
 
     /// Records that the pending request failed or was refused. `retry_after`: the hub's `Retry-After`.
     pub(super) fn fail_request(&mut self, now: DateTime<Utc>, retry_after: Option<Duration>) {
-        let wait = retry_after
-            .and_then(|wait| TimeDelta::from_std(wait).ok())
-            .unwrap_or_default();
-        self.next_try_at = Some(now + pause(self.failures).max(wait).min(LONGEST_PAUSE));
+        let wait = retry_after.map(|wait| {
+            let wait = TimeDelta::from_std(wait).unwrap_or(LONGEST_PAUSE);
+            wait.min(LONGEST_PAUSE)
+        });
+        self.not_before = wait.map(|wait| now + wait);
+        let soonest = now + pause(self.failures);
+        self.next_try_at = Some(self.not_before.map_or(soonest, |at| at.max(soonest)));
+    }
+
+    /// Records that another hub denies what was requested of it, while the lease of this one continues.
+    pub(super) fn drop_request(&mut self, now: DateTime<Utc>) {
+        self.asked = None;
+        self.fail_request(now, None);
+    }
+
+    /// Records that the hub has ended the lease while another one is being asked: that request continues.
+    pub(super) fn lose(&mut self) {
+        self.state = ChannelState::Expired;
+        self.expires_at = None;
+        self.renew_at = None;
     }
 
     /// Records that no hub is known.
@@ -257,6 +275,7 @@ impl Lease {
         self.asked = None;
         self.failures = 0;
         self.next_try_at = None;
+        self.not_before = None;
         self.expires_at = Some(later(lease));
         self.renew_at = Some(later(renewal).max(now + SHORTEST_PAUSE));
     }
@@ -269,6 +288,7 @@ impl Lease {
         self.expires_at = None;
         self.renew_at = None;
         self.next_try_at = None;
+        self.not_before = None;
     }
 
     /// Applies a hub's denial. If the subscription was to end, it has ended.
@@ -288,16 +308,22 @@ impl Lease {
         self.next_try_at = Some(now + pause(self.failures));
     }
 
-    /// Expires a running lease early: the hub no longer delivers. Returns whether one was running.
+    /// Expires a running lease: it has run out, or the hub no longer delivers. A request is due now, or when the hub's
+    /// `Retry-After` is over. Returns whether a lease was running.
     pub(super) fn expire(&mut self, now: DateTime<Utc>) -> bool {
         let is_running = self.state == ChannelState::Active;
         if is_running {
-            self.state = ChannelState::Expired;
-            self.expires_at = None;
-            self.renew_at = None;
-            self.next_try_at = Some(now);
+            self.lose();
+            self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
         }
         is_running
+    }
+
+    /// Makes a request due now although the lease runs: the hub may have given it up.
+    pub(super) fn renew_now(&mut self, now: DateTime<Utc>) {
+        if self.state == ChannelState::Active {
+            self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
+        }
     }
 
     /// Makes a new request due now, because another hub is to be asked. The pending request no longer counts; a running
@@ -305,6 +331,7 @@ impl Lease {
     pub(super) fn restart(&mut self, now: DateTime<Utc>) {
         self.asked = None;
         self.failures = 0;
+        self.not_before = None;
         self.next_try_at = Some(now);
     }
 

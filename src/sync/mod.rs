@@ -29,8 +29,9 @@ mod span;
 
 pub use candidates::{Candidate, Expected, plan_candidates};
 pub use channel::{
-    Channel, ChannelAction, ChannelChoice, ChannelEvent, ChannelFailure, ChannelKey,
-    ChannelMachine, ChannelReport, ChannelRules, ChannelStep, HubRequest, choose_channels,
+    CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,
+    ChannelEvent, ChannelFailure, ChannelKey, ChannelMachine, ChannelReport, ChannelRules,
+    ChannelStep, DeliveryFault, DeliveryFaultKind, Denial, HubRequest, choose_channels,
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;

@@ -35,3 +35,4 @@ mod shared;
 mod sitemaps;
 mod status;
 mod subscriptions;
+mod unfollowed;

@@ -123,6 +123,27 @@ async fn unsubscribe_reports_a_hub_that_does_not_confirm() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn unsubscribe_knows_a_source_that_was_removed() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let hub = source.hub().unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    assert_eq!(running.stop().await.code(), Some(0));
+    let config = std::fs::read_to_string(&home.config).unwrap();
+    let renamed = config.replace(&format!("name = \"{NAME}\""), "name = \"another\"");
+    assert_ne!(renamed, config);
+    std::fs::write(&home.config, renamed).unwrap();
+    let unknown = home.run_command(&["unsubscribe", "nobody"]);
+    assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
+    let output = home.run_command(&["unsubscribe", NAME]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(text(&output.stdout).matches("confirmed").count(), 2);
+    let ended = hub.wait_for_counts(|counts| counts.unsubscribed == 2);
+    soon("unsubscribed at the hub", ended).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn help_and_version_are_printed() {
     let version = program().arg("--version").output().unwrap();
     assert_eq!(version.status.code(), Some(0));

@@ -5,10 +5,10 @@ use std::io::Write;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use resyncd::config::Signatures;
-use resyncd::demo::{HubOptions, Signing, Subscription};
+use resyncd::demo::{HubOptions, SampleOptions, Signing, Subscription};
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 
-use crate::support::{Rig, SET, client, eventually, resources};
+use crate::support::{Rig, SET, client, eventually, resources, soon};
 use crate::{check_push, delivery, requests, status_of, subscribed, with_hub};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -151,7 +151,13 @@ async fn misleading_link_header_is_ignored() {
     let subscription = subscribed(&rig).await;
     let framework = rig.framework();
     for (what, links) in [
-        ("another topic", format!("<{framework}>; rel=\"self\"")),
+        (
+            "both topics",
+            format!(
+                "<{}>; rel=self, <{framework}>; rel=self",
+                subscription.topic
+            ),
+        ),
         (
             "an unknown topic",
             "<http://127.0.0.1:1/>; rel=\"self hub\"".into(),
@@ -172,6 +178,112 @@ async fn misleading_link_header_is_ignored() {
         };
         assert_eq!(channel.received, expected, "{}", channel.topic);
     }
+}
+
+async fn until_error(rig: &Rig, code: Option<&str>) {
+    eventually("the error", Some(rig.wakes()), async || {
+        let error = rig.channel().await.error;
+        match error.as_ref().map(|error| error.code.as_str()) == code {
+            true => Ok(()),
+            false => Err(format!("{error:?}")),
+        }
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fault_of_signatures_is_shown_until_a_delivery_is_accepted() {
+    let rig = Rig::start(resources(3)).await;
+    subscribed(&rig).await;
+    for (signing, code) in [
+        (Signing::Unsigned, "unsigned"),
+        (Signing::Wrong, "wrong-signature"),
+    ] {
+        rig.hub().configure(|hub| hub.signing = signing);
+        rig.source.update(SET, "r0001.txt", code);
+        let notification = rig.source.notify(SET);
+        rig.source.publish(&notification).await.unwrap();
+        let channel = rig.channel().await;
+        assert_eq!(channel.state, "active");
+        assert_eq!(channel.error.unwrap().code, code);
+        rig.hub()
+            .configure(|hub| hub.signing = Signing::Signed(SignatureMethod::Sha256));
+        rig.source.publish(&notification).await.unwrap();
+        rig.until_holds("r0001.txt", code).await;
+        until_error(&rig, None).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_right_signature_of_several_is_enough() {
+    let rig = Rig::start(resources(3)).await;
+    let subscription = subscribed(&rig).await;
+    let secret = subscription.secret.clone().unwrap();
+    let sign = |method, secret: &str, body: &[u8]| {
+        Signature::sign(method, secret.as_bytes(), body).to_string()
+    };
+    use SignatureMethod::{Sha1, Sha256};
+    for (round, joined) in [true, false, true, false].into_iter().enumerate() {
+        let bytes = format!("round {round}");
+        rig.source.update(SET, "r0001.txt", bytes.clone());
+        let body = rig.source.notify(SET).body;
+        let mut signatures = [sign(Sha1, "another", &body), sign(Sha256, &secret, &body)];
+        if round >= 2 {
+            signatures.reverse();
+        }
+        let values = match joined {
+            true => vec![signatures.join(", ")],
+            false => signatures.to_vec(),
+        };
+        let request = delivery(&subscription, &body, None);
+        let request = values.into_iter().fold(request, |request, value| {
+            request.header("X-Hub-Signature", value)
+        });
+        assert_eq!(status_of(request).await, 200);
+        rig.until_holds("r0001.txt", &bytes).await;
+    }
+    assert_eq!(rig.channel().await.rejected, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn delivery_for_another_channel_or_set_is_a_hint_at_most() {
+    let rig = Rig::start(SampleOptions {
+        sets: vec![SET.to_owned(), "set2".to_owned()],
+        ..resources(3)
+    })
+    .await;
+    let subscription = subscribed(&rig).await;
+    let secret = subscription.secret.as_deref();
+    rig.until_named("set2", "in sync", |set| set.state == "in-sync")
+        .await;
+    rig.source.freeze_change_list(SET, true);
+    let list = "/set1/changelist.xml";
+    let resources = rig.set().await.resources;
+
+    rig.source.update(SET, "r0001.txt", "misdirected");
+    let body = rig.source.notify(SET).body;
+    rig.source.create("set2", "other.txt", "of the other set");
+    let of_set2 = rig.source.notify("set2").body;
+    let link = format!("<{}>; rel=\"self\"", rig.framework());
+    let misdirected = [
+        delivery(&subscription, &body, secret).header("Link", link),
+        delivery(&subscription, &of_set2, secret),
+    ];
+    for (round, request) in misdirected.into_iter().enumerate() {
+        let polled = rig.source.hits(list);
+        assert_eq!(status_of(request).await, 200);
+        soon("polled", rig.source.wait_for_hits(list, polled + 1)).await;
+        until_error(&rig, Some("misdirected-delivery")).await;
+        let channel = rig.channel().await;
+        assert_eq!((channel.rejected, channel.applied), (round as u64 + 1, 0));
+    }
+    let set = rig.set().await;
+    assert_eq!((set.resources, set.gaps.len()), (resources, 0));
+    assert_ne!(rig.mirrored("r0001.txt").unwrap(), b"misdirected");
+    // Nothing is covered, and the same bytes are applied when they are directed here.
+    assert_eq!(status_of(delivery(&subscription, &body, secret)).await, 200);
+    rig.until_holds("r0001.txt", "misdirected").await;
+    until_error(&rig, None).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

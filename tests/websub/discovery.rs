@@ -3,35 +3,14 @@
 use std::time::Duration;
 
 use axum::http::StatusCode;
-use resyncd::demo::{Fault, Hub, HubOptions, SampleSource};
+use resyncd::demo::{Fault, Hub, HubOptions, Verifying};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
 
 use crate::support::{Rig, SET, client, eventually, soon};
-use crate::{BareHub, check_push, requested_after, requests, verify, with_hub};
-
-/// A Source whose Capability List names these hubs for every channel.
-async fn advertising(hub: HubOptions, hubs: &[&str]) -> SampleSource {
-    let source = SampleSource::start(with_hub(hub)).await.unwrap();
-    let list = source.capability_list(SET);
-    let answer = client().get(list.clone()).send().await.unwrap();
-    let text = answer.text().await.unwrap();
-    let own = source.hub().unwrap().uri().to_string();
-    let link = |hub: &str| format!("<rs:ln rel=\"hub\" href=\"{hub}\"/>");
-    assert_eq!(text.matches(&link(&own)).count(), 2, "{text}");
-    let links: String = hubs.iter().map(|hub| link(hub)).collect();
-    source.put_document(
-        list.path(),
-        "application/xml",
-        text.replace(&link(&own), &links),
-    );
-    source
-}
-
-fn topic_path(source: &SampleSource) -> String {
-    let topic = source.topic(SET, &Capability::ChangeNotification);
-    topic.url().path().to_owned()
-}
+use crate::{
+    BareHub, advertising, check_push, requested_after, requests, topic_path, verify, with_hub,
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn topic_is_read_where_the_capability_list_names_no_hub() {
@@ -117,7 +96,13 @@ async fn topic_is_read_before_each_renewal_and_its_hubs_are_used() {
     let request = requested_after(&other, 0, topic.as_str()).await;
     let first = requests(rig.hub()).await;
     let first = first.iter().find(|first| first.topic == request.topic);
-    assert_eq!(first, Some(&request), "the same request");
+    let first = first.unwrap();
+    assert_eq!(first.lease_seconds, request.lease_seconds);
+    assert_ne!(
+        first.callback, request.callback,
+        "a hub is known by its callback"
+    );
+    assert_ne!(first.secret, request.secret);
     soon("moved", other.wait_for_subscription(topic.as_str())).await;
     eventually(
         "the new hub is shown",
@@ -184,4 +169,33 @@ async fn next_hub_is_requested_after_a_denial() {
     soon("the next", accepting.wait_for_subscription(topic.as_str())).await;
     rig.settled().await;
     assert_eq!(rig.channel().await.hub, hubs[1]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn verification_with_a_topic_that_is_not_encoded_is_confirmed() {
+    let never = HubOptions {
+        verifying: Verifying::Never,
+        ..HubOptions::default()
+    };
+    let source = advertising(never, &[]).await;
+    let hub = source.hub().unwrap().clone();
+    let own = format!("{}a%2Fb?q=1+2&set=3", source.base());
+    let page = format!(
+        "<html><head><link rel=hub href='{}'><link rel=self href='{}'></head>",
+        hub.uri(),
+        own.replace('&', "&amp;")
+    );
+    source.put_document(&topic_path(&source), "text/html", page);
+    let rig = Rig::follow(source, |_| {}).await;
+    let callback = requested_after(&hub, 0, &own).await.callback;
+    let verify = async |topic: &str| {
+        let query =
+            format!("hub.mode=subscribe&hub.topic={topic}&hub.challenge=c&hub.lease_seconds=60");
+        let answer = client().get(format!("{callback}?{query}")).send().await;
+        answer.unwrap().status().as_u16()
+    };
+    assert_eq!(verify(&own.replace("set=3", "set=4")).await, 404);
+    assert_eq!(rig.channel().await.rejected_verifications, 1);
+    assert_eq!(verify(&own).await, 200);
+    assert_eq!(rig.channel().await.state, "active");
 }

@@ -57,6 +57,25 @@ async fn unsubscribe_reports_the_answer_of_each_hub() {
         assert_eq!(ending.hub, rig.hub().uri().to_string());
         assert!(ending.message.contains("501"), "{ending:?}");
     }
+    // What has failed is not shown as active, and is tried again.
+    rig.until("the failure is shown", |set| {
+        set.channels.iter().all(|channel| {
+            let error = channel.error.as_ref().map(|error| error.code.as_str());
+            channel.state == "unsubscribed" && error == Some("hub-refused")
+        })
+    })
+    .await;
+    rig.hub()
+        .configure(|hub| hub.granting = Granting::Accept(202));
+    soon(
+        "ended after all",
+        rig.hub().wait_for_counts(|counts| counts.unsubscribed == 2),
+    )
+    .await;
+    rig.until("no error is left", |set| {
+        set.channels.iter().all(|channel| channel.error.is_none())
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -112,17 +112,25 @@ async fn denied_channel_is_reported_polled_and_requested_again() {
         hub.wait_for(|event| matches!(event, HubEvent::Denied { .. })),
     )
     .await;
-    rig.until("denied, and in sync", |set| {
-        set.state == "in-sync" && set.channels.iter().any(|c| c.state == "denied")
-    })
-    .await;
+    let set = rig
+        .until("denied, and in sync", |set| {
+            set.state == "in-sync" && set.channels.iter().any(|c| c.state == "denied")
+        })
+        .await;
+    let mut channels = set.channels.into_iter();
+    let denied = channels.find(|channel| channel.state == "denied").unwrap();
+    let error = denied.error.unwrap();
+    assert_eq!(error.code, "denied");
+    assert!(error.message.contains("not for you"), "{error:?}");
     rig.source.update(SET, "r0001.txt", "polled");
     rig.until_mirrored().await;
 
     hub.allow(topic.as_str());
     soon("requested again", hub.wait_for_subscription(topic.as_str())).await;
     rig.until("active", |set| {
-        set.channels.iter().all(|c| c.state == "active")
+        set.channels
+            .iter()
+            .all(|c| c.state == "active" && c.error.is_none())
     })
     .await;
 }
@@ -180,5 +188,20 @@ async fn lost_subscription_is_detected_and_requested_anew() {
         (first.callback, first.secret)
     );
     rig.settled().await;
+    // The verification does not prove that the hub delivers again.
+    let silent = |code: Option<&str>| code == Some("push-silent");
+    until_error(&rig, silent).await;
     check_push(&rig, "pushed again").await;
+    until_error(&rig, |code| code.is_none()).await;
+}
+
+/// Waits until the code of the channel's error is as wanted.
+async fn until_error(rig: &Rig, wanted: impl Fn(Option<&str>) -> bool) {
+    rig.until("the error", |set| {
+        let mut channels = set.channels.iter();
+        let channel = channels.find(|channel| channel.kind == "change-notification");
+        let error = channel.and_then(|channel| channel.error.as_ref());
+        wanted(error.map(|error| error.code.as_str()))
+    })
+    .await;
 }

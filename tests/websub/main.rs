@@ -18,6 +18,8 @@
 //! | answers 410 for a channel that it has left, 404 for an unknown callback | [`endings`] |
 //! | ends a subscription and reports the result | [`endings`] |
 //! | discovers hub and topic | [`discovery`] |
+//! | moves to another hub, topic or callback without losing what runs | [`moves`] |
+//! | shows what is wrong with the deliveries | [`deliveries`]: `fault_…`, [`moves`] |
 
 #![allow(
     clippy::unwrap_used,
@@ -36,6 +38,7 @@ mod deliveries;
 mod discovery;
 mod endings;
 mod leases;
+mod moves;
 mod requesting;
 mod tls;
 mod verifying;
@@ -46,15 +49,17 @@ use axum::Router;
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use axum::routing::post;
-use resyncd::demo::{ChannelHub, Hub, HubEvent, HubOptions, SampleOptions, Subscription};
-use resyncd::protocol::HubUri;
+use resyncd::demo::{
+    ChannelHub, Hub, HubEvent, HubOptions, SampleOptions, SampleSource, Subscription,
+};
 use resyncd::protocol::websub::{
     Mode, Signature, SignatureMethod, SubscriptionRequest, Verification,
 };
+use resyncd::protocol::{Capability, HubUri};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use support::{Rig, client, resources, soon};
+use support::{Rig, SET, client, resources, soon};
 
 /// A Source with a hub of these options.
 fn with_hub(hub: HubOptions) -> SampleOptions {
@@ -62,6 +67,29 @@ fn with_hub(hub: HubOptions) -> SampleOptions {
         hub: ChannelHub::Own(hub),
         ..resources(3)
     }
+}
+
+/// A Source whose Capability List names these hubs for every channel.
+async fn advertising(hub: HubOptions, hubs: &[&str]) -> SampleSource {
+    let source = SampleSource::start(with_hub(hub)).await.unwrap();
+    let list = source.capability_list(SET);
+    let answer = client().get(list.clone()).send().await.unwrap();
+    let text = answer.text().await.unwrap();
+    let own = source.hub().unwrap().uri().to_string();
+    let link = |hub: &str| format!("<rs:ln rel=\"hub\" href=\"{hub}\"/>");
+    assert_eq!(text.matches(&link(&own)).count(), 2, "{text}");
+    let links: String = hubs.iter().map(|hub| link(hub)).collect();
+    source.put_document(
+        list.path(),
+        "application/xml",
+        text.replace(&link(&own), &links),
+    );
+    source
+}
+
+fn topic_path(source: &SampleSource) -> String {
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    topic.url().path().to_owned()
 }
 
 /// The requests that the hub has received so far.

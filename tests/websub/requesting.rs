@@ -183,7 +183,7 @@ async fn redirected_request_is_unchanged() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn hub_that_refuses_a_lease_gets_a_request_without_one() {
-    for status in [400, 409] {
+    for status in [400, 409, 422] {
         let rig = Rig::start(with_hub(HubOptions {
             granting: Granting::RefuseLease(status),
             states_lease: false,

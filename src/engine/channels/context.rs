@@ -24,11 +24,11 @@ pub(super) struct ChannelContext {
     pub(super) is_signed: bool,
     /// Whether subscriptions are begun, renewed and ended; false for a single run without hubs.
     pub(super) subscribes: bool,
-    /// The prefix of callbacks; `None`: channels can't be subscribed to.
-    pub(super) public_url: Option<Url>,
     pub(super) store: Arc<Store>,
     pub(super) client: Client,
     pub(super) runtime_status: Arc<RuntimeStatus>,
+    /// Whether a driver leaves a channel alone that is wanted again: the worker of its set drives it then.
+    pub(super) ends_only: bool,
     /// Stops the drivers.
     pub(super) stop: CancellationToken,
     /// Cancelled once all subscriptions are being ended: nothing is subscribed to any more.
@@ -40,16 +40,46 @@ impl ChannelContext {
         let source = &context.source;
         Self {
             source: source.name.clone(),
-            rules: rules_of(source),
+            rules: rules_of(source, context.public_url.as_ref()),
             notifications: source.notifications,
             is_signed: source.signatures == Signatures::Required,
             subscribes: context.subscribes,
-            public_url: context.public_url.clone(),
+            ends_only: false,
             store: Arc::clone(&context.store),
             client: context.client.clone(),
             runtime_status: Arc::clone(&context.runtime_status),
             stop: context.stop.clone(),
             retired: context.retired.clone(),
+        }
+    }
+
+    /// For the subscriptions of a Source that is not followed. They can only end.
+    pub(super) fn of_unfollowed(
+        source: String,
+        store: Arc<Store>,
+        client: Client,
+        runtime_status: Arc<RuntimeStatus>,
+        callback_base: Option<String>,
+        stop: CancellationToken,
+    ) -> Self {
+        let retired = CancellationToken::new();
+        retired.cancel();
+        Self {
+            source,
+            rules: ChannelRules {
+                hub: None,
+                lease_seconds: 0,
+                callback_base,
+            },
+            notifications: false,
+            is_signed: true,
+            subscribes: true,
+            ends_only: true,
+            store,
+            client,
+            runtime_status,
+            stop,
+            retired,
         }
     }
 
@@ -73,9 +103,10 @@ impl ChannelContext {
 }
 
 /// What the configuration states about the channels of a Source.
-pub(super) fn rules_of(source: &config::Source) -> ChannelRules {
+pub(super) fn rules_of(source: &config::Source, public_url: Option<&Url>) -> ChannelRules {
     ChannelRules {
         hub: source.hub.clone(),
         lease_seconds: source.lease.as_secs(),
+        callback_base: public_url.map(Url::to_string),
     }
 }

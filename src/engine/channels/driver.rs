@@ -7,13 +7,13 @@ use chrono::{DateTime, Utc};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::time::Instant;
-use url::Url;
 
 use super::context::ChannelContext;
+use super::keys::fresh_keys;
 use super::requests::{read_topic, send_request};
 use crate::clock::{self, Now};
-use crate::protocol::HubUri;
-use crate::store::{ChannelId, ChannelRecord, Store, StoreError, Wake};
+use crate::engine::EngineError;
+use crate::store::{ChannelId, ChannelRecord, Store, Wake};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
 };
@@ -27,25 +27,34 @@ const STORE_PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct StoredMachine<'a> {
     store: &'a Arc<Store>,
     id: ChannelId,
+    is_signed: bool,
+    ends_only: bool,
     machine: ChannelMachine,
 }
 
 impl<'a> StoredMachine<'a> {
-    pub(super) fn new(store: &'a Arc<Store>, id: ChannelId, rules: ChannelRules) -> Self {
+    pub(super) fn new(store: &'a Arc<Store>, channel: &ChannelRecord, rules: ChannelRules) -> Self {
         Self {
             store,
-            id,
+            id: channel.id,
+            is_signed: channel.secret.is_some(),
+            ends_only: false,
             machine: ChannelMachine::new(clock::now(), rules),
         }
     }
 
-    /// Handles an event. The machine and the stored channel change only if the commit succeeds. Also returns the hub that
-    /// the channel has then.
+    /// The same, which ends where the channel is not left.
+    pub(super) fn that_ends_only(self, ends_only: bool) -> Self {
+        Self { ends_only, ..self }
+    }
+
+    /// Handles an event. The machine and the stored channel change only if the commit succeeds. Also returns the channel after
+    /// it.
     pub(super) async fn handle(
         &mut self,
         now: Now,
         event: ChannelEvent,
-    ) -> Result<(ChannelStep, Option<HubUri>), StoreError> {
+    ) -> Result<(ChannelStep, ChannelRecord), EngineError> {
         self.change_and_handle(now, |_| {}, event).await
     }
 
@@ -55,37 +64,42 @@ impl<'a> StoredMachine<'a> {
         now: Now,
         change: impl FnOnce(&mut Channel) + Send + 'static,
         event: ChannelEvent,
-    ) -> Result<(ChannelStep, Option<HubUri>), StoreError> {
+    ) -> Result<(ChannelStep, ChannelRecord), EngineError> {
         let mut machine = self.machine.clone();
-        let (machine, step, hub) = self
+        let (fresh, ends_only) = (fresh_keys(self.is_signed)?, self.ends_only);
+        let ((machine, step), record) = self
             .store
-            .change_channel(self.id, false, move |channel| {
+            .step_channel(self.id, fresh, move |channel| {
                 change(channel);
+                if ends_only && !channel.left {
+                    return (machine, ChannelAction::End.into());
+                }
                 let step = machine.handle(channel, now, event);
-                (machine, step, channel.hub.clone())
+                (machine, step)
             })
             .await?;
         self.machine = machine;
-        Ok((step, hub))
+        Ok((step, record))
     }
 }
 
 /// Drives a channel until its subscription has ended, or until the driver is stopped.
-pub(super) async fn drive(context: Arc<ChannelContext>, public_url: Url, channel: ChannelRecord) {
+pub(super) async fn drive(context: Arc<ChannelContext>, channel: ChannelRecord) {
     tokio::select! {
         () = context.stop.cancelled() => {}
-        () = drive_to_end(&context, &public_url, &channel) => {}
+        () = drive_to_end(&context, &channel) => {}
     }
 }
 
-async fn drive_to_end(context: &ChannelContext, public_url: &Url, channel: &ChannelRecord) {
+async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) {
     let (store, client) = (&context.store, &context.client);
     let mut wakes = store.wakes();
-    let mut stored = StoredMachine::new(store, channel.id, context.rules.clone());
+    let stored = StoredMachine::new(store, channel, context.rules.clone());
+    let mut stored = stored.that_ends_only(context.ends_only);
     let mut event = ChannelEvent::Started;
     loop {
         let now = clock::now();
-        let (step, hub) = match stored.handle(now, event).await {
+        let (step, record) = match stored.handle(now, event).await {
             Ok(handled) => handled,
             Err(error) => {
                 tracing::error!(code = error.code(), source = context.source, topic = %channel.topic, %error,
@@ -103,15 +117,12 @@ async fn drive_to_end(context: &ChannelContext, public_url: &Url, channel: &Chan
                     error = failure.message, "hub refused the subscription; trying the next hub");
             }
             Some(ChannelReport::Failed(failure)) => {
-                let hub = hub.as_ref().map_or("", HubUri::as_str);
-                context.report(channel, hub, failure);
+                context.report(channel, record.hub_name(), failure);
             }
         }
         event = match step.action {
             ChannelAction::ReadTopic(topic) => read_topic(client, &context.source, &topic).await,
-            ChannelAction::SendRequest(request) => {
-                send_request(client, public_url, channel, &request).await
-            }
+            ChannelAction::SendRequest(request) => send_request(client, &record, &request).await,
             ChannelAction::WaitUntil(time) => {
                 wait(&mut wakes, channel.id, time, now).await;
                 ChannelEvent::Woken

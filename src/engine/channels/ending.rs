@@ -13,70 +13,106 @@ use crate::config;
 use crate::fetch::Client;
 use crate::status::UnsubscribeResult;
 use crate::store::{ChannelRecord, Store};
-use crate::sync::{Channel, ChannelAction, ChannelEvent, ChannelReport};
+use crate::sync::{Channel, ChannelAction, ChannelEvent, ChannelReport, ChannelRules};
 
 /// How long a hub may take to confirm that a subscription has ended.
 const ENDING_TIME: Duration = Duration::from_secs(30);
 
-/// Ends a subscription at its hub: one attempt. The callback must be served meanwhile.
-pub(in crate::engine) async fn end(
-    store: &Arc<Store>,
-    client: &Client,
-    public_url: &Url,
-    source: &config::Source,
-    channel: &ChannelRecord,
-) -> UnsubscribeResult {
-    let ending = end_at_hub(store, client, public_url, source, channel);
-    let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
-        Ok(Ok(())) => (true, "confirmed".to_owned()),
-        Ok(Err(message)) => (false, message),
-        Err(_) => (
-            false,
-            format!("no confirmation within {} s", ENDING_TIME.as_secs()),
-        ),
-    };
-    let source = &source.name;
-    tracing::info!(source, topic = %channel.topic, hub = channel.hub_name(), confirmed, message, "subscription ended");
-    UnsubscribeResult {
-        source: source.clone(),
-        topic: channel.topic.to_string(),
-        hub: channel.hub_name().to_owned(),
-        confirmed,
-        message,
-    }
+/// A Source whose subscriptions are ended on request. It need not be in the configuration any more.
+pub struct EndingSource {
+    /// Its label.
+    pub name: String,
+    client: Client,
+    rules: ChannelRules,
 }
 
-async fn end_at_hub(
-    store: &Arc<Store>,
-    client: &Client,
-    public_url: &Url,
-    source: &config::Source,
-    channel: &ChannelRecord,
-) -> Result<(), String> {
-    let mut wakes = store.wakes();
-    let mut stored = StoredMachine::new(store, channel.id, rules_of(source));
-    let mut now = clock::now();
-    let leave = move |channel: &mut Channel| channel.leave(now.wall);
-    let mut handled = stored
-        .change_and_handle(now, leave, ChannelEvent::Started)
-        .await;
-    loop {
-        let (step, _) = handled.map_err(|error| error.to_string())?;
-        if let Some(ChannelReport::Failed(failure)) = step.report {
-            return Err(failure.message);
+impl EndingSource {
+    /// One of the configuration.
+    #[must_use]
+    pub fn of(source: &config::Source, client: &Client, public_url: Option<&Url>) -> Self {
+        Self {
+            name: source.name.clone(),
+            client: client.with_credentials(&source.credentials),
+            rules: rules_of(source, public_url),
         }
-        let event = match step.action {
-            ChannelAction::ReadTopic(topic) => read_topic(client, &source.name, &topic).await,
-            ChannelAction::SendRequest(request) => {
-                send_request(client, public_url, channel, &request).await
-            }
-            ChannelAction::WaitUntil(time) => {
-                wait(&mut wakes, channel.id, time, now).await;
-                ChannelEvent::Woken
-            }
-            ChannelAction::End => return Ok(()),
+    }
+
+    /// One that is only in the database.
+    #[must_use]
+    pub fn unfollowed(name: &str, client: &Client, public_url: Option<&Url>) -> Self {
+        Self {
+            name: name.to_owned(),
+            client: client.clone(),
+            rules: ChannelRules {
+                hub: None,
+                lease_seconds: 0,
+                callback_base: public_url.map(Url::to_string),
+            },
+        }
+    }
+
+    /// Ends a subscription at its hub: one attempt. The callback must be served meanwhile. A running daemon tries again what
+    /// has failed.
+    pub(in crate::engine) async fn end(
+        &self,
+        store: &Arc<Store>,
+        channel: &ChannelRecord,
+    ) -> UnsubscribeResult {
+        let ending = self.end_at_hub(store, channel);
+        let (confirmed, message) = match tokio::time::timeout(ENDING_TIME, ending).await {
+            Ok(Ok(())) => (true, "confirmed".to_owned()),
+            Ok(Err(message)) => (false, message),
+            Err(_) => (
+                false,
+                format!("no confirmation within {} s", ENDING_TIME.as_secs()),
+            ),
         };
-        now = clock::now();
-        handled = stored.handle(now, event).await;
+        if !confirmed && let Err(error) = store.change_channel(channel.id, true, |_| ()).await {
+            tracing::error!(code = error.code(), source = self.name, %error, "database error; the driver is not woken");
+        }
+        tracing::info!(source = self.name, topic = %channel.topic, hub = channel.hub_name(), confirmed, message, "subscription ended");
+        UnsubscribeResult {
+            source: self.name.clone(),
+            topic: channel.topic.to_string(),
+            hub: channel.hub_name().to_owned(),
+            confirmed,
+            message,
+        }
+    }
+
+    async fn end_at_hub(&self, store: &Arc<Store>, channel: &ChannelRecord) -> Result<(), String> {
+        let own = &channel.callbacks.own;
+        let base = own.as_ref().and_then(|own| own.base.as_ref());
+        if base.or(self.rules.callback_base.as_ref()).is_none() {
+            return Err("[callback] public_url is not set".to_owned());
+        }
+        let mut wakes = store.wakes();
+        let mut stored = StoredMachine::new(store, channel, self.rules.clone());
+        let mut now = clock::now();
+        let leave = move |channel: &mut Channel| channel.leave(now.wall);
+        let mut handled = stored
+            .change_and_handle(now, leave, ChannelEvent::Started)
+            .await;
+        loop {
+            let (step, record) = handled.map_err(|error| error.to_string())?;
+            if let Some(ChannelReport::Failed(failure)) = step.report {
+                return Err(failure.message);
+            }
+            let event = match step.action {
+                ChannelAction::ReadTopic(topic) => {
+                    read_topic(&self.client, &self.name, &topic).await
+                }
+                ChannelAction::SendRequest(request) => {
+                    send_request(&self.client, &record, &request).await
+                }
+                ChannelAction::WaitUntil(time) => {
+                    wait(&mut wakes, channel.id, time, now).await;
+                    ChannelEvent::Woken
+                }
+                ChannelAction::End => return Ok(()),
+            };
+            now = clock::now();
+            handled = stored.handle(now, event).await;
+        }
     }
 }

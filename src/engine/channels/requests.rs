@@ -1,7 +1,5 @@
 //! The requests of a channel over HTTP; each result is an event for the channel machine.
 
-use url::Url;
-
 use crate::fetch::{Client, HubAnswer};
 use crate::protocol::TopicUri;
 use crate::protocol::websub::{Intent, Mode, SubscriptionRequest};
@@ -22,30 +20,36 @@ pub(super) async fn read_topic(client: &Client, source: &str, topic: &TopicUri) 
     }
 }
 
-/// Sends a request to a hub, with the channel's callback and secret.
+/// Sends a request to a hub, with the channel's callback and secret for it.
 pub(super) async fn send_request(
     client: &Client,
-    public_url: &Url,
     channel: &ChannelRecord,
     request: &HubRequest,
 ) -> ChannelEvent {
+    let keys = channel.keys(channel.callbacks.of_request());
     let (mode, lease_seconds, secret) = match request.asked.intent {
         Intent::Subscribe => (
             Mode::Subscribe,
             Some(request.asked.lease_seconds),
-            channel.secret.clone(),
+            keys.secret,
         ),
         Intent::Unsubscribe => (Mode::Unsubscribe, None, None),
     };
     let form = SubscriptionRequest {
         mode,
-        callback: format!("{public_url}{}", channel.token),
+        callback: format!("{}{}", request.callback_base, keys.token),
         topic: request.topic.to_string(),
         lease_seconds,
         secret,
     };
     let (code, message, retry_after) = match client.ask_hub(&request.hub, &form).await {
-        Ok(HubAnswer::Accepted) => return ChannelEvent::HubAccepted,
+        Ok(HubAnswer::Accepted { status, excerpt }) => {
+            let answer = match excerpt.as_str() {
+                "" => status.to_string(),
+                text => format!("{status}, {text:?}"),
+            };
+            return ChannelEvent::HubAccepted { answer };
+        }
         Ok(HubAnswer::Rejected {
             status,
             excerpt,

@@ -223,7 +223,8 @@ impl SetState {
     ) -> Result<Span, EngineError> {
         if read.summary.packages_of_changes > 0 {
             let changed = ChangedDocument { read, record };
-            return self.ingest_listed_packages(changed).await;
+            // Rare, and far down the stack.
+            return Box::pin(self.ingest_listed_packages(changed)).await;
         }
         let own = span_of(&read.summary);
         let span = Span {

@@ -168,7 +168,7 @@ impl SetState {
         }
         match changed.read.summary.packages_of_changes {
             0 => self.ingest_list(changed, list.span).await?,
-            _ => list.span = self.ingest_listed_packages(changed).await?,
+            _ => list.span = Box::pin(self.ingest_listed_packages(changed)).await?,
         }
         let before = self.lists.at(uri).map(|list| list.span);
         self.report_older("older-change-list", uri, before, list.span);

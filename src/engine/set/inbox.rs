@@ -17,13 +17,15 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root, TopicUri,
 };
 use crate::store::{
     BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome,
     Origin, SetId,
 };
-use crate::sync::{Gap, NewsFilter, Pacing, Sequencer, Verdict, is_plausible};
+use crate::sync::{
+    Channel, DeliveryFaultKind, Gap, NewsFilter, Pacing, Sequencer, Verdict, is_plausible,
+};
 
 /// How many deliveries are read from the inbox at once.
 const DELIVERIES: usize = 64;
@@ -133,6 +135,9 @@ impl SetState {
             Ok(document) => document,
             Err(error) => return self.reject(&delivery, &channel, &error).await,
         };
+        if let Some(error) = self.misdirected(&delivery, &channel, &document).await? {
+            return self.reject(&delivery, &channel, &error).await;
+        }
         let (set, topic) = (self.record.id, channel.topic.url());
         note_notification(&self.context, set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
@@ -241,7 +246,34 @@ impl SetState {
         })
     }
 
-    /// Rejects a delivery that can't be read. A poll brings what it would have stated.
+    /// Whether a delivery is for another channel or another set: the hub or the document says so. Its entries would become
+    /// resources of this set, and its interval would cover what is not known. An unknown URI is only an oddity: `up` links
+    /// often lead elsewhere.
+    async fn misdirected(
+        &self,
+        delivery: &Delivery,
+        channel: &ChannelRecord,
+        document: &Document,
+    ) -> Result<Option<EngineError>, EngineError> {
+        let up = document.head.link("up");
+        let up = up.and_then(|up| TopicUri::try_from(up.clone()).ok());
+        let is_own = |uri: &TopicUri| {
+            *uri.url() == self.record.capability_list
+                || *uri == channel.topic
+                || *uri == channel.subscribed_topic
+        };
+        for (link, uri) in [("self", delivery.stated_topic.clone()), ("up", up)] {
+            let Some(uri) = uri.filter(|uri| !is_own(uri)) else {
+                continue;
+            };
+            if self.context.store.names_another(channel, &uri).await? {
+                return Ok(Some(EngineError::Misdirected { link, uri }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Rejects a delivery that can't be read, or is not for this set. A poll brings what it would have stated.
     async fn reject(
         &mut self,
         delivery: &Delivery,
@@ -249,6 +281,14 @@ impl SetState {
         error: &EngineError,
     ) -> Result<(), EngineError> {
         tracing::warn!(code = error.code(), topic = %channel.topic, %error, "delivery rejected");
+        if matches!(error, EngineError::Misdirected { .. }) {
+            let now = clock::now().wall;
+            let note = move |channel: &mut Channel| {
+                channel.note_fault(DeliveryFaultKind::Misdirected, now);
+            };
+            let store = &self.context.store;
+            store.change_channel(channel.id, false, note).await?;
+        }
         self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
             .await?;
         self.schedule.soon(clock::now());

@@ -1,5 +1,7 @@
 //! A poll: first the Capability List, then the Change Lists and Change Dumps, and where those prove too little, the Resource
 //! List or the Resource Dump.
+//!
+//! The futures of the readers are large, and are allocated where they are awaited: a thread's stack has room for few of them.
 
 use super::state::SetState;
 use crate::clock;
@@ -17,7 +19,7 @@ impl SetState {
         }
         let (mut list_is_fresh, mut failed) = (false, None);
         if self.record.baseline == BaselineState::Missing {
-            match self.read_baseline().await {
+            match Box::pin(self.read_baseline()).await {
                 Ok(is_fresh) => list_is_fresh = is_fresh,
                 // It may last: changes are followed meanwhile.
                 Err(error) if error.is_unusable() => (list_is_fresh, failed) = (true, Some(error)),
@@ -36,7 +38,7 @@ impl SetState {
     /// Reads the Change Lists and Change Dumps, and the Resource List if a gap needs it, or if nothing else states changes;
     /// not if it was read in this poll (`list_is_fresh`).
     pub(super) async fn fill_gaps(&mut self, list_is_fresh: bool) -> Result<Pacing, EngineError> {
-        let (span, read) = self.read_changes().await;
+        let (span, read) = Box::pin(self.read_changes()).await;
         if let Err(EngineError::Store(error)) = read {
             // It says nothing about the Source's documents.
             return Err(error.into());
@@ -44,7 +46,7 @@ impl SetState {
         let gaps = self.sequencer.gaps();
         let is_needed = self.schedule.needs_resource_list(clock::now(), span, gaps);
         if !list_is_fresh && (is_needed || self.filter_has_changed().await?) {
-            self.read_snapshot().await?;
+            Box::pin(self.read_snapshot()).await?;
         }
         let now = clock::now();
         let is_open = !self.sequencer.gaps().is_empty();

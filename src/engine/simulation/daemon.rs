@@ -27,7 +27,7 @@ use crate::fetch::{Bounds, Client, DiscoveryCache};
 use crate::mirror::Mirror;
 use crate::protocol::{Capability, TopicUri};
 use crate::status::SetStatus;
-use crate::store::{ChannelId, Receipt, SetId, SetRecord, Store, Wake};
+use crate::store::{CallbackKeys, ChannelId, Receipt, SetId, SetRecord, Store, Wake};
 use crate::sync::ChannelState;
 
 /// The label of the only Source.
@@ -173,9 +173,12 @@ impl Daemon {
                 Some(channel) => channel.id,
                 None => {
                     let topic = TopicUri::try_from(topic(set, &kind)).unwrap();
-                    let token = topic.to_string();
+                    let keys = CallbackKeys {
+                        token: topic.to_string(),
+                        secret: None,
+                    };
                     let now = clock::now().wall;
-                    let added = store.add_channel(now, record.id, &kind, &topic, &[], token, None);
+                    let added = store.add_channel(now, record.id, &kind, &topic, &[], keys);
                     added.await?.id
                 }
             };
@@ -281,7 +284,9 @@ impl Inside {
             *channels.get(&(notification.set, is_framework))?
         };
         let room = self.context.limits.inbox;
-        let received = self.store.receive(clock::now().wall, channel, body, room);
+        let received = self
+            .store
+            .receive(clock::now().wall, channel, body, room, None);
         received.await.ok()
     }
 

@@ -41,7 +41,10 @@ impl SignatureMethod {
     }
 }
 
-/// The value of an `X-Hub-Signature` header (section 7).
+/// How many signatures of one request are read.
+const MOST_SIGNATURES: usize = 8;
+
+/// A signature of an `X-Hub-Signature` header (section 7).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signature {
     method: SignatureMethod,
@@ -57,6 +60,17 @@ impl Signature {
             method: SignatureMethod::parse(method)?,
             bytes: from_hex(bytes.trim()).filter(|bytes| !bytes.is_empty())?,
         })
+    }
+
+    /// The signatures of all header values of a request; a value may list several. Only the first eight are read: each one
+    /// is compared with the whole body.
+    #[must_use]
+    pub fn parse_all<'a>(values: impl Iterator<Item = &'a str>) -> Vec<Self> {
+        let listed = values.flat_map(|value| value.split([',', ';', ' ', '\t']));
+        listed
+            .filter_map(Self::parse)
+            .take(MOST_SIGNATURES)
+            .collect()
     }
 
     /// Signs a body.
@@ -159,6 +173,20 @@ mod tests {
             assert!(!read.verifies(b"jefe", body));
             assert!(!read.verifies(secret, &body[1..]));
         }
+    }
+
+    #[test]
+    fn all_signatures_of_a_request_are_read() {
+        let sign = |method| Signature::sign(method, b"k", b"b").to_string();
+        let (one, other) = (sign(SignatureMethod::Sha1), sign(SignatureMethod::Sha256));
+        let count = |values: &[&str]| Signature::parse_all(values.iter().copied()).len();
+        assert_eq!(count(&[]), 0);
+        assert_eq!(count(&[&one]), 1);
+        assert_eq!(count(&[&one, &other]), 2);
+        assert_eq!(count(&[&format!("{one},{other}")]), 2);
+        assert_eq!(count(&[&format!("{one}, {other}")]), 2);
+        assert_eq!(count(&["md5=00", &other, "nonsense"]), 1);
+        assert_eq!(count(&[one.as_str(); 100]), MOST_SIGNATURES);
     }
 
     #[test]

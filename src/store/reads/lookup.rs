@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use url::Url;
 
-use crate::protocol::ResourceUri;
+use crate::protocol::{ResourceUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::channel::{self, ChannelRecord};
 use crate::store::tables::document::{self, DocumentRecord};
@@ -68,6 +68,20 @@ impl Store {
         let token = token.to_owned();
         self.read(move |sql| Ok(channel::by_token(sql, &token)?))
             .await
+    }
+
+    /// Whether a URI is the topic of another channel than this one, or the Capability List of another set than its own.
+    pub async fn names_another(
+        self: &Arc<Self>,
+        channel: &ChannelRecord,
+        uri: &TopicUri,
+    ) -> Result<bool, StoreError> {
+        let (id, set, uri) = (channel.id, channel.set, uri.clone());
+        self.read(move |sql| {
+            Ok(channel::is_topic_of_another(sql, id, &uri)?
+                || source_set::is_list_of_another(sql, set, uri.url())?)
+        })
+        .await
     }
 
     /// The next deliveries of a set after the one of that id, in the order of arrival.

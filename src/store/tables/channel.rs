@@ -1,13 +1,19 @@
 //! `channel`: subscriptions, with their callbacks, secrets, leases and counters.
 
+use std::fmt;
+
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
+use url::Url;
 
 use super::inbox::DeliveryOutcome;
 use super::values::{Count, HubList, Micros, RequestedIntent};
 use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
-use crate::sync::{Asked, Channel, Lease};
+use crate::sync::{
+    Asked, CallbackOwner, CallbackSlot, Callbacks, Channel, DeliveryFault, DeliveryFaultKind,
+    Denial, Lease,
+};
 
 /// A channel that is, or was, subscribed to.
 #[derive(Clone, Debug)]
@@ -24,6 +30,10 @@ pub struct ChannelRecord {
     pub subscribed_topic: TopicUri,
     /// The hub that was asked last; `None`: none is known.
     pub hub: Option<HubUri>,
+    /// Which hub was given which callback.
+    pub callbacks: Callbacks,
+    /// The hub whose delivery was accepted last.
+    pub working_hub: Option<HubUri>,
     /// The hubs that are advertised with the channel, or that the configuration names instead.
     pub advertised_hubs: Vec<HubUri>,
     /// The hubs that may be asked: the advertised ones, until the topic itself names others.
@@ -32,10 +42,20 @@ pub struct ChannelRecord {
     pub token: String,
     /// The secret with which the hub signs deliveries; `None`: it was asked for unsigned ones.
     pub secret: Option<String>,
+    /// Token and secret of the subscription that is to replace it.
+    pub next: Option<CallbackKeys>,
+    /// The channel whose subscription this one was; `None`: it is a channel of the set.
+    pub former_of: Option<ChannelId>,
     /// The state of the subscription.
     pub lease: Lease,
     /// Whether it is no longer wanted: once its subscription has ended, its callback answers that it is gone.
     pub left: bool,
+    /// The hub's denial, until a subscription is verified.
+    pub denial: Option<Denial>,
+    /// What is wrong with the deliveries, until one is accepted.
+    pub fault: Option<DeliveryFault>,
+    /// How often the hubs have fallen silent since a delivery was accepted.
+    pub silences: u32,
     /// When the last well-formed delivery was received, on our clock.
     pub last_notification_at: Option<DateTime<Utc>>,
     /// Deliveries that were stored, or recognized as repeated.
@@ -48,6 +68,24 @@ pub struct ChannelRecord {
     pub rejected: u64,
     /// Gaps that were opened.
     pub gaps: u64,
+    /// Verifications of intent that were refused.
+    pub rejected_verifications: u64,
+}
+
+/// What a hub is given for one subscription.
+#[derive(Clone, PartialEq, Eq)]
+pub struct CallbackKeys {
+    /// The unguessable last segment of the callback.
+    pub token: String,
+    /// The secret; `None`: unsigned deliveries are asked for.
+    pub secret: Option<String>,
+}
+
+impl fmt::Debug for CallbackKeys {
+    /// Without both: neither belongs in a log.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CallbackKeys").finish_non_exhaustive()
+    }
 }
 
 impl ChannelRecord {
@@ -62,10 +100,39 @@ impl ChannelRecord {
             topic: self.topic.clone(),
             subscribed_topic: self.subscribed_topic.clone(),
             hub: self.hub.clone(),
+            callbacks: self.callbacks.clone(),
+            working_hub: self.working_hub.clone(),
             advertised_hubs: self.advertised_hubs.clone(),
             known_hubs: self.known_hubs.clone(),
             left: self.left,
             lease: self.lease.clone(),
+            denial: self.denial.clone(),
+            fault: self.fault,
+            silences: self.silences,
+        }
+    }
+
+    /// Token and secret of a callback.
+    pub fn keys(&self, slot: CallbackSlot) -> CallbackKeys {
+        match (slot, &self.next) {
+            (CallbackSlot::Next, Some(next)) => next.clone(),
+            _ => self.keys_of_own(),
+        }
+    }
+
+    /// Token and secret of the callback of its subscription.
+    pub(in crate::store) fn keys_of_own(&self) -> CallbackKeys {
+        CallbackKeys {
+            token: self.token.clone(),
+            secret: self.secret.clone(),
+        }
+    }
+
+    /// The callback that ends in a token of this channel.
+    pub fn slot_of(&self, token: &str) -> CallbackSlot {
+        match &self.next {
+            Some(next) if next.token == token => CallbackSlot::Next,
+            _ => CallbackSlot::Own,
         }
     }
 
@@ -77,6 +144,22 @@ impl ChannelRecord {
         let hubs =
             |column: &str| -> Result<Vec<HubUri>> { Ok(row.get::<_, HubList<_>>(column)?.0) };
         let lease_seconds = row.get::<_, Option<Count>>("asked_lease")?;
+        let owner = |which: &str| -> Result<Option<CallbackOwner>> {
+            let column = |name: &str| format!("{which}_{name}");
+            let hub: Option<HubUri> = row.get(column("hub").as_str())?;
+            let topic: Option<TopicUri> = row.get(column("topic").as_str())?;
+            let base: Option<String> = row.get(column("base").as_str())?;
+            let owner = hub.zip(topic);
+            Ok(owner.map(|(hub, topic)| CallbackOwner { hub, topic, base }))
+        };
+        let callbacks = Callbacks {
+            own: owner("own")?,
+            next: owner("next")?,
+        };
+        let next_token: Option<String> = row.get("next_token")?;
+        let next_secret: Option<String> = row.get("next_secret")?;
+        let denial_reason: Option<String> = row.get("denial")?;
+        let fault_kind: Option<DeliveryFaultKind> = row.get("fault")?;
         Ok(Self {
             id: row.get("id")?,
             set: row.get("set_id")?,
@@ -84,10 +167,17 @@ impl ChannelRecord {
             topic: row.get("topic")?,
             subscribed_topic: row.get("subscribed_topic")?,
             hub: row.get("hub")?,
+            callbacks,
+            working_hub: row.get("working_hub")?,
             advertised_hubs: hubs("advertised_hubs")?,
             known_hubs: hubs("known_hubs")?,
             token: row.get("token")?,
             secret: row.get("secret")?,
+            next: next_token.map(|token| CallbackKeys {
+                token,
+                secret: next_secret,
+            }),
+            former_of: row.get("former_of")?,
             lease: Lease {
                 state: row.get("state")?,
                 asked: row
@@ -102,14 +192,23 @@ impl ChannelRecord {
                 next_try_at: time("next_try_at")?,
                 failures: row.get("failures")?,
                 asked_at: time("asked_at")?,
+                not_before: time("not_before")?,
             },
             left: row.get("left_for_good")?,
+            denial: denial_reason
+                .zip(time("denied_at")?)
+                .map(|(reason, at)| Denial { reason, at }),
+            fault: fault_kind
+                .zip(time("fault_at")?)
+                .map(|(kind, at)| DeliveryFault { kind, at }),
+            silences: row.get("silences")?,
             last_notification_at: time("last_notification_at")?,
             received: count("received")?,
             applied: count("applied")?,
             duplicate: count("duplicate")?,
             rejected: count("rejected")?,
             gaps: count("gaps")?,
+            rejected_verifications: count("rejected_verifications")?,
         })
     }
 }
@@ -117,38 +216,68 @@ impl ChannelRecord {
 const COLUMNS: &str =
     "id, set_id, kind, topic, subscribed_topic, hub, advertised_hubs, known_hubs, token, secret,
     state, asked, asked_lease, asked_at, expires_at, renew_at, next_try_at, failures, left_for_good,
-    last_notification_at, received, applied, duplicate, rejected, gaps";
+    last_notification_at, received, applied, duplicate, rejected, gaps,
+    own_hub, own_topic, own_base, next_hub, next_topic, next_base, next_token, next_secret, working_hub, former_of, not_before,
+    denial, denied_at, fault, fault_at, silences, rejected_verifications";
 
-/// A channel that is not stored yet. It is advertised with `hubs`, and subscribed to at the first of them.
+/// A channel that is not stored yet.
 pub(in crate::store) struct NewChannel<'a> {
     pub(in crate::store) set: SetId,
     pub(in crate::store) kind: &'a Capability,
-    pub(in crate::store) topic: &'a TopicUri,
-    pub(in crate::store) hubs: &'a [HubUri],
-    pub(in crate::store) token: &'a str,
-    pub(in crate::store) secret: Option<&'a str>,
-    pub(in crate::store) lease: &'a Lease,
+    pub(in crate::store) channel: &'a Channel,
+    pub(in crate::store) keys: &'a CallbackKeys,
+    pub(in crate::store) former_of: Option<ChannelId>,
 }
 
-pub(in crate::store) fn insert(sql: &Connection, channel: &NewChannel<'_>) -> Result<ChannelId> {
+pub(in crate::store) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result<ChannelId> {
+    let channel = new.channel;
     sql.prepare_cached(
-        "INSERT INTO channel (set_id, kind, topic, subscribed_topic, hub, advertised_hubs, known_hubs, token, secret,
-                              state, next_try_at, failures)
-         VALUES (?1, ?2, ?3, ?3, ?4, ?5, ?5, ?6, ?7, ?8, ?9, ?10)",
+        "INSERT INTO channel (set_id, kind, topic, subscribed_topic, advertised_hubs, known_hubs, token, secret,
+                              state, failures, former_of)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
     )?
     .execute(params![
-        channel.set,
-        channel.kind,
+        new.set,
+        new.kind,
         channel.topic,
-        channel.hubs.first(),
-        HubList(channel.hubs),
-        channel.token,
-        channel.secret,
+        channel.subscribed_topic,
+        HubList(&channel.advertised_hubs),
+        HubList(&channel.known_hubs),
+        new.keys.token,
+        new.keys.secret,
         channel.lease.state,
-        channel.lease.next_try_at.map(Micros),
         channel.lease.failures,
+        new.former_of,
     ])?;
-    Ok(ChannelId(sql.last_insert_rowid()))
+    let id = ChannelId(sql.last_insert_rowid());
+    save(sql, id, channel)?;
+    Ok(id)
+}
+
+/// Deletes the oldest of a channel's former subscriptions that have ended, beyond so many.
+pub(in crate::store) fn delete_former(sql: &Connection, of: ChannelId, most: usize) -> Result<()> {
+    let delete =
+        "DELETE FROM channel WHERE former_of = ?1 AND state = 'unsubscribed' AND id NOT IN (
+             SELECT id FROM channel WHERE former_of = ?1 ORDER BY id DESC LIMIT ?2)";
+    update(sql, delete, params![of, Count::of_rows(most)])
+}
+
+/// Stores the keys of a channel.
+pub(in crate::store) fn set_keys(
+    sql: &Connection,
+    id: ChannelId,
+    own: &CallbackKeys,
+    next: Option<&CallbackKeys>,
+) -> Result<()> {
+    let set_keys = "UPDATE channel SET token = ?2, secret = ?3, next_token = ?4, next_secret = ?5 WHERE id = ?1";
+    let values = params![
+        id,
+        own.token,
+        own.secret,
+        next.map(|next| &next.token),
+        next.and_then(|next| next.secret.as_ref()),
+    ];
+    update(sql, set_keys, values)
 }
 
 pub(in crate::store) fn get(sql: &Connection, id: ChannelId) -> Result<Option<ChannelRecord>> {
@@ -158,9 +287,11 @@ pub(in crate::store) fn get(sql: &Connection, id: ChannelId) -> Result<Option<Ch
 }
 
 pub(in crate::store) fn by_token(sql: &Connection, token: &str) -> Result<Option<ChannelRecord>> {
-    sql.prepare_cached(&format!("SELECT {COLUMNS} FROM channel WHERE token = ?1"))?
-        .query_row([token], ChannelRecord::from_row)
-        .optional()
+    sql.prepare_cached(&format!(
+        "SELECT {COLUMNS} FROM channel WHERE token = ?1 OR next_token = ?1"
+    ))?
+    .query_row([token], ChannelRecord::from_row)
+    .optional()
 }
 
 /// The channels of a set, also those that were left, in the order of their ids.
@@ -170,6 +301,54 @@ pub(in crate::store) fn of_set(sql: &Connection, set: SetId) -> Result<Vec<Chann
     ))?
     .query_map([set], ChannelRecord::from_row)?
     .collect()
+}
+
+/// A channel with its set.
+pub(in crate::store) struct ChannelOfSet {
+    pub(in crate::store) source: String,
+    pub(in crate::store) capability_list: Url,
+    /// Whether the set is no longer followed.
+    pub(in crate::store) is_ended: bool,
+    pub(in crate::store) record: ChannelRecord,
+}
+
+/// Every channel, in the order of the ids.
+pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<ChannelOfSet>> {
+    let mut sets =
+        sql.prepare_cached("SELECT source, capability_list, ended FROM source_set WHERE id = ?1")?;
+    let mut channels = sql.prepare_cached(&format!("SELECT {COLUMNS} FROM channel ORDER BY id"))?;
+    let records = channels.query_map([], ChannelRecord::from_row)?;
+    records
+        .map(|record| {
+            let record = record?;
+            sets.query_row([record.set], |row| {
+                Ok(ChannelOfSet {
+                    source: row.get("source")?,
+                    capability_list: row.get("capability_list")?,
+                    is_ended: row.get("ended")?,
+                    record,
+                })
+            })
+        })
+        .collect()
+}
+
+/// Whether a channel names a URI as its topic that is not of this set, or of another kind.
+pub(in crate::store) fn is_topic_of_another(
+    sql: &Connection,
+    id: ChannelId,
+    uri: &TopicUri,
+) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM channel WHERE id <> ?1 AND former_of IS NULL AND (topic = ?2 OR subscribed_topic = ?2)",
+    )?
+    .exists(params![id, uri])
+}
+
+/// Whether a subscription is being ended.
+pub(in crate::store) fn any_ending(sql: &Connection) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM channel WHERE left_for_good = 1 AND state <> 'unsubscribed'")?
+        .exists([])
 }
 
 /// The set that a channel belongs to.
@@ -184,8 +363,11 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
     let lease = &channel.lease;
     let save = "UPDATE channel SET state = ?2, asked = ?3, asked_lease = ?4, expires_at = ?5, renew_at = ?6,
              next_try_at = ?7, failures = ?8, asked_at = ?9, hub = ?10, subscribed_topic = ?11, advertised_hubs = ?12,
-             known_hubs = ?13, left_for_good = ?14
+             known_hubs = ?13, left_for_good = ?14, own_hub = ?15, own_topic = ?16, own_base = ?17, next_hub = ?18,
+             next_topic = ?19, next_base = ?20, working_hub = ?21, not_before = ?22, denial = ?23, denied_at = ?24,
+             fault = ?25, fault_at = ?26, silences = ?27
          WHERE id = ?1";
+    let (own, next) = (&channel.callbacks.own, &channel.callbacks.next);
     let values = params![
         id,
         lease.state,
@@ -201,6 +383,19 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
         HubList(&channel.advertised_hubs),
         HubList(&channel.known_hubs),
         channel.left,
+        own.as_ref().map(|own| &own.hub),
+        own.as_ref().map(|own| &own.topic),
+        own.as_ref().and_then(|own| own.base.as_ref()),
+        next.as_ref().map(|next| &next.hub),
+        next.as_ref().map(|next| &next.topic),
+        next.as_ref().and_then(|next| next.base.as_ref()),
+        channel.working_hub,
+        lease.not_before.map(Micros),
+        channel.denial.as_ref().map(|denial| &denial.reason),
+        channel.denial.as_ref().map(|denial| Micros(denial.at)),
+        channel.fault.map(|fault| fault.kind),
+        channel.fault.map(|fault| Micros(fault.at)),
+        channel.silences,
     ];
     update(sql, save, values)
 }
@@ -227,7 +422,8 @@ pub(in crate::store) fn count_received(
 pub(in crate::store) fn count_repeated(sql: &Connection, id: ChannelId) -> Result<()> {
     let count =
         "UPDATE channel SET received = received + 1, duplicate = duplicate + 1 WHERE id = ?1";
-    update(sql, count, [id])
+    update(sql, count, [id])?;
+    note_working(sql, id)
 }
 
 /// Counts a delivery that has left the inbox. `length` is in bytes.
@@ -245,7 +441,31 @@ pub(in crate::store) fn count_processed(
     let count = format!(
         "UPDATE channel SET {column} = {column} + 1, waiting_bytes = waiting_bytes - ?2 WHERE id = ?1"
     );
-    update(sql, &count, params![id, Count(length)])
+    update(sql, &count, params![id, Count(length)])?;
+    match outcome {
+        DeliveryOutcome::Rejected => Ok(()),
+        _ => note_working(sql, id),
+    }
+}
+
+/// Records that a delivery was accepted: the hub works.
+fn note_working(sql: &Connection, id: ChannelId) -> Result<()> {
+    let note = "UPDATE channel SET fault = NULL, fault_at = NULL, silences = 0, working_hub = COALESCE(own_hub, hub)
+         WHERE id = ?1 AND (fault IS NOT NULL OR silences > 0 OR working_hub IS NOT COALESCE(own_hub, hub))";
+    update(sql, note, [id])
+}
+
+/// Records that deliveries were dropped from the inbox.
+pub(in crate::store) fn clear_pending(sql: &Connection, id: ChannelId) -> Result<()> {
+    let clear = "UPDATE channel SET waiting_bytes = 0 WHERE id = ?1 AND waiting_bytes > 0";
+    update(sql, clear, [id])
+}
+
+/// Counts a verification of intent that was refused.
+pub(in crate::store) fn count_rejected_verification(sql: &Connection, id: ChannelId) -> Result<()> {
+    let count =
+        "UPDATE channel SET rejected_verifications = rejected_verifications + 1 WHERE id = ?1";
+    update(sql, count, [id])
 }
 
 /// Counts a delivery that was rejected before it was stored.

@@ -74,6 +74,15 @@ pub(in crate::store) fn delete(sql: &Connection, id: i64) -> Result<()> {
     Ok(())
 }
 
+/// Deletes what is known of a channel's deliveries that are in the inbox.
+pub(in crate::store) fn delete_pending(sql: &Connection, channel: ChannelId) -> Result<()> {
+    sql.prepare_cached(
+        "DELETE FROM delivered WHERE id IN (SELECT id FROM inbox WHERE channel_id = ?1)",
+    )?
+    .execute([channel])
+    .map(drop)
+}
+
 /// Notes that a delivery states no time.
 pub(in crate::store) fn set_undated(sql: &Connection, id: i64) -> Result<()> {
     sql.prepare_cached("UPDATE delivered SET dated = 0 WHERE id = ?1")?

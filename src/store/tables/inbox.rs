@@ -4,6 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::values::{Count, Micros};
+use crate::protocol::TopicUri;
 use crate::store::ids::{ChannelId, SetId};
 
 /// A delivery in the inbox.
@@ -15,6 +16,8 @@ pub struct Delivery {
     pub channel: ChannelId,
     /// The body, as it was received.
     pub body: Vec<u8>,
+    /// The topic that the hub has stated with it, if it is not the channel's.
+    pub stated_topic: Option<TopicUri>,
 }
 
 impl Delivery {
@@ -23,6 +26,7 @@ impl Delivery {
             id: row.get("id")?,
             channel: row.get("channel_id")?,
             body: row.get("body")?,
+            stated_topic: row.get("stated_topic")?,
         })
     }
 }
@@ -46,9 +50,12 @@ pub(in crate::store) fn insert(
     channel: ChannelId,
     received_at: DateTime<Utc>,
     body: &[u8],
+    stated_topic: Option<&TopicUri>,
 ) -> Result<i64> {
-    sql.prepare_cached("INSERT INTO inbox (channel_id, received_at, body) VALUES (?1, ?2, ?3)")?
-        .execute(params![channel, Micros(received_at), body])?;
+    sql.prepare_cached(
+        "INSERT INTO inbox (channel_id, received_at, body, stated_topic) VALUES (?1, ?2, ?3, ?4)",
+    )?
+    .execute(params![channel, Micros(received_at), body, stated_topic])?;
     Ok(sql.last_insert_rowid())
 }
 
@@ -61,7 +68,7 @@ pub(in crate::store) fn after(
 ) -> Result<Vec<Delivery>> {
     // The ids are sorted first, so that only the bodies of the result are read.
     sql.prepare_cached(
-        "SELECT id, channel_id, body FROM inbox WHERE id IN (
+        "SELECT id, channel_id, body, stated_topic FROM inbox WHERE id IN (
              SELECT inbox.id FROM inbox JOIN channel ON channel.id = inbox.channel_id
              WHERE channel.set_id = ?1 AND inbox.id > ?2 ORDER BY inbox.id LIMIT ?3)
          ORDER BY id",
@@ -74,7 +81,7 @@ pub(in crate::store) fn after(
 }
 
 pub(in crate::store) fn get(sql: &Connection, id: i64) -> Result<Option<Delivery>> {
-    sql.prepare_cached("SELECT id, channel_id, body FROM inbox WHERE id = ?1")?
+    sql.prepare_cached("SELECT id, channel_id, body, stated_topic FROM inbox WHERE id = ?1")?
         .query_row([id], Delivery::from_row)
         .optional()
 }
@@ -84,6 +91,13 @@ pub(in crate::store) fn delete(sql: &Connection, id: i64) -> Result<Option<u64>>
     sql.prepare_cached("DELETE FROM inbox WHERE id = ?1 RETURNING length(body)")?
         .query_row([id], |row| Ok(row.get::<_, Count>(0)?.0))
         .optional()
+}
+
+/// Deletes the deliveries of a channel.
+pub(in crate::store) fn delete_of_channel(sql: &Connection, channel: ChannelId) -> Result<()> {
+    sql.prepare_cached("DELETE FROM inbox WHERE channel_id = ?1")?
+        .execute([channel])
+        .map(drop)
 }
 
 /// Whether a Source has deliveries in the inbox.

@@ -21,4 +21,5 @@ pub(super) mod resource;
 mod served_version;
 pub(super) mod source_set;
 pub(super) mod task;
+pub(super) mod uptime;
 pub(super) mod values;

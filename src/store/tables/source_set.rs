@@ -156,6 +156,16 @@ pub(in crate::store) fn followed(sql: &Connection, source: &str) -> Result<Vec<S
     .collect()
 }
 
+/// Whether a URI is the Capability List of another set.
+pub(in crate::store) fn is_list_of_another(
+    sql: &Connection,
+    set: SetId,
+    uri: &Url,
+) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM source_set WHERE capability_list = ?2 AND id <> ?1")?
+        .exists(params![set, uri])
+}
+
 /// Marks a set as no longer followed.
 pub(in crate::store) fn end(sql: &Connection, set: SetId) -> Result<()> {
     update(sql, "UPDATE source_set SET ended = 1 WHERE id = ?1", [set])

@@ -18,7 +18,7 @@ use crate::protocol::{
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ChannelId, PartId, ResourceId, SetId};
-use crate::sync::{ChannelState, GapReason};
+use crate::sync::{ChannelState, DeliveryFaultKind, GapReason};
 
 /// A column holds a value that this program never writes.
 #[derive(Debug, thiserror::Error)]
@@ -139,6 +139,7 @@ texts! {
     Capability: Self::as_str, |text| Self::parse(text, &mut Oddities::default()), "a capability";
     ChangeKind: |kind| kind.as_str(), Self::parse, "a kind of change";
     ChannelState: |state| state.code(), Self::from_code, "a channel's state";
+    DeliveryFaultKind: |kind| kind.code(), Self::from_code, "a fault of deliveries";
     GapReason: |reason| reason.code(), Self::from_code, "a gap's reason";
     HubUri: Self::as_str, |text| Self::parse(text).ok(), "a hub's URI";
     Origin: |origin| origin.code(), Self::from_code, "an origin";

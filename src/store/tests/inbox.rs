@@ -8,7 +8,7 @@ async fn delivery_stays_in_the_inbox_until_its_changes_are_tasks() {
     for body in [b"one".to_vec(), b"two".to_vec(), b"three".to_vec()] {
         let receipt = world
             .store
-            .receive(world.now, channel, body, 100)
+            .receive(world.now, channel, body, 100, None)
             .await
             .unwrap();
         assert_eq!(receipt, Receipt::Stored);
@@ -79,7 +79,7 @@ async fn full_inbox_receives_nothing_until_there_is_room() {
         let letter = count.replace(count.get() + 1);
         world
             .store
-            .receive(world.now, channel, vec![letter; length], 10)
+            .receive(world.now, channel, vec![letter; length], 10, None)
     };
     assert_eq!(receive(6).await.unwrap(), Receipt::Stored);
     assert_eq!(receive(5).await.unwrap(), Receipt::Full);
@@ -113,7 +113,11 @@ async fn failing_job_does_not_undo_others_of_its_commit() {
     let channel = world.channel().await;
     let mut wakes = world.store.wakes();
     let (release, busy) = world.busy_writer().await;
-    let good = |body: &'static [u8]| world.store.receive(world.now, channel, body.to_vec(), 100);
+    let good = |body: &'static [u8]| {
+        world
+            .store
+            .receive(world.now, channel, body.to_vec(), 100, None)
+    };
     let bad = world.store.write(|tx| {
         tx.sql.execute(
             "INSERT INTO source_set (source, capability_list) VALUES ('half', 'done')",
@@ -126,7 +130,7 @@ async fn failing_job_does_not_undo_others_of_its_commit() {
     });
     let unknown = world
         .store
-        .receive(world.now, ChannelId(99), b"x".to_vec(), 100);
+        .receive(world.now, ChannelId(99), b"x".to_vec(), 100, None);
     let release = async {
         drop(release);
     };
@@ -159,7 +163,11 @@ async fn nothing_remains_of_a_transaction_that_sqlite_has_rolled_back() {
     let world = World::new().await;
     let channel = world.channel().await;
     let (release, busy) = world.busy_writer().await;
-    let good = |body: &'static [u8]| world.store.receive(world.now, channel, body.to_vec(), 100);
+    let good = |body: &'static [u8]| {
+        world
+            .store
+            .receive(world.now, channel, body.to_vec(), 100, None)
+    };
     let fatal = world.store.write(|tx| {
         tx.sql.execute_batch("ROLLBACK")?;
         Ok(())

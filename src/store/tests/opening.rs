@@ -60,6 +60,9 @@ async fn database_of_the_first_version_keeps_working() {
              INSERT INTO member (set_id, resource_id, generation) VALUES (1, 1, 0);
              INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, hashes, origin, state)
              VALUES (1, 'demo', 1, 'example.org', 'updated', 20000000, '', 'change-list', 'ready');
+             INSERT INTO channel (set_id, kind, topic, subscribed_topic, hub, advertised_hubs, known_hubs, token, state, failures)
+             VALUES (1, 'change-notification', 'https://example.org/t', 'https://example.org/u', 'https://hub.example/', '', '',
+                     'token', 'active', 0);
              PRAGMA user_version = 1;",
         )
         .unwrap();
@@ -75,6 +78,14 @@ async fn database_of_the_first_version_keeps_working() {
     let document = "https://example.org/c".parse().unwrap();
     let document = world.store.document(world.set, &document).await.unwrap();
     assert_eq!(document.unwrap().validators.etag.as_deref(), Some("e"));
+    // A running subscription is at the hub that was asked last; the address that it was given is not known.
+    let channel = world.store.channels(world.set).await.unwrap().remove(0);
+    let own = channel.callbacks.own.unwrap();
+    assert_eq!(
+        (own.hub.as_str(), own.topic.as_str()),
+        ("https://hub.example/", "https://example.org/u")
+    );
+    assert_eq!(own.base, None);
     let task = world.due().await.remove(0);
     assert!(task.live && task.links.is_empty() && task.live_version.is_none());
     let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
@@ -125,7 +136,7 @@ async fn state_is_the_same_after_a_restart() {
     let channel = world.channel().await;
     world
         .store
-        .receive(world.now, channel, b"one".to_vec(), 100)
+        .receive(world.now, channel, b"one".to_vec(), 100, None)
         .await
         .unwrap();
     let gap = Gap {
@@ -198,6 +209,8 @@ fn frequent_queries_use_an_index() {
         "SELECT * FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > 1 ORDER BY seq LIMIT 3",
         "SELECT * FROM resource WHERE uri = 'a' AND source IN (SELECT DISTINCT source FROM source_set)",
         "SELECT 1 FROM member WHERE resource_id = 1 AND set_id <> 2",
+        "SELECT * FROM channel WHERE token = 'a' OR next_token = 'a'",
+        "SELECT 1 FROM channel WHERE id <> 1 AND former_of IS NULL AND (topic = 'a' OR subscribed_topic = 'a')",
     ] {
         let mut explain = database.prepare(&format!("EXPLAIN QUERY PLAN {query}")).unwrap();
         let steps: Vec<String> =

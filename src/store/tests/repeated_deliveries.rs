@@ -6,7 +6,7 @@ use crate::store::tx::receive::MOST_REMEMBERED;
 impl World {
     async fn deliver(&self, channel: ChannelId, body: &str, after: TimeDelta) -> Receipt {
         let (now, body) = (self.now + after, body.as_bytes().to_vec());
-        let receiving = self.store.receive(now, channel, body, 1000);
+        let receiving = self.store.receive(now, channel, body, 1000, None);
         receiving.await.unwrap()
     }
 
@@ -25,10 +25,13 @@ impl World {
     async fn other_channel(&self) -> ChannelId {
         let topic = TopicUri::parse("https://example.org/other").unwrap();
         let kind = Capability::ChangeNotification;
-        let token = "another".to_owned();
+        let keys = CallbackKeys {
+            token: "another".to_owned(),
+            secret: None,
+        };
         let adding = self
             .store
-            .add_channel(self.now, self.set, &kind, &topic, &[], token, None);
+            .add_channel(self.now, self.set, &kind, &topic, &[], keys);
         adding.await.unwrap().id
     }
 
@@ -96,7 +99,9 @@ async fn rejected_delivery_may_be_repeated() {
         assert_eq!(world.deliver(channel, "a", NO_TIME).await, Receipt::Stored);
         world.work_off(DeliveryOutcome::Rejected).await;
     }
-    let full = world.store.receive(world.now, channel, b"full".to_vec(), 3);
+    let full = world
+        .store
+        .receive(world.now, channel, b"full".to_vec(), 3, None);
     assert_eq!(full.await.unwrap(), Receipt::Full);
     assert_eq!(
         world.deliver(channel, "full", NO_TIME).await,

@@ -25,3 +25,5 @@ pub(super) mod repair;
 pub(super) mod retry;
 pub(super) mod sets;
 pub(super) mod subscribe;
+pub(super) mod unfollowed;
+pub(super) mod uptime;

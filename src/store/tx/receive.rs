@@ -8,6 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, TimeDelta, Utc};
 use sha2::{Digest, Sha256};
 
+use crate::protocol::TopicUri;
 use crate::store::ids::ChannelId;
 use crate::store::tables::delivered::{self, BodyDigest, EarlierDelivery};
 use crate::store::tables::{channel, inbox};
@@ -34,13 +35,15 @@ pub enum Receipt {
 
 impl Store {
     /// Puts a delivery into the inbox. After [`Receipt::Stored`] it survives a crash. [`Receipt::Known`] counts as received
-    /// and as a duplicate. `room`: how many bytes of deliveries may be pending for one channel.
+    /// and as a duplicate. `room`: how many bytes of deliveries may be pending for one channel. `stated_topic`: the topic that
+    /// the hub states with it, if it is not the channel's.
     pub async fn receive(
         self: &Arc<Self>,
         now: DateTime<Utc>,
         channel: ChannelId,
         body: Vec<u8>,
         room: u64,
+        stated_topic: Option<TopicUri>,
     ) -> Result<Receipt, StoreError> {
         let digest: BodyDigest = Sha256::digest(&body).into();
         self.write(move |tx| {
@@ -54,7 +57,7 @@ impl Store {
             if channel::pending_bytes(sql, channel)?.saturating_add(length) > room {
                 return Ok(Receipt::Full);
             }
-            let id = inbox::insert(sql, channel, now, &body)?;
+            let id = inbox::insert(sql, channel, now, &body, stated_topic.as_ref())?;
             let since = now - REMEMBERED_FOR;
             delivered::insert(sql, id, channel, &digest, now, since, MOST_REMEMBERED)?;
             channel::count_received(sql, channel, now, length)?;
@@ -64,12 +67,6 @@ impl Store {
             Ok(Receipt::Stored)
         })
         .await
-    }
-
-    /// Counts a delivery that was rejected.
-    pub async fn count_rejected(self: &Arc<Self>, id: ChannelId) -> Result<(), StoreError> {
-        self.write(move |tx| Ok(channel::count_rejected(tx.sql, id)?))
-            .await
     }
 }
 

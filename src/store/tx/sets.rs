@@ -6,8 +6,10 @@ use url::Url;
 
 use crate::protocol::Offer;
 use crate::store::ids::SetId;
+use crate::store::tables::channel;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
+use crate::store::tx::unfollowed::drop_inbox;
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -22,10 +24,15 @@ impl Store {
             .await
     }
 
-    /// Marks a set as no longer followed. Its rows stay.
+    /// Marks a set as no longer followed. Its rows stay, but for its deliveries: nobody would read them.
     pub async fn end_set(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
-        self.write(move |tx| Ok(source_set::end(tx.sql, set)?))
-            .await
+        self.write(move |tx| {
+            for channel in channel::of_set(tx.sql, set)? {
+                drop_inbox(tx.sql, channel.id)?;
+            }
+            Ok(source_set::end(tx.sql, set)?)
+        })
+        .await
     }
 
     /// Stores what a Capability List offers and, if it is to be recognized as unchanged, its validators.

@@ -8,18 +8,17 @@ use crate::clock;
 use crate::protocol::websub::Intent;
 use crate::protocol::{Capability, HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
-use crate::store::tables::channel::{self, ChannelRecord, NewChannel};
+use crate::store::tables::channel::{self, CallbackKeys, ChannelRecord, NewChannel};
+use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{Channel, Lease, Ruling};
+use crate::sync::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, Ruling};
 
 const CHANNEL: StoreError = StoreError::BadRow("a channel");
+/// How many former subscriptions of a channel are remembered, so that late deliveries of theirs are answered 410.
+const MOST_FORMER: usize = 16;
 
 impl Store {
     /// Adds a channel. Its callback is found by its row, which is on disk before a hub learns the callback.
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "each is a column, and none can be left out"
-    )]
     pub async fn add_channel(
         self: &Arc<Self>,
         now: DateTime<Utc>,
@@ -27,19 +26,16 @@ impl Store {
         kind: &Capability,
         topic: &TopicUri,
         hubs: &[HubUri],
-        token: String,
-        secret: Option<String>,
+        keys: CallbackKeys,
     ) -> Result<ChannelRecord, StoreError> {
-        let (kind, topic, hubs) = (kind.clone(), topic.clone(), hubs.to_vec());
+        let (kind, channel) = (kind.clone(), Channel::new(now, topic, hubs));
         self.write(move |tx| {
             let new = NewChannel {
                 set,
                 kind: &kind,
-                topic: &topic,
-                hubs: &hubs,
-                token: &token,
-                secret: secret.as_deref(),
-                lease: &Lease::new(now),
+                channel: &channel,
+                keys: &keys,
+                former_of: None,
             };
             let id = channel::insert(tx.sql, &new)?;
             channel::get(tx.sql, id)?.ok_or(CHANNEL)
@@ -60,13 +56,7 @@ impl Store {
         F: FnOnce(&mut Channel) -> T + Send + 'static,
     {
         self.write(move |tx| {
-            let record = channel::get(tx.sql, id)?.ok_or(CHANNEL)?;
-            let before = record.channel();
-            let mut after = before.clone();
-            let result = change(&mut after);
-            if after != before {
-                channel::save(tx.sql, id, &after)?;
-            }
+            let (result, record) = change_in(tx, id, None, change)?;
             if wake {
                 tx.wake(Wake::Channel(record.set, id));
             }
@@ -75,35 +65,146 @@ impl Store {
         .await
     }
 
-    /// Compares a hub's verification of intent with what was requested, and returns whether to confirm it. `granted` is in
-    /// seconds; `spread`, from 0 to 1, selects the time of the renewal. The lease is dated within the transaction: a clock step
-    /// that is detected moves only the dates that were written before.
-    pub async fn verify_channel(
+    /// As [`change_channel`](Self::change_channel), for a change that may request a subscription. `fresh`: the keys of a
+    /// callback that is new. Also returns the channel after the change. Wakes the workers if the state has changed.
+    pub async fn step_channel<T, F>(
         self: &Arc<Self>,
         id: ChannelId,
-        topic: &TopicUri,
+        fresh: CallbackKeys,
+        change: F,
+    ) -> Result<(T, ChannelRecord), StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&mut Channel) -> T + Send + 'static,
+    {
+        self.write(move |tx| {
+            let (result, before) = change_in(tx, id, Some(fresh), change)?;
+            let record = channel::get(tx.sql, id)?.ok_or(CHANNEL)?;
+            if record.lease.state != before.lease.state {
+                tx.wake(Wake::Channel(record.set, id));
+            }
+            Ok((result, record))
+        })
+        .await
+    }
+
+    /// Compares a hub's verification of intent with what was requested, and returns whether to confirm it. `topics`: the
+    /// readings of the topic that it states; `granted` is in seconds; `spread`, from 0 to 1, selects the time of the renewal.
+    /// A refusal is counted. The lease is dated within the transaction: a clock step that is detected moves only the dates that
+    /// were written before.
+    pub async fn verify_channel(
+        self: &Arc<Self>,
+        (id, slot): (ChannelId, CallbackSlot),
+        topics: &[TopicUri],
         intent: Intent,
         granted: Option<u64>,
         spread: f64,
     ) -> Result<bool, StoreError> {
-        let topic = topic.clone();
-        let verify = move |channel: &mut Channel| {
-            let now = clock::now().wall;
-            channel.verify(now, &topic, intent, granted, spread)
-        };
-        let ruling = self.change_channel(id, true, verify).await?;
-        Ok(ruling != Ruling::Refuse)
+        let topics = topics.to_vec();
+        self.write(move |tx| {
+            let (ruling, record) = change_in(tx, id, None, |channel| {
+                let now = clock::now().wall;
+                channel.verify(now, slot, &topics, intent, granted, spread)
+            })?;
+            if ruling == Ruling::Refuse {
+                channel::count_rejected_verification(tx.sql, id)?;
+            }
+            tx.wake(Wake::Channel(record.set, id));
+            Ok(ruling != Ruling::Refuse)
+        })
+        .await
+    }
+
+    /// Counts a verification of intent that names no topic that could be compared.
+    pub async fn count_rejected_verification(
+        self: &Arc<Self>,
+        id: ChannelId,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(channel::count_rejected_verification(tx.sql, id)?))
+            .await
     }
 
     /// Applies a hub's denial: it refuses or ends the subscription. Returns whether the channel has requested the topic.
     pub async fn deny_channel(
         self: &Arc<Self>,
+        (id, slot): (ChannelId, CallbackSlot),
+        now: DateTime<Utc>,
+        topics: &[TopicUri],
+        reason: &str,
+    ) -> Result<bool, StoreError> {
+        let (topics, reason) = (topics.to_vec(), reason.to_owned());
+        self.change_channel(id, true, move |channel| {
+            channel.deny(now, slot, &topics, &reason)
+        })
+        .await
+    }
+
+    /// Counts a delivery that was rejected before it was stored; `fault`: what that says about the channel.
+    pub async fn count_rejected(
+        self: &Arc<Self>,
         id: ChannelId,
         now: DateTime<Utc>,
-        topic: &TopicUri,
-    ) -> Result<bool, StoreError> {
-        let topic = topic.clone();
-        self.change_channel(id, true, move |channel| channel.deny(now, &topic))
-            .await
+        fault: Option<DeliveryFaultKind>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            channel::count_rejected(tx.sql, id)?;
+            if let Some(kind) = fault {
+                change_in(tx, id, None, |channel| channel.note_fault(kind, now))?;
+            }
+            Ok(())
+        })
+        .await
     }
+}
+
+/// Changes a channel in a transaction. `fresh`: as in [`step_channel`](Store::step_channel). Returns the result of `change` and the channel as it was.
+pub(super) fn change_in<T>(
+    tx: &mut Tx<'_>,
+    id: ChannelId,
+    fresh: Option<CallbackKeys>,
+    change: impl FnOnce(&mut Channel) -> T,
+) -> Result<(T, ChannelRecord), StoreError> {
+    let record = channel::get(tx.sql, id)?.ok_or(CHANNEL)?;
+    let before = record.channel();
+    let mut after = before.clone();
+    let result = change(&mut after);
+    if after != before {
+        channel::save(tx.sql, id, &after)?;
+        change_keys(tx, &record, &before, &after, fresh)?;
+    }
+    Ok((result, record))
+}
+
+/// Gives each callback the keys that it needs, and stores a subscription that was replaced as a channel that is left.
+fn change_keys(
+    tx: &mut Tx<'_>,
+    record: &ChannelRecord,
+    before: &Channel,
+    after: &Channel,
+    fresh: Option<CallbackKeys>,
+) -> Result<(), StoreError> {
+    let (id, own) = (record.id, record.keys_of_own());
+    // Only a step of the driver requests a subscription, and it brings fresh keys.
+    let fresh = || fresh.ok_or(StoreError::BadRow("the keys of a callback"));
+    match after.callbacks.change_since(&before.callbacks) {
+        CallbackChange::Same => {}
+        CallbackChange::OwnIsNew => channel::set_keys(tx.sql, id, &fresh()?, None)?,
+        CallbackChange::NextIsNew => channel::set_keys(tx.sql, id, &own, Some(&fresh()?))?,
+        CallbackChange::NextIsGone => channel::set_keys(tx.sql, id, &own, None)?,
+        CallbackChange::Replaced => {
+            channel::set_keys(tx.sql, id, &record.keys(CallbackSlot::Next), None)?;
+            if let Some(former) = after.replaced(before, clock::now().wall) {
+                let new = NewChannel {
+                    set: record.set,
+                    kind: &record.kind,
+                    channel: &former,
+                    keys: &own,
+                    former_of: Some(id),
+                };
+                channel::insert(tx.sql, &new)?;
+                channel::delete_former(tx.sql, id, MOST_FORMER)?;
+            }
+        }
+    }
+    Ok(())
 }

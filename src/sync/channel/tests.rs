@@ -10,7 +10,10 @@ use crate::clock;
 
 mod convergence;
 
-use ChannelEvent::{HubAccepted, Started, TopicUnavailable, Woken};
+use ChannelEvent::{Started, TopicUnavailable, Woken};
+
+/// The public URL of the tests.
+const BASE: &str = "https://destination.example/";
 
 fn hub(name: &str) -> HubUri {
     HubUri::parse(&format!("http://{name}.example/")).unwrap()
@@ -41,10 +44,17 @@ fn refused(retry_after: Option<u64>) -> ChannelEvent {
     }
 }
 
+fn accepted() -> ChannelEvent {
+    ChannelEvent::HubAccepted {
+        answer: "202".to_owned(),
+    }
+}
+
 fn rules(configured: Option<&str>) -> ChannelRules {
     ChannelRules {
         hub: configured.map(hub),
         lease_seconds: 600,
+        callback_base: Some(BASE.to_owned()),
     }
 }
 
@@ -68,15 +78,7 @@ impl Case {
             mono: clock::now().mono,
         };
         let known = hubs(names);
-        let channel = Channel {
-            topic: topic("t"),
-            subscribed_topic: topic("t"),
-            hub: known.first().cloned(),
-            advertised_hubs: known.clone(),
-            known_hubs: known,
-            left: false,
-            lease: Lease::new(epoch.wall),
-        };
+        let channel = Channel::new(epoch.wall, &topic("t"), &known);
         Self {
             epoch,
             channel,
@@ -88,7 +90,7 @@ impl Case {
     fn active(names: &str) -> Self {
         Self::new(names)
             .after(0, Started)
-            .after(0, HubAccepted)
+            .after(0, accepted())
             .verified(0)
     }
 
@@ -114,8 +116,15 @@ impl Case {
     }
 
     fn verify(&mut self, at: u64, intent: Intent) -> Ruling {
-        let (now, topic) = (self.now(at).wall, self.channel.subscribed_topic.clone());
-        self.channel.verify(now, &topic, intent, None, 0.0)
+        let slot = self.channel.callbacks.of_request();
+        self.verify_at(at, slot, intent)
+    }
+
+    fn verify_at(&mut self, at: u64, slot: CallbackSlot, intent: Intent) -> Ruling {
+        let now = self.now(at).wall;
+        let owner = self.channel.callbacks.owner(slot);
+        let topics: Vec<TopicUri> = owner.map(|owner| owner.topic.clone()).into_iter().collect();
+        self.channel.verify(now, slot, &topics, intent, None, 0.0)
     }
 
     fn changed(mut self, at: u64, change: impl FnOnce(&mut Channel, DateTime<Utc>)) -> Self {
@@ -129,9 +138,30 @@ impl Case {
     }
 
     fn denied(self, at: u64) -> Self {
+        let slot = self.channel.callbacks.of_request();
+        self.denied_at(at, slot)
+    }
+
+    fn denied_at(self, at: u64, slot: CallbackSlot) -> Self {
         self.changed(at, |channel, now| {
-            let topic = channel.subscribed_topic.clone();
-            assert!(channel.deny(now, &topic));
+            let topic = channel.callbacks.owner(slot).unwrap().topic.clone();
+            assert!(channel.deny(now, slot, &[topic], "no"));
+        })
+    }
+
+    /// Polls find changes that were not delivered.
+    fn silent(self, at: u64) -> Self {
+        self.changed(at, |channel, now| {
+            assert!(channel.fall_silent(now).is_some());
+        })
+    }
+
+    /// A delivery was accepted, as the store records it.
+    fn delivered(self, at: u64) -> Self {
+        self.changed(at, |channel, _| {
+            channel.fault = None;
+            channel.silences = 0;
+            channel.working_hub = channel.callbacks.own.as_ref().map(|own| own.hub.clone());
         })
     }
 
@@ -184,6 +214,11 @@ impl Case {
             known_hubs,
             left,
             lease,
+            callbacks,
+            working_hub: _,
+            denial: _,
+            fault: _,
+            silences,
         } = &self.channel;
         let list = |hubs: &[HubUri]| -> Vec<String> {
             hubs.iter().map(|hub| short(hub.as_str())).collect()
@@ -198,6 +233,17 @@ impl Case {
         add("hub", hub.as_ref().map(|hub| short(hub.as_str())));
         let own = (subscribed_topic != topic).then(|| short(subscribed_topic.as_str()));
         add("topic", own);
+        // The running subscription, where another one is requested.
+        let own = callbacks.next.as_ref().and(callbacks.own.as_ref());
+        let own = own.map(|own| {
+            format!(
+                "{} to {}",
+                short(own.hub.as_str()),
+                short(own.topic.as_str())
+            )
+        });
+        add("running", own);
+        add("silences", (*silences > 0).then(|| silences.to_string()));
         let others = (advertised_hubs != known_hubs).then(|| list(known_hubs).join(" "));
         add("known", others);
         add(
@@ -274,10 +320,10 @@ fn topic_is_read_before_every_request_but_the_first() {
         "active, hub a, renew 300, expires 600",
     );
     check(
-        Case::new("a b").after(0, Started).after(1, HubAccepted),
+        Case::new("a b").after(0, Started).after(1, accepted()),
         60,
         Woken,
-        "read t",
+        "not-verified; read t",
         "pending, hub a, asked Subscribe, failures 1, try 60",
     );
     check(
@@ -291,10 +337,10 @@ fn topic_is_read_before_every_request_but_the_first() {
     check(
         Case::configured("a", Some("c"))
             .after(0, Started)
-            .after(1, HubAccepted),
+            .after(1, accepted()),
         60,
         Woken,
-        "subscribe for 600 s at c to t",
+        "not-verified; subscribe for 600 s at c to t",
         "pending, hub c, asked Subscribe, failures 2, try 120",
     );
 }
@@ -306,14 +352,14 @@ fn hubs_and_name_of_the_topic_win() {
         (
             read(Some("u"), "c d"),
             "subscribe for 600 s at c to u",
-            "active, hub c, topic u, known c d, asked Subscribe, failures 1, try 361, renew 300, expires 600",
+            "active, hub c, topic u, running a to t, known c d, asked Subscribe, failures 1, try 361, renew 300, expires 600",
         ),
         (
             read(None, "c"),
             "subscribe for 600 s at c to t",
-            "active, hub c, known c, asked Subscribe, failures 1, try 361, renew 300, expires 600",
+            "active, hub c, running a to t, known c, asked Subscribe, failures 1, try 361, renew 300, expires 600",
         ),
-        // A lease is renewed where it was granted.
+        // A lease is renewed where it was granted, and for the topic for which it was.
         (
             read(None, "c a"),
             "subscribe for 600 s at a to t",
@@ -321,8 +367,8 @@ fn hubs_and_name_of_the_topic_win() {
         ),
         (
             read(Some("u"), ""),
-            "subscribe for 600 s at a to u",
-            "active, hub a, topic u, asked Subscribe, failures 1, try 361, renew 300, expires 600",
+            "subscribe for 600 s at a to t",
+            "active, hub a, asked Subscribe, failures 1, try 361, renew 300, expires 600",
         ),
         (
             TopicUnavailable,
@@ -342,11 +388,11 @@ fn hubs_and_name_of_the_topic_win() {
     // The name that the topic stated last is used until it can be read again; one that it no longer states is not.
     check_state(
         &moved(TopicUnavailable),
-        "active, hub c, topic u, known c, asked Subscribe, failures 2, try 365, renew 300, expires 600",
+        "active, hub c, topic u, running a to t, known c, asked Subscribe, failures 2, try 365, renew 300, expires 600",
     );
     check_state(
         &moved(read(None, "c")),
-        "active, hub c, known c, asked Subscribe, failures 2, try 365, renew 300, expires 600",
+        "active, hub c, running a to t, known c, asked Subscribe, failures 2, try 365, renew 300, expires 600",
     );
 }
 
@@ -383,7 +429,7 @@ fn topic_that_answers_too_late_causes_no_request() {
     let reading = || {
         Case::new("a")
             .after(0, Started)
-            .after(1, HubAccepted)
+            .after(1, accepted())
             .after(60, Woken)
     };
     check(
@@ -429,12 +475,12 @@ fn hub_that_refuses_is_followed_by_the_next() {
     check(
         asking("a b"),
         5,
-        HubAccepted,
+        accepted(),
         "wait until 60",
         "pending, hub a, asked Subscribe, failures 1, try 60",
     );
     check(
-        asking("a").after(1, HubAccepted),
+        asking("a").after(1, accepted()),
         2,
         Woken,
         "wait until 60",
@@ -466,12 +512,12 @@ fn attempt_fails_with_the_last_hub_and_the_longest_retry_after_counts() {
 }
 
 #[test]
-fn hub_that_failed_is_asked_last() {
+fn after_a_failure_the_next_hub_is_asked() {
     for (case, at, step) in [
         (
             Case::new("a b c")
                 .after(0, Started)
-                .after(1, HubAccepted)
+                .after(1, accepted())
                 .after(60, Woken),
             61,
             "subscribe for 600 s at b to t",
@@ -486,19 +532,24 @@ fn hub_that_failed_is_asked_last() {
             Case::new("a b c")
                 .after(0, Started)
                 .after(1, refused(None))
-                .after(2, HubAccepted)
+                .after(2, accepted())
                 .after(61, Woken),
             62,
-            "subscribe for 600 s at a to t",
+            "subscribe for 600 s at c to t",
         ),
     ] {
         let mut case = case;
         assert_eq!(case.handle(at, TopicUnavailable), step);
     }
-    // Of three, b is tried after a and c; a hub that is no longer known changes no order.
+    // After b comes c; a hub that is no longer known changes no order.
     let order = |last: &str, failures, state| {
         let mut channel = Case::new("a b c").channel;
         channel.hub = Some(hub(last));
+        channel.callbacks.own = Some(CallbackOwner {
+            hub: hub(last),
+            topic: topic("t"),
+            base: None,
+        });
         channel.lease.failures = failures;
         channel.lease.state = state;
         let names = channel.hubs_in_order();
@@ -513,7 +564,7 @@ fn hub_that_failed_is_asked_last() {
         ("b", 0, Pending, "a b c"),
         ("b", 0, Expired, "a b c"),
         ("a", 1, Pending, "b c a"),
-        ("b", 2, Denied, "a c b"),
+        ("b", 2, Denied, "c a b"),
         ("c", 1, Active, "a b c"),
         ("gone", 3, Pending, "a b c"),
     ] {
@@ -528,7 +579,7 @@ fn hub_that_failed_is_asked_last() {
 #[test]
 fn verification_overrules_the_answer_to_the_request() {
     let verified = || Case::new("a b").after(0, Started).verified(3);
-    for event in [refused(Some(60)), HubAccepted] {
+    for event in [refused(Some(60)), accepted()] {
         check(
             verified(),
             5,
@@ -540,7 +591,7 @@ fn verification_overrules_the_answer_to_the_request() {
     check(
         Case::new("a b")
             .after(0, Started)
-            .after(1, HubAccepted)
+            .after(1, accepted())
             .verified(59),
         59,
         Woken,
@@ -614,18 +665,24 @@ fn verification_and_denial_of_another_topic_change_nothing() {
     for case in [Case::new("a").after(0, Started), Case::active("a")] {
         let mut case = case;
         let (now, state) = (case.now(5).wall, case.state_text());
+        let topics = [topic.clone()];
         for intent in [Intent::Subscribe, Intent::Unsubscribe] {
-            let ruling = case.channel.verify(now, &topic, intent, None, 0.0);
+            let ruling = case
+                .channel
+                .verify(now, CallbackSlot::Own, &topics, intent, None, 0.0);
             assert_eq!(ruling, Ruling::Refuse, "{intent:?} in: {state}");
         }
-        assert!(!case.channel.deny(now, &topic), "{state}");
+        assert!(
+            !case.channel.deny(now, CallbackSlot::Own, &topics, ""),
+            "{state}"
+        );
         assert_eq!(case.state_text(), state);
     }
 }
 
 #[test]
 fn denial_overrules_the_answer_and_is_retried_after_a_growing_pause() {
-    for event in [HubAccepted, refused(Some(60))] {
+    for event in [accepted(), refused(Some(60))] {
         check(
             Case::new("a b").after(0, Started).denied(3),
             4,
@@ -651,7 +708,7 @@ fn denial_overrules_the_answer_and_is_retried_after_a_growing_pause() {
     check(
         Case::active("a").left(100).after(100, Woken).denied(101),
         101,
-        HubAccepted,
+        accepted(),
         "healthy; end",
         "unsubscribed, left, hub a",
     );
@@ -666,7 +723,17 @@ fn lease_that_runs_out_is_requested_anew() {
             .after(301, refused(Some(400))),
         600,
         Woken,
-        "read t",
+        "wait until 701",
+        "expired, hub a, asked Subscribe, failures 1, try 701",
+    );
+    check(
+        Case::active("a")
+            .after(300, Woken)
+            .after(300, TopicUnavailable)
+            .after(301, accepted()),
+        600,
+        Woken,
+        "not-verified; read t",
         "expired, hub a, asked Subscribe, failures 1, try 600",
     );
     // While the renewal fails, the lease continues.
@@ -688,7 +755,7 @@ fn lease_that_runs_out_is_requested_anew() {
             .after(303, Woken)
             .after(303, TopicUnavailable),
         304,
-        HubAccepted,
+        accepted(),
         "wait until 363",
         "active, hub a, asked Subscribe, failures 2, try 363, renew 300, expires 600",
     );
@@ -709,7 +776,7 @@ fn channel_that_is_no_longer_wanted_is_ended_at_its_hub() {
         "active, left, hub a, asked Unsubscribe, failures 1, try 70, renew 300, expires 600",
     );
     // The request to subscribe that was in progress no longer counts, whatever its answer.
-    for event in [HubAccepted, refused(Some(60))] {
+    for event in [accepted(), refused(Some(60))] {
         check(
             Case::new("a b").after(0, Started).left(1),
             2,
@@ -719,7 +786,7 @@ fn channel_that_is_no_longer_wanted_is_ended_at_its_hub() {
         );
     }
     check(
-        left().after(10, Woken).after(11, HubAccepted),
+        left().after(10, Woken).after(11, accepted()),
         12,
         Woken,
         "wait until 70",
@@ -780,11 +847,11 @@ fn channel_that_comes_back_is_subscribed_to_anew() {
         Case::active("a")
             .left(10)
             .after(10, Woken)
-            .after(11, HubAccepted),
+            .after(11, accepted()),
     ] {
         let case = case.wanted(20, "a");
         check_state(&case, new);
-        for event in [HubAccepted, refused(Some(60)), Woken, Started] {
+        for event in [accepted(), refused(Some(60)), Woken, Started] {
             check(
                 case.clone(),
                 20,
@@ -816,7 +883,7 @@ fn moved_hub_is_asked_at_once() {
         11,
         TopicUnavailable,
         "subscribe for 600 s at c to t",
-        "active, hub c, asked Subscribe, failures 1, try 71, renew 300, expires 600",
+        "active, hub c, running a to t, asked Subscribe, failures 1, try 71, renew 300, expires 600",
     );
     // The failures at the old hub and its answer count no longer, but requests keep their distance.
     let failing = || Case::new("a").after(0, Started).wanted(1, "c");
@@ -847,24 +914,303 @@ fn moved_hub_is_asked_at_once() {
 }
 
 #[test]
-fn silent_hub_is_asked_anew() {
-    let fall_silent = |case: Case, at| {
-        let mut failure = None;
-        let case = case.changed(at, |channel, now| failure = channel.fall_silent(now));
-        (case, failure.map(|failure| failure.code))
-    };
-    let (silent, code) = fall_silent(Case::active("a b"), 100);
-    assert_eq!(code, Some("push-silent"));
-    check(silent, 100, Woken, "read t", "expired, hub a, try 100");
+fn after_a_silence_the_next_hub_is_asked() {
+    let silent = || Case::active("a b c").silent(100);
+    check(
+        silent(),
+        100,
+        Woken,
+        "read t",
+        "expired, hub a, silences 1, try 100",
+    );
+    let moved = || silent().after(100, Woken).after(101, TopicUnavailable);
+    check_state(
+        &moved(),
+        "expired, hub b, running a to t, silences 1, asked Subscribe, failures 1, try 161",
+    );
+    // The next one that falls silent is followed by the third, and the third by the first.
+    let third = moved().verified(102).silent(200).after(200, Woken);
+    let third = third.after(201, TopicUnavailable);
+    check_state(
+        &third,
+        "expired, hub c, running b to t, silences 2, asked Subscribe, failures 1, try 261",
+    );
+    let first = third.verified(202).silent(300).after(300, Woken);
+    check(
+        first,
+        301,
+        TopicUnavailable,
+        "subscribe for 600 s at a to t",
+        "expired, hub a, running c to t, silences 3, asked Subscribe, failures 1, try 361",
+    );
+    // The only one is asked again, with the callback that it has.
+    check(
+        Case::active("a").silent(100).after(100, Woken),
+        101,
+        TopicUnavailable,
+        "subscribe for 600 s at a to t",
+        "expired, hub a, silences 1, asked Subscribe, failures 1, try 161",
+    );
     // Only a running lease can fall silent.
     for case in [
         Case::new("a"),
         Case::active("a").denied(50),
         Case::active("a").changed(1, |channel, _| channel.lease.end()),
     ] {
+        let mut case = case;
+        let (now, before) = (case.now(100).wall, case.state_text());
+        assert_eq!(case.channel.fall_silent(now), None);
+        assert_eq!(case.state_text(), before);
+    }
+}
+
+#[test]
+fn after_a_silence_the_other_name_of_the_topic_is_tried() {
+    let own = || read(Some("u"), "a b");
+    // The first subscription was to the advertised topic, and a renewal stays with it.
+    let silent = |at| Case::active("a b").silent(at).after(at, Woken);
+    check(
+        silent(100),
+        101,
+        own(),
+        "subscribe for 600 s at a to u",
+        "expired, hub a, topic u, running a to t, silences 1, asked Subscribe, failures 1, try 161",
+    );
+    let again = || {
+        let case = silent(100).after(101, own()).verified(102);
+        case.silent(200).after(200, Woken)
+    };
+    check(
+        again(),
+        201,
+        own(),
+        "subscribe for 600 s at b to u",
+        "expired, hub b, topic u, running a to u, silences 2, asked Subscribe, failures 1, try 261",
+    );
+    check(
+        again()
+            .after(201, own())
+            .verified(202)
+            .silent(300)
+            .after(300, Woken),
+        301,
+        own(),
+        "subscribe for 600 s at b to t",
+        "expired, hub b, running b to u, silences 3, asked Subscribe, failures 1, try 361",
+    );
+    // The hub of the configuration is asked for both, too.
+    let configured = Case::configured("a", Some("c"))
+        .after(0, Started)
+        .verified(1);
+    let configured = configured.silent(100).after(100, Woken);
+    check(
+        configured,
+        101,
+        own(),
+        "subscribe for 600 s at c to u",
+        "expired, hub c, topic u, running c to t, silences 1, known a b, asked Subscribe, failures 1, try 161",
+    );
+}
+
+#[test]
+fn hub_that_has_delivered_is_asked_first_after_its_lease() {
+    let working = || {
+        let case = Case::active("a b c").silent(10).after(10, Woken);
+        let case = case.after(11, TopicUnavailable).verified(12);
+        case.delivered(13)
+    };
+    check(
+        working().after(612, Woken),
+        613,
+        TopicUnavailable,
+        "subscribe for 600 s at b to t",
+        "expired, hub b, asked Subscribe, failures 1, try 673",
+    );
+    let denied = working().left(20).wanted(21, "a b c");
+    check(
+        denied,
+        21,
+        Woken,
+        "subscribe for 600 s at b to t",
+        "pending, hub b, asked Subscribe, failures 1, try 81",
+    );
+}
+
+#[test]
+fn fault_of_deliveries_outlives_a_verification() {
+    use DeliveryFaultKind::{Silent, Unsigned, WrongSignature};
+    let fault = |case: &Case| case.channel.fault.map(|fault| fault.kind);
+    let case = Case::active("a").silent(100).after(100, Woken);
+    let case = case.after(101, TopicUnavailable).verified(102);
+    assert_eq!(case.channel.lease.state, ChannelState::Active);
+    assert_eq!(fault(&case), Some(Silent));
+    assert_eq!(fault(&case.clone().delivered(103)), None);
+    assert_eq!(fault(&case.left(103)), None);
+    // Rejected deliveries explain a silence.
+    for kind in [Unsigned, WrongSignature] {
+        let case = Case::active("a").changed(10, |channel, now| channel.note_fault(kind, now));
+        let since = case.channel.fault.unwrap().at;
+        let case = case.changed(20, |channel, now| channel.note_fault(kind, now));
+        assert_eq!(case.channel.fault.unwrap().at, since, "the first one");
+        assert_eq!(fault(&case.silent(100)), Some(kind));
+    }
+}
+
+#[test]
+fn unverified_request_is_reported_with_the_answer_of_the_hub() {
+    let answer = "200, \"The topic URL returned a 404\"".to_owned();
+    let mut case = Case::new("a b").after(0, Started);
+    case.handle(1, ChannelEvent::HubAccepted { answer });
+    let step = case.machine.handle(
+        &mut case.channel,
+        case.epoch.plus(Duration::from_secs(60)),
+        Woken,
+    );
+    let Some(ChannelReport::Failed(failure)) = step.report else {
+        panic!("{step:?}");
+    };
+    assert_eq!(failure.code, "not-verified");
+    for part in ["http://a.example/", "The topic URL returned a 404", BASE] {
+        assert!(failure.message.contains(part), "{failure:?}");
+    }
+    // It is reported once for each request, and not if the hub has verified, denied or refused.
+    assert_eq!(
+        case.handle(61, TopicUnavailable),
+        "subscribe for 600 s at b to t"
+    );
+    assert_eq!(case.handle(121, Woken), "read t");
+    let asked = || Case::new("a").after(0, Started).after(1, accepted());
+    assert_eq!(asked().verified(2).handle(302, Woken), "healthy; read t");
+    assert_eq!(asked().denied(2).handle(60, Woken), "read t");
+    // The lease that runs is used meanwhile.
+    let renewed = Case::active("a")
+        .after(300, Woken)
+        .after(300, TopicUnavailable);
+    check(
+        renewed.after(301, accepted()),
+        360,
+        Woken,
+        "not-verified; read t",
+        "active, hub a, asked Subscribe, failures 1, try 360, renew 300, expires 600",
+    );
+}
+
+#[test]
+fn hub_that_is_left_can_not_end_the_new_subscription() {
+    use CallbackSlot::{Next, Own};
+    let moving = || {
+        Case::active("a b")
+            .wanted(10, "c")
+            .after(10, Woken)
+            .after(11, TopicUnavailable)
+    };
+    let requested = "active, hub c, running a to t, asked Subscribe, failures 1, try 71, renew 300, expires 600";
+    check_state(&moving(), requested);
+    // The old hub repeats its verification.
+    let mut case = moving();
+    assert_eq!(
+        case.verify_at(12, Own, Intent::Subscribe),
+        Ruling::ConfirmAgain
+    );
+    assert_eq!(case.verify_at(12, Own, Intent::Unsubscribe), Ruling::Refuse);
+    check_state(&case, requested);
+    // It ends its subscription: the request at the new one continues.
+    let mut case = moving().denied_at(12, Own);
+    check_state(&case, "expired, hub c, asked Subscribe, failures 1, try 71");
+    assert_eq!(case.verify(13, Intent::Subscribe), Ruling::Confirm);
+    // The new one denies: the lease of the old one continues.
+    let denied = moving().denied_at(12, Next);
+    check_state(
+        &denied,
+        "active, hub c, failures 1, try 14, renew 300, expires 600",
+    );
+    assert_eq!(denied.channel.denial.as_ref().unwrap().reason, "no");
+    // The new one verifies: the old subscription is left, and ended where it was granted.
+    let before = moving();
+    let after = before.clone().verified(13);
+    check_state(&after, "active, hub c, renew 313, expires 613");
+    let former = after.channel.replaced(&before.channel, after.now(13).wall);
+    let mut former = Case {
+        channel: former.unwrap(),
+        ..before.clone()
+    };
+    check_state(
+        &former,
+        "active, left, hub a, try 13, renew 300, expires 600",
+    );
+    former.machine = ChannelMachine::new(former.now(13), rules(None));
+    assert_eq!(former.handle(13, Started), "unsubscribe at a to t");
+    // Nothing was replaced.
+    let again = after.clone().after(20, Woken);
+    assert_eq!(
+        again.channel.replaced(&after.channel, after.now(20).wall),
+        None
+    );
+    let ended = moving().denied_at(12, Own);
+    assert_eq!(
+        ended
+            .channel
+            .replaced(&moving().channel, ended.now(12).wall),
+        None
+    );
+}
+
+#[test]
+fn changed_public_url_is_subscribed_with_anew() {
+    let other = || ChannelRules {
+        callback_base: Some("https://other.example/".to_owned()),
+        ..rules(None)
+    };
+    let restarted = |case: Case, at| {
+        let machine = ChannelMachine::new(case.now(at), other());
+        Case { machine, ..case }
+    };
+    let mut case = restarted(Case::active("a"), 100);
+    assert_eq!(case.handle(100, Started), "healthy; read t");
+    assert_eq!(
+        case.handle(101, TopicUnavailable),
+        "subscribe for 600 s at a to t"
+    );
+    check_state(
+        &case,
+        "active, hub a, running a to t, asked Subscribe, failures 1, try 161, renew 300, expires 600",
+    );
+    let before = case.channel.clone();
+    let case = case.verified(102);
+    let former = case.channel.replaced(&before, case.now(102).wall).unwrap();
+    let base = former.callbacks.own.as_ref().unwrap().base.as_deref();
+    assert_eq!(
+        base,
+        Some(BASE),
+        "it is ended with the callback that the hub has"
+    );
+    // Neither is it requested twice, nor where the URL is the same.
+    assert_eq!(case.clone().handle(103, Started), "healthy; wait until 402");
+    assert_eq!(
+        Case::active("a").handle(100, Started),
+        "healthy; wait until 300"
+    );
+    let left = restarted(Case::active("a").left(10), 11);
+    assert_eq!(left.clone().handle(11, Started), "unsubscribe at a to t");
+}
+
+#[test]
+fn subscription_is_renewed_after_a_downtime() {
+    let down = |case: Case| case.changed(200, Channel::renew_after_downtime);
+    check(
+        down(Case::active("a")),
+        200,
+        Started,
+        "healthy; read t",
+        "active, hub a, try 200, renew 300, expires 600",
+    );
+    for case in [
+        Case::new("a"),
+        Case::active("a").denied(50),
+        Case::active("a").left(50),
+    ] {
         let before = case.state_text();
-        let (case, code) = fall_silent(case, 100);
-        assert_eq!((code, case.state_text()), (None, before));
+        assert_eq!(down(case).state_text(), before);
     }
 }
 
@@ -906,7 +1252,7 @@ fn restart_repeats_a_request_of_unknown_fate_soon() {
     );
     // An answer to what was discarded changes nothing.
     for event in [
-        HubAccepted,
+        accepted(),
         refused(Some(60)),
         TopicUnavailable,
         read(None, "c"),
@@ -939,7 +1285,7 @@ fn clock_that_is_set_back_takes_all_dates_with_it() {
         ),
         (
             Case::new("a").after(0, Started),
-            HubAccepted,
+            accepted(),
             "wait until -3540",
             "pending, hub a, asked Subscribe, failures 1, try -3540",
         ),
@@ -972,13 +1318,13 @@ proptest! {
             now += step;
             let wall = case.now(now).wall;
             let event = match (number, &action) {
-                (0, _) => { case = case.denied(now); Woken }
-                (1, _) => { let topic = case.channel.subscribed_topic.clone(); case.channel.verify(wall, &topic, Intent::Subscribe, Some(step), 0.5); Woken }
+                (0, _) => { if case.channel.callbacks.own.is_some() { case = case.denied(now); } Woken }
+                (1, _) => { let (slot, topic) = (case.channel.callbacks.of_request(), case.channel.subscribed_topic.clone()); case.channel.verify(wall, slot, &[topic], Intent::Subscribe, Some(step), 0.5); Woken }
                 (2, _) => { case.channel.fall_silent(wall); Woken }
                 (3, _) => Started,
                 (_, ChannelAction::ReadTopic(_)) if number % 2 == 0 => TopicUnavailable,
                 (_, ChannelAction::ReadTopic(_)) => read(None, "b c"),
-                (_, ChannelAction::SendRequest(_)) if number % 2 == 0 => HubAccepted,
+                (_, ChannelAction::SendRequest(_)) if number % 2 == 0 => accepted(),
                 (_, ChannelAction::SendRequest(_)) => refused(Some(step)),
                 _ => Woken,
             };

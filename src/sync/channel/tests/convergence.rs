@@ -60,7 +60,7 @@ fn run(case: &mut Case, lucks: &[Luck]) -> String {
             (_, ChannelAction::End) => break,
             (_, ChannelAction::ReadTopic(_)) => TopicUnavailable,
             (Luck::Refused, ChannelAction::SendRequest(_)) => refused(None),
-            (Luck::Unverified, ChannelAction::SendRequest(_)) => HubAccepted,
+            (Luck::Unverified, ChannelAction::SendRequest(_)) => accepted(),
             (_, ChannelAction::SendRequest(request)) => {
                 now += 1;
                 let intent = request.asked.intent;
@@ -68,7 +68,7 @@ fn run(case: &mut Case, lucks: &[Luck]) -> String {
                 if matches!(luck, Luck::AnswerLost) {
                     refused(None)
                 } else {
-                    HubAccepted
+                    accepted()
                 }
             }
             (_, ChannelAction::WaitUntil(_))

@@ -1,0 +1,26 @@
+//! Tokens and secrets of callbacks: random, so that they can't be guessed.
+
+use crate::engine::EngineError;
+use crate::store::CallbackKeys;
+
+/// The length of a secret, in bytes before it is written in hexadecimal: well under the 200 bytes that WebSub allows.
+const SECRET_BYTES: usize = 32;
+/// The length of a token, in bytes before it is written in hexadecimal.
+const TOKEN_BYTES: usize = 24;
+
+/// New keys. `is_signed`: with a secret.
+pub(super) fn fresh_keys(is_signed: bool) -> Result<CallbackKeys, EngineError> {
+    let secret = match is_signed {
+        true => Some(random_name(SECRET_BYTES)?),
+        false => None,
+    };
+    let token = random_name(TOKEN_BYTES)?;
+    Ok(CallbackKeys { token, secret })
+}
+
+/// A name that can't be guessed.
+fn random_name(bytes: usize) -> Result<String, EngineError> {
+    let mut random = vec![0; bytes];
+    getrandom::fill(&mut random).map_err(|error| EngineError::Random(error.to_string()))?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}

@@ -1,0 +1,75 @@
+//! Ends the subscriptions of sets that are no longer followed: of a Source that the configuration does not name any more, or
+//! of a set that was deselected or is gone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio_util::sync::CancellationToken;
+
+use super::context::ChannelContext;
+use super::driver::drive;
+use crate::engine::runtime_status::RuntimeStatus;
+use crate::fetch::Client;
+use crate::store::{FollowedSets, Store, UnfollowedChannel};
+
+/// How many subscriptions are ended at once.
+const AT_ONCE: usize = 16;
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
+
+/// What the endings need.
+pub(in crate::engine) struct Unfollowed {
+    pub(in crate::engine) store: Arc<Store>,
+    pub(in crate::engine) client: Client,
+    pub(in crate::engine) runtime_status: Arc<RuntimeStatus>,
+    pub(in crate::engine) public_url: Option<String>,
+    pub(in crate::engine) followed: Vec<FollowedSets>,
+    pub(in crate::engine) stop: CancellationToken,
+}
+
+impl Unfollowed {
+    /// Ends the subscriptions that no set worker ends, until none is left or the daemon stops.
+    pub(in crate::engine) async fn end_all(self) {
+        let stop = self.stop.clone();
+        tokio::select! {
+            () = stop.cancelled() => {}
+            () = self.end_each() => {}
+        }
+    }
+
+    async fn end_each(&self) {
+        let channels = loop {
+            match self.store.unfollowed_channels(self.followed.clone()).await {
+                Ok(channels) => break channels,
+                Err(error) => {
+                    tracing::error!(code = error.code(), %error, "database error; former subscriptions are read again");
+                }
+            }
+            tokio::time::sleep(STORE_PAUSE).await;
+        };
+        stream::iter(channels)
+            .for_each_concurrent(AT_ONCE, |channel| self.end(channel))
+            .await;
+    }
+
+    async fn end(&self, channel: UnfollowedChannel) {
+        let UnfollowedChannel {
+            source,
+            capability_list,
+            record,
+        } = channel;
+        tracing::info!(source, set = %capability_list, topic = %record.topic, hub = record.hub_name(),
+            "ending the subscription of a set that is not followed");
+        let context = ChannelContext::of_unfollowed(
+            source,
+            Arc::clone(&self.store),
+            self.client.clone(),
+            Arc::clone(&self.runtime_status),
+            self.public_url.clone(),
+            self.stop.clone(),
+        );
+        drive(Arc::new(context), record).await;
+    }
+}

@@ -1,0 +1,46 @@
+//! Records that the daemon runs, and has subscriptions requested again after it has not run for a while.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use crate::store::tables::{channel, uptime};
+use crate::store::{Store, StoreError};
+
+/// A longer downtime may have cost subscriptions: some hubs give a subscriber up after a few failed deliveries.
+const SHORT_DOWNTIME: TimeDelta = TimeDelta::minutes(1);
+
+impl Store {
+    /// Records that the daemon starts. After a downtime of more than a minute, or of unknown length, every running
+    /// subscription is due for a renewal. Returns how many are.
+    pub async fn note_start(self: &Arc<Self>, now: DateTime<Utc>) -> Result<usize, StoreError> {
+        self.write(move |tx| {
+            let seen_at = uptime::seen_at(tx.sql)?;
+            uptime::set_seen_at(tx.sql, now)?;
+            // If the clock was set back, the length is unknown.
+            let is_short =
+                |seen_at| (TimeDelta::zero()..=SHORT_DOWNTIME).contains(&(now - seen_at));
+            if seen_at.is_some_and(is_short) {
+                return Ok(0);
+            }
+            let mut renewed = 0;
+            for found in channel::all(tx.sql)? {
+                let before = found.record.channel();
+                let mut after = before.clone();
+                after.renew_after_downtime(now);
+                if after != before {
+                    channel::save(tx.sql, found.record.id, &after)?;
+                    renewed += 1;
+                }
+            }
+            Ok(renewed)
+        })
+        .await
+    }
+
+    /// Records that the daemon runs.
+    pub async fn note_running(self: &Arc<Self>, now: DateTime<Utc>) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(uptime::set_seen_at(tx.sql, now)?))
+            .await
+    }
+}

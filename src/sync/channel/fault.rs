@@ -1,0 +1,119 @@
+//! What is wrong with a channel although its hub may have granted the subscription: shown until the hub proves otherwise.
+
+use chrono::{DateTime, Utc};
+
+/// What is wrong with the deliveries of a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum DeliveryFaultKind {
+    /// Polls have found changes that were not delivered.
+    Silent,
+    /// A delivery had no signature, although the hub has a secret.
+    Unsigned,
+    /// A delivery had a wrong signature.
+    WrongSignature,
+    /// A delivery was for another channel or another set.
+    Misdirected,
+}
+
+impl DeliveryFaultKind {
+    const ALL: [Self; 4] = [
+        Self::Silent,
+        Self::Unsigned,
+        Self::WrongSignature,
+        Self::Misdirected,
+    ];
+
+    /// The stable code.
+    pub fn code(self) -> &'static str {
+        match self {
+            Self::Silent => "push-silent",
+            Self::Unsigned => "unsigned",
+            Self::WrongSignature => "wrong-signature",
+            Self::Misdirected => "misdirected-delivery",
+        }
+    }
+
+    /// The kind of a stable code.
+    pub fn from_code(code: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.code() == code)
+    }
+
+    /// The explanation for people.
+    pub fn message(self) -> &'static str {
+        match self {
+            Self::Silent => "polls find changes that the hub has not delivered",
+            Self::Unsigned => {
+                "the hub delivers without the signature that was asked for; `signatures = \"off\"` accepts that"
+            }
+            Self::WrongSignature => {
+                "a delivery was not signed with the secret that the hub was given"
+            }
+            Self::Misdirected => "a delivery was for another channel or another set",
+        }
+    }
+
+    /// Whether deliveries arrive and are rejected.
+    pub(super) fn is_of_signatures(self) -> bool {
+        matches!(self, Self::Unsigned | Self::WrongSignature)
+    }
+}
+
+/// The last fault of the deliveries of a channel. It ends with the next delivery that is accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeliveryFault {
+    /// What is wrong.
+    pub kind: DeliveryFaultKind,
+    /// Since when.
+    pub at: DateTime<Utc>,
+}
+
+/// A hub's denial of the subscription. It ends with the next verification.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// The reason that the hub states; may be empty.
+    pub reason: String,
+    /// When it was received.
+    pub at: DateTime<Utc>,
+}
+
+/// The longest stored reason of a denial, in characters.
+const MAX_REASON: usize = 300;
+
+impl Denial {
+    /// A denial with the beginning of the reason.
+    pub(super) fn new(reason: &str, at: DateTime<Utc>) -> Self {
+        Self {
+            reason: reason.chars().take(MAX_REASON).collect(),
+            at,
+        }
+    }
+
+    /// The explanation for people.
+    pub fn message(&self) -> String {
+        match self.reason.trim() {
+            "" => "the hub denied the subscription without a reason".to_owned(),
+            reason => format!("the hub denied the subscription: {reason}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_kind_has_a_code_of_its_own() {
+        for kind in DeliveryFaultKind::ALL {
+            assert_eq!(DeliveryFaultKind::from_code(kind.code()), Some(kind));
+        }
+        assert_eq!(DeliveryFaultKind::from_code("other"), None);
+    }
+
+    #[test]
+    fn reason_of_a_denial_is_cut() {
+        let denial = Denial::new(&"é".repeat(1000), DateTime::UNIX_EPOCH);
+        assert_eq!(denial.reason.chars().count(), MAX_REASON);
+        let silent = Denial::new(" ", DateTime::UNIX_EPOCH);
+        assert!(silent.message().ends_with("without a reason"));
+    }
+}
