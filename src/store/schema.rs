@@ -228,6 +228,10 @@ pub(super) const STEPS: &[&str] = &[
         UNIQUE (channel_id, nth)
     );
     ",
+    "
+    -- The content coding of the file, where it was published coded.
+    ALTER TABLE resource ADD COLUMN encoding TEXT;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
