@@ -36,6 +36,11 @@ pub(super) enum EngineError {
         wanted: Capability,
         found: Capability,
     },
+    #[error("{document} is a list of URIs as plain text; expected a {wanted}")]
+    UriList {
+        document: String,
+        wanted: Capability,
+    },
     #[error(
         "the Capability List offers neither a Resource List nor a Resource Dump for the baseline"
     )]
@@ -99,7 +104,7 @@ impl EngineError {
             Self::Discovery(error) => error.code(),
             Self::Fetch { error, .. } => error.code(),
             Self::Read(error) | Self::BadDocument { error, .. } => error.code(),
-            Self::WrongCapability { .. } => "wrong-capability",
+            Self::WrongCapability { .. } | Self::UriList { .. } => "wrong-capability",
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
             Self::EmptyDocument(_) => "empty-document",
@@ -128,6 +133,7 @@ impl EngineError {
             Self::Read(_)
             | Self::BadDocument { .. }
             | Self::WrongCapability { .. }
+            | Self::UriList { .. }
             | Self::NoResourceList
             | Self::OlderResourceList(_)
             | Self::EmptyDocument(_)

@@ -15,7 +15,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root,
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, Place, ReadError, Root,
 };
 use crate::store::{
     BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome, Origin,
@@ -307,9 +307,11 @@ fn parse_delivery(
             wanted: channel.kind.clone(),
             found: found.clone(),
         }),
-        _ if document.head.root != Root::Urlset => {
-            Err(ReadError::WrongRoot("sitemapindex".to_owned()).into())
+        _ if document.head.root != Root::Urlset => Err(ReadError::WrongRoot {
+            at: Place::BEGIN,
+            name: "sitemapindex".to_owned(),
         }
+        .into()),
         _ => Ok(document),
     }
 }
