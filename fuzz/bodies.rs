@@ -10,8 +10,8 @@ use resyncd::fetch::Package;
 use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
 use resyncd::protocol::{
-    Oddities, ResourceUri, SourceTime, parse_hashes, parse_link_header, read_document,
-    write_document,
+    DocumentReader, Oddities, ResourceUri, SourceTime, parse_hashes, parse_link_header,
+    read_document, write_document,
 };
 use url::Url;
 
@@ -22,6 +22,9 @@ fn base() -> Url {
 /// A document is rejected, or read completely: writing and reading it again changes nothing, except for characters that XML
 /// can't represent.
 pub(crate) fn document(data: &[u8]) {
+    if let Ok(mut sitemap) = DocumentReader::open_sitemap(data, &base()) {
+        while let Ok(Some(_)) = sitemap.next_entry() {}
+    }
     let Ok(read) = read_document(data, &base()) else {
         return;
     };

@@ -119,6 +119,8 @@ pub struct Source {
     pub lease: Duration,
     /// The document that the baseline reads.
     pub baseline: Baseline,
+    /// Whether an HTML page is accepted for a resource of which another type is stated, and no digest.
+    pub allow_type_mismatch: bool,
     /// Whether files of deleted resources are removed.
     pub delete: bool,
     /// The share of a set, 0 to 1, above which deletions are held back.

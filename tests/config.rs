@@ -57,7 +57,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 31] = [
+const KEYS: [(&str, &str); 32] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -85,6 +85,7 @@ const KEYS: [(&str, &str); 31] = [
     ("source.reorder_window", "\"5s\""),
     ("source.lease", "\"10d\""),
     ("source.baseline", "\"auto\""),
+    ("source.allow_type_mismatch", "false"),
     ("source.delete", "true"),
     ("source.max_delete", "\"10%\""),
     ("source.signatures", "\"required\""),
@@ -150,6 +151,7 @@ poll_interval = "1h"
 reorder_window = "0s"
 lease = "1d"
 baseline = "dump"
+allow_type_mismatch = true
 delete = false
 max_delete = "100%"
 signatures = "off"
@@ -186,6 +188,7 @@ exclude = ["*/draft/*"]
     assert_eq!(source.reorder_window, Duration::ZERO);
     assert_eq!(source.lease, Duration::from_secs(86_400));
     assert_eq!(source.baseline, Baseline::Dump);
+    assert!(source.allow_type_mismatch);
     assert!(!source.delete);
     assert!((source.max_delete - 1.0).abs() < f64::EPSILON);
     assert_eq!(source.signatures, Signatures::Off);

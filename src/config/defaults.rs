@@ -90,6 +90,7 @@ impl Source {
             reorder_window: Duration::from_secs(5),
             lease: Duration::from_secs(10 * 24 * 60 * 60),
             baseline: Baseline::Auto,
+            allow_type_mismatch: false,
             delete: true,
             max_delete: 0.1,
             signatures: Signatures::Required,

@@ -98,6 +98,8 @@ fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sour
     assign(&mut source.lease, lease);
     let baseline = section.text("baseline", BASELINES, parse_baseline);
     assign(&mut source.baseline, baseline);
+    let allows = section.flag("allow_type_mismatch");
+    assign(&mut source.allow_type_mismatch, allows);
     assign(&mut source.delete, section.flag("delete"));
     let share = section.text("max_delete", "a percentage such as \"10%\"", parse_share);
     assign(&mut source.max_delete, share);

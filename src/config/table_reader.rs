@@ -56,6 +56,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "reorder_window",
             "lease",
             "baseline",
+            "allow_type_mismatch",
             "delete",
             "max_delete",
             "signatures",

@@ -37,6 +37,11 @@ pub(super) enum EngineError {
         wanted: Capability,
         found: Capability,
     },
+    #[error("{document} is a list of URIs as plain text; expected a {wanted}")]
+    UriList {
+        document: String,
+        wanted: Capability,
+    },
     #[error(
         "the Capability List offers neither a Resource List nor a Resource Dump for the baseline"
     )]
@@ -122,7 +127,7 @@ impl EngineError {
             Self::Discovery(error) => error.code(),
             Self::Fetch { error, .. } => error.code(),
             Self::Read(error) | Self::BadDocument { error, .. } => error.code(),
-            Self::WrongCapability { .. } => "wrong-capability",
+            Self::WrongCapability { .. } | Self::UriList { .. } => "wrong-capability",
             Self::NoResourceList => "no-resource-list",
             Self::OlderResourceList(_) => "older-resource-list",
             Self::EmptyDocument(_) => "empty-document",
@@ -155,6 +160,7 @@ impl EngineError {
             Self::Read(_)
             | Self::BadDocument { .. }
             | Self::WrongCapability { .. }
+            | Self::UriList { .. }
             | Self::NoResourceList
             | Self::OlderResourceList(_)
             | Self::EmptyDocument(_)

@@ -195,7 +195,7 @@ pub(super) async fn examine(
     }
 }
 
-/// What can't be read as a document is a web page, unless it is clearly a damaged document.
+/// What can't be read as a document is a web page, unless it is clearly a damaged document, or a feed.
 fn page(
     uri: &Url,
     mut document: FetchedDocument,
@@ -205,7 +205,8 @@ fn page(
         .text(MAX_PAGE)
         .map_err(|error| DiscoveryError::fetching(uri, error))?;
     let mut links = header_links(&document, "resourcesync");
-    if links.is_empty() && (text.contains("<urlset") || text.contains("<sitemapindex")) {
+    let is_feed = matches!(error, ReadError::Feed(_));
+    if links.is_empty() && (is_feed || text.contains("<urlset") || text.contains("<sitemapindex")) {
         return Err(DiscoveryError::reading(uri, error));
     }
     links.extend(links_of_page(&text, document.url()));

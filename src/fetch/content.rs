@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::StatusCode;
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderValue};
 use url::Url;
 
 use super::FetchError;
@@ -12,7 +12,7 @@ use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::validators::{last_modified, make_conditional, validators_of};
 use crate::clock;
-use crate::protocol::{ResourceUri, ServedVersion, SourceTime, Validators};
+use crate::protocol::{ResourceUri, ServedVersion, SourceTime, Validators, media_type_essence};
 
 /// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
 /// hold a connection forever.
@@ -68,12 +68,43 @@ impl<'a> AllowedHosts<'a> {
     }
 }
 
+/// Which representation of a resource is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Wanted<'a> {
+    /// The media type that is stated of it. Any other is accepted.
+    pub media_type: Option<&'a str>,
+    /// Whether it may be compressed for transport; else it is asked for as it is.
+    pub gzip: bool,
+}
+
+impl Wanted<'_> {
+    /// The `Accept` header. Other types are accepted: a server that has no other answers 406 otherwise.
+    fn accept(&self) -> HeaderValue {
+        const ANY: HeaderValue = HeaderValue::from_static("*/*");
+        let Some(essence) = self.media_type.map(media_type_essence) else {
+            return ANY;
+        };
+        let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte);
+        let is_type = essence.split_once('/').is_some_and(|(kind, subtype)| {
+            let names = [kind, subtype];
+            names
+                .iter()
+                .all(|name| !name.is_empty() && name.bytes().all(is_token))
+        });
+        if !is_type || essence.len() > 200 {
+            return ANY;
+        }
+        HeaderValue::try_from(format!("{essence}, */*;q=0.1")).unwrap_or(ANY)
+    }
+}
+
 /// A resource that is being received. It counts as a request to its host until it is dropped.
 pub struct Content {
     answer: Answer,
     length: Option<u64>,
     last_modified: Option<SourceTime>,
     media_type: Option<String>,
+    coding: Option<String>,
     validators: Validators,
     received: u64,
     limit: Option<u64>,
@@ -137,6 +168,11 @@ impl Content {
         self.media_type.as_deref()
     }
 
+    /// The coding that the server states of the bytes, in lower case; `None` if they are not coded.
+    pub fn coding(&self) -> Option<&str> {
+        self.coding.as_deref()
+    }
+
     /// The version for a later conditional request; `None` if the server sent no validators.
     pub fn version(&self) -> Option<ServedVersion> {
         (!self.validators.is_empty()).then(|| ServedVersion {
@@ -187,6 +223,24 @@ impl Client {
         limit: Option<u64>,
         if_changed: Option<&ServedVersion>,
     ) -> Result<Option<Content>, FetchError> {
+        let wanted = Wanted::default();
+        self.get_representation(uri, hosts, limit, if_changed, wanted)
+            .await
+    }
+
+    /// As [`get_content`](Self::get_content), of a certain representation. The bytes are returned as they are served, coded or not.
+    pub async fn get_representation(
+        &self,
+        uri: &ResourceUri,
+        hosts: &AllowedHosts<'_>,
+        limit: Option<u64>,
+        if_changed: Option<&ServedVersion>,
+        wanted: Wanted<'_>,
+    ) -> Result<Option<Content>, FetchError> {
+        let (accept, coding) = (
+            wanted.accept(),
+            if wanted.gzip { "gzip" } else { "identity" },
+        );
         let known_at = |url: &Url| {
             let known = if_changed.filter(|known| known.url == *url)?;
             Some(&known.validators).filter(|known| !known.is_empty())
@@ -199,7 +253,8 @@ impl Client {
                 |url| hosts.check(url),
                 |http, url| {
                     let known = known_at(&url);
-                    make_conditional(known, http.get(url).header(ACCEPT_ENCODING, "identity"))
+                    let request = http.get(url).header(ACCEPT_ENCODING, coding);
+                    make_conditional(known, request.header(ACCEPT, &accept))
                 },
             )
             .await?;
@@ -219,6 +274,7 @@ impl Client {
             length,
             last_modified: last_modified(headers),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
+            coding: answer.header(CONTENT_ENCODING).and_then(coding_of),
             validators: validators_of(headers),
             received: 0,
             limit,
@@ -226,6 +282,13 @@ impl Client {
             answer,
         }))
     }
+}
+
+/// The coding that a `Content-Encoding` header states, shortened.
+fn coding_of(content_encoding: &str) -> Option<String> {
+    let coding = content_encoding.trim().to_ascii_lowercase();
+    let coding: String = coding.chars().take(100).collect();
+    (!matches!(coding.as_str(), "" | "identity" | "utf-8" | "none")).then_some(coding)
 }
 
 fn media_type(content_type: &str) -> Option<String> {
@@ -289,6 +352,39 @@ mod tests {
         .await;
         let bytes = get(&site, "/a.gz", None).await.unwrap();
         assert_eq!(bytes, b"\x1f\x8bnot looked at");
+    }
+
+    #[tokio::test]
+    async fn the_stated_type_is_asked_for_and_any_other_is_accepted() {
+        let wanted = |media_type, gzip| Wanted { media_type, gzip };
+        for (stated, accept) in [
+            (None, "*/*"),
+            (Some("Text/Turtle; charset=utf-8"), "text/turtle, */*;q=0.1"),
+            (
+                Some("application/ld+json"),
+                "application/ld+json, */*;q=0.1",
+            ),
+            (Some("html"), "*/*"),
+            (Some("text/"), "*/*"),
+            (Some("a/b, c/d"), "*/*"),
+            (Some("text/a\r\nx: y"), "*/*"),
+        ] {
+            assert_eq!(wanted(stated, false).accept(), accept, "{stated:?}");
+        }
+        let site = Site::start(|request| {
+            assert_eq!(request.header("accept"), "text/turtle, */*;q=0.1");
+            assert_eq!(request.header("accept-encoding"), "gzip");
+            test_site::ok_with(&[("content-encoding", " GZIP ")], "coded")
+        })
+        .await;
+        let uri = ResourceUri::parse(&site.url("/r")).unwrap();
+        let any = AllowedHosts::any();
+        let wanted = wanted(Some("text/turtle"), true);
+        let client = test_site::client();
+        let content = client.get_representation(&uri, &any, None, None, wanted);
+        let content = content.await.unwrap().unwrap();
+        assert_eq!(content.coding(), Some("gzip"));
+        assert_eq!(coding_of("identity"), None);
     }
 
     #[tokio::test]

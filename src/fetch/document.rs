@@ -81,7 +81,7 @@ impl FetchedDocument {
     /// Reads it from the beginning.
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
         let url = self.url.clone();
-        DocumentReader::open(self.bytes()?, &url)
+        DocumentReader::open_sitemap(self.bytes()?, &url)
     }
 
     /// As [`reader`](Self::reader), but the reader owns the document, so that it can be stored between two entries.
@@ -89,7 +89,7 @@ impl FetchedDocument {
         self.file.seek(SeekFrom::Start(0))?;
         let bytes: Box<dyn BufRead + Send> =
             Box::new(BufReader::with_capacity(64 << 10, self.file));
-        DocumentReader::open(bytes, &self.url)
+        DocumentReader::open_sitemap(bytes, &self.url)
     }
 
     /// Its first bytes as text, if it is not a document.
@@ -437,7 +437,7 @@ mod tests {
         let mut page = get(&html, "/").await.unwrap();
         assert!(matches!(
             page.reader().err(),
-            Some(ReadError::NotXml { .. } | ReadError::WrongRoot(_))
+            Some(ReadError::HtmlPage(None))
         ));
     }
 

@@ -42,7 +42,7 @@ pub(crate) mod transport;
 
 pub use capability_list::{CapabilityList, UnsupportedChannel};
 pub use client::Client;
-pub use content::{AllowedHosts, Content};
+pub use content::{AllowedHosts, Content, Wanted};
 pub use discovery::{Attempt, Discovery, DiscoveryCache, DiscoveryError};
 pub use document::{Fetched, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};

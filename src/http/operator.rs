@@ -171,6 +171,8 @@ struct ResourceLine {
     length: Option<u64>,
     #[serde(rename = "type")]
     media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
     hash: Option<String>,
     lastmod: Option<String>,
     changed_at: Option<String>,
@@ -225,6 +227,7 @@ impl From<ResourceView> for ResourceLine {
             path: view.path,
             length: view.length,
             media_type: view.media_type,
+            encoding: view.encoding,
             hash: Some(view.hashes).filter(|hashes| !hashes.is_empty()),
             lastmod: view.lastmod.map(|time| time.to_string()),
             changed_at: view.changed_at.map(|time| time.to_string()),

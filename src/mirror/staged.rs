@@ -5,7 +5,7 @@
 
 use std::fmt;
 use std::fs::{File, TryLockError};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -114,7 +114,7 @@ impl Staged {
     /// Begins an empty staged file.
     pub(super) fn begin(staging: &Arc<StagingDir>) -> Result<Self, MirrorError> {
         let flags =
-            OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         loop {
             let name = staging.next.fetch_add(1, Ordering::Relaxed).to_string();
             let created = inject_fault()
@@ -148,6 +148,13 @@ impl Staged {
             self.failed = true;
             self.name.error("writing", &error)
         })
+    }
+
+    /// Its bytes so far, from the beginning. What is written next is written behind what was read.
+    pub fn read_back(&mut self) -> Result<impl Read, MirrorError> {
+        let rewound = self.file.seek(SeekFrom::Start(0));
+        rewound.map_err(|error| self.name.error("reading", &error))?;
+        Ok(&self.file)
     }
 
     /// Sets the modification time of the file to that of the resource, and syncs the file to disk. After an error the file is

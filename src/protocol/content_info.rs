@@ -20,6 +20,18 @@ impl ContentInfo {
         self.length.is_some() || !self.hashes.is_empty()
     }
 
+    /// Adds what another statement of the same bytes states besides. Where they differ this one counts.
+    pub fn complete_with(&mut self, other: &Self) {
+        self.length = self.length.or(other.length);
+        self.media_type = self.media_type.take().or_else(|| other.media_type.clone());
+        for hash in &other.hashes {
+            let algorithm = hash.algorithm();
+            if self.hashes.iter().all(|own| own.algorithm() != algorithm) {
+                self.hashes.push(hash.clone());
+            }
+        }
+    }
+
     /// Whether both state the same of the bytes. They may name different media types.
     pub fn states_same_bytes(&self, other: &Self) -> bool {
         self.length == other.length && self.hashes == other.hashes

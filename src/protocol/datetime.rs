@@ -28,14 +28,24 @@ impl SourceTime {
     /// offset); a short form stands for the begin of its period. Decimals beyond the microsecond are cut off.
     ///
     /// Other unambiguous forms are read as well and counted as [`Oddity::DatetimeForm`]: a space or a small `t` instead of
-    /// the `T`, no time zone (which is then UTC), `+0900`, a comma, no dashes or colons. Anything else is counted as
+    /// the `T`, no time zone (which is then UTC), `+0900`, a comma, no dashes or colons. What databases and programs write for no
+    /// date (`0000-00-00`, `-0001-11-30`, `0001-01-01`) is counted as [`Oddity::ZeroDate`], anything else as
     /// [`Oddity::BadDatetime`].
     #[must_use]
     pub fn parse_w3c(text: &str, oddities: &mut Oddities) -> Option<Self> {
-        let Some((time, form)) = Scanner::new(text.trim()).datetime() else {
-            oddities.add(Oddity::BadDatetime);
+        let text = text.trim();
+        let Some((time, form)) = Scanner::new(text).datetime() else {
+            oddities.add(if text.starts_with("0000") {
+                Oddity::ZeroDate
+            } else {
+                Oddity::BadDatetime
+            });
             return None;
         };
+        if time.0 < BEHIND_ZERO_DATES {
+            oddities.add(Oddity::ZeroDate);
+            return None;
+        }
         if form == Form::Odd {
             oddities.add(Oddity::DatetimeForm);
         }
@@ -115,6 +125,9 @@ enum Form {
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const MICROS_PER_DAY: i64 = 24 * 3600 * MICROS_PER_SECOND;
+
+/// The begin of the year 2: what is earlier is not a date, but stands for none.
+const BEHIND_ZERO_DATES: i64 = -62_104_060_800 * MICROS_PER_SECOND;
 
 /// Parses a datetime from left to right. chrono's parsers reject the short forms of W3C Datetime.
 struct Scanner<'a> {

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use url::Url;
+
 /// A deviation from the specification that is tolerated and reported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Oddity {
@@ -16,16 +18,33 @@ pub enum Oddity {
     DatetimeForm,
     /// An invalid datetime; it was ignored.
     BadDatetime,
+    /// A datetime that stands for none, as `0000-00-00` of a database; it was ignored.
+    ZeroDate,
     /// A digest that is invalid, of an unknown algorithm, or contradicts another; it was ignored.
     UnknownDigest,
+    /// A `hash` without a digest.
+    EmptyHash,
     /// A digest in base64 instead of hexadecimal.
     DigestEncoding,
     /// An invalid number; it was ignored.
     BadNumber,
+    /// A `length` without a number.
+    EmptyLength,
     /// Several `rs:md` in one entry or head.
     SeveralMetadata,
     /// An entry without a valid `loc`; it was ignored.
     BadLoc,
+    /// An entry that was ignored: it can't be read, or it is no resource of this document. With a link that continues the document
+    /// and can't be read, one of unknown content.
+    BadEntry,
+    /// A bare `&`, an unknown entity, bytes that are no text, or a no-break space between attributes. What it is in was ignored.
+    BadMarkup,
+    /// Another encoding than UTF-8 is declared.
+    Encoding,
+    /// A sitemap as plain text.
+    UriList,
+    /// A resource whose `loc` is neither http nor https. It is fetched from a duplicate, or else ignored.
+    Scheme(ForeignScheme),
     /// A link without a relation or a valid `href`; it was ignored.
     BadLink,
     /// A `loc` or `href` that is relative.
@@ -36,7 +55,8 @@ pub enum Oddity {
     BadChange,
     /// Metadata or links of the head follow the first entry.
     LateHead,
-    /// An entry whose element does not fit the root element: a `sitemap` in a `urlset`, or a `url` in a `sitemapindex`.
+    /// An entry whose element does not fit the root element: a `sitemap` in a `urlset`, or a `url` in a `sitemapindex`. The first
+    /// entry decides which of the two the document is.
     MixedEntries,
     /// A Resource List, a Resource Dump or a manifest of one without `at`.
     NoAt,
@@ -46,6 +66,10 @@ pub enum Oddity {
     NoUntil,
     /// `at` and `completed` instead of `from` and `until`, or the reverse.
     WrongInterval,
+    /// An `until` before its `from`: it is no end.
+    UntilBeforeFrom,
+    /// A `completed` before its `at`: it is no end.
+    CompletedBeforeAt,
     /// A change without a time: neither `lastmod` nor `datetime`.
     NoChangeTime,
     /// Changes, or lists of them, in descending order of time.
@@ -73,6 +97,46 @@ pub enum Oddity {
     LinkToDescription,
 }
 
+/// A scheme of URIs that resources can't be fetched from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ForeignScheme {
+    /// `file`
+    File,
+    /// `ftp`, `ftps` or `sftp`
+    Ftp,
+    /// `mailto`
+    Mailto,
+    /// `urn`, `doi`, `info` or `hdl`: names that lead to no server.
+    Urn,
+    /// Any other.
+    Other,
+}
+
+impl ForeignScheme {
+    /// The scheme of a URI; `None` if it is http or https.
+    #[must_use]
+    pub fn of(url: &Url) -> Option<Self> {
+        Some(match url.scheme() {
+            "http" | "https" => return None,
+            "file" => Self::File,
+            "ftp" | "ftps" | "sftp" => Self::Ftp,
+            "mailto" => Self::Mailto,
+            "urn" | "doi" | "info" | "hdl" => Self::Urn,
+            _ => Self::Other,
+        })
+    }
+
+    fn code(self) -> &'static str {
+        match self {
+            Self::File => "scheme-file",
+            Self::Ftp => "scheme-ftp",
+            Self::Mailto => "scheme-mailto",
+            Self::Urn => "scheme-urn",
+            Self::Other => "scheme-other",
+        }
+    }
+}
+
 impl Oddity {
     /// The stable name.
     pub fn code(self) -> &'static str {
@@ -82,11 +146,19 @@ impl Oddity {
             Self::NoCapability => "no-capability",
             Self::DatetimeForm => "datetime-form",
             Self::BadDatetime => "bad-datetime",
+            Self::ZeroDate => "zero-date",
             Self::UnknownDigest => "unknown-digest",
+            Self::EmptyHash => "empty-hash",
             Self::DigestEncoding => "digest-encoding",
             Self::BadNumber => "bad-number",
+            Self::EmptyLength => "empty-length",
             Self::SeveralMetadata => "several-metadata",
             Self::BadLoc => "bad-loc",
+            Self::BadEntry => "bad-entry",
+            Self::BadMarkup => "bad-markup",
+            Self::Encoding => "encoding",
+            Self::UriList => "uri-list",
+            Self::Scheme(scheme) => scheme.code(),
             Self::BadLink => "bad-link",
             Self::RelativeUri => "relative-uri",
             Self::UserInfo => "userinfo",
@@ -97,6 +169,8 @@ impl Oddity {
             Self::NoFrom => "no-from",
             Self::NoUntil => "no-until",
             Self::WrongInterval => "wrong-interval",
+            Self::UntilBeforeFrom => "until-before-from",
+            Self::CompletedBeforeAt => "completed-before-at",
             Self::NoChangeTime => "no-change-time",
             Self::NewestFirst => "newest-first",
             Self::Unordered => "unordered",

@@ -3,13 +3,19 @@
 //! It reads bytes when an entry is requested, and stores no more than that entry: memory does not depend on the length of the
 //! document. Unambiguous deviations from the specification are accepted and counted as an [`Oddity`]; an invalid entry does
 //! not affect the others. A document is rejected if it is of another kind, incomplete, or exceeds the limits below.
+//!
+//! Entries that are not returned are counted, so that nobody takes a document for complete whose entries were not all read.
 
 mod attributes;
+mod beginning;
 mod conformance;
 mod element;
 mod error;
+mod input;
+mod place;
 #[cfg(test)]
 mod tests;
+mod uri_list;
 mod xml;
 
 use std::fmt;
@@ -18,13 +24,20 @@ use std::io::BufRead;
 use url::Url;
 
 use super::{
-    Capability, Document, Entry, Head, Link, Metadata, Oddities, Oddity, Root, SourceTime,
+    Capability, Document, Entry, ForeignScheme, Head, Link, Metadata, Oddities, Oddity, Root,
+    SourceTime,
 };
-use attributes::{merge_metadata, read_link, read_metadata, resolve};
+use attributes::{
+    OF_ENTRY, OF_HEAD, may_continue, merge_metadata, read_link, read_metadata, resolve,
+};
+use beginning::Beginning;
 use conformance::Conformance;
 use element::{Element, Spelling, read_root};
 pub use error::ReadError;
-use xml::{Tag, XmlEvent, XmlEvents};
+use input::{DocumentInput, UNREADABLE};
+pub use place::Place;
+use uri_list::UriList;
+use xml::{Tag, XmlEvent, XmlEvents, not_xml};
 
 /// The maximum length of an entry, and of all metadata and links of the head together, in bytes.
 const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
@@ -33,7 +46,7 @@ const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
 ///
 /// A document is known to be complete only when [`next_entry`](Self::next_entry) has returned `None`.
 pub struct DocumentReader<R: BufRead> {
-    events: XmlEvents<R>,
+    content: Content<R>,
     base: Url,
     head: Head,
     /// Whether the head has had an `rs:md`.
@@ -46,11 +59,19 @@ pub struct DocumentReader<R: BufRead> {
     state: State,
 }
 
+/// What is being read.
+enum Content<R: BufRead> {
+    Xml(Box<XmlEvents<R>>),
+    UriList(Box<UriList<R>>),
+}
+
 /// The state of a reader between two calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// The start tag of an entry was read.
-    InEntry,
+    /// The start tag of an entry was read. `is_other`: it is the element of the other root element.
+    InEntry { is_other: bool },
+    /// The next line of a list of URIs may be an entry.
+    InLines,
     /// The document has ended and is complete.
     Ended,
     /// The document was rejected; nothing more is read.
@@ -60,18 +81,60 @@ enum State {
 impl<R: BufRead> DocumentReader<R> {
     /// Reads up to the first entry. Relative URIs are resolved against `base`, the URI of the document.
     pub fn open(input: R, base: &Url) -> Result<Self, ReadError> {
-        let mut events = XmlEvents::new(input)?;
+        let (input, beginning) = DocumentInput::new(input)?;
+        match Beginning::of(&beginning) {
+            Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
+            Beginning::UriList | Beginning::Unknown => Self::of_xml(input, base),
+        }
+    }
+
+    /// As [`open`](Self::open), but a sitemap may also be plain text with a URI on each line.
+    pub fn open_sitemap(input: R, base: &Url) -> Result<Self, ReadError> {
+        let (input, beginning) = DocumentInput::new(input)?;
+        match Beginning::of(&beginning) {
+            Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
+            Beginning::UriList => Ok(Self::of_uris(input, base)),
+            Beginning::Unknown => Self::of_xml(input, base),
+        }
+    }
+
+    /// A sitemap as plain text.
+    fn of_uris(input: DocumentInput<R>, base: &Url) -> Self {
+        let content = Content::UriList(Box::new(UriList::new(input)));
+        let mut reader = Self::of(content, Root::Urlset, base);
+        reader.oddities.add(Oddity::UriList);
+        reader.state = State::InLines;
+        reader
+    }
+
+    fn of_xml(input: DocumentInput<R>, base: &Url) -> Result<Self, ReadError> {
+        let mut events = Box::new(XmlEvents::new(input));
         let mut oddities = Oddities::default();
         let mut spelling = Spelling::default();
         let root = loop {
             match events.next()? {
                 XmlEvent::Open(tag) => break read_root(&tag, &mut spelling, &mut oddities)?,
-                XmlEvent::End => return Err(ReadError::CutShort),
-                XmlEvent::Close { .. } | XmlEvent::Text(_) | XmlEvent::Nothing => {}
+                XmlEvent::End => return Err(ReadError::CutShort(events.place())),
+                XmlEvent::Close { .. }
+                | XmlEvent::Text(_)
+                | XmlEvent::Unreadable
+                | XmlEvent::Nothing => {}
             }
         };
-        let mut reader = Self {
-            events,
+        if events.declares_encoding() {
+            oddities.add(Oddity::Encoding);
+        }
+        let mut reader = Self::of(Content::Xml(events), root, base);
+        reader.oddities = oddities;
+        reader.spelling = spelling;
+        reader.state = reader.seek_entry(false)?;
+        Ok(reader)
+    }
+
+    /// A reader that has read nothing.
+    fn of(content: Content<R>, root: Root, base: &Url) -> Self {
+        Self {
+            content,
             base: base.clone(),
             head: Head {
                 root,
@@ -80,13 +143,11 @@ impl<R: BufRead> DocumentReader<R> {
             },
             head_md: false,
             head_bytes: 0,
-            spelling,
-            oddities,
+            spelling: Spelling::default(),
+            oddities: Oddities::default(),
             conformance: Conformance::default(),
-            state: State::InEntry,
-        };
-        reader.state = reader.seek_entry(false)?;
-        Ok(reader)
+            state: State::Failed,
+        }
     }
 
     /// The head. After the last entry it includes the parts that followed entries.
@@ -97,15 +158,20 @@ impl<R: BufRead> DocumentReader<R> {
     /// The next entry; `None` at the end of a complete document. After an error every later call is an error too.
     pub fn next_entry(&mut self) -> Result<Option<Entry>, ReadError> {
         loop {
-            match self.state {
-                State::Ended => return Ok(None),
-                State::Failed => return Err(ReadError::CutShort),
-                State::InEntry => {}
-            }
             // Left only by success.
-            self.state = State::Failed;
-            let entry = self.read_entry()?;
-            self.state = self.seek_entry(true)?;
+            let entry = match std::mem::replace(&mut self.state, State::Failed) {
+                State::Ended => {
+                    self.state = State::Ended;
+                    return Ok(None);
+                }
+                State::Failed => return Err(ReadError::CutShort(self.place())),
+                State::InEntry { is_other } => {
+                    let entry = self.read_entry(is_other)?;
+                    self.state = self.seek_entry(true)?;
+                    entry
+                }
+                State::InLines => self.read_line()?,
+            };
             if let Some(entry) = entry {
                 return Ok(Some(entry));
             }
@@ -117,20 +183,36 @@ impl<R: BufRead> DocumentReader<R> {
         &self.oddities
     }
 
+    /// Where the event begins that was read last.
+    fn place(&self) -> Place {
+        match &self.content {
+            Content::Xml(events) => events.place(),
+            Content::UriList(lines) => lines.place(),
+        }
+    }
+
     /// Reads up to the next entry or to the end, including parts of the head.
     fn seek_entry(&mut self, late: bool) -> Result<State, ReadError> {
+        let Content::Xml(events) = &mut self.content else {
+            return Ok(State::InLines);
+        };
         loop {
-            let tag = match self.events.next()? {
+            let tag = match events.next()? {
                 XmlEvent::Open(tag) if tag.depth == 2 => tag,
                 XmlEvent::End => break,
                 _ => continue,
             };
             let element = self.spelling.element(&tag, &mut self.oddities)?;
             if let Element::Entry(root) = element {
-                if root != self.head.root {
+                let is_other = root != self.head.root;
+                if is_other {
                     self.oddities.add(Oddity::MixedEntries);
                 }
-                return Ok(State::InEntry);
+                if is_other && !late && distinguishes_entries(&self.head) {
+                    self.head.root = root;
+                    return Ok(State::InEntry { is_other: false });
+                }
+                return Ok(State::InEntry { is_other });
             }
             if !matches!(element, Element::Md | Element::Ln) {
                 continue;
@@ -140,56 +222,124 @@ impl<R: BufRead> DocumentReader<R> {
             }
             self.head_bytes += tag.length();
             if self.head_bytes > MAX_ENTRY_BYTES {
-                return Err(ReadError::EventTooLarge);
+                return Err(ReadError::EventTooLarge(tag.at));
             }
             if element == Element::Ln {
                 let link = read_link(&tag, &self.base, &mut self.oddities);
+                if link.is_none() && may_continue(&tag) {
+                    self.oddities.add(Oddity::BadEntry);
+                }
                 self.head.links.extend(link);
                 continue;
             }
             if std::mem::replace(&mut self.head_md, true) {
                 self.oddities.add(Oddity::SeveralMetadata);
             }
-            let more = read_metadata(&tag, &mut self.oddities);
+            let Some(more) = read_metadata(&tag, OF_HEAD, &mut self.oddities) else {
+                // What the document is would be a guess.
+                return Err(not_xml(tag.at, &"an attribute of its rs:md can't be read"));
+            };
             merge_metadata(&mut self.head.md, more);
         }
+        let damaged = events.damaged();
+        Ok(self.finish(damaged))
+    }
+
+    /// Ends a complete document. `damaged`: in how many places its text can't be read.
+    fn finish(&mut self, damaged: u64) -> State {
+        self.oddities.add_several(Oddity::BadMarkup, damaged);
         if self.head.md.capability.is_none() {
             self.oddities.add(Oddity::NoCapability);
         }
         self.conformance
             .finish(&self.head, &self.base, &mut self.oddities);
-        Ok(State::Ended)
+        State::Ended
     }
 
-    /// Reads an entry whose start tag was read; `None` if it has no valid `loc`.
-    fn read_entry(&mut self) -> Result<Option<Entry>, ReadError> {
-        let begin = self.events.position();
+    /// Reads an entry whose start tag was read; `None` if it can't be used. `is_other`: it is the element of the other root
+    /// element.
+    fn read_entry(&mut self, is_other: bool) -> Result<Option<Entry>, ReadError> {
+        let Content::Xml(events) = &mut self.content else {
+            return Ok(None);
+        };
+        let begin = events.position();
         let bad_changes = self.oddities.count(Oddity::BadChange);
         let mut draft = EntryDraft::default();
         loop {
-            if self.events.position() - begin > MAX_ENTRY_BYTES {
-                return Err(ReadError::EventTooLarge);
+            if events.position() - begin > MAX_ENTRY_BYTES {
+                return Err(ReadError::EventTooLarge(events.end()));
             }
-            match self.events.next()? {
+            match events.next()? {
                 XmlEvent::Open(tag) => {
                     let element = self.spelling.element(&tag, &mut self.oddities)?;
                     draft.add(element, &tag, &self.base, &mut self.oddities);
                 }
                 XmlEvent::Text(text) => draft.add_text(&text),
+                XmlEvent::Unreadable => draft.add_text(UNREADABLE.encode_utf8(&mut [0; 4])),
                 XmlEvent::Close { depth: 2 } => break,
                 XmlEvent::Close { depth: 3 } => draft.field = Field::None,
                 XmlEvent::Close { .. } | XmlEvent::Nothing => {}
-                XmlEvent::End => return Err(ReadError::CutShort),
+                XmlEvent::End => return Err(ReadError::CutShort(events.end())),
             }
         }
+        let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
         let Some(entry) = draft.finish(&self.base, &mut self.oddities) else {
             self.oddities.add(Oddity::BadLoc);
+            return Ok(None);
+        };
+        let entry = Some(entry).filter(|_| !is_unusable);
+        let Some(entry) = entry.and_then(|entry| self.with_fetchable_loc(entry)) else {
+            self.oddities.add(Oddity::BadEntry);
             return Ok(None);
         };
         let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;
         if entry.md.change.is_none() && !unknown_change && needs_change(&self.head, &entry.md) {
             self.oddities.add(Oddity::BadChange);
         }
+        self.conformance.note(&self.head, &entry);
+        Ok(Some(entry))
+    }
+
+    /// An entry as it is, unless it is a resource that is neither at an http nor at an https URI: then under the URI of its first
+    /// duplicate that is; `None` if it has none.
+    fn with_fetchable_loc(&mut self, mut entry: Entry) -> Option<Entry> {
+        let Some(scheme) = ForeignScheme::of(&entry.loc) else {
+            return Some(entry);
+        };
+        let is_resource = entry.md.capability.is_none() && holds_resources(&self.head);
+        if !is_resource {
+            return Some(entry);
+        }
+        self.oddities.add(Oddity::Scheme(scheme));
+        let duplicate = entry
+            .links("duplicate")
+            .find(|link| ForeignScheme::of(&link.href).is_none())?
+            .clone();
+        entry.md.content.complete_with(&duplicate.content);
+        entry.loc = duplicate.href;
+        Some(entry)
+    }
+
+    /// Reads the next line of a list of URIs, or its end.
+    fn read_line(&mut self) -> Result<Option<Entry>, ReadError> {
+        let Content::UriList(lines) = &mut self.content else {
+            return Ok(None);
+        };
+        let Some(line) = lines.next()? else {
+            let damaged = lines.damaged();
+            self.state = self.finish(damaged);
+            return Ok(None);
+        };
+        self.state = State::InLines;
+        // A line that is no absolute URI is damaged, not relative.
+        let uri = Url::parse(&line).ok();
+        let uri = uri.filter(|uri| ForeignScheme::of(uri).is_none());
+        let uri = uri.and_then(|_| resolve(&line, &self.base, &mut self.oddities));
+        let Some(uri) = uri else {
+            self.oddities.add(Oddity::BadLoc);
+            return Ok(None);
+        };
+        let entry = Entry::new(uri);
         self.conformance.note(&self.head, &entry);
         Ok(Some(entry))
     }
@@ -233,6 +383,37 @@ fn needs_change(head: &Head, md: &Metadata) -> bool {
     }
 }
 
+/// Whether a `url` and a `sitemap` mean different things in such a document: the one a resource, a change or a package, the other
+/// a list of them.
+fn distinguishes_entries(head: &Head) -> bool {
+    matches!(
+        head.md.capability,
+        None | Some(
+            Capability::ResourceList
+                | Capability::ResourceDump
+                | Capability::ResourceDumpManifest
+                | Capability::ChangeList
+                | Capability::ChangeDump
+                | Capability::ChangeDumpManifest
+        )
+    )
+}
+
+/// Whether the entries of such a document are resources, or changes of them, unless they state a capability.
+fn holds_resources(head: &Head) -> bool {
+    let is_list = matches!(
+        head.md.capability,
+        None | Some(
+            Capability::ResourceList
+                | Capability::ChangeList
+                | Capability::ChangeNotification
+                | Capability::ResourceDumpManifest
+                | Capability::ChangeDumpManifest
+        )
+    );
+    is_list && head.root == Root::Urlset
+}
+
 /// An entry that is being read.
 #[derive(Default)]
 struct EntryDraft {
@@ -242,6 +423,8 @@ struct EntryDraft {
     has_md: bool,
     md: Metadata,
     links: Vec<Link>,
+    /// An attribute of its `rs:md` can't be read.
+    is_unreadable: bool,
     field: Field,
 }
 
@@ -272,7 +455,10 @@ impl EntryDraft {
                 if std::mem::replace(&mut self.has_md, true) {
                     oddities.add(Oddity::SeveralMetadata);
                 }
-                merge_metadata(&mut self.md, read_metadata(tag, oddities));
+                match read_metadata(tag, OF_ENTRY, oddities) {
+                    Some(more) => merge_metadata(&mut self.md, more),
+                    None => self.is_unreadable = true,
+                }
             }
             Element::Ln if is_child => self.links.extend(read_link(tag, base, oddities)),
             _ => {}

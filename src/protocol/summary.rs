@@ -192,19 +192,34 @@ impl DocumentSummary {
         self.oddities.add(Oddity::IndexAsUrlset);
     }
 
+    /// Whether it is a sitemap as plain text.
+    pub fn is_uri_list(&self) -> bool {
+        self.oddities.count(Oddity::UriList) > 0
+    }
+
     /// The number of entries that can't be read: what they name is unknown.
     pub fn bad_entries(&self) -> u64 {
-        self.oddities.count(Oddity::BadLoc)
+        self.oddities.count(Oddity::BadLoc) + self.oddities.count(Oddity::BadEntry)
     }
 }
 
 impl Metadata {
-    /// Where what it describes ends: `until`, or `completed`. `None` if it states no end, or one in the future: to believe
-    /// such an end would be to believe that nothing more will happen before it.
+    /// Where what it describes ends: `until`, or `completed`. `None` if it states no end, or one before its begin, or one in the
+    /// future: to believe such an end would be to believe that nothing more will happen before it.
     pub fn closed_at(&self, latest: SourceTime) -> Option<SourceTime> {
-        self.until
-            .or(self.completed)
-            .filter(|&until| until <= latest)
+        let until = self.until.filter(|_| !self.ends_before_from());
+        let completed = self.completed.filter(|_| !self.is_completed_before_at());
+        until.or(completed).filter(|&until| until <= latest)
+    }
+
+    /// Whether its `until` precedes its `from`.
+    pub(super) fn ends_before_from(&self) -> bool {
+        self.until.is_some() && self.until < self.from
+    }
+
+    /// Whether its `completed` precedes its `at`.
+    pub(super) fn is_completed_before_at(&self) -> bool {
+        self.completed.is_some() && self.completed < self.at
     }
 }
 

@@ -267,6 +267,10 @@ pub(super) const STEPS: &[&str] = &[
         seen_at INTEGER NOT NULL
     );
     ",
+    "
+    -- The content coding of the file, where it was published coded.
+    ALTER TABLE resource ADD COLUMN encoding TEXT;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -110,6 +110,7 @@ fn publication(task: Task, content: &str) -> Publication {
         path: task.path.clone(),
         length: content.len() as u64,
         media_type: None,
+        encoding: None,
         hashes: sha256(content),
         lastmod: task.lastmod,
         version: None,

@@ -1,20 +1,27 @@
 //! Plans the candidates of a task: the URIs from which a representation may be fetched, and their order.
 //!
-//! Candidates are the duplicates that the Source links to, and the resource's own URI. A duplicate takes load off the Source,
+//! Candidates are the duplicates and mementos that the Source links to, and the resource's own URI. A duplicate takes load off the Source,
 //! so it comes first, in the order of `pri`. This holds only if its bytes can be verified against an announced length or
 //! digest: otherwise an outdated duplicate would not be detected. A duplicate that can't be verified comes after the
 //! resource's own URI. The caller does not use it if the Source answers that there is no such resource.
+//!
+//! A memento is the version that the entry announces, at a URI of its own. It comes after the resource's own URI, which may
+//! serve a newer version by now.
 //!
 //! Invariants: the resource's own URI is always a candidate; the number of candidates is bounded.
 //!
 //! Must not know how a candidate is fetched, and not the members of packages.
 //!
-//! Specification: core, section 14.2 (mirrored content).
+//! Specification: core, sections 14.2 (mirrored content) and 14.6 (versions).
 
 use crate::protocol::{ContentInfo, Link, ResourceUri, SourceTime};
 
 /// The relation of a duplicate.
 const DUPLICATE: &str = "duplicate";
+/// The relation of the announced version at its own URI.
+const MEMENTO: &str = "memento";
+/// The limit on mementos: an entry announces one version.
+const MAX_MEMENTOS: usize = 2;
 /// The limit on duplicates: each of them may fail only after a time-out.
 const MAX_DUPLICATES: usize = 8;
 
@@ -28,8 +35,8 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// What is expected of a duplicate; `None` if its link contradicts the entry.
-    fn of_duplicate(&self, link: &Link) -> Option<Self> {
+    /// What is expected of the target of a link; `None` if the link contradicts the entry.
+    fn of_target(&self, link: &Link) -> Option<Self> {
         let lengths_differ = matches!((self.content.length, link.content.length), (Some(own), Some(other)) if own != other);
         let mut hashes = self.content.hashes.clone();
         for hash in &link.content.hashes {
@@ -68,42 +75,57 @@ pub struct Candidate {
 /// https, and those whose links contradict the entry.
 #[must_use]
 pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -> Vec<Candidate> {
-    let mut duplicates: Vec<&Link> = links
-        .iter()
-        .filter(|link| link.rel.eq_ignore_ascii_case(DUPLICATE))
-        .collect();
-    duplicates.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
-    let mut first: Vec<Candidate> = Vec::new();
-    let mut last: Vec<Candidate> = Vec::new();
-    for link in duplicates {
-        let Ok(duplicate) = ResourceUri::try_from(link.href.clone()) else {
-            continue;
-        };
-        let known = first.iter().chain(&last);
-        let is_known = duplicate == *uri || known.clone().any(|known| known.uri == duplicate);
-        if is_known || known.count() == MAX_DUPLICATES {
-            continue;
-        }
-        if let Some(expected) = expected.of_duplicate(link) {
-            let group = if expected.content.is_verifiable() {
-                &mut first
-            } else {
-                &mut last
-            };
-            group.push(Candidate {
-                uri: duplicate,
-                is_own: false,
-                expected,
-            });
-        }
-    }
-    first.push(Candidate {
+    let duplicates = targets(uri, expected, links, DUPLICATE, MAX_DUPLICATES);
+    let (mut candidates, unverifiable): (Vec<Candidate>, Vec<Candidate>) = duplicates
+        .into_iter()
+        .partition(|duplicate| duplicate.expected.content.is_verifiable());
+    candidates.push(Candidate {
         uri: uri.clone(),
         is_own: true,
         expected: expected.clone(),
     });
-    first.append(&mut last);
-    first
+    for candidate in targets(uri, expected, links, MEMENTO, MAX_MEMENTOS)
+        .into_iter()
+        .chain(unverifiable)
+    {
+        if candidates.iter().all(|known| known.uri != candidate.uri) {
+            candidates.push(candidate);
+        }
+    }
+    candidates
+}
+
+/// The first targets of the links of a relation, by priority.
+fn targets(
+    uri: &ResourceUri,
+    expected: &Expected,
+    links: &[Link],
+    rel: &str,
+    most: usize,
+) -> Vec<Candidate> {
+    let mut related: Vec<&Link> = links
+        .iter()
+        .filter(|link| link.rel.eq_ignore_ascii_case(rel))
+        .collect();
+    related.sort_by_key(|link| link.pri.unwrap_or(u32::MAX));
+    let mut targets: Vec<Candidate> = Vec::new();
+    for link in related {
+        if targets.len() == most {
+            break;
+        }
+        let Ok(target) = ResourceUri::try_from(link.href.clone()) else {
+            continue;
+        };
+        if target == *uri || targets.iter().any(|known| known.uri == target) {
+            continue;
+        }
+        targets.extend(expected.of_target(link).map(|expected| Candidate {
+            uri: target,
+            is_own: false,
+            expected,
+        }));
+    }
+    targets
 }
 
 #[cfg(test)]
@@ -170,6 +192,28 @@ mod tests {
             ],
         );
         check(&verifiable(), &[], &[OWN]);
+    }
+
+    #[test]
+    fn mementos_come_after_the_own_uri() {
+        let memento = |href: &str| Link::new("Memento", Url::parse(href).unwrap());
+        let links = [
+            memento("http://example.com/1/res1"),
+            duplicate("http://b.example.com/res1", None),
+            memento("ftp://example.com/1/res1"),
+            memento(OWN),
+            memento("http://example.com/2/res1"),
+            memento("http://example.com/3/res1"),
+        ];
+        let mementos = ["http://example.com/1/res1", "http://example.com/2/res1"];
+        let copy = "http://b.example.com/res1";
+        check(
+            &verifiable(),
+            &links,
+            &[copy, OWN, mementos[0], mementos[1]],
+        );
+        let unverified = [OWN, mementos[0], mementos[1], copy];
+        check(&Expected::default(), &links, &unverified);
     }
 
     #[test]

@@ -81,7 +81,7 @@ async fn fetch(rig: &Rig, path: &str) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn web_page_in_place_of_a_resource_list_deletes_nothing() {
-    check(false, "doctype", |rig, path, _| {
+    check(false, "html-page", |rig, path, _| {
         rig.source.put_document(path, "text/html", PAGE);
     })
     .await;
@@ -89,7 +89,7 @@ async fn web_page_in_place_of_a_resource_list_deletes_nothing() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn web_page_in_place_of_a_change_list_deletes_nothing() {
-    check(true, "doctype", |rig, path, _| {
+    check(true, "html-page", |rig, path, _| {
         rig.source.put_document(path, "text/html", PAGE);
     })
     .await;

@@ -34,6 +34,14 @@
 //! | `at` that is the time of writing, without `from` | tests/destination: `change_lists::time_at_which_a_list_was_written_…` |
 //! | no digest and no length | [`lists`]: `newer_lastmod_…` |
 //! | stylesheets, comments, other vocabularies | [`lists`]: `foreign_markup_…` |
+//! | a no-break space between attributes; a bare `&`; a Latin-1 byte; another encoding than the declared one | [`damage`]: `damaged_…`, `latin1_…` |
+//! | no Sitemap namespace, Google's 0.84, `http://sitemaps.org/` | [`damage`]: `sitemap_without_namespace_…`, and the tests of `protocol::reader` |
+//! | `<sitemap>` entries in a `urlset` | [`damage`]: `sitemap_entries_…` |
+//! | text sitemaps, RSS and Atom | [`damage`]: `text_sitemap_…`, `feed_…` |
+//! | `file:`, `ftp:`, `mailto:` in `loc` | [`damage`]: `resources_elsewhere_…` |
+//! | `hash=""`, `length=""`; `until` before `from`; zero dates | [`damage`]: `empty_values_…` |
+//! | an HTML page in place of a document, or of a resource | [`damage`]: `page_in_place_…`, [`representations`]: `page_in_place_…` |
+//! | a representation by its type; a coded one | [`representations`] |
 //! | oddities are logged once and shown in the status | [`oddities`] |
 //!
 //! [`shapes`] has the examples of the specification. [`writing`] checks writer and reader against each other.
@@ -47,12 +55,14 @@
 mod support;
 
 mod changes;
+mod damage;
 mod entry_points;
 mod generated;
 mod lists;
 mod odd;
 mod oddities;
 mod reading;
+mod representations;
 mod shapes;
 mod site;
 mod times;

@@ -21,6 +21,8 @@ fn times() -> impl Strategy<Value = &'static str> {
         "2026-03-04T24:00:00Z",
         " 2026-03-04t05:06:07,5z\n",
         "yesterday",
+        "0000-00-00 00:00:00",
+        "-0001-11-30T00:00:00Z",
         "",
     ])
 }
@@ -40,7 +42,11 @@ fn attributes() -> impl Strategy<Value = String> {
         "hash=\"md5:kAFQmDzST7DWlj99KOF/cg==\n\tsha-1:a9993e364706816aba3e25717850c26c9cd0d89d\"",
         "hash='MD5:kAFQmDzST7DWlj99KOF_cg'",
         "hash='crc32:00 md5:900150983cd24fb0d6963f7d28e17f72'",
-        "unknown=\"&lt;&#38;]]&gt;\"",
+        "hash=''",
+        "length=\"\"",
+        "path='/R&D'",
+        "type=\"a/b\"\u{a0}",
+        "unknown=\"&lt;&#38;]]&gt; &nbsp;&\"",
         "xmlns:y='http://example.com/y' y:length='9'",
     ]);
     prop_oneof![
@@ -69,6 +75,7 @@ fn markup() -> impl Strategy<Value = String> {
         one(&[
             "/above.xml",
             "https://hub.example/?a=1&amp;b=2",
+            "https://hub.example/?a=1&b=2",
             "http://",
             "\n  x y.xml\n  ",
         ]),
@@ -81,7 +88,7 @@ fn markup() -> impl Strategy<Value = String> {
         "<?xml-stylesheet href='a.xsl'?>",
         "<i:image xmlns:i='http://example.com/i'><i:loc>http://example.com/i</i:loc></i:image>",
         "<changefreq>daily</changefreq>",
-        "\n  ignored text \n",
+        "\n  ignored text & more&nbsp;\u{ffff}\n",
     ]);
     prop_oneof![3 => md, 2 => ln, 2 => others.prop_map(str::to_owned)]
 }
@@ -93,6 +100,8 @@ fn entries() -> impl Strategy<Value = String> {
         "<loc><![CDATA[http://example.com/é?x=1&y=2]]></loc>",
         "<loc>../relative.txt</loc>",
         "<loc>urn:isbn:1234567890</loc>",
+        "<loc>urn:isbn:1</loc><rs:ln rel='duplicate' href='/isbn/1' type='text/plain'/>",
+        "<loc>http://example.com/?a=1&b=2</loc>",
         "<loc/>",
         "",
     ]);
@@ -118,6 +127,9 @@ pub(crate) fn odd_documents() -> impl Strategy<Value = String> {
         one(&[
             "http://www.sitemaps.org/schemas/sitemap/0.9",
             "https://www.sitemaps.org/schemas/sitemap/0.9/",
+            "http://sitemaps.org/schemas/sitemap/0.9",
+            "http://www.google.com/schemas/sitemap/0.84",
+            "",
         ]),
         one(&[
             "http://www.openarchives.org/rs/terms/",
@@ -127,6 +139,7 @@ pub(crate) fn odd_documents() -> impl Strategy<Value = String> {
             "",
             "\u{feff}",
             "<?xml version='1.0' encoding='utf-8'?>",
+            "<?xml version='1.0' encoding='utf-16'?>",
             "<!-- c -->\n",
         ]),
     );

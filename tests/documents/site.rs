@@ -28,6 +28,8 @@ struct Page {
 #[derive(Default)]
 struct Pages {
     pages: HashMap<String, Page>,
+    /// Pages for requests with a header that contains a text, in place of others: path, header, text, page.
+    variants: Vec<(String, HeaderName, String, Page)>,
     hits: HashMap<String, usize>,
 }
 
@@ -44,7 +46,7 @@ impl Site {
         let served = Arc::clone(&pages);
         let app = Router::new().fallback(move |request: Request| {
             let served = Arc::clone(&served);
-            async move { answer(&served, request.uri().path()) }
+            async move { answer(&served, request.uri().path(), request.headers()) }
         });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let base = format!("http://{}", listener.local_addr().unwrap());
@@ -85,28 +87,32 @@ impl Site {
 
     /// Serves a compressed page, with or without `Content-Encoding`.
     pub(crate) fn put_gzip(&self, path: &str, page: &str, has_header: bool) {
-        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
-        encoder.write_all(&self.expand(page)).unwrap();
         let headers: &[(&str, &str)] = if has_header {
             &[("content-encoding", "gzip")]
         } else {
             &[]
         };
-        self.put_bytes(path, headers, encoder.finish().unwrap());
+        self.put_bytes(path, headers, gzip(&self.expand(page)));
     }
 
     pub(crate) fn put_bytes(&self, path: &str, headers: &[(&str, &str)], bytes: Vec<u8>) {
-        let header = |&(name, value): &(&str, &str)| {
-            let name = HeaderName::try_from(name).unwrap();
-            (name, HeaderValue::try_from(value).unwrap())
-        };
-        let headers = headers.iter().map(header).collect();
-        let page = Page { headers, bytes };
-        self.pages
-            .lock()
-            .unwrap()
-            .pages
-            .insert(path.to_owned(), page);
+        let page = page(headers, bytes);
+        let mut pages = self.pages.lock().unwrap();
+        pages.pages.insert(path.to_owned(), page);
+    }
+
+    /// Serves another page where a header of the request contains a text.
+    pub(crate) fn put_variant(
+        &self,
+        path: &str,
+        (header, text): (&'static str, &str),
+        headers: &[(&str, &str)],
+        bytes: Vec<u8>,
+    ) {
+        let header = HeaderName::from_static(header);
+        let page = page(headers, bytes);
+        let variant = (path.to_owned(), header, text.to_owned(), page);
+        self.pages.lock().unwrap().variants.push(variant);
     }
 
     pub(crate) fn remove(&self, path: &str) {
@@ -130,10 +136,34 @@ impl Drop for Site {
     }
 }
 
-fn answer(pages: &Mutex<Pages>, path: &str) -> Response {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn page(headers: &[(&str, &str)], bytes: Vec<u8>) -> Page {
+    let header = |&(name, value): &(&str, &str)| {
+        let name = HeaderName::try_from(name).unwrap();
+        (name, HeaderValue::try_from(value).unwrap())
+    };
+    Page {
+        headers: headers.iter().map(header).collect(),
+        bytes,
+    }
+}
+
+fn answer(pages: &Mutex<Pages>, path: &str, headers: &HeaderMap) -> Response {
     let mut pages = pages.lock().unwrap();
     *pages.hits.entry(path.to_owned()).or_default() += 1;
-    match pages.pages.get(path).cloned() {
+    let is_asked = |name: &HeaderName, text: &str| {
+        let value = headers.get(name).and_then(|value| value.to_str().ok());
+        value.is_some_and(|value| value.contains(text))
+    };
+    let mut variants = pages.variants.iter();
+    let variant = variants.find(|(of, name, text, _)| of == path && is_asked(name, text));
+    let page = variant.map(|(.., page)| page).or(pages.pages.get(path));
+    match page.cloned() {
         Some(page) => (page.headers, Body::from(page.bytes)).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     }

@@ -30,18 +30,18 @@ async fn documents_of_another_kind_are_rejected_everywhere() {
             &document[document.find("<urlset").unwrap_or(0)..]
         );
         for (what, text, codes) in [
-            ("a web page", PAGE.to_owned(), &["wrong-root"][..]),
+            ("a web page", PAGE.to_owned(), &["html-page"][..]),
             (
                 "a page with a doctype",
                 format!("<!DOCTYPE html>{PAGE}"),
-                &["doctype"],
+                &["html-page"],
             ),
             (
                 "a page that is no XML",
                 "<html><br><p>".to_owned(),
-                &["wrong-root", "cut-short"],
+                &["html-page"],
             ),
-            ("a feed", RSS.to_owned(), &["wrong-root"]),
+            ("a feed", RSS.to_owned(), &["unsupported-feed"]),
             ("nothing", String::new(), &["not-xml"]),
             ("white space", " \n ".to_owned(), &["not-xml"]),
             ("JSON", "{}".to_owned(), &["not-xml"]),

@@ -4,13 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::coding::{Coding, DecodeError, decode};
 use super::context::ApplyContext;
 use super::staged::{Description, StagedResource};
 use crate::clock;
 use crate::error_class::ErrorClass;
-use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, pause};
+use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, Wanted, pause};
 use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
-use crate::protocol::{Mismatch, ServedVersion, SourceTime, Verified, Verifier};
+use crate::protocol::{
+    Mismatch, ServedVersion, SourceTime, Verified, Verifier, media_type_essence,
+};
 use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
 use chrono::TimeDelta;
@@ -50,6 +53,10 @@ pub(super) enum DownloadError {
         announced: SourceTime,
         got: SourceTime,
     },
+    #[error(
+        "the server sent an HTML page where {stated} was stated; allow_type_mismatch in the configuration accepts it"
+    )]
+    TypeMismatch { stated: String },
     #[error("the work was interrupted")]
     Interrupted,
     #[error("resyncd panicked; see the log")]
@@ -63,6 +70,7 @@ impl DownloadError {
             Self::Mirror(error) => error.code(),
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
+            Self::TypeMismatch { .. } => "type-mismatch",
             Self::Interrupted => "interrupted",
             Self::Panicked => "panicked",
         }
@@ -76,7 +84,9 @@ impl DownloadError {
             Self::Mirror(error) if error.class() == ErrorClass::Fatal => (Some(DISK_PAUSE), false),
             Self::Interrupted => (Some(TimeDelta::zero()), true),
             Self::Mirror(_) | Self::Panicked => (None, true),
-            Self::Mismatch(_) | Self::Stale { .. } => (wait_for(tried, None, &TRIES), true),
+            Self::Mismatch(_) | Self::Stale { .. } | Self::TypeMismatch { .. } => {
+                (wait_for(tried, None, &TRIES), true)
+            }
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
             }
@@ -111,15 +121,24 @@ pub(super) async fn download(
 ) -> Result<FetchOutcome, DownloadError> {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
+    let limit = source.limits.resource;
+    let wanted = Wanted {
+        media_type: task.content.media_type.as_deref(),
+        // What is stated may describe the coded bytes, which a server does not send unasked.
+        gzip: task.attempts % 2 == 1 && candidate.expected.content.is_verifiable(),
+    };
     let content = source
         .client
-        .get_content(&candidate.uri, &hosts, source.limits.resource, known)
+        .get_representation(&candidate.uri, &hosts, limit, known, wanted)
         .await?;
     let Some(content) = content else {
         return Ok(FetchOutcome::NotModified);
     };
     if !candidate.is_own {
         reject_stale(&content, &candidate.expected)?;
+    }
+    if !source.source.allow_type_mismatch {
+        reject_page(&content, &candidate.expected, task)?;
     }
     let version = content.version().filter(|_| candidate.is_own);
     let media_type = task
@@ -131,10 +150,20 @@ pub(super) async fn download(
     let served = content.last_modified().filter(|_| candidate.is_own);
     let lastmod = task.lastmod.or(served).or(task.changed_at);
     let expected = &candidate.expected;
-    let (file, verified) = copy(context, content, expected, lastmod).await?;
+    let copied = if content.coding().is_some() {
+        copy_coded(context, content, expected, lastmod).await
+    } else {
+        copy(context, content, expected, lastmod).await
+    };
+    let Copied {
+        file,
+        verified,
+        encoding,
+    } = copied?;
     let description = Description {
         length: verified.length,
         media_type,
+        encoding,
         hashes: verified.digests,
         lastmod,
         version,
@@ -158,13 +187,35 @@ fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadEr
     }
 }
 
+/// Rejects a web page where another type is stated and no digest decides: it is one for signing in, or of an error.
+fn reject_page(content: &Content, expected: &Expected, task: &Task) -> Result<(), DownloadError> {
+    let is_page = |essence: &str| matches!(essence, "text/html" | "application/xhtml+xml");
+    let Some(stated) = task.content.media_type.as_deref().map(media_type_essence) else {
+        return Ok(());
+    };
+    let is_served = content.media_type().is_some_and(is_page);
+    if is_served && stated.contains('/') && !is_page(&stated) && expected.content.hashes.is_empty()
+    {
+        return Err(DownloadError::TypeMismatch { stated });
+    }
+    Ok(())
+}
+
+/// A representation in a staged file, verified.
+struct Copied {
+    file: CompletedFile,
+    verified: Verified,
+    /// The coding of the bytes; `None` if they are not coded.
+    encoding: Option<String>,
+}
+
 /// Copies a representation to a staged file and verifies it.
 async fn copy(
     context: &ApplyContext,
     mut content: Content,
     expected: &Expected,
     lastmod: Option<SourceTime>,
-) -> Result<(CompletedFile, Verified), DownloadError> {
+) -> Result<Copied, DownloadError> {
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
@@ -187,7 +238,105 @@ async fn copy(
         staged.finish(lastmod)
     });
     let file = finishing.await.map_err(|_| DownloadError::Interrupted)??;
-    Ok((file, verified))
+    Ok(Copied {
+        file,
+        verified,
+        encoding: None,
+    })
+}
+
+/// As [`copy`], where the server has coded the representation. What is stated of it may describe the coded bytes or the decoded
+/// ones: those that agree with it are published. Where nothing is stated, those are the decoded ones, unless the resource is a
+/// compressed file.
+async fn copy_coded(
+    context: &ApplyContext,
+    mut content: Content,
+    expected: &Expected,
+    lastmod: Option<SourceTime>,
+) -> Result<Copied, DownloadError> {
+    let label = content.coding().unwrap_or_default().to_owned();
+    let is_compressed_file = is_compressed_file(&content);
+    let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
+    let limit = expected.content.length.map(longest_coded);
+    let mirror = &context.mirror;
+    let (mut staged, mut received) = (write(mirror, None, Vec::new()).await?, 0_u64);
+    let (mut buffer, mut begin): (Vec<u8>, Vec<u8>) = (Vec::new(), Vec::new());
+    while let Some(chunk) = content.chunk().await? {
+        context.source.progress.count_bytes(chunk.len());
+        begin.extend(chunk.iter().take(2 - begin.len().min(2)));
+        received += chunk.len() as u64;
+        // Compared at the end: the decoded bytes may agree.
+        let too_long = verifier.update(&chunk).err();
+        if let Some(too_long) = too_long.filter(|_| limit.is_some_and(|limit| received > limit)) {
+            return Err(too_long.into());
+        }
+        buffer.extend_from_slice(&chunk);
+        if buffer.len() >= WRITE {
+            staged = write(mirror, Some(staged), std::mem::take(&mut buffer)).await?;
+        }
+    }
+    drop(content);
+    let (coded, mismatch) = verifier.compare();
+    let is_right = mismatch.is_none() && (expected.content.is_verifiable() || is_compressed_file);
+    let coding = Coding::of(&label);
+    let is_coded = coding.is_none_or(|coding| coding.begins(&begin));
+    let coding = coding.filter(|_| is_coded && !is_right);
+    let (mirror, expected) = (Arc::clone(mirror), expected.clone());
+    let limit = context.source.limits.resource;
+    let finishing = tokio::task::spawn_blocking(move || {
+        staged.write(&buffer)?;
+        if let Some(coding) = coding {
+            let (file, verified) = decode(&mirror, &mut staged, coding, &expected, limit)?;
+            return Ok(Copied {
+                file: file.finish(lastmod)?,
+                verified,
+                encoding: None,
+            });
+        }
+        if let Some(mismatch) = mismatch {
+            return Err(mismatch.into());
+        }
+        Ok(Copied {
+            file: staged.finish(lastmod)?,
+            verified: coded,
+            encoding: is_coded.then_some(label),
+        })
+    });
+    finishing.await.map_err(|_| DownloadError::Interrupted)?
+}
+
+/// Whether a resource is a compressed file by its name or its type: some servers state its compression as a coding.
+fn is_compressed_file(content: &Content) -> bool {
+    let path = content.url().path().to_ascii_lowercase();
+    let is_named = [".gz", ".tgz", ".svgz"]
+        .iter()
+        .any(|name| path.ends_with(name));
+    let types = [
+        "application/gzip",
+        "application/x-gzip",
+        "application/x-tgz",
+    ];
+    is_named
+        || content
+            .media_type()
+            .is_some_and(|served| types.contains(&served))
+}
+
+/// The greatest length of coded bytes whose decoded length is stated: what does not compress grows a little.
+fn longest_coded(decoded: u64) -> u64 {
+    decoded
+        .saturating_add(decoded / 64)
+        .saturating_add(64 << 10)
+}
+
+impl From<DecodeError> for DownloadError {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::Mirror(error) => Self::Mirror(error),
+            DecodeError::Mismatch(mismatch) => Self::Mismatch(mismatch),
+            DecodeError::Fetch(error) => Self::Fetch(error),
+        }
+    }
 }
 
 async fn write(

@@ -12,6 +12,7 @@
 
 mod adoption;
 pub(super) mod candidates;
+mod coding;
 mod context;
 mod download;
 mod execute;

@@ -13,6 +13,8 @@ pub(super) struct StagedResource {
 pub(super) struct Description {
     pub(super) length: u64,
     pub(super) media_type: Option<String>,
+    /// The content coding of its bytes; `None` if they are not coded.
+    pub(super) encoding: Option<String>,
     pub(super) hashes: Vec<Digest>,
     pub(super) lastmod: Option<SourceTime>,
     /// The version that its server states; `None` if it did not come from the resource's own URI.

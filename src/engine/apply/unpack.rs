@@ -93,6 +93,7 @@ fn copy(
         description: Description {
             length: verified.length,
             media_type: task.content.media_type.clone(),
+            encoding: None,
             hashes: verified.digests,
             lastmod,
             // No server has served it.

@@ -124,7 +124,7 @@ fn first_plausible<const N: usize>(times: [Option<SourceTime>; N]) -> Option<Sou
     times.find(|&time| time <= latest)
 }
 
-/// Rejects a document that states another capability; one that states none is accepted. Some dumps state the capability of the
+/// Rejects a document that states another capability; one that states none is accepted, unless it can't state one. Some dumps state the capability of the
 /// list that they stand for: then the type of the first entry decides. Some manifests state that of their dump.
 pub(in crate::engine) fn expect_capability(
     summary: &DocumentSummary,
@@ -132,7 +132,15 @@ pub(in crate::engine) fn expect_capability(
     document: impl Display,
 ) -> Result<(), EngineError> {
     let Some(stated) = &summary.head.md.capability else {
-        return Ok(());
+        return if summary.is_uri_list() && *wanted != Capability::ResourceList {
+            // A URI as plain text states what exists, and nothing else.
+            Err(EngineError::UriList {
+                document: document.to_string(),
+                wanted: wanted.clone(),
+            })
+        } else {
+            Ok(())
+        };
     };
     let is_accepted = match (stated, wanted) {
         (Capability::ResourceList, Capability::ResourceDump)
@@ -155,6 +163,18 @@ pub(in crate::engine) fn expect_capability(
 mod tests {
     use super::*;
     use crate::protocol::{DocumentReader, Entry, Head, Root, write_document};
+
+    #[test]
+    fn list_of_uris_is_a_list_of_resources_only() {
+        let base = Url::parse("https://example.org/list.txt").unwrap();
+        let reader = DocumentReader::open_sitemap(&b"https://example.org/a\n"[..], &base);
+        let summary = DocumentSummary::read(reader.unwrap(), SourceTime::MAX).unwrap();
+        let expect = |wanted| expect_capability(&summary, &wanted, &base);
+        assert!(expect(Capability::ResourceList).is_ok());
+        for other in [Capability::ChangeList, Capability::ResourceDump] {
+            assert_eq!(expect(other).unwrap_err().code(), "wrong-capability");
+        }
+    }
 
     #[test]
     fn dumps_and_manifests_may_state_the_capability_of_what_they_stand_for() {

@@ -17,7 +17,8 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, ReadError, Root, TopicUri,
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, Place, ReadError, Root,
+    TopicUri,
 };
 use crate::store::{
     BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome,
@@ -396,9 +397,11 @@ fn parse_delivery(
             wanted: channel.kind.clone(),
             found: found.clone(),
         }),
-        _ if document.head.root != Root::Urlset => {
-            Err(ReadError::WrongRoot("sitemapindex".to_owned()).into())
+        _ if document.head.root != Root::Urlset => Err(ReadError::WrongRoot {
+            at: Place::BEGIN,
+            name: "sitemapindex".to_owned(),
         }
+        .into()),
         _ => Ok(document),
     }
 }

@@ -69,6 +69,26 @@ fn unambiguous_other_forms_are_parsed_and_counted() {
 }
 
 #[test]
+fn what_stands_for_no_date_is_ignored_and_counted() {
+    for text in [
+        "0000-00-00",
+        "0000-00-00 00:00:00",
+        "0000-00-00T00:00:00Z",
+        "0000",
+        "-0001-11-30T00:00:00+00:00",
+        "-0001-11-30T00:00:00Z",
+        "0001-01-01T00:00:00Z",
+        " 0001-01-01",
+        "0001-12-31T23:59:59Z",
+    ] {
+        let mut oddities = Oddities::default();
+        assert_eq!(SourceTime::parse_w3c(text, &mut oddities), None, "{text:?}");
+        assert_eq!(oddities.to_string(), "zero-date=1", "{text:?}");
+    }
+    check("0002-01-01", Some("0002-01-01T00:00:00Z"), None);
+}
+
+#[test]
 fn invalid_datetimes_are_ignored_and_counted() {
     for text in [
         "",
@@ -111,7 +131,7 @@ proptest! {
 
     #[test]
     fn times_of_four_digit_years_are_displayed_as_w3c_datetime(
-        micros in -62_167_219_200_000_000_i64..253_402_300_800_000_000,
+        micros in -62_104_060_800_000_000_i64..253_402_300_800_000_000,
     ) {
         let time = SourceTime::from_micros(micros);
         let mut oddities = Oddities::default();

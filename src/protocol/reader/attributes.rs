@@ -5,16 +5,46 @@ use std::str::FromStr;
 
 use url::Url;
 
-use super::xml::Tag;
+use super::input::UNREADABLE;
+use super::xml::{Tag, is_readable};
 use crate::protocol::{
-    Capability, ChangeKind, Link, Metadata, Oddities, Oddity, SourceTime, parse_hashes,
+    Capability, ChangeKind, Digest, Link, Metadata, Oddities, Oddity, SourceTime, parse_hashes,
     without_userinfo,
 };
 
-/// Reads an `rs:md`.
-pub(super) fn read_metadata(tag: &Tag<'_>, oddities: &mut Oddities) -> Metadata {
+/// The attributes that mean something in the `rs:md` of a head.
+pub(super) const OF_HEAD: &[&str] = &["at", "completed", "from", "until", "capability"];
+
+/// The attributes that mean something in an entry.
+pub(super) const OF_ENTRY: &[&str] = &[
+    "at",
+    "completed",
+    "from",
+    "until",
+    "capability",
+    "change",
+    "datetime",
+    "length",
+    "type",
+    "encoding",
+    "path",
+    "hash",
+];
+
+/// Reads an `rs:md`; `None` if one of the `needed` attributes can't be read. Others are ignored where they can't be read.
+pub(super) fn read_metadata(
+    tag: &Tag<'_>,
+    needed: &[&str],
+    oddities: &mut Oddities,
+) -> Option<Metadata> {
     let mut md = Metadata::default();
     for (name, value) in tag.attributes() {
+        if !is_readable(&value) {
+            if needed.contains(&name) {
+                return None;
+            }
+            continue;
+        }
         match name {
             "at" => md.at = SourceTime::parse_w3c(&value, oddities),
             "completed" => md.completed = SourceTime::parse_w3c(&value, oddities),
@@ -28,42 +58,53 @@ pub(super) fn read_metadata(tag: &Tag<'_>, oddities: &mut Oddities) -> Metadata 
                 }
             }
             "datetime" => md.datetime = SourceTime::parse_w3c(&value, oddities),
-            "length" => md.content.length = parse_number(&value, oddities),
+            "length" => md.content.length = parse_length(&value, oddities),
             "type" => md.content.media_type = parse_text(&value),
             "encoding" => md.encoding = parse_text(&value),
             "path" => md.path = parse_path(&value),
-            "hash" => md.content.hashes = parse_hashes(&value, oddities),
+            "hash" => md.content.hashes = parse_hash_attribute(&value, oddities),
             _ => {}
         }
     }
-    md
+    Some(md)
 }
 
-/// Reads an `rs:ln`; `None` if it has no relation or no valid target.
+/// Reads an `rs:ln`; `None` if it has no relation or no valid target, or if an attribute can't be read that means something.
 pub(super) fn read_link(tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) -> Option<Link> {
     // A placeholder target: a link without a target is not returned.
     let mut link = Link::new("", base.clone());
     let mut href = None;
+    let mut is_complete = true;
     for (name, value) in tag.attributes() {
+        if !is_readable(&value) {
+            is_complete &= name != "rel" && name != "href" && !OF_ENTRY.contains(&name);
+            continue;
+        }
         match name {
             "rel" => value.trim().clone_into(&mut link.rel),
             "href" => href = resolve(&value, base, oddities),
             "pri" => link.pri = parse_number(&value, oddities),
             "modified" => link.modified = SourceTime::parse_w3c(&value, oddities),
-            "length" => link.content.length = parse_number(&value, oddities),
+            "length" => link.content.length = parse_length(&value, oddities),
             "type" => link.content.media_type = parse_text(&value),
             "encoding" => link.encoding = parse_text(&value),
             "path" => link.path = parse_path(&value),
-            "hash" => link.content.hashes = parse_hashes(&value, oddities),
+            "hash" => link.content.hashes = parse_hash_attribute(&value, oddities),
             _ => {}
         }
     }
-    let Some(href) = href.filter(|_| !link.rel.is_empty()) else {
+    let Some(href) = href.filter(|_| is_complete && !link.rel.is_empty()) else {
         oddities.add(Oddity::BadLink);
         return None;
     };
     link.href = href;
     Some(link)
+}
+
+/// Whether what is named by a link that can't be used may be a part of the document: then it was not read completely.
+pub(super) fn may_continue(tag: &Tag<'_>) -> bool {
+    let rel = tag.attributes().find(|(name, _)| *name == "rel");
+    rel.is_some_and(|(_, rel)| !is_readable(&rel) || rel.trim().eq_ignore_ascii_case("next"))
 }
 
 /// Merges another `rs:md` of the same head or entry; the first value of an attribute is used.
@@ -80,21 +121,9 @@ pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
     fill(&mut md.capability, more.capability);
     fill(&mut md.change, more.change);
     fill(&mut md.datetime, more.datetime);
-    fill(&mut md.content.length, more.content.length);
-    fill(&mut md.content.media_type, more.content.media_type);
     fill(&mut md.encoding, more.encoding);
     fill(&mut md.path, more.path);
-    for digest in more.content.hashes {
-        let algorithm = digest.algorithm();
-        if md
-            .content
-            .hashes
-            .iter()
-            .all(|known| known.algorithm() != algorithm)
-        {
-            md.content.hashes.push(digest);
-        }
-    }
+    md.content.complete_with(&more.content);
 }
 
 /// The URI of a `loc` or `href`, resolved against the document. Line breaks with their indentation are removed. `None` if it
@@ -110,7 +139,7 @@ pub(super) fn resolve(text: &str, base: &Url, oddities: &mut Oddities) -> Option
     } else {
         Cow::Borrowed(text)
     };
-    if text.is_empty() {
+    if text.is_empty() || text.contains(UNREADABLE) {
         return None;
     }
     let url = match Url::parse(&text) {
@@ -134,6 +163,21 @@ fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {
         oddities.add(Oddity::BadNumber);
     }
     number
+}
+
+fn parse_length(text: &str, oddities: &mut Oddities) -> Option<u64> {
+    if text.trim().is_empty() {
+        oddities.add(Oddity::EmptyLength);
+        return None;
+    }
+    parse_number(text, oddities)
+}
+
+fn parse_hash_attribute(text: &str, oddities: &mut Oddities) -> Vec<Digest> {
+    if text.trim().is_empty() {
+        oddities.add(Oddity::EmptyHash);
+    }
+    parse_hashes(text, oddities)
 }
 
 fn parse_text(text: &str) -> Option<String> {

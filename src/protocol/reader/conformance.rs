@@ -24,6 +24,9 @@ pub(super) struct Conformance {
     twice: u64,
     named: Vec<Capability>,
     order: EntryOrder,
+    /// Entries whose `until` precedes their `from`, and whose `completed` precedes their `at`.
+    until_before_from: u64,
+    completed_before_at: u64,
     /// The link `up` leads to an entry.
     up_is_below: bool,
 }
@@ -37,6 +40,8 @@ impl Conformance {
         self.undated += u64::from(entry.changed_at().is_none());
         self.snapshots += u64::from(has_snapshot(md));
         self.intervals += u64::from(has_interval(md));
+        self.until_before_from += u64::from(md.ends_before_from());
+        self.completed_before_at += u64::from(md.is_completed_before_at());
         if let Some(capability) = &md.capability {
             if self.named.contains(capability) {
                 self.twice += 1;
@@ -54,6 +59,11 @@ impl Conformance {
 
     /// Counts the oddities of the complete document.
     pub(super) fn finish(&self, head: &Head, base: &Url, oddities: &mut Oddities) {
+        let until_before_from = self.until_before_from + u64::from(head.md.ends_before_from());
+        let completed_before_at =
+            self.completed_before_at + u64::from(head.md.is_completed_before_at());
+        oddities.add_several(Oddity::UntilBeforeFrom, until_before_from);
+        oddities.add_several(Oddity::CompletedBeforeAt, completed_before_at);
         let mut add = |oddity: Oddity, found: bool| {
             if found {
                 oddities.add(oddity);

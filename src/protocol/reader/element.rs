@@ -1,7 +1,8 @@
 //! The elements of a document, recognized by their namespaces and not by their prefixes.
 
 use super::ReadError;
-use super::xml::{Tag, clip};
+use super::error::clip;
+use super::xml::{Tag, is_html};
 use crate::protocol::document::{RS_NAMESPACE, SITEMAP_NAMESPACE};
 use crate::protocol::{Oddities, Oddity, Root};
 
@@ -21,6 +22,8 @@ pub(super) enum Element {
 /// The spelling of the namespaces. A misspelling is counted once per document, not once per element.
 #[derive(Default)]
 pub(super) struct Spelling {
+    /// The root element has no namespace: then elements without one are those of the Sitemap protocol and of ResourceSync.
+    without_namespace: bool,
     odd_sitemap: bool,
     odd_rs: bool,
 }
@@ -38,36 +41,34 @@ impl Spelling {
         let local_name = tag.local_name();
         let namespace = match tag.namespace() {
             Ok(Some(namespace)) => namespace,
+            Ok(None) if self.without_namespace => {
+                return Ok(match sitemap_element(local_name) {
+                    Element::Other => rs_element(local_name),
+                    element => element,
+                });
+            }
             Ok(None) => return Ok(Element::Other),
             Err(prefix) if matches!(local_name, "md" | "ln") => {
                 let prefix = clip(prefix);
-                let message = format!("the namespace prefix {prefix:?} is not declared");
-                return Err(ReadError::WrongNamespace(message));
+                return Err(ReadError::WrongNamespace {
+                    at: tag.at,
+                    reason: format!("the namespace prefix {prefix:?} is not declared"),
+                });
             }
             Err(_) => return Ok(Element::Other),
         };
-        let (element, odd, seen) = if is_namespace(namespace, SITEMAP_NAMESPACE) {
-            let element = match local_name {
-                "urlset" => Element::Root(Root::Urlset),
-                "sitemapindex" => Element::Root(Root::Sitemapindex),
-                "url" => Element::Entry(Root::Urlset),
-                "sitemap" => Element::Entry(Root::Sitemapindex),
-                "loc" => Element::Loc,
-                "lastmod" => Element::Lastmod,
-                _ => Element::Other,
-            };
+        let (element, odd, seen) = if is_sitemap_namespace(namespace) {
             (
-                element,
+                sitemap_element(local_name),
                 namespace != SITEMAP_NAMESPACE,
                 &mut self.odd_sitemap,
             )
         } else if is_namespace(namespace, RS_NAMESPACE) {
-            let element = match local_name {
-                "md" => Element::Md,
-                "ln" => Element::Ln,
-                _ => Element::Other,
-            };
-            (element, namespace != RS_NAMESPACE, &mut self.odd_rs)
+            (
+                rs_element(local_name),
+                namespace != RS_NAMESPACE,
+                &mut self.odd_rs,
+            )
         } else {
             return Ok(Element::Other);
         };
@@ -78,14 +79,56 @@ impl Spelling {
     }
 }
 
-/// Whether it is that namespace, possibly with https, or with or without a slash at its end.
-fn is_namespace(written: &str, namespace: &str) -> bool {
-    fn plain(text: &str) -> Option<&str> {
-        let text = text.strip_suffix('/').unwrap_or(text);
-        text.strip_prefix("http://")
-            .or_else(|| text.strip_prefix("https://"))
+/// The element of the Sitemap protocol with that name.
+fn sitemap_element(local_name: &str) -> Element {
+    match local_name {
+        "urlset" => Element::Root(Root::Urlset),
+        "sitemapindex" => Element::Root(Root::Sitemapindex),
+        "url" => Element::Entry(Root::Urlset),
+        "sitemap" => Element::Entry(Root::Sitemapindex),
+        "loc" => Element::Loc,
+        "lastmod" => Element::Lastmod,
+        _ => Element::Other,
     }
+}
+
+/// The element of ResourceSync with that name.
+fn rs_element(local_name: &str) -> Element {
+    match local_name {
+        "md" => Element::Md,
+        "ln" => Element::Ln,
+        _ => Element::Other,
+    }
+}
+
+/// Whether it is that namespace, possibly with https, without `www.`, or with or without a slash at its end.
+fn is_namespace(written: &str, namespace: &str) -> bool {
     written == namespace || (plain(written).is_some() && plain(written) == plain(namespace))
+}
+
+/// Whether it is a namespace of the Sitemap protocol, of any version: it began as Google's, with 0.84.
+fn is_sitemap_namespace(written: &str) -> bool {
+    if written == SITEMAP_NAMESPACE {
+        return true;
+    }
+    let version = plain(written).and_then(|plain| {
+        let path = ["sitemaps.org/", "google.com/"]
+            .iter()
+            .find_map(|host| plain.strip_prefix(host))?;
+        path.strip_prefix("schemas/sitemap/")
+    });
+    version.is_some_and(|version| {
+        version.starts_with("0.") && version[2..].bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
+
+/// A namespace without what is often misspelt.
+fn plain(namespace: &str) -> Option<&str> {
+    let text = namespace.strip_suffix('/').unwrap_or(namespace);
+    let text = text
+        .strip_prefix("http://")
+        .or_else(|| text.strip_prefix("https://"))?;
+    Some(text.strip_prefix("www.").unwrap_or(text))
 }
 
 /// The root element of a tag.
@@ -95,20 +138,32 @@ pub(super) fn read_root(
     oddities: &mut Oddities,
 ) -> Result<Root, ReadError> {
     let name = tag.local_name();
-    if !matches!(name, "urlset" | "sitemapindex") {
-        return Err(ReadError::WrongRoot(clip(name)));
+    match name {
+        "urlset" | "sitemapindex" => {}
+        "rss" => return Err(ReadError::Feed("RSS")),
+        "feed" => return Err(ReadError::Feed("Atom")),
+        "RDF" => return Err(ReadError::Feed("RDF (RSS 1.0)")),
+        _ if is_html(Some(name)) => return Err(ReadError::HtmlPage(None)),
+        _ => {
+            return Err(ReadError::WrongRoot {
+                at: tag.at,
+                name: clip(name),
+            });
+        }
+    }
+    if tag.namespace() == Ok(None) {
+        spelling.without_namespace = true;
+        oddities.add(Oddity::Namespace);
     }
     if let Element::Root(root) = spelling.element(tag, oddities)? {
         return Ok(root);
     }
-    Err(ReadError::WrongNamespace(match tag.namespace() {
-        Ok(Some(namespace)) => {
-            let namespace = clip(namespace);
+    let reason = match tag.namespace() {
+        Ok(namespace) => {
+            let namespace = clip(namespace.unwrap_or_default());
             format!("the root element has the namespace {namespace:?}, not {SITEMAP_NAMESPACE:?}")
         }
-        Ok(None) => {
-            format!("the root element has no namespace; it should be {SITEMAP_NAMESPACE:?}")
-        }
         Err(prefix) => format!("the namespace prefix {:?} is not declared", clip(prefix)),
-    }))
+    };
+    Err(ReadError::WrongNamespace { at: tag.at, reason })
 }

@@ -2,48 +2,68 @@
 
 use std::io;
 
+use super::place::Place;
+
 /// Why a document could not be read. The entries that were read before the error prove nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// Not XML, or not well formed.
-    #[error("not well-formed XML near byte {at}: {reason}")]
+    #[error("not well-formed XML at {at}: {reason}")]
     NotXml {
-        /// The position, in bytes from the beginning.
-        at: u64,
+        /// Where it is.
+        at: Place,
         /// What is wrong there.
         reason: String,
     },
-    /// XML of another kind: a web page, a feed.
-    #[error("the root element is {0:?}, neither urlset nor sitemapindex")]
-    WrongRoot(String),
-    /// The root element has the right name, but not the namespace of the Sitemap protocol; or the prefix of a ResourceSync
-    /// element is not declared.
-    #[error("{0}")]
-    WrongNamespace(String),
+    /// A web page, with its title: the URI leads elsewhere, or the Source answers an error with status 200.
+    #[error("received an HTML page instead{}", title_of(.0.as_deref()))]
+    HtmlPage(Option<String>),
+    /// A feed, with the name of its format.
+    #[error("received a feed, and {0} is not supported")]
+    Feed(&'static str),
+    /// XML of another kind.
+    #[error("the root element at {at} is {name:?}, neither urlset nor sitemapindex")]
+    WrongRoot {
+        /// Where it begins.
+        at: Place,
+        /// Its name.
+        name: String,
+    },
+    /// The root element has the right name, but another namespace than that of the Sitemap protocol; or the prefix of a
+    /// ResourceSync element is not declared.
+    #[error("{reason} (at {at})")]
+    WrongNamespace {
+        /// Where the element begins.
+        at: Place,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// It has a document type declaration: no document needs one, and it can define entities.
-    #[error("document type declarations are not accepted")]
-    Doctype,
-    /// It refers to an entity other than the five predefined ones.
-    #[error("unknown entity {0:?}")]
-    Entity(String),
+    #[error("document type declarations are not accepted (at {0})")]
+    Doctype(Place),
     /// It ends before its root element does.
-    #[error("cut short: the document ends before its root element does")]
-    CutShort,
+    #[error("cut short: the document ends at {0}, before its root element does")]
+    CutShort(Place),
     /// There is content after the root element.
-    #[error("content after the root element")]
-    TrailingContent,
+    #[error("content after the root element at {0}")]
+    TrailingContent(Place),
     /// Elements are nested more than 32 levels deep.
-    #[error("elements are nested too deeply")]
-    TooDeep,
+    #[error("elements are nested too deeply at {0}")]
+    TooDeep(Place),
     /// An element has more than 64 attributes.
-    #[error("an element has too many attributes")]
-    TooManyAttributes,
+    #[error("the element at {0} has too many attributes")]
+    TooManyAttributes(Place),
     /// A tag, a text or a comment is longer than 64 KiB, or an entry or the head longer than 1 MiB.
-    #[error("a tag, text or entry is too large")]
-    EventTooLarge,
-    /// It is not UTF-8.
-    #[error("unsupported encoding: {0}")]
-    UnsupportedEncoding(String),
+    #[error("the tag, text or entry at {0} is too large")]
+    EventTooLarge(Place),
+    /// It is neither UTF-8 nor in an encoding that it declares and that is supported.
+    #[error("unsupported encoding at {at}: {name}")]
+    UnsupportedEncoding {
+        /// Where it is first needed.
+        at: Place,
+        /// The encoding.
+        name: String,
+    },
     /// The input failed; a limit of the underlying stream is reported like this too.
     #[error("read error: {0}")]
     Io(#[from] io::Error),
@@ -54,17 +74,27 @@ impl ReadError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::NotXml { .. } => "not-xml",
-            Self::WrongRoot(_) => "wrong-root",
-            Self::WrongNamespace(_) => "wrong-namespace",
-            Self::Doctype => "doctype",
-            Self::Entity(_) => "entity",
-            Self::CutShort => "cut-short",
-            Self::TrailingContent => "trailing-content",
-            Self::TooDeep => "too-deep",
-            Self::TooManyAttributes => "too-many-attributes",
-            Self::EventTooLarge => "event-too-large",
-            Self::UnsupportedEncoding(_) => "unsupported-encoding",
+            Self::HtmlPage(_) => "html-page",
+            Self::Feed(_) => "unsupported-feed",
+            Self::WrongRoot { .. } => "wrong-root",
+            Self::WrongNamespace { .. } => "wrong-namespace",
+            Self::Doctype(_) => "doctype",
+            Self::CutShort(_) => "cut-short",
+            Self::TrailingContent(_) => "trailing-content",
+            Self::TooDeep(_) => "too-deep",
+            Self::TooManyAttributes(_) => "too-many-attributes",
+            Self::EventTooLarge(_) => "event-too-large",
+            Self::UnsupportedEncoding { .. } => "unsupported-encoding",
             Self::Io(_) => "io",
         }
     }
+}
+
+fn title_of(title: Option<&str>) -> String {
+    title.map_or_else(String::new, |title| format!(", with the title {title:?}"))
+}
+
+/// The beginning of a remote text, short enough for an error message.
+pub(super) fn clip(text: &str) -> String {
+    text.chars().take(200).collect()
 }

@@ -1,5 +1,6 @@
 //! Documents that are accepted, and the oddities that are counted.
 
+mod damage;
 mod rejections;
 
 use std::io::{self, BufReader, Read};
@@ -190,6 +191,17 @@ fn misspelt_namespaces_are_accepted_and_counted_once_each() {
             "https://www.openarchives.org/rs/terms",
             2,
         ),
+        (
+            "http://sitemaps.org/schemas/sitemap/0.9",
+            "http://openarchives.org/rs/terms/",
+            2,
+        ),
+        (
+            "http://www.google.com/schemas/sitemap/0.84",
+            "http://www.openarchives.org/rs/terms/",
+            1,
+        ),
+        ("", "http://www.openarchives.org/rs/terms/", 1),
     ] {
         let text = format!(
             r#"<urlset xmlns="{sitemap}" xmlns:rs="{rs}"><rs:md capability="description"/>
@@ -221,7 +233,6 @@ fn white_space_in_a_loc_is_ignored() {
             "http://example.com/ab",
             None,
         ),
-        ("ws://example.com/channel", "ws://example.com/channel", None),
         (
             "2.xml",
             "http://example.com/sets/1/2.xml",
@@ -313,10 +324,61 @@ fn a_plain_sitemap_is_a_document_without_a_capability() {
 }
 
 #[test]
-fn entries_named_for_the_other_root_are_read_and_counted() {
-    let inside = "<sitemap><loc>http://example.com/1</loc></sitemap><url><loc>http://example.com/2</loc></url>";
-    let document = read_odd(&urlset("resourcelist", inside), &[Oddity::MixedEntries]);
-    assert_eq!(document.entries.len(), 2);
+fn the_first_entry_decides_what_a_list_is_and_the_others_are_not_taken_for_it() {
+    let entry = |name: &str, n: u32| format!("<{name}><loc>http://example.com/{n}</loc></{name}>");
+    let check = |text: &str, names: [&str; 3], root: Root, read: usize, counted: &[Oddity]| {
+        let inside: String = (0..).zip(names).map(|(n, name)| entry(name, n)).collect();
+        let document = read_odd(&text.replace("INSIDE", &inside), counted);
+        assert_eq!(document.head.root, root, "{names:?}");
+        assert_eq!(document.entries.len(), read, "{names:?}");
+    };
+    use Oddity::{BadEntry, MixedEntries, NoCapability};
+    for capability in ["resourcelist", "changelist", "resourcedump"] {
+        let list = urlset(capability, "INSIDE");
+        let change =
+            (capability == "changelist").then_some([Oddity::BadChange, Oddity::NoChangeTime]);
+        let with = |counted: &[Oddity], changes: usize| {
+            let change = change.iter().flatten().copied();
+            [counted.to_vec(), change.cycle().take(2 * changes).collect()].concat()
+        };
+        let url = ["url", "sitemap", "url"];
+        check(
+            &list,
+            url,
+            Root::Urlset,
+            2,
+            &with(&[MixedEntries, BadEntry], 2),
+        );
+        let index = list.replace("urlset", "sitemapindex");
+        let sitemaps = [MixedEntries; 3];
+        check(&list, ["sitemap"; 3], Root::Sitemapindex, 3, &sitemaps[..1]);
+        check(
+            &index,
+            ["url"; 3],
+            Root::Urlset,
+            3,
+            &with(&sitemaps[..1], 3),
+        );
+        check(
+            &index,
+            ["sitemap", "url", "url"],
+            Root::Sitemapindex,
+            1,
+            &[MixedEntries, MixedEntries, BadEntry, BadEntry],
+        );
+    }
+    let plain = "<urlset xmlns='http://www.sitemaps.org/schemas/sitemap/0.9'>INSIDE</urlset>";
+    check(
+        plain,
+        ["sitemap"; 3],
+        Root::Sitemapindex,
+        3,
+        &[MixedEntries, NoCapability],
+    );
+    // Where every entry is a document, its name means nothing.
+    let names = ["sitemap", "url", "url"];
+    let list = urlset("capabilitylist", "INSIDE");
+    check(&list, names, Root::Urlset, 3, &[MixedEntries]);
 }
 
 #[test]
@@ -328,6 +390,13 @@ fn invalid_values_are_ignored_and_counted() {
         ("<rs:md at=''/>", Oddity::BadDatetime),
         ("<rs:md length='12 bytes'/>", Oddity::BadNumber),
         ("<rs:md length='-1'/>", Oddity::BadNumber),
+        ("<rs:md length=' '/>", Oddity::EmptyLength),
+        ("<rs:md hash=''/>", Oddity::EmptyHash),
+        ("<lastmod>0000-00-00 00:00:00</lastmod>", Oddity::ZeroDate),
+        (
+            "<lastmod>-0001-11-30T00:00:00+00:00</lastmod>",
+            Oddity::ZeroDate,
+        ),
         ("<rs:md change='moved'/>", Oddity::BadChange),
         ("<rs:md hash='crc32:00'/>", Oddity::UnknownDigest),
         ("<rs:ln rel='up'/>", Oddity::BadLink),

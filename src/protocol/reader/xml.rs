@@ -1,30 +1,36 @@
 //! XML as a stream of bounded events.
 //!
-//! quick-xml splits the text and matches the tags. This module checks what quick-xml leaves to its users: exactly one root
-//! element, no document type declaration, no custom entities, UTF-8 only, limits, and an error for a document that is cut
-//! short.
+//! quick-xml splits the text into tags and texts. This module checks what quick-xml leaves to its users: exactly one root
+//! element, matching tags, no document type declaration, limits, and an error for a document that is cut short.
+//!
+//! Local damage stays local: a bare ampersand, an unknown entity or bytes that are no text become [`XmlEvent::Unreadable`], or
+//! [`UNREADABLE`] in the value of an attribute; spaces that are not ASCII separate attributes like any other. What they are in
+//! is lost, and nothing else.
 
 use std::borrow::Cow;
-use std::io::{self, BufRead, Chain, Cursor, Read};
+use std::io::{self, BufRead};
 use std::sync::Arc;
 
 use quick_xml::XmlVersion;
 use quick_xml::encoding::EncodingError;
 use quick_xml::errors::{Error, IllFormedError};
-use quick_xml::escape::{EscapeError, resolve_predefined_entity};
+use quick_xml::escape::resolve_predefined_entity;
 use quick_xml::events::attributes::Attribute;
-use quick_xml::events::{BytesDecl, BytesStart, Event};
-use quick_xml::name::{Namespace, NamespaceError, ResolveResult};
-use quick_xml::reader::NsReader;
+use quick_xml::events::{BytesRef, BytesStart, Event};
+use quick_xml::name::{Namespace, NamespaceError, NamespaceResolver, ResolveResult};
+use quick_xml::reader::Reader;
 
 use super::ReadError;
+use super::error::clip;
+use super::input::{DocumentInput, UNREADABLE};
+use super::place::Place;
 
 /// The maximum depth of nested elements.
 pub(super) const MAX_DEPTH: usize = 32;
 /// The maximum number of attributes of an element, including namespace declarations.
 pub(super) const MAX_ATTRIBUTES: usize = 64;
-/// The maximum length of a tag, a text, a comment or a processing instruction, in bytes.
-pub(super) const MAX_EVENT_BYTES: usize = 64 * 1024;
+/// The maximum length of the name of an entity, in bytes.
+const MAX_ENTITY_NAME: usize = 32;
 
 /// The next event of a document.
 pub(super) enum XmlEvent<'a> {
@@ -34,6 +40,8 @@ pub(super) enum XmlEvent<'a> {
     Close { depth: usize },
     /// Text in an element, or a piece of it, without markup.
     Text(Cow<'a, str>),
+    /// Text in an element that can't be read.
+    Unreadable,
     /// Something without meaning, such as a comment.
     Nothing,
     /// The end of a complete document.
@@ -44,6 +52,8 @@ pub(super) enum XmlEvent<'a> {
 pub(super) struct Tag<'a> {
     /// The depth of the element; that of the root is 1.
     pub(super) depth: usize,
+    /// Where it begins.
+    pub(super) at: Place,
     namespace: ResolveResult<'a>,
     start: BytesStart<'a>,
 }
@@ -62,33 +72,62 @@ enum XmlSection {
 
 /// The events of a document, one at a time, in constant memory.
 pub(super) struct XmlEvents<R: BufRead> {
-    reader: NsReader<Bounded<Chain<Cursor<Vec<u8>>, R>>>,
+    reader: Reader<DocumentInput<R>>,
+    resolver: NamespaceResolver,
     buffer: Vec<u8>,
-    depth: usize,
+    /// The names of the open elements, one after the other, and where each of them begins.
+    names: String,
+    open: Vec<usize>,
     section: XmlSection,
+    /// How many texts, values and tags were damaged, but for invalid bytes.
+    damaged: u64,
+    /// Whether another encoding than UTF-8 is declared.
+    declares_encoding: bool,
 }
 
 impl<R: BufRead> XmlEvents<R> {
-    pub(super) fn new(mut input: R) -> Result<Self, ReadError> {
-        let mut beginning = Vec::new();
-        input.by_ref().take(4).read_to_end(&mut beginning)?;
-        check_byte_order(&beginning)?;
-        if beginning.starts_with(b"\xef\xbb\xbf") {
-            beginning.drain(..3);
-        }
-        let mut reader = NsReader::from_reader(Bounded::new(Cursor::new(beginning).chain(input)));
-        reader.config_mut().expand_empty_elements = true;
-        Ok(Self {
+    pub(super) fn new(input: DocumentInput<R>) -> Self {
+        let mut reader = Reader::from_reader(input);
+        let config = reader.config_mut();
+        config.expand_empty_elements = true;
+        config.allow_dangling_amp = true;
+        // Checked here, because a name may be followed by a space that is not ASCII.
+        config.check_end_names = false;
+        Self {
             reader,
+            resolver: NamespaceResolver::default(),
             buffer: Vec::new(),
-            depth: 0,
+            names: String::new(),
+            open: Vec::new(),
             section: XmlSection::Nothing,
-        })
+            damaged: 0,
+            declares_encoding: false,
+        }
     }
 
-    /// The number of bytes of the document that were read so far.
+    /// The number of bytes of the document that were read so far, after they were decoded.
     pub(super) fn position(&self) -> u64 {
         self.reader.buffer_position()
+    }
+
+    /// Where the last event begins.
+    pub(super) fn place(&self) -> Place {
+        self.reader.get_ref().event()
+    }
+
+    /// Where the next event begins.
+    pub(super) fn end(&self) -> Place {
+        self.reader.get_ref().place()
+    }
+
+    /// How many texts, values, tags and sequences of bytes were damaged so far.
+    pub(super) fn damaged(&self) -> u64 {
+        self.damaged + self.reader.get_ref().unreadable()
+    }
+
+    /// Whether another encoding than UTF-8 is declared.
+    pub(super) fn declares_encoding(&self) -> bool {
+        self.declares_encoding
     }
 
     /// The next event. After an error the events are meaningless.
@@ -97,58 +136,95 @@ impl<R: BufRead> XmlEvents<R> {
         self.reader.get_mut().begin_event();
         let event = match self.reader.read_event_into(&mut self.buffer) {
             Ok(event) => event,
-            Err(error) => return Err(translate(error, self.section, &self.reader)),
+            Err(error) => return Err(translate(error, self.section, self.reader.get_ref())),
         };
-        let at = self.reader.buffer_position();
+        let at = self.reader.get_ref().event();
         match event {
             Event::Start(start) | Event::Empty(start) => {
                 if self.section == XmlSection::Epilog {
-                    return Err(ReadError::TrailingContent);
+                    return Err(ReadError::TrailingContent(at));
                 }
                 self.section = XmlSection::Root;
-                self.depth += 1;
-                if self.depth > MAX_DEPTH {
-                    return Err(ReadError::TooDeep);
+                if self.open.len() == MAX_DEPTH {
+                    return Err(ReadError::TooDeep(at));
                 }
-                check_attributes(&start, at)?;
-                let (namespace, _) = self.reader.resolver().resolve_element(start.name());
+                let start = match with_ascii_spaces(&start) {
+                    None => start,
+                    Some(repaired) => {
+                        self.damaged += 1;
+                        repaired
+                    }
+                };
+                self.damaged += check_attributes(&start, at)?;
+                self.resolver.push(&start).map_err(|error| match error {
+                    NamespaceError::TooManyBindings(_) => ReadError::TooManyAttributes(at),
+                    error => not_xml(at, &error),
+                })?;
+                let name = start.name().into_inner();
+                self.open.push(self.names.len());
+                self.names.push_str(name);
+                let (namespace, _) = self.resolver.resolve_element(start.name());
                 Ok(XmlEvent::Open(Tag {
-                    depth: self.depth,
+                    depth: self.open.len(),
+                    at,
                     namespace,
                     start,
                 }))
             }
-            Event::End(_) => {
-                let depth = self.depth;
-                // quick-xml has rejected an end tag without a start tag.
-                self.depth = depth.saturating_sub(1);
-                if self.depth == 0 {
+            Event::End(end) => {
+                let depth = self.open.len();
+                let begin = self.open.pop().unwrap_or_default();
+                let (expected, found) = (&self.names[begin..], end.name().into_inner());
+                // A name may be followed by spaces that are not ASCII.
+                let name = found.split(is_wide_space).next().unwrap_or_default();
+                if name.trim_ascii_end() != expected {
+                    let error = IllFormedError::MismatchedEndTag {
+                        expected: expected.to_owned(),
+                        found: found.to_owned(),
+                    };
+                    return Err(not_xml(at, &error));
+                }
+                self.names.truncate(begin);
+                self.resolver.pop();
+                if depth == 1 {
                     self.section = XmlSection::Epilog;
                 }
                 Ok(XmlEvent::Close { depth })
             }
-            Event::Text(text) => self.section.text(text.into_inner(), at),
+            Event::Text(text) => {
+                let text = text.into_inner();
+                // Only a text that begins with a bare ampersand has one.
+                let is_damaged = text.starts_with('&');
+                let event = self.section.text(text, at)?;
+                self.damaged += u64::from(is_damaged);
+                Ok(if is_damaged {
+                    XmlEvent::Unreadable
+                } else {
+                    event
+                })
+            }
             Event::CData(data) => {
                 self.section.expect_root(at)?;
-                Ok(XmlEvent::Text(data.into_inner()))
+                Ok(readable(data.into_inner()))
             }
             Event::GeneralRef(reference) => {
                 self.section.expect_root(at)?;
-                let resolved = match reference.resolve_char_ref() {
-                    Ok(Some(character)) => Cow::Owned(character.to_string()),
-                    Ok(None) => Cow::Borrowed(
-                        resolve_predefined_entity(&reference)
-                            .ok_or_else(|| ReadError::Entity(clip(&reference)))?,
-                    ),
-                    Err(error) => return Err(not_xml(at, &error)),
-                };
-                Ok(XmlEvent::Text(resolved))
+                match resolve(&reference) {
+                    Some(resolved) => Ok(readable(resolved)),
+                    None => {
+                        self.damaged += 1;
+                        Ok(XmlEvent::Unreadable)
+                    }
+                }
             }
             Event::Decl(declaration) => {
                 if self.section != XmlSection::Nothing {
                     return Err(not_xml(at, &"the XML declaration is not at the beginning"));
                 }
-                check_encoding(&declaration, at)?;
+                if let Some(encoding) = declaration.encoding() {
+                    let encoding = encoding.map_err(|error| not_xml(at, &error))?;
+                    self.declares_encoding = self.reader.get_mut().declare(&encoding)?;
+                }
                 self.section = XmlSection::Prolog;
                 Ok(XmlEvent::Nothing)
             }
@@ -158,10 +234,19 @@ impl<R: BufRead> XmlEvents<R> {
                 }
                 Ok(XmlEvent::Nothing)
             }
-            Event::DocType(_) => Err(ReadError::Doctype),
+            Event::DocType(content) => {
+                let name = content.into_inner();
+                Err(if is_html(name.split(char::is_whitespace).next()) {
+                    ReadError::HtmlPage(None)
+                } else {
+                    ReadError::Doctype(at)
+                })
+            }
             Event::Eof => match self.section {
                 XmlSection::Nothing => Err(not_xml(at, &"the document is empty")),
-                XmlSection::Prolog | XmlSection::Root => Err(ReadError::CutShort),
+                XmlSection::Prolog | XmlSection::Root => {
+                    Err(ReadError::CutShort(self.reader.get_ref().place()))
+                }
                 XmlSection::Epilog => Ok(XmlEvent::End),
             },
         }
@@ -170,9 +255,9 @@ impl<R: BufRead> XmlEvents<R> {
 
 impl XmlSection {
     /// Text is allowed within the root element only; elsewhere there may be white space.
-    fn text<'a>(self, text: Cow<'a, str>, at: u64) -> Result<XmlEvent<'a>, ReadError> {
+    fn text(self, text: Cow<'_, str>, at: Place) -> Result<XmlEvent<'_>, ReadError> {
         if self == Self::Root {
-            return Ok(XmlEvent::Text(text));
+            return Ok(readable(text));
         }
         if text.chars().all(|c| c.is_ascii_whitespace()) {
             return Ok(XmlEvent::Nothing);
@@ -182,44 +267,93 @@ impl XmlSection {
     }
 
     /// Rejects what is allowed within the root element only.
-    fn expect_root(self, at: u64) -> Result<(), ReadError> {
+    fn expect_root(self, at: Place) -> Result<(), ReadError> {
         match self {
             Self::Nothing | Self::Prolog => Err(not_xml(at, &"text before the root element")),
             Self::Root => Ok(()),
-            Self::Epilog => Err(ReadError::TrailingContent),
+            Self::Epilog => Err(ReadError::TrailingContent(at)),
         }
     }
 }
 
 /// The meaning of an error of quick-xml while that section of the document was being read.
-fn translate<R: BufRead>(
-    error: Error,
-    section: XmlSection,
-    reader: &NsReader<Bounded<R>>,
-) -> ReadError {
-    let at = reader.error_position();
-    let input = reader.get_ref();
+fn translate<R: BufRead>(error: Error, section: XmlSection, input: &DocumentInput<R>) -> ReadError {
+    let at = input.event();
     match error {
-        Error::Io(_) if input.overflowed => ReadError::EventTooLarge,
-        Error::Io(error) => ReadError::Io(
+        Error::Io(error) => input.error(
             Arc::try_unwrap(error).unwrap_or_else(|shared| io::Error::new(shared.kind(), shared)),
         ),
-        Error::Syntax(_) | Error::IllFormed(IllFormedError::UnclosedReference) if input.ended => {
-            ReadError::CutShort
-        }
-        Error::Encoding(EncodingError::Utf8(error))
-            if input.ended && error.error_len().is_none() =>
-        {
-            ReadError::CutShort
-        }
+        Error::Syntax(_) if input.has_ended() => ReadError::CutShort(input.place()),
+        // The input is UTF-8; only an event that it limits may end within a character.
+        Error::Encoding(EncodingError::Utf8(_)) => ReadError::EventTooLarge(at),
         Error::Syntax(_) | Error::IllFormed(_) if section == XmlSection::Epilog => {
-            ReadError::TrailingContent
+            ReadError::TrailingContent(at)
         }
-        Error::Encoding(error) if section == XmlSection::Nothing => not_xml(at, &error),
-        Error::Encoding(error) => ReadError::UnsupportedEncoding(error.to_string()),
-        Error::Namespace(NamespaceError::TooManyBindings(_)) => ReadError::TooManyAttributes,
         error => not_xml(at, &error),
     }
+}
+
+/// Text, unless a part of it can't be read.
+fn readable(text: Cow<'_, str>) -> XmlEvent<'_> {
+    if is_readable(&text) {
+        XmlEvent::Text(text)
+    } else {
+        XmlEvent::Unreadable
+    }
+}
+
+/// Whether every character of a text or a value can be read.
+pub(super) fn is_readable(text: &str) -> bool {
+    text.is_ascii() || !text.contains(UNREADABLE)
+}
+
+/// Whether a name is that of the root element of a web page.
+pub(super) fn is_html(name: Option<&str>) -> bool {
+    name.is_some_and(|name| name.eq_ignore_ascii_case("html"))
+}
+
+/// The text that a reference stands for; `None` if it is an unknown entity, or not a character.
+fn resolve(reference: &BytesRef<'_>) -> Option<Cow<'static, str>> {
+    match reference.resolve_char_ref() {
+        Ok(Some(character)) => Some(Cow::Owned(character.to_string())),
+        Ok(None) => resolve_predefined_entity(reference).map(Cow::Borrowed),
+        Err(_) => None,
+    }
+}
+
+/// A tag with ASCII spaces in place of others between its attributes; `None` if it has no others.
+fn with_ascii_spaces(start: &BytesStart<'_>) -> Option<BytesStart<'static>> {
+    let text: &str = start;
+    if text.is_ascii() {
+        return None;
+    }
+    let mut quote = None;
+    let mut is_repaired = false;
+    let repaired: String = text
+        .chars()
+        .map(|character| {
+            match (quote, character) {
+                (None, '"' | '\'') => quote = Some(character),
+                (Some(begin), end) if begin == end => quote = None,
+                (None, other) if is_wide_space(other) => {
+                    is_repaired = true;
+                    return ' ';
+                }
+                _ => {}
+            }
+            character
+        })
+        .collect();
+    is_repaired.then(|| {
+        let name = repaired.find(char::is_whitespace).unwrap_or(repaired.len());
+        BytesStart::from_content(repaired, name)
+    })
+}
+
+/// Whether it looks like a space and is none to XML: a no-break space, a byte order mark in the middle.
+fn is_wide_space(character: char) -> bool {
+    !character.is_ascii()
+        && (character.is_whitespace() || matches!(character, '\u{feff}' | '\u{200b}'))
 }
 
 impl Tag<'_> {
@@ -243,7 +377,8 @@ impl Tag<'_> {
         self.start.len() as u64
     }
 
-    /// Names and values of its attributes without a prefix. Those with a prefix belong to other vocabularies.
+    /// Names and values of its attributes without a prefix. Those with a prefix belong to other vocabularies. A value that can't be
+    /// read completely contains [`UNREADABLE`].
     pub(super) fn attributes(&self) -> impl Iterator<Item = (&str, Cow<'_, str>)> {
         // All were checked when the tag was read, so that there are no errors here.
         let mut attributes = self.start.attributes();
@@ -254,117 +389,63 @@ impl Tag<'_> {
             if name == "xmlns" || name.contains(':') {
                 return None;
             }
-            Some((name, value_of(&attribute).ok()?))
+            Some((name, value_of(&attribute)))
         })
     }
 }
 
-fn value_of<'a>(attribute: &Attribute<'a>) -> Result<Cow<'a, str>, Error> {
-    attribute.normalized_value(XmlVersion::Implicit1_0)
+/// The value of an attribute, with [`UNREADABLE`] in place of each reference that can't be resolved.
+fn value_of<'a>(attribute: &Attribute<'a>) -> Cow<'a, str> {
+    strict_value_of(attribute).unwrap_or_else(|| {
+        let mut pieces = attribute.value.split('&');
+        let mut value = pieces.next().unwrap_or_default().to_owned();
+        for piece in pieces {
+            let end = piece
+                .bytes()
+                .take(MAX_ENTITY_NAME)
+                .position(|byte| byte == b';');
+            let resolved = end.and_then(|end| {
+                let reference = BytesRef::new(&piece[..end]);
+                Some((resolve(&reference)?, end + 1))
+            });
+            match resolved {
+                Some((text, length)) => {
+                    value.push_str(&text);
+                    value.push_str(&piece[length..]);
+                }
+                None => {
+                    value.push(UNREADABLE);
+                    value.push_str(piece);
+                }
+            }
+        }
+        Cow::Owned(value)
+    })
 }
 
-fn check_attributes(start: &BytesStart<'_>, at: u64) -> Result<(), ReadError> {
+/// The value of an attribute; `None` if a reference in it can't be resolved.
+fn strict_value_of<'a>(attribute: &Attribute<'a>) -> Option<Cow<'a, str>> {
+    attribute.normalized_value(XmlVersion::Implicit1_0).ok()
+}
+
+/// Checks the attributes of a tag; returns how many values can't be read completely.
+fn check_attributes(start: &BytesStart<'_>, at: Place) -> Result<u64, ReadError> {
+    let mut damaged = 0;
     for (n, attribute) in start.attributes().enumerate() {
         if n == MAX_ATTRIBUTES {
-            return Err(ReadError::TooManyAttributes);
+            return Err(ReadError::TooManyAttributes(at));
         }
         let attribute = attribute.map_err(|error| not_xml(at, &error))?;
-        if attribute.value.contains('&') {
-            value_of(&attribute).map_err(|error| match error {
-                Error::Escape(EscapeError::UnrecognizedEntity(_, name)) => {
-                    ReadError::Entity(clip(&name))
-                }
-                error => not_xml(at, &error),
-            })?;
-        }
+        let has_reference = attribute.value.contains('&');
+        damaged += u64::from(has_reference && strict_value_of(&attribute).is_none());
     }
-    Ok(())
+    Ok(damaged)
 }
 
-/// Rejects the encodings that are visible in the first bytes (XML 1.0, appendix F).
-fn check_byte_order(beginning: &[u8]) -> Result<(), ReadError> {
-    match beginning {
-        [0xfe, 0xff, ..] | [0xff, 0xfe, ..] | [0, b'<', ..] | [b'<', 0, ..] | [0, 0, ..] => Err(
-            ReadError::UnsupportedEncoding("UTF-16 or UTF-32".to_owned()),
-        ),
-        _ => Ok(()),
-    }
-}
-
-fn check_encoding(declaration: &BytesDecl<'_>, at: u64) -> Result<(), ReadError> {
-    let Some(encoding) = declaration.encoding() else {
-        return Ok(());
-    };
-    let encoding = encoding.map_err(|error| not_xml(at, &error))?;
-    let known = ["utf-8", "utf8", "us-ascii", "ascii"];
-    if known
-        .iter()
-        .any(|known| encoding.trim().eq_ignore_ascii_case(known))
-    {
-        return Ok(());
-    }
-    Err(ReadError::UnsupportedEncoding(clip(&encoding)))
-}
-
-fn not_xml(at: u64, reason: &impl ToString) -> ReadError {
+/// The error of a document that is not well formed.
+pub(super) fn not_xml(at: Place, reason: &impl ToString) -> ReadError {
     ReadError::NotXml {
         at,
         reason: clip(&reason.to_string()),
-    }
-}
-
-/// The beginning of a remote text, short enough for an error message.
-pub(super) fn clip(text: &str) -> String {
-    text.chars().take(200).collect()
-}
-
-/// An input that limits the length of each event: quick-xml buffers a complete event in memory.
-struct Bounded<R> {
-    input: R,
-    left: usize,
-    /// An event has exceeded its limit.
-    overflowed: bool,
-    /// The end was reached.
-    ended: bool,
-}
-
-impl<R> Bounded<R> {
-    fn new(input: R) -> Self {
-        Self {
-            input,
-            left: MAX_EVENT_BYTES,
-            overflowed: false,
-            ended: false,
-        }
-    }
-
-    fn begin_event(&mut self) {
-        self.left = MAX_EVENT_BYTES;
-    }
-}
-
-impl<R: BufRead> BufRead for Bounded<R> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        let available = self.input.fill_buf()?;
-        if available.is_empty() {
-            self.ended = true;
-        } else if self.left == 0 {
-            self.overflowed = true;
-            return Err(io::Error::other("an event is too large"));
-        }
-        Ok(&available[..available.len().min(self.left)])
-    }
-
-    fn consume(&mut self, amount: usize) {
-        self.left = self.left.saturating_sub(amount);
-        self.input.consume(amount);
-    }
-}
-
-impl<R: BufRead> Read for Bounded<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.fill_buf()?.read(buffer)?;
-        self.consume(count);
-        Ok(count)
     }
 }

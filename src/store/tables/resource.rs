@@ -30,6 +30,8 @@ pub struct ResourceView {
     pub length: Option<u64>,
     /// The announced media type, or else the served one.
     pub media_type: Option<String>,
+    /// The content coding of the file; `None` if it is not coded.
+    pub encoding: Option<String>,
     /// The digests of the file, as the `hash` attribute has them; empty where the Source states none.
     pub hashes: String,
     /// When it was last modified.
@@ -47,8 +49,8 @@ pub struct ResourceView {
 /// A resource that was applied at least once. Where several Sources have it, the live one and the oldest row come first.
 pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<ResourceView>> {
     sql.prepare_cached(
-        "SELECT resource.uri AS uri, resource.source AS source, capability_list, path, length, media_type, hashes, lastmod,
-                changed_at, applied_at, deleted, links
+        "SELECT resource.uri AS uri, resource.source AS source, capability_list, path, length, media_type, encoding, hashes,
+                lastmod, changed_at, applied_at, deleted, links
          FROM resource JOIN source_set ON source_set.id = resource.set_id
          WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
          ORDER BY deleted, resource.id LIMIT 1",
@@ -61,6 +63,7 @@ pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Opti
             path: row.get("path")?,
             length: row.get::<_, Option<Count>>("length")?.map(u64::from),
             media_type: row.get("media_type")?,
+            encoding: row.get("encoding")?,
             hashes: row.get("hashes")?,
             lastmod: row.get("lastmod")?,
             changed_at: row.get("changed_at")?,
@@ -224,6 +227,8 @@ pub struct Publication {
     pub length: u64,
     /// The announced media type, or else the served one; `None`, where its bytes are not new: as before.
     pub media_type: Option<String>,
+    /// The content coding of its bytes, if they are coded; `None`, where they are not new: as before.
+    pub encoding: Option<String>,
     /// Its digests.
     pub hashes: Vec<Digest>,
     /// When it was last modified, as announced or else as served; `None`, where its bytes are not new: as before.
@@ -246,6 +251,7 @@ pub(in crate::store) fn publish(
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, hashes = ?6,
          media_type = COALESCE(?5, CASE ?11 WHEN 0 THEN media_type END),
+         encoding = COALESCE(?16, CASE ?11 WHEN 0 THEN encoding END),
          lastmod = COALESCE(?7, CASE ?11 WHEN 0 THEN lastmod END),
          served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
          etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
@@ -269,6 +275,7 @@ pub(in crate::store) fn publish(
         version.and_then(|version| version.validators.etag.as_deref()),
         version.and_then(|version| version.validators.last_modified.as_deref()),
         LinkList(&task.links),
+        publication.encoding,
     ])?;
     Ok(())
 }

@@ -20,6 +20,10 @@ use crate::sync::latest_plausible;
 
 /// The result of a task. The mirror is in that state already.
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly every result is the largest"
+)]
 pub enum TaskResult {
     /// The file was published.
     Published(Publication),

@@ -211,7 +211,7 @@ fn the_manifest_is_at_the_top_in_any_case() {
     assert_eq!(manifest_of(&[]), Err("no-manifest"));
     assert_eq!(
         manifest_of(&[("manifest.xml", b"<html/>")]),
-        Err("wrong-root")
+        Err("html-page")
     );
     assert_eq!(
         manifest_of(&[("MANIFEST.xml", b"x"), ("manifest.xml", MANIFEST)]),

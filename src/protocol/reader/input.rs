@@ -1,0 +1,486 @@
+//! The bytes of a document as UTF-8 text, in constant memory: decoded, with a limit for each event, and with the position for
+//! error messages.
+//!
+//! The bytes decide, not the declaration: what is valid UTF-8 is read as UTF-8. From the first byte that is not, the declared
+//! encoding applies. Where UTF-8 is declared, or nothing, each invalid sequence becomes [`UNREADABLE`], so that only what
+//! contains it is lost.
+
+use std::io::{self, BufRead, Chain, Cursor, Read};
+
+use encoding_rs::{Decoder, DecoderResult, Encoding, UTF_8, UTF_16BE, UTF_16LE};
+
+use super::ReadError;
+use super::error::clip;
+use super::place::Place;
+
+/// The maximum length of a tag, a text, a comment or a processing instruction, in bytes.
+pub(super) const MAX_EVENT_BYTES: usize = 64 * 1024;
+
+/// How much of the beginning is read to recognize what it is, in bytes.
+const BEGINNING: u64 = 16 * 1024;
+
+/// What stands for something that can't be read: invalid bytes, a bare ampersand, an unknown entity. It is not a character that
+/// XML allows (XML 1.0, section 2.2).
+pub(super) const UNREADABLE: char = '\u{ffff}';
+
+/// The bytes of a document, decoded.
+pub(super) struct DocumentInput<R> {
+    input: Chain<Cursor<Vec<u8>>, R>,
+    /// The declared encoding, if it is not UTF-8.
+    declared: Declared,
+    /// Decodes what is not UTF-8.
+    decoder: Option<Decoder>,
+    /// How many of the next bytes of the input are known to be UTF-8.
+    valid: usize,
+    /// The begin of a sequence that continues in the next piece of the input.
+    partial: Vec<u8>,
+    /// Decoded bytes that precede those of the input.
+    decoded: Vec<u8>,
+    /// How many of them are consumed.
+    taken: usize,
+    /// How many bytes are left of the event.
+    left: usize,
+    /// Where the next byte is.
+    place: Place,
+    /// Where the event begins.
+    event: Place,
+    unreadable: u64,
+    fault: Option<Fault>,
+    ended: bool,
+}
+
+/// The declared encoding.
+#[derive(Clone, Debug)]
+enum Declared {
+    /// UTF-8, or none.
+    Utf8,
+    Known(&'static Encoding),
+    Unknown(String),
+}
+
+/// Why the input returned an error of its own.
+#[derive(Clone, Debug)]
+enum Fault {
+    EventTooLarge,
+    Encoding(String),
+}
+
+impl<R: BufRead> DocumentInput<R> {
+    /// The input, and its first bytes.
+    pub(super) fn new(mut input: R) -> Result<(Self, Vec<u8>), ReadError> {
+        let mut beginning = Vec::new();
+        input.by_ref().take(BEGINNING).read_to_end(&mut beginning)?;
+        let decoder = wide_encoding(&beginning)?.map(Encoding::new_decoder_with_bom_removal);
+        if beginning.starts_with(b"\xef\xbb\xbf") {
+            beginning.drain(..3);
+        }
+        let new = Self {
+            input: Cursor::new(beginning.clone()).chain(input),
+            declared: Declared::Utf8,
+            decoder,
+            valid: 0,
+            partial: Vec::new(),
+            decoded: Vec::new(),
+            taken: 0,
+            left: MAX_EVENT_BYTES,
+            place: Place::BEGIN,
+            event: Place::BEGIN,
+            unreadable: 0,
+            fault: None,
+            ended: false,
+        };
+        Ok((new, beginning))
+    }
+
+    /// Notes the encoding that the document declares; returns whether it is another one than UTF-8.
+    pub(super) fn declare(&mut self, label: &str) -> Result<bool, ReadError> {
+        let label = label.trim();
+        // Not WHATWG's meaning of ASCII, which is windows-1252.
+        if ["", "ascii", "us-ascii"].contains(&label.to_ascii_lowercase().as_str()) {
+            return Ok(false);
+        }
+        self.declared = match Encoding::for_label(label.as_bytes()) {
+            Some(encoding) if encoding == UTF_8 => return Ok(false),
+            // The bytes before it have shown that it is not, or it is decoded already.
+            Some(encoding) if encoding == UTF_16LE || encoding == UTF_16BE => Declared::Utf8,
+            Some(encoding) if encoding.is_ascii_compatible() => Declared::Known(encoding),
+            Some(_) => {
+                return Err(ReadError::UnsupportedEncoding {
+                    name: clip(label),
+                    at: self.event,
+                });
+            }
+            None => Declared::Unknown(clip(label)),
+        };
+        Ok(true)
+    }
+
+    pub(super) fn begin_event(&mut self) {
+        self.left = MAX_EVENT_BYTES;
+        self.event = self.place;
+    }
+
+    /// Where the event begins.
+    pub(super) fn event(&self) -> Place {
+        self.event
+    }
+
+    /// Where the next byte is.
+    pub(super) fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Whether the end was reached.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// How many sequences of bytes were not readable.
+    pub(super) fn unreadable(&self) -> u64 {
+        self.unreadable
+    }
+
+    /// The meaning of an error that the input has returned.
+    pub(super) fn error(&self, error: io::Error) -> ReadError {
+        match &self.fault {
+            Some(Fault::EventTooLarge) => ReadError::EventTooLarge(self.event),
+            Some(Fault::Encoding(name)) => ReadError::UnsupportedEncoding {
+                name: name.clone(),
+                at: self.place,
+            },
+            None => ReadError::Io(error),
+        }
+    }
+
+    fn fail(&mut self, fault: Fault) -> io::Error {
+        self.fault = Some(fault);
+        io::Error::other("the document can't be read")
+    }
+
+    /// Reads until there are decoded bytes, or valid ones, or the end.
+    fn prepare(&mut self) -> io::Result<()> {
+        while self.taken == self.decoded.len() && self.valid == 0 && !self.ended {
+            self.decoded.clear();
+            self.taken = 0;
+            if self.decoder.is_some() {
+                self.decode()?;
+            } else if self.partial.is_empty() {
+                self.validate()?;
+            } else {
+                self.complete()?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Decodes the next piece of the input.
+    fn decode(&mut self) -> io::Result<()> {
+        let available = self.input.fill_buf()?;
+        let is_last = available.is_empty();
+        let Some(decoder) = &mut self.decoder else {
+            return Ok(());
+        };
+        let (read, is_finished) = decode_into(
+            decoder,
+            available,
+            is_last,
+            &mut self.decoded,
+            &mut self.unreadable,
+        );
+        self.input.consume(read);
+        if is_finished {
+            // It must not be used any more. Nothing follows.
+            self.decoder = None;
+        }
+        Ok(())
+    }
+
+    /// Finds out how many of the next bytes are UTF-8.
+    fn validate(&mut self) -> io::Result<()> {
+        let available = self.input.fill_buf()?;
+        if available.is_empty() {
+            self.ended = true;
+            return Ok(());
+        }
+        let Err(error) = std::str::from_utf8(available) else {
+            self.valid = available.len();
+            return Ok(());
+        };
+        self.valid = error.valid_up_to();
+        if self.valid > 0 {
+            return Ok(());
+        }
+        match error.error_len() {
+            // The rest is at most three bytes long.
+            None => {
+                self.partial.extend_from_slice(available);
+                let length = available.len();
+                self.input.consume(length);
+            }
+            Some(length) => {
+                if self.replace(&[])? {
+                    self.input.consume(length);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes a sequence whose begin was at the end of a piece.
+    fn complete(&mut self) -> io::Result<()> {
+        let next = self.input.fill_buf()?.first().copied();
+        let begin = self.partial.len();
+        self.partial.extend(next);
+        match std::str::from_utf8(&self.partial) {
+            Ok(_) => {
+                std::mem::swap(&mut self.decoded, &mut self.partial);
+                self.input.consume(1);
+            }
+            Err(error) if error.error_len().is_none() && next.is_some() => self.input.consume(1),
+            Err(_) => {
+                self.partial.truncate(begin);
+                let partial = std::mem::take(&mut self.partial);
+                self.replace(&partial)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Continues where the input is not UTF-8: from there with the declared encoding, which gets `begin` first; else with
+    /// [`UNREADABLE`] in place of the invalid sequence. Returns whether it was replaced.
+    fn replace(&mut self, begin: &[u8]) -> io::Result<bool> {
+        match self.declared.clone() {
+            Declared::Utf8 => {
+                self.unreadable += 1;
+                self.decoded
+                    .extend_from_slice(UNREADABLE.encode_utf8(&mut [0; 4]).as_bytes());
+                Ok(true)
+            }
+            Declared::Known(encoding) => {
+                let decoder = self
+                    .decoder
+                    .insert(encoding.new_decoder_without_bom_handling());
+                let mut begin = begin;
+                while !begin.is_empty() {
+                    let (read, _) = decode_into(
+                        decoder,
+                        begin,
+                        false,
+                        &mut self.decoded,
+                        &mut self.unreadable,
+                    );
+                    begin = &begin[read..];
+                }
+                Ok(false)
+            }
+            Declared::Unknown(label) => Err(self.fail(Fault::Encoding(label))),
+        }
+    }
+}
+
+/// Decodes a piece, or as much of it as fits; returns how many bytes were read, and whether the last one was. Where there are
+/// any, at least one is read.
+fn decode_into(
+    decoder: &mut Decoder,
+    piece: &[u8],
+    is_last: bool,
+    decoded: &mut Vec<u8>,
+    unreadable: &mut u64,
+) -> (usize, bool) {
+    const AT_ONCE: usize = 4096;
+    let (mut taken, mut filled) = (0, decoded.len());
+    let limit = filled + AT_ONCE;
+    decoded.resize(limit + UNREADABLE.len_utf8(), 0);
+    let is_finished = loop {
+        let (result, read, written) = decoder.decode_to_utf8_without_replacement(
+            &piece[taken..],
+            &mut decoded[filled..limit],
+            is_last,
+        );
+        taken += read;
+        filled += written;
+        match result {
+            DecoderResult::InputEmpty => break is_last,
+            DecoderResult::OutputFull => break false,
+            DecoderResult::Malformed(..) => {
+                *unreadable += 1;
+                filled += UNREADABLE.encode_utf8(&mut decoded[filled..]).len();
+                if filled >= limit {
+                    break false;
+                }
+            }
+        }
+    };
+    decoded.truncate(filled);
+    (taken, is_finished)
+}
+
+/// The encoding of a document whose first bytes show that it is not one that extends ASCII (XML 1.0, appendix F).
+fn wide_encoding(beginning: &[u8]) -> Result<Option<&'static Encoding>, ReadError> {
+    match beginning {
+        [0, 0, ..] | [0xff, 0xfe, 0, 0, ..] | [b'<', 0, 0, 0, ..] => {
+            Err(ReadError::UnsupportedEncoding {
+                name: "UTF-32".to_owned(),
+                at: Place::BEGIN,
+            })
+        }
+        [0xfe, 0xff, ..] | [0, b'<', ..] => Ok(Some(UTF_16BE)),
+        [0xff, 0xfe, ..] | [b'<', 0, ..] => Ok(Some(UTF_16LE)),
+        _ => Ok(None),
+    }
+}
+
+impl<R: BufRead> BufRead for DocumentInput<R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.prepare()?;
+        if self.ended {
+            return Ok(&[]);
+        }
+        if self.left == 0 {
+            return Err(self.fail(Fault::EventTooLarge));
+        }
+        let left = self.left;
+        let available = if self.taken < self.decoded.len() {
+            &self.decoded[self.taken..]
+        } else {
+            &self.input.fill_buf()?[..self.valid]
+        };
+        Ok(&available[..available.len().min(left)])
+    }
+
+    fn consume(&mut self, amount: usize) {
+        if amount == 0 {
+            return;
+        }
+        self.left = self.left.saturating_sub(amount);
+        if self.taken < self.decoded.len() {
+            let end = self.decoded.len().min(self.taken + amount);
+            self.place.advance(&self.decoded[self.taken..end]);
+            self.taken = end;
+            return;
+        }
+        // It is in the buffer, so that there is no error.
+        if let Ok(available) = self.input.fill_buf() {
+            self.place
+                .advance(&available[..amount.min(available.len())]);
+        }
+        self.valid = self.valid.saturating_sub(amount);
+        self.input.consume(amount);
+    }
+}
+
+impl<R: BufRead> Read for DocumentInput<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.fill_buf()?.read(buffer)?;
+        self.consume(count);
+        Ok(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufReader;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// What is read of these bytes, in pieces of that size, where that encoding is declared at the begin.
+    fn read(bytes: &[u8], label: &str, piece: usize) -> Result<String, ReadError> {
+        // What precedes the bytes is longer than what is read at once.
+        let before = vec![b' '; usize::try_from(BEGINNING).unwrap()];
+        let bytes = [before.as_slice(), bytes].concat();
+        let (mut input, _) = DocumentInput::new(BufReader::with_capacity(piece, &bytes[..]))?;
+        input.declare(label)?;
+        let mut text = Vec::new();
+        loop {
+            input.begin_event();
+            let available = match input.fill_buf() {
+                Ok(available) => available,
+                Err(error) => return Err(input.error(error)),
+            };
+            if available.is_empty() {
+                break;
+            }
+            text.extend_from_slice(available);
+            let length = available.len();
+            input.consume(length);
+        }
+        let text = String::from_utf8(text).unwrap();
+        Ok(text.trim_start_matches(' ').to_owned())
+    }
+
+    fn check(bytes: &[u8], label: &str, expected: &str) {
+        for piece in 1..=bytes.len().max(1) {
+            let text = read(bytes, label, piece).unwrap();
+            assert_eq!(text, expected, "{label} by {piece}");
+        }
+    }
+
+    #[test]
+    fn valid_utf8_is_utf8_whatever_is_declared() {
+        for label in [
+            "",
+            "UTF-8",
+            "utf8",
+            "us-ascii",
+            "utf-16",
+            "ISO-8859-1",
+            "x-unknown",
+        ] {
+            check("aé日本𝄞z".as_bytes(), label, "aé日本𝄞z");
+        }
+    }
+
+    #[test]
+    fn other_bytes_are_read_in_the_declared_encoding_from_there() {
+        for label in ["ISO-8859-1", " windows-1252 ", "latin1"] {
+            check(b"caf\xe9 \xc3\xa9", label, "café Ã©");
+            check(b"\xe9", label, "é");
+            check(b"\x80\xe2\x82", label, "€â‚");
+        }
+        check(b"a\x83\x5c\x83\x8b", "Shift_JIS", "aソル");
+    }
+
+    #[test]
+    fn invalid_sequences_are_marked_where_nothing_else_is_declared() {
+        check(b"caf\xe9 \xc3\xa9", "", "caf\u{ffff} é");
+        check(b"\xe2\x82", "UTF-8", "\u{ffff}");
+        check(b"\xe2\x82a\xf0\x9f", "", "\u{ffff}a\u{ffff}");
+        check(b"\xc0\x80", "utf-16", "\u{ffff}\u{ffff}");
+    }
+
+    #[test]
+    fn encodings_that_are_not_supported_are_errors_where_they_are_needed() {
+        let error = read(b"caf\xe9", "x-unknown", 7).unwrap_err();
+        assert_eq!(error.code(), "unsupported-encoding");
+        let error = read(b"cafe", "ISO-2022-JP", 7).unwrap_err();
+        assert_eq!(error.code(), "unsupported-encoding");
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_of_any_size_read_alike(
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(0xc3), Just(0xa9), Just(b'a')], 0..40),
+            piece in 1_usize..20,
+            label in prop::sample::select(vec!["", "ISO-8859-1", "Shift_JIS", "GBK"]),
+        ) {
+            prop_assert_eq!(read(&bytes, label, piece).unwrap(), read(&bytes, label, 100).unwrap());
+        }
+
+        #[test]
+        fn long_pieces_are_decoded_as_short_ones(
+            bytes in prop::collection::vec(prop_oneof![any::<u8>(), Just(0x83), Just(b'a')], 9000..9100),
+            label in prop::sample::select(vec!["ISO-8859-1", "Shift_JIS", "GBK"]),
+        ) {
+            prop_assert_eq!(read(&bytes, label, 20_000).unwrap(), read(&bytes, label, 7).unwrap());
+        }
+
+        #[test]
+        fn without_a_declaration_it_is_a_lossy_conversion(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+            let expected = String::from_utf8_lossy(&bytes).replace('\u{fffd}', "\u{ffff}");
+            let found = read(&bytes, "", 3).unwrap();
+            prop_assert_eq!(found.trim_start(), expected.trim_start());
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Representations as servers negotiate them: by media type, and coded.
+
+use resyncd::protocol::{Algorithm, Digest};
+
+use crate::site::{Follower, Site, entry, gzip, resource_list};
+
+const TEXT: &[u8] =
+    b"a text that is long enough to be compressed, compressed, compressed, and again compressed";
+
+/// A Source of one resource at `/a` with these attributes of its `rs:md`.
+async fn site_of(md: &str) -> Site {
+    let inside = format!("<lastmod>2026-02-01T00:00:00Z</lastmod><rs:md {md}/>");
+    Site::with_lists(&resource_list(&entry("/a", &inside))).await
+}
+
+/// Attributes that state the length and the digest of these bytes.
+fn stated(bytes: &[u8]) -> String {
+    let digest = Digest::of(Algorithm::Sha256, bytes);
+    format!("length=\"{}\" hash=\"{digest}\"", bytes.len())
+}
+
+/// Follows a site until `/a` is mirrored with these bytes, and `GET /resource` shows this coding.
+async fn until_mirrored(site: Site, bytes: &[u8], coding: Option<&str>) {
+    let follower = Follower::start(site).await;
+    let text = String::from_utf8_lossy(bytes).into_owned();
+    follower.until_mirrored(&[("/a", &text)]).await;
+    let uri = follower.site.url("/a");
+    let shown = follower.destination.operator.resource(&uri).await.unwrap();
+    assert_eq!(shown["encoding"].as_str(), coding, "{shown}");
+    assert_eq!(
+        shown["length"].as_u64(),
+        Some(bytes.len() as u64),
+        "{shown}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stated_type_is_asked_for() {
+    let site = site_of("type=\"text/turtle\"").await;
+    site.put_bytes("/a", &[("content-type", "text/html")], b"<html>".to_vec());
+    let turtle = [("content-type", "text/turtle")];
+    site.put_variant("/a", ("accept", "text/turtle"), &turtle, TEXT.to_vec());
+    until_mirrored(site, TEXT, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn page_in_place_of_another_type_is_reported_unless_a_digest_proves_it() {
+    let html = [("content-type", "text/html; charset=utf-8")];
+    let site = site_of("type=\"application/pdf\"").await;
+    site.put_bytes("/a", &html, TEXT.to_vec());
+    let follower = Follower::start(site).await;
+    let is_reported = |code: &str| code == "type-mismatch";
+    let set = follower
+        .until("reported", |set| {
+            set.error
+                .as_ref()
+                .is_some_and(|error| is_reported(&error.code))
+        })
+        .await;
+    assert_eq!(set.resources, 0);
+    assert_eq!(set.pending + set.failed, 1);
+
+    let proven = site_of(&format!("type=\"application/pdf\" {}", stated(TEXT))).await;
+    proven.put_bytes("/a", &html, TEXT.to_vec());
+    until_mirrored(proven, TEXT, None).await;
+
+    let allowed = site_of("type=\"application/pdf\"").await;
+    allowed.put_bytes("/a", &html, TEXT.to_vec());
+    let follower =
+        Follower::start_with(allowed, "/", |source| source.allow_type_mismatch = true).await;
+    follower.until("mirrored", |set| set.resources == 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coded_bytes_are_published_as_what_is_stated_describes_them() {
+    let (coded, zipped) = ([("content-encoding", "gzip")], gzip(TEXT));
+    for (md, bytes, coding) in [
+        (stated(TEXT), TEXT, None),
+        (stated(&zipped), &zipped[..], Some("gzip")),
+        (String::new(), TEXT, None),
+        (format!("length=\"{}\"", TEXT.len()), TEXT, None),
+    ] {
+        let site = site_of(&md).await;
+        site.put_bytes("/a", &coded, zipped.clone());
+        until_mirrored(site, bytes, coding).await;
+    }
+    // A coding that can't be decoded, and a header that was left on.
+    let site = site_of("").await;
+    site.put_bytes("/a", &[("content-encoding", "br")], TEXT.to_vec());
+    until_mirrored(site, TEXT, Some("br")).await;
+    let site = site_of(&stated(TEXT)).await;
+    site.put_bytes("/a", &coded, TEXT.to_vec());
+    until_mirrored(site, TEXT, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coded_representation_is_asked_for_where_the_plain_one_is_not_what_is_stated() {
+    let zipped = gzip(TEXT);
+    let site = site_of(&format!("encoding=\"gzip\" {}", stated(&zipped))).await;
+    site.put_bytes("/a", &[], TEXT.to_vec());
+    let coded = [("content-encoding", "gzip")];
+    site.put_variant("/a", ("accept-encoding", "gzip"), &coded, zipped.clone());
+    until_mirrored(site, &zipped, Some("gzip")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_coding_is_not_published() {
+    let site = site_of("").await;
+    let mut zipped = gzip(TEXT);
+    zipped.truncate(zipped.len() - 9);
+    site.put_bytes("/a", &[("content-encoding", "gzip")], zipped);
+    let follower = Follower::start(site).await;
+    let set = follower
+        .until("reported", |set| {
+            set.error
+                .as_ref()
+                .is_some_and(|error| error.code == "bad-gzip")
+        })
+        .await;
+    assert_eq!(set.resources, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn coded_bomb_is_not_published() {
+    let site = site_of("").await;
+    let bomb = gzip(&vec![0; 65 << 20]);
+    site.put_bytes("/a", &[("content-encoding", "gzip")], bomb);
+    let follower = Follower::start(site).await;
+    let set = follower
+        .until("reported", |set| {
+            let code = set.error.as_ref().map(|error| error.code.as_str());
+            code == Some("expansion")
+        })
+        .await;
+    assert_eq!(set.resources, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memento_is_fetched_where_the_uri_serves_a_newer_version() {
+    let memento = "<rs:ln rel=\"memento\" href=\"{site}/1/a\"/>";
+    let inside = format!("<rs:md {}/>{memento}", stated(TEXT));
+    let site = Site::with_lists(&resource_list(&entry("/a", &inside))).await;
+    site.put("/a", "newer");
+    site.put_bytes("/1/a", &[], TEXT.to_vec());
+    let follower = Follower::start(site).await;
+    let text = String::from_utf8_lossy(TEXT).into_owned();
+    follower.until_mirrored(&[("/a", &text)]).await;
+    assert_eq!(follower.site.hits("/a"), 1);
+}
