@@ -69,7 +69,7 @@ async fn each_sitemap_of_robots_txt_is_a_set() {
             .collect();
         assert_eq!(
             failed,
-            [("/404.xml", "not-found"), ("/feed", "not-a-sitemap")]
+            [("/404.xml", "not-found"), ("/feed", "unsupported-feed")]
         );
     }
     // Those of a sitemap that was given are not followed, read or not.
