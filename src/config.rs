@@ -121,6 +121,8 @@ pub struct Source {
     pub baseline: Baseline,
     /// Whether an HTML page is accepted for a resource of which another type is stated, and no digest.
     pub allow_type_mismatch: bool,
+    /// How many resources of a set are requested again within a day because their entries state nothing about their content.
+    pub undated_per_day: u64,
     /// Whether files of deleted resources are removed.
     pub delete: bool,
     /// The share of a set, 0 to 1, above which deletions are held back.

@@ -105,6 +105,10 @@ pub struct SetStatus {
     /// What is notable, but does not keep the set from being in sync.
     #[serde(default)]
     pub notices: Vec<CountedError>,
+    /// Resources whose entries state nothing about their content, and that are requested again because their list is new. Until
+    /// then `synced_until` does not move.
+    #[serde(default)]
+    pub undated: u64,
     /// How many parts of its indexes can't be read.
     #[serde(default)]
     pub dead_parts: u64,

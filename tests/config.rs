@@ -57,7 +57,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 32] = [
+const KEYS: [(&str, &str); 33] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -86,6 +86,7 @@ const KEYS: [(&str, &str); 32] = [
     ("source.lease", "\"10d\""),
     ("source.baseline", "\"auto\""),
     ("source.allow_type_mismatch", "false"),
+    ("source.undated_per_day", "10000"),
     ("source.delete", "true"),
     ("source.max_delete", "\"10%\""),
     ("source.signatures", "\"required\""),
@@ -152,6 +153,7 @@ reorder_window = "0s"
 lease = "1d"
 baseline = "dump"
 allow_type_mismatch = true
+undated_per_day = 7
 delete = false
 max_delete = "100%"
 signatures = "off"
@@ -189,6 +191,7 @@ exclude = ["*/draft/*"]
     assert_eq!(source.lease, Duration::from_secs(86_400));
     assert_eq!(source.baseline, Baseline::Dump);
     assert!(source.allow_type_mismatch);
+    assert_eq!(source.undated_per_day, 7);
     assert!(!source.delete);
     assert!((source.max_delete - 1.0).abs() < f64::EPSILON);
     assert_eq!(source.signatures, Signatures::Off);

@@ -91,6 +91,7 @@ impl Source {
             lease: Duration::from_secs(10 * 24 * 60 * 60),
             baseline: Baseline::Auto,
             allow_type_mismatch: false,
+            undated_per_day: 10_000,
             delete: true,
             max_delete: 0.1,
             signatures: Signatures::Required,

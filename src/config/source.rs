@@ -100,6 +100,11 @@ fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sour
     assign(&mut source.baseline, baseline);
     let allows = section.flag("allow_type_mismatch");
     assign(&mut source.allow_type_mismatch, allows);
+    let undated = section.number("undated_per_day", 0..=1_000_000_000);
+    assign(
+        &mut source.undated_per_day,
+        undated.map(|undated| undated as u64),
+    );
     assign(&mut source.delete, section.flag("delete"));
     let share = section.text("max_delete", "a percentage such as \"10%\"", parse_share);
     assign(&mut source.max_delete, share);

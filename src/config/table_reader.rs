@@ -57,6 +57,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "lease",
             "baseline",
             "allow_type_mismatch",
+            "undated_per_day",
             "delete",
             "max_delete",
             "signatures",

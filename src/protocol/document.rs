@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use chrono::TimeDelta;
 use url::Url;
 
 use super::{ContentInfo, Oddities, Oddity, SourceTime};
@@ -242,6 +243,58 @@ pub struct Entry {
     pub md: Metadata,
     /// Its `rs:ln`s.
     pub links: Vec<Link>,
+    /// How often it changes (`changefreq`, sitemaps.org).
+    pub frequency: Option<ChangeFrequency>,
+}
+
+/// How often a resource changes, as its Source expects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChangeFrequency {
+    /// At each access.
+    Always,
+    /// Once an hour.
+    Hourly,
+    /// Once a day.
+    Daily,
+    /// Once a week.
+    Weekly,
+    /// Once a month.
+    Monthly,
+    /// Once a year.
+    Yearly,
+    /// An archived resource.
+    Never,
+}
+
+impl ChangeFrequency {
+    /// Parses the value of `changefreq`; `None`: none of those that are defined.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        let all = [
+            ("always", Self::Always),
+            ("hourly", Self::Hourly),
+            ("daily", Self::Daily),
+            ("weekly", Self::Weekly),
+            ("monthly", Self::Monthly),
+            ("yearly", Self::Yearly),
+            ("never", Self::Never),
+        ];
+        let text = text.trim();
+        let mut all = all.into_iter();
+        all.find_map(|(name, frequency)| name.eq_ignore_ascii_case(text).then_some(frequency))
+    }
+
+    /// The time between two changes; `None`: it always changes, or never.
+    pub fn period(self) -> Option<TimeDelta> {
+        Some(match self {
+            Self::Always | Self::Never => return None,
+            Self::Hourly => TimeDelta::hours(1),
+            Self::Daily => TimeDelta::days(1),
+            Self::Weekly => TimeDelta::days(7),
+            Self::Monthly => TimeDelta::days(30),
+            Self::Yearly => TimeDelta::days(365),
+        })
+    }
 }
 
 impl Entry {
@@ -253,6 +306,7 @@ impl Entry {
             lastmod: None,
             md: Metadata::default(),
             links: Vec::new(),
+            frequency: None,
         }
     }
 

@@ -30,7 +30,9 @@ mod writer;
 pub use content_info::ContentInfo;
 pub use datetime::{DatetimeError, SourceTime};
 pub use digest::{Algorithm, Digest, parse_hashes};
-pub use document::{Capability, ChangeKind, Document, Entry, Head, Link, Metadata, Root};
+pub use document::{
+    Capability, ChangeFrequency, ChangeKind, Document, Entry, Head, Link, Metadata, Root,
+};
 pub use entry_order::EntryOrder;
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};

@@ -24,8 +24,8 @@ use std::io::BufRead;
 use url::Url;
 
 use super::{
-    Capability, Document, Entry, ForeignScheme, Head, Link, Metadata, Oddities, Oddity, Root,
-    SourceTime,
+    Capability, ChangeFrequency, Document, Entry, ForeignScheme, Head, Link, Metadata, Oddities,
+    Oddity, Root, SourceTime,
 };
 use attributes::{
     OF_ENTRY, OF_HEAD, may_continue, merge_metadata, read_link, read_metadata, resolve,
@@ -419,6 +419,7 @@ fn holds_resources(head: &Head) -> bool {
 struct EntryDraft {
     loc: Option<String>,
     lastmod: Option<String>,
+    frequency: Option<String>,
     /// Whether it has had an `rs:md`.
     has_md: bool,
     md: Metadata,
@@ -435,6 +436,7 @@ enum Field {
     None,
     Loc,
     Lastmod,
+    Frequency,
 }
 
 impl EntryDraft {
@@ -450,6 +452,10 @@ impl EntryDraft {
             Element::Lastmod if tag.depth == 3 && self.lastmod.is_none() => {
                 self.lastmod = Some(String::new());
                 self.field = Field::Lastmod;
+            }
+            Element::Changefreq if tag.depth == 3 && self.frequency.is_none() => {
+                self.frequency = Some(String::new());
+                self.field = Field::Frequency;
             }
             Element::Md if is_child => {
                 if std::mem::replace(&mut self.has_md, true) {
@@ -471,6 +477,7 @@ impl EntryDraft {
             Field::None => return,
             Field::Loc => &mut self.loc,
             Field::Lastmod => &mut self.lastmod,
+            Field::Frequency => &mut self.frequency,
         };
         field.get_or_insert_default().push_str(text);
     }
@@ -484,6 +491,7 @@ impl EntryDraft {
             lastmod: lastmod.and_then(|text| SourceTime::parse_w3c(text, oddities)),
             md: self.md,
             links: self.links,
+            frequency: self.frequency.as_deref().and_then(ChangeFrequency::parse),
         })
     }
 }

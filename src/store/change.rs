@@ -1,6 +1,6 @@
 //! Changes of resources, as documents state them and transactions apply them.
 
-use crate::protocol::{ChangeKind, ContentInfo, Link, ResourceUri, SourceTime};
+use crate::protocol::{ChangeFrequency, ChangeKind, ContentInfo, Link, ResourceUri, SourceTime};
 use crate::sync::Announced;
 
 /// The kind of document that stated a change.
@@ -70,6 +70,8 @@ pub struct Change {
     pub authority: String,
     /// Whether a later document has been read that covers the same time.
     pub late: bool,
+    /// How often the resource changes, as the entry states.
+    pub frequency: Option<ChangeFrequency>,
 }
 
 impl Change {
@@ -85,6 +87,7 @@ impl Change {
             content: ContentInfo::default(),
             links: Vec::new(),
             late: false,
+            frequency: None,
         }
     }
 

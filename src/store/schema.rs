@@ -271,6 +271,11 @@ pub(super) const STEPS: &[&str] = &[
     -- The content coding of the file, where it was published coded.
     ALTER TABLE resource ADD COLUMN encoding TEXT;
     ",
+    "
+    -- How many undated entries were checked on which day, in days since 1970.
+    ALTER TABLE source_set ADD COLUMN checks_on INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE source_set ADD COLUMN checks INTEGER NOT NULL DEFAULT 0;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -64,6 +64,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         links: Vec::new(),
         authority: uri(name).authority(),
         late: false,
+        frequency: None,
     }
 }
 
@@ -229,6 +230,7 @@ impl World {
             source: SOURCE.to_owned(),
             origin: Origin::ResourceList,
             at: at(time),
+            checks: None,
         };
         self.store.begin_list(set).await.unwrap();
         let listed = self.store.list_entries(&list, self.now, entries);

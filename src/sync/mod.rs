@@ -26,6 +26,7 @@ mod related;
 mod schedule;
 mod sequencer;
 mod span;
+mod undated;
 
 pub use candidates::{Candidate, Expected, plan_candidates};
 pub use channel::{
@@ -50,3 +51,4 @@ pub use sequencer::{
     latest_plausible, latest_source_time,
 };
 pub use span::Span;
+pub use undated::{CheckRules, is_undated, may_have_changed};

@@ -184,6 +184,7 @@ fn values_of_another_type_are_faults() {
     for line in [
         "notifications = \"yes\"",
         "allow_type_mismatch = 1",
+        "undated_per_day = \"1\"",
         "delete = 1",
         "poll_interval = 900",
         "max_delete = 0.1",

@@ -94,12 +94,18 @@ async fn of_late_entries_of_a_resource_only_the_newest_counts() {
     read(&rig, start, std::slice::from_ref(&last)).await;
     rig.until_holds("r0003.txt", "in time").await;
     let next = entry(&rig, "r0003.txt", Updated, "next");
-    let hits = rig.source.hits("/set1/a.txt");
+    let hits = rig
+        .source
+        .hits(rig.source.resource_uri(SET, "a.txt").path());
     read(&rig, start, &[created, deleted, last, next]).await;
     rig.until_holds("r0003.txt", "next").await;
     rig.until("in sync", |set| set.state == "in-sync" && set.failed == 0)
         .await;
-    assert_eq!(rig.source.hits("/set1/a.txt"), hits);
+    assert_eq!(
+        rig.source
+            .hits(rig.source.resource_uri(SET, "a.txt").path()),
+        hits
+    );
 }
 
 /// A change that is too big for one notification is sent in two, of the same interval.

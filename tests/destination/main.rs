@@ -35,4 +35,5 @@ mod shared;
 mod sitemaps;
 mod status;
 mod subscriptions;
+mod undated;
 mod unfollowed;

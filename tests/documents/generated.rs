@@ -181,6 +181,7 @@ fn entries() -> impl Strategy<Value = Vec<Entry>> {
         lastmod,
         md,
         links,
+        frequency: None,
     });
     prop::collection::vec(entry, 0..5)
 }

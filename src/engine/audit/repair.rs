@@ -297,5 +297,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         content: expectation.content,
         links: Vec::new(),
         late: false,
+        frequency: None,
     }
 }

@@ -73,5 +73,6 @@ pub(in crate::engine) fn parse_change(
         content: entry.md.content,
         links: entry.links,
         late: false,
+        frequency: entry.frequency,
     })
 }

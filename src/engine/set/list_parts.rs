@@ -10,7 +10,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{Child, DeadParts, DocumentWalk, PartFailures};
 use crate::protocol::{Capability, DocumentSummary, SourceTime};
-use crate::store::{Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
+use crate::store::{ListProgress, Origin, PageEnd, Part, PartEnd, PartEvidence, UnchangedPart};
 use crate::sync::{PartPlan, plan_part, unchanged_proof};
 
 /// How many unchanged parts are committed in one transaction.
@@ -200,6 +200,11 @@ impl SetState {
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
         let bad_entries = changed.read.summary.bad_entries();
+        // A first page is read at each poll, changed or not.
+        let first_page = stated
+            .is_none()
+            .then(|| (uri.clone(), changed.record.digest));
+        let is_new = first_page.is_none() || first_page != self.first_page;
         parts.names_any |= changed.read.summary.entries > 0;
         parts.entries += changed.read.summary.entries;
         let end = PartEnd {
@@ -216,9 +221,13 @@ impl SetState {
             },
             document: stated.map(|_| changed.record),
         };
-        let list = self.list_progress(Origin::ResourceList, at);
+        let list = ListProgress {
+            checks: is_new.then(|| self.check_rules()),
+            ..self.list_progress(Origin::ResourceList, at)
+        };
         let result = ingest_part(&self.context, &list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
+        self.first_page = first_page.or(self.first_page.take());
         Ok(())
     }
 

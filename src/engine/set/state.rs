@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, TimeDelta, Utc};
 use url::Url;
 
 use super::package_files::PackageFiles;
@@ -22,7 +22,7 @@ use crate::store::{
     BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, DeletionRules,
     DeliveryOutcome, DocumentRecord, ListProgress, Origin, SetRecord,
 };
-use crate::sync::{Limits, Schedule, Sequencer, Span};
+use crate::sync::{CheckRules, Limits, Schedule, Sequencer, Span};
 
 /// One set, as its worker sees it. Only this worker moves the set's coverage.
 pub(in crate::engine) struct SetState {
@@ -40,6 +40,8 @@ pub(in crate::engine) struct SetState {
     pub(super) lists: ReadLists,
     /// The Change Dump that was read last.
     pub(super) dump: Option<ReadDump>,
+    /// The Resource List, or its first page, that was ingested last.
+    pub(super) first_page: Option<(Url, [u8; 32])>,
     /// Changes that the current poll has found.
     pub(super) found: u64,
     /// Whether parts of the Resource List were read since the start.
@@ -71,6 +73,7 @@ impl SetState {
             last_delivery: 0,
             lists: ReadLists::default(),
             dump: None,
+            first_page: None,
             found: 0,
             has_begun_parts: false,
             report: PollReport::default(),
@@ -175,6 +178,23 @@ impl SetState {
         Ok(())
     }
 
+    /// How entries of a new version of a Resource List are checked that state nothing about their content.
+    pub(super) fn check_rules(&self) -> CheckRules {
+        let source = &self.context.source;
+        // Whoever runs once waits for the requests.
+        let postpones = self.context.subscribes;
+        let spread = if postpones {
+            TimeDelta::from_std(source.poll_interval).unwrap_or(TimeDelta::MAX)
+        } else {
+            TimeDelta::zero()
+        };
+        CheckRules {
+            per_day: source.undated_per_day,
+            spread,
+            postpones,
+        }
+    }
+
     /// The progress of a Resource List or Resource Dump of that time.
     pub(super) fn list_progress(&self, origin: Origin, at: SourceTime) -> ListProgress {
         ListProgress {
@@ -182,6 +202,7 @@ impl SetState {
             source: self.context.name().to_owned(),
             origin,
             at,
+            checks: None,
         }
     }
 

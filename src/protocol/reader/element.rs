@@ -14,6 +14,7 @@ pub(super) enum Element {
     Entry(Root),
     Loc,
     Lastmod,
+    Changefreq,
     Md,
     Ln,
     Other,
@@ -88,6 +89,7 @@ fn sitemap_element(local_name: &str) -> Element {
         "sitemap" => Element::Entry(Root::Sitemapindex),
         "loc" => Element::Loc,
         "lastmod" => Element::Lastmod,
+        "changefreq" => Element::Changefreq,
         _ => Element::Other,
     }
 }

@@ -25,6 +25,8 @@ pub struct SetStatistics {
     pub bytes: u64,
     /// Changes that are not applied yet.
     pub pending: u64,
+    /// Resources of which it is not known whether they have changed: their entries state nothing, and they are requested again.
+    pub undated: u64,
     /// Changes that were given up until the next poll.
     pub failed: u64,
     /// Deletions that are held back.
@@ -73,6 +75,8 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
             }
         }
     }
+    statistics.undated = status::count_checks(sql, set)?;
+    statistics.pending = statistics.pending.saturating_sub(statistics.undated);
     statistics.synced_until = synced_until(sql, set, totals.baseline)?;
     Ok(statistics)
 }

@@ -88,6 +88,8 @@ pub(in crate::store) struct ResourceState {
     pub(in crate::store) announced_by: SetId,
     /// Its membership in this set.
     pub(in crate::store) member: Option<Membership>,
+    /// When it was applied, or confirmed, on our clock.
+    pub(in crate::store) applied_at: Option<DateTime<Utc>>,
 }
 
 impl ResourceState {
@@ -106,7 +108,7 @@ pub(in crate::store) fn state(
 ) -> Result<Option<ResourceState>> {
     // Columns go by number: this is read once an entry of a document.
     sql.prepare_cached(
-        "SELECT resource.id, resource.set_id, resource.applied_at IS NOT NULL, resource.length, resource.hashes,
+        "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                 task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
@@ -114,7 +116,8 @@ pub(in crate::store) fn state(
          WHERE resource.source = ?1 AND resource.uri = ?2",
     )?
     .query_row(params![source, uri, set], |row| {
-        let known = if row.get(2)? {
+        let applied_at: Option<Micros> = row.get(2)?;
+        let known = if applied_at.is_some() {
             Some(LocalState {
                 length: row.get::<_, Option<Count>>(3)?.map(u64::from),
                 hashes: row.get::<_, DigestList<_>>(4)?.0,
@@ -150,6 +153,7 @@ pub(in crate::store) fn state(
                 && pending_set == Some(set),
             announced_by: row.get(1)?,
             member,
+            applied_at: applied_at.map(DateTime::from),
         })
     })
     .optional()

@@ -201,6 +201,24 @@ pub(in crate::store) fn begin_generation(sql: &Connection, set: SetId) -> Result
     update(sql, begin, [set])
 }
 
+/// How many undated entries were checked on a day, in days since 1970.
+pub(in crate::store) fn checks_on(sql: &Connection, set: SetId, day: i64) -> Result<u64> {
+    sql.prepare_cached(
+        "SELECT CASE checks_on WHEN ?2 THEN checks ELSE 0 END FROM source_set WHERE id = ?1",
+    )?
+    .query_row(params![set, day], |row| Ok(row.get::<_, Count>(0)?.0))
+}
+
+pub(in crate::store) fn set_checks(
+    sql: &Connection,
+    set: SetId,
+    day: i64,
+    checks: u64,
+) -> Result<()> {
+    let set_checks = "UPDATE source_set SET checks_on = ?2, checks = ?3 WHERE id = ?1";
+    update(sql, set_checks, params![set, day, Count(checks)])
+}
+
 /// The last member that the search for absent members has passed in this reading.
 pub(in crate::store) fn absent_until(sql: &Connection, set: SetId) -> Result<ResourceId> {
     get(

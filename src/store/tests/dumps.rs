@@ -22,6 +22,7 @@ impl World {
             source: SOURCE.to_owned(),
             origin: Origin::ResourceDump,
             at: at(time),
+            checks: None,
         }
     }
 

@@ -270,6 +270,7 @@ async fn member_that_was_named_in_one_of_two_readings_is_not_absent() {
         source: SOURCE.to_owned(),
         origin: Origin::ResourceList,
         at: at(20),
+        checks: None,
     };
     for named in ["a", "b"] {
         world.store.begin_list(world.set).await.unwrap();

@@ -84,6 +84,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             source: SOURCE.to_owned(),
             origin: Origin::ResourceList,
             at: at(time),
+            checks: None,
         };
         let end = PartEnd {
             filter: FILTER.to_owned(),
@@ -125,6 +126,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
         source: SOURCE.to_owned(),
         origin: Origin::ResourceList,
         at: at(time),
+        checks: None,
     };
     while store
         .list_absent(&list, world.now, 1, |_| true)

@@ -8,6 +8,7 @@ use super::batch_context::BatchContext;
 use super::ingest::BatchResult;
 use super::membership::PartAssignment;
 use super::put_task::put_task;
+use super::undated::{UndatedChecks, is_planned};
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
@@ -16,7 +17,7 @@ use crate::store::tables::part::{self, PageEnd, PartEvidence};
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{Decision, plan_listed};
+use crate::sync::{CheckRules, Decision, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]
@@ -29,6 +30,8 @@ pub struct ListProgress {
     pub origin: Origin,
     /// The time of the snapshot.
     pub at: SourceTime,
+    /// How entries are checked that state nothing about their content; `None`: they are not, because the list is not new.
+    pub checks: Option<CheckRules>,
 }
 
 /// Which entries of a part a batch has.
@@ -123,13 +126,27 @@ fn list_entries(
     let sql = tx.sql;
     let context = BatchContext::read(sql, list.set, &list.source, list.origin, now)?;
     let mut parts = part.map(|part| PartAssignment::new(sql, list.set, context.generation, part));
+    let checks = list
+        .checks
+        .map(|rules| UndatedChecks::read(sql, list.set, rules, now));
+    let mut checks = checks.transpose()?;
     let mut result = BatchResult::default();
     for entry in entries {
-        if list_entry(sql, &context, list.at, parts.as_mut(), entry)? {
+        if list_entry(
+            sql,
+            &context,
+            list.at,
+            parts.as_mut(),
+            checks.as_mut(),
+            entry,
+        )? {
             result.tasks += 1;
         } else {
             result.known += 1;
         }
+    }
+    if let Some(checks) = checks {
+        checks.save(sql, list.set)?;
     }
     if result.tasks > 0 {
         tx.wake(Wake::Tasks(list.source.clone()));
@@ -156,6 +173,7 @@ fn list_entry(
     context: &BatchContext<'_>,
     at: SourceTime,
     parts: Option<&mut PartAssignment<'_>>,
+    checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<bool, StoreError> {
     let state = ResourceState::of_change(sql, context, entry)?;
@@ -185,8 +203,14 @@ fn list_entry(
             put_task(sql, context, state.id, &change)
         }
         Decision::Done => {
-            // This also drops a deletion that was held back.
-            state.drop_task(sql)?;
+            let is_checked = match checks {
+                Some(checks) => checks.plan(sql, context, &state, entry)?,
+                None => is_planned(&state, entry),
+            };
+            if !is_checked {
+                // This also drops a deletion that was held back.
+                state.drop_task(sql)?;
+            }
             resource::set_links(sql, state.id, &entry.links)?;
             Ok(false)
         }

@@ -10,6 +10,7 @@ mod membership;
 mod put_task;
 mod resource_state;
 mod superseded;
+mod undated;
 
 pub(super) mod adopt;
 pub(super) mod approve;

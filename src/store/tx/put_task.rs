@@ -1,5 +1,6 @@
 //! From a change to the task of its resource: the newest change wins.
 
+use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
@@ -16,6 +17,17 @@ pub(super) fn put_task(
     context: &BatchContext<'_>,
     resource: ResourceId,
     change: &Change,
+) -> Result<bool, StoreError> {
+    put_task_at(sql, context, resource, change, context.now)
+}
+
+/// As [`put_task`], for a task that is due at that time.
+pub(super) fn put_task_at(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    resource: ResourceId,
+    change: &Change,
+    not_before: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
     let state = match change.kind {
         ChangeKind::Deleted => TaskState::Undecided,
@@ -37,7 +49,7 @@ pub(super) fn put_task(
         origin: context.origin,
         change,
         state,
-        not_before: context.now,
+        not_before,
         since,
     };
     Ok(task::put(sql, &task)?)

@@ -35,6 +35,7 @@ impl ResourceState {
             is_pending_listed: false,
             announced_by: context.set,
             member: None,
+            applied_at: None,
         })
     }
 

@@ -46,6 +46,7 @@ impl SupersededTask {
             links: applied.links,
             authority: task.uri.authority(),
             late: false,
+            frequency: None,
         })))
     }
 

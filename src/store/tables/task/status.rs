@@ -28,6 +28,16 @@ pub(in crate::store) fn count_ready(sql: &Connection, source: &str) -> Result<u6
         .query_row([source], |row| Ok(row.get::<_, Count>(0)?.0))
 }
 
+/// How many checks of undated entries of a set are planned: tasks that a list announced, of resources that the mirror has, and
+/// that state nothing.
+pub(in crate::store) fn count_checks(sql: &Connection, set: SetId) -> Result<u64> {
+    sql.prepare_cached(
+        "SELECT COUNT(*) FROM task WHERE set_id = ?1 AND state = 'ready' AND origin = 'resource-list' AND kind = 'updated'
+         AND lastmod IS NULL AND length IS NULL AND hashes = ''",
+    )?
+    .query_row([set], |row| Ok(row.get::<_, Count>(0)?.0))
+}
+
 /// How many tasks of a set are in each state.
 pub(in crate::store) fn count_by_state(
     sql: &Connection,

@@ -1,0 +1,85 @@
+//! Checks of entries that state nothing about their content: each becomes a task that requests the resource again.
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::put_task::put_task_at;
+use crate::protocol::ChangeKind;
+use crate::store::change::Change;
+use crate::store::error::StoreError;
+use crate::store::ids::SetId;
+use crate::store::tables::resource::ResourceState;
+use crate::store::tables::source_set;
+use crate::sync::{CheckRules, Pending, is_undated, may_have_changed};
+
+/// Whether the resource of an entry that states nothing is requested already because a list named it before.
+pub(super) fn is_planned(state: &ResourceState, entry: &Change) -> bool {
+    let is_update = |pending: &Pending| pending.kind == ChangeKind::Updated;
+    is_undated(entry.lastmod, &entry.content)
+        && state.is_pending_listed
+        && state.pending.as_ref().is_some_and(is_update)
+}
+
+/// The checks of one batch of entries.
+pub(super) struct UndatedChecks {
+    rules: CheckRules,
+    /// In days since 1970.
+    day: i64,
+    /// How many of that day were made or planned, and how many of them before this batch.
+    used: u64,
+    before: u64,
+}
+
+impl UndatedChecks {
+    pub(super) fn read(
+        sql: &Connection,
+        set: SetId,
+        rules: CheckRules,
+        now: DateTime<Utc>,
+    ) -> Result<Self, StoreError> {
+        let day = now.timestamp().div_euclid(24 * 3600);
+        let before = source_set::checks_on(sql, set, day)?;
+        Ok(Self {
+            rules,
+            day,
+            used: before,
+            before,
+        })
+    }
+
+    /// Plans the check of a resource that the mirror has and the list names, if its entry states nothing. Returns whether one is planned, now or before.
+    pub(super) fn plan(
+        &mut self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        state: &ResourceState,
+        entry: &Change,
+    ) -> Result<bool, StoreError> {
+        if is_planned(state, entry) {
+            return Ok(true);
+        }
+        if !is_undated(entry.lastmod, &entry.content)
+            || !may_have_changed(entry.frequency, state.applied_at, context.now)
+            || state.pending.is_some()
+        {
+            return Ok(false);
+        }
+        let Some(due) = self.rules.next(context.now, self.used) else {
+            return Ok(false);
+        };
+        let check = Change {
+            kind: ChangeKind::Updated,
+            ..entry.clone()
+        };
+        self.used += u64::from(put_task_at(sql, context, state.id, &check, due)?);
+        Ok(true)
+    }
+
+    pub(super) fn save(&self, sql: &Connection, set: SetId) -> Result<(), StoreError> {
+        if self.used > self.before {
+            source_set::set_checks(sql, set, self.day, self.used)?;
+        }
+        Ok(())
+    }
+}
