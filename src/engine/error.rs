@@ -64,9 +64,7 @@ pub(super) enum EngineError {
     Mirror(#[from] MirrorError),
     #[error("{0} entries can't be read")]
     BadEntries(u64),
-    #[error(
-        "{count} entries of {document} can't be read: the documents that they name are unknown"
-    )]
+    #[error("{count} entries of {document} can't be read: what they name is unknown")]
     UnreadEntries { document: String, count: u64 },
     #[error("the Change Lists begin at {0}, after the time of the Resource List")]
     LateChangeList(String),

@@ -443,9 +443,10 @@ mod tests {
     #[tokio::test]
     async fn connection_errors_have_different_codes() {
         let client = test_site::client();
-        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        drop(listener);
+        // Bound, so that no other test gets the port, and not listening.
+        let closed = tokio::net::TcpSocket::new_v4().unwrap();
+        closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let port = closed.local_addr().unwrap().port();
         let refused = get(&client, &format!("http://127.0.0.1:{port}/")).await;
         assert_eq!(refused.err().unwrap().code(), "connect");
 

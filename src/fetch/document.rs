@@ -84,6 +84,15 @@ impl FetchedDocument {
         DocumentReader::open_sitemap(self.bytes()?, &url)
     }
 
+    /// Whether it is a sitemap in XML: a list of URIs as plain text may be a resource like any other.
+    pub(super) fn is_sitemap(&mut self) -> bool {
+        let url = self.url.clone();
+        let Ok(bytes) = self.bytes() else {
+            return false;
+        };
+        DocumentReader::open(bytes, &url).is_ok()
+    }
+
     /// As [`reader`](Self::reader), but the reader owns the document, so that it can be stored between two entries.
     pub fn into_reader(mut self) -> Result<OwnedReader, ReadError> {
         self.file.seek(SeekFrom::Start(0))?;

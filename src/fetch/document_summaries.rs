@@ -107,8 +107,8 @@ impl Client {
     /// Reads what is behind the first entries of a document whose entries may be the parts of an index, and makes its summary that of
     /// an index if they are documents. Fails if that can't be decided at the moment.
     ///
-    /// Entries with the time of a snapshot are parts unless one of them is something else; others only if one of them is a
-    /// document. `limit`: the maximum length of a document.
+    /// They are parts if each of them that can be fetched is a document. Where none exists, those with the time of a snapshot are
+    /// parts that are gone, and others are resources. `limit`: the maximum length of a document.
     pub(crate) async fn reveal_index(
         &self,
         summary: &mut DocumentSummary,
@@ -117,24 +117,30 @@ impl Client {
         let Some(unstated) = summary.unstated_parts else {
             return Ok(());
         };
-        let mut is_index = unstated == UnstatedParts::Timed;
+        let (mut is_index, mut undecided) = (None, None);
         for part in summary.first_entries.clone() {
             match self.get_document(&part, None, limit).await {
                 Ok(Fetched::Document(mut document)) => {
-                    let reading = tokio::task::spawn_blocking(move || document.reader().is_ok());
-                    is_index = reading
+                    let reading = tokio::task::spawn_blocking(move || document.is_sitemap());
+                    let is_document = reading
                         .await
                         .map_err(|error| (part, FetchError::Io(error.to_string())))?;
-                    break;
+                    is_index = Some(is_document);
+                    if !is_document {
+                        break;
+                    }
                 }
-                Err(error) if is_index && error.class() == ErrorClass::Retry => {
-                    return Err((part, error));
+                Err(error) if error.class() == ErrorClass::Retry => {
+                    undecided = Some((part, error));
                 }
                 Ok(Fetched::NotModified) | Err(_) => {}
             }
         }
-        if is_index {
-            summary.reveal_index();
+        match (is_index, undecided) {
+            (None, Some(undecided)) => return Err(undecided),
+            (None, None) if unstated == UnstatedParts::Timed => summary.reveal_index(),
+            (Some(true), _) => summary.reveal_index(),
+            (None, None) | (Some(false), _) => {}
         }
         Ok(())
     }

@@ -124,11 +124,15 @@ async fn verify(
     (channel, slot): (&ChannelRecord, CallbackSlot),
     query: &str,
 ) -> Response {
+    let store = &callback.store;
     let Some(verification) = Verification::parse_query(query) else {
+        let counted = store.count_rejected_verification(channel.id).await;
+        if let Err(error) = counted {
+            return database_failed(&error);
+        }
         return StatusCode::NOT_FOUND.into_response();
     };
     let topics = Verification::topics_of_query(query);
-    let store = &callback.store;
     let intent = match verification.mode {
         Mode::Subscribe => Intent::Subscribe,
         Mode::Unsubscribe => Intent::Unsubscribe,
@@ -316,6 +320,9 @@ async fn reject_with(
 }
 
 fn database_failed(error: &StoreError) -> Response {
+    if matches!(error, StoreError::NoChannel) {
+        return StatusCode::NOT_FOUND.into_response();
+    }
     tracing::error!(code = error.code(), %error, "callback request failed: database error");
     service_unavailable()
 }

@@ -267,21 +267,34 @@ pub enum ChangeFrequency {
 }
 
 impl ChangeFrequency {
+    const ALL: [Self; 7] = [
+        Self::Always,
+        Self::Hourly,
+        Self::Daily,
+        Self::Weekly,
+        Self::Monthly,
+        Self::Yearly,
+        Self::Never,
+    ];
+
+    /// The value of `changefreq`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Always => "always",
+            Self::Hourly => "hourly",
+            Self::Daily => "daily",
+            Self::Weekly => "weekly",
+            Self::Monthly => "monthly",
+            Self::Yearly => "yearly",
+            Self::Never => "never",
+        }
+    }
+
     /// Parses the value of `changefreq`; `None`: none of those that are defined.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
-        let all = [
-            ("always", Self::Always),
-            ("hourly", Self::Hourly),
-            ("daily", Self::Daily),
-            ("weekly", Self::Weekly),
-            ("monthly", Self::Monthly),
-            ("yearly", Self::Yearly),
-            ("never", Self::Never),
-        ];
-        let text = text.trim();
-        let mut all = all.into_iter();
-        all.find_map(|(name, frequency)| name.eq_ignore_ascii_case(text).then_some(frequency))
+        let mut all = Self::ALL.into_iter();
+        all.find(|frequency| frequency.as_str().eq_ignore_ascii_case(text.trim()))
     }
 
     /// The time between two changes; `None`: it always changes, or never.

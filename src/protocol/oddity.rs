@@ -209,6 +209,20 @@ impl Oddities {
         self.0.get(&oddity).copied().unwrap_or_default()
     }
 
+    /// The number of entries that can't be read: what they name is unknown.
+    pub fn bad_entries(&self) -> u64 {
+        self.count(Oddity::BadLoc) + self.count(Oddity::BadEntry)
+    }
+
+    /// The same in a document whose markup is damaged: they name something that other readers of the document know. In others
+    /// they have no valid `loc`, and name nothing.
+    pub fn damaged_entries(&self) -> u64 {
+        match self.count(Oddity::BadMarkup) {
+            0 => 0,
+            _ => self.bad_entries(),
+        }
+    }
+
     /// All oddities that were found, with their counts.
     pub fn iter(&self) -> impl Iterator<Item = (Oddity, u64)> {
         self.0.iter().map(|(&oddity, &count)| (oddity, count))

@@ -288,8 +288,12 @@ impl<R: BufRead> DocumentReader<R> {
             return Ok(None);
         };
         let entry = Some(entry).filter(|_| !is_unusable);
-        let Some(entry) = entry.and_then(|entry| self.with_fetchable_loc(entry)) else {
+        let Some(entry) = entry else {
             self.oddities.add(Oddity::BadEntry);
+            return Ok(None);
+        };
+        // It is counted by its scheme. What can't be mirrored is not unread.
+        let Some(entry) = self.with_fetchable_loc(entry) else {
             return Ok(None);
         };
         let unknown_change = self.oddities.count(Oddity::BadChange) > bad_changes;

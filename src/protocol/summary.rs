@@ -199,7 +199,7 @@ impl DocumentSummary {
 
     /// The number of entries that can't be read: what they name is unknown.
     pub fn bad_entries(&self) -> u64 {
-        self.oddities.count(Oddity::BadLoc) + self.oddities.count(Oddity::BadEntry)
+        self.oddities.bad_entries()
     }
 }
 

@@ -47,6 +47,9 @@ impl<W: Write> DocumentWriter<W> {
         if let Some(lastmod) = &entry.lastmod {
             push_element(piece, "lastmod", lastmod);
         }
+        if let Some(frequency) = entry.frequency {
+            push_element(piece, "changefreq", frequency.as_str());
+        }
         push_metadata(piece, 2, &entry.md);
         entry
             .links

@@ -34,6 +34,9 @@ pub enum StoreError {
     /// A row is missing that must exist, or its columns contradict each other.
     #[error("database: {0} can't be read")]
     BadRow(&'static str),
+    /// The channel was deleted meanwhile.
+    #[error("the channel is gone")]
+    NoChannel,
     /// The database is being closed.
     #[error("the database is closed")]
     Closed,
@@ -50,6 +53,7 @@ impl StoreError {
             Self::Commit(error) => sqlite_code(error),
             Self::Damaged(_) => "database-damaged",
             Self::BadRow(_) => "database-row",
+            Self::NoChannel => "no-channel",
             Self::Closed => "database-closed",
         }
     }

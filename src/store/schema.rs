@@ -233,6 +233,8 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE part ADD COLUMN page_at INTEGER;
     ALTER TABLE part ADD COLUMN page_newest INTEGER;
     ALTER TABLE part ADD COLUMN next_page TEXT;
+    -- Lists that were read without their pages, or their parts, are read again.
+    UPDATE part SET filter = NULL;
     ",
     "
     -- Push: which hub was given which callback, and what is wrong with a channel that a hub has granted.

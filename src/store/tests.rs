@@ -13,6 +13,7 @@ mod random_steps;
 mod related;
 mod repair;
 mod repeated_deliveries;
+mod shared;
 mod superseded;
 mod synced_until;
 mod tasks;

@@ -84,10 +84,10 @@ pub fn plan_candidates(uri: &ResourceUri, expected: &Expected, links: &[Link]) -
         is_own: true,
         expected: expected.clone(),
     });
-    for candidate in targets(uri, expected, links, MEMENTO, MAX_MEMENTOS)
-        .into_iter()
-        .chain(unverifiable)
-    {
+    // Without a length or a digest, nothing tells that the URI serves another version than a memento.
+    let mementos = targets(uri, expected, links, MEMENTO, MAX_MEMENTOS).into_iter();
+    let mementos = mementos.filter(|memento| memento.expected.content.is_verifiable());
+    for candidate in mementos.chain(unverifiable) {
         if candidates.iter().all(|known| known.uri != candidate.uri) {
             candidates.push(candidate);
         }
@@ -212,8 +212,8 @@ mod tests {
             &links,
             &[copy, OWN, mementos[0], mementos[1]],
         );
-        let unverified = [OWN, mementos[0], mementos[1], copy];
-        check(&Expected::default(), &links, &unverified);
+        // Nothing tells that the URI serves another version.
+        check(&Expected::default(), &links, &[OWN, copy]);
     }
 
     #[test]

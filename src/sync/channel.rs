@@ -41,6 +41,8 @@ pub use fault::{DeliveryFault, DeliveryFaultKind, Denial};
 
 /// How many requests a hub gets to end a subscription that is no longer wanted. After that the lease runs out by itself.
 const ENDING_TRIES: u32 = 6;
+/// How often the hub of a lease that runs may fail to renew it before another one is asked.
+const PATIENCE: u32 = 3;
 /// The wait where the lease has no date. The machine never leaves it in such a state; a damaged row might.
 const UNDATED_WAIT: TimeDelta = TimeDelta::hours(1);
 
@@ -271,9 +273,17 @@ impl Channel {
     }
 
     /// The known hubs in the order in which to ask them: the one that granted the running lease first, or else the one that
-    /// has delivered last. After one that has failed or fallen silent comes the next.
+    /// has delivered last. After one that has failed or fallen silent comes the next. While a lease runs, the hub that granted it
+    /// fails several times before another is asked: it still delivers.
     fn hubs_in_order(&self) -> VecDeque<HubUri> {
         let mut hubs = self.known_hubs.clone();
+        let granting = self.callbacks.own.as_ref().map(|own| own.hub.clone());
+        let runs = self.lease.state == ChannelState::Active && !self.is_silent();
+        if runs && self.lease.failures < PATIENCE {
+            if let Some(granting) = granting.iter().find(|&granting| hubs.contains(granting)) {
+                return VecDeque::from([granting.clone()]);
+            }
+        }
         let place =
             |wanted: &Option<HubUri>| hubs.iter().position(|hub| Some(hub) == wanted.as_ref());
         if self.lease.failures > 0 || self.is_silent() {
@@ -281,7 +291,6 @@ impl Channel {
                 hubs.rotate_left(last + 1);
             }
         } else {
-            let granting = self.callbacks.own.as_ref().map(|own| own.hub.clone());
             let preferred = match self.lease.state {
                 ChannelState::Active => granting,
                 _ => self.working_hub.clone(),

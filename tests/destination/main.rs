@@ -12,6 +12,7 @@ mod baseline;
 mod change_dumps;
 mod change_lists;
 mod conditions;
+mod damaged;
 mod deletions;
 mod documents;
 mod dumps;

@@ -1,6 +1,6 @@
 //! `sync`: one synchronization without a daemon.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::process::{Output, Stdio};
 
 use resyncd::demo::{ChannelHub, DumpOptions, Fault, SampleOptions, SampleSource};
@@ -155,9 +155,10 @@ async fn resource_list_closes_a_gap_before_the_change_list() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failing_source_does_not_keep_others_from_being_synced() {
     let source = SampleSource::start(resources(3)).await.unwrap();
-    let closed = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    // Bound, so that no other test gets the port, and not listening.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind((Ipv4Addr::LOCALHOST, 0).into()).unwrap();
     let address = closed.local_addr().unwrap();
-    drop(closed);
     let more = format!(
         "[[source]]\nname = \"gone\"\nurl = \"http://{address}/\"\nmirror = \"mirror-of-gone\""
     );

@@ -55,9 +55,10 @@ async fn self_link_of_the_topic_is_subscribed_to() {
 async fn first_of_several_hubs_that_accepts_is_used() {
     let refusing = BareHub::start(Some(StatusCode::FORBIDDEN)).await;
     let last = Hub::start(HubOptions::default()).await.unwrap();
-    let closed = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    // Bound, so that no other test gets the port, and not listening.
+    let closed = tokio::net::TcpSocket::new_v4().unwrap();
+    closed.bind("127.0.0.1:0".parse().unwrap()).unwrap();
     let unreachable = format!("http://{}/hub", closed.local_addr().unwrap());
-    drop(closed);
     let accepting = Hub::start(HubOptions::default()).await.unwrap();
     let hubs = [
         refusing.uri.as_str(),

@@ -190,12 +190,19 @@ fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadEr
 /// Rejects a web page where another type is stated and no digest decides: it is one for signing in, or of an error.
 fn reject_page(content: &Content, expected: &Expected, task: &Task) -> Result<(), DownloadError> {
     let is_page = |essence: &str| matches!(essence, "text/html" | "application/xhtml+xml");
+    // What is stated where the type is unknown.
+    let is_any = |essence: &str| {
+        matches!(
+            essence,
+            "application/octet-stream" | "binary/octet-stream" | "*/*"
+        )
+    };
     let Some(stated) = task.content.media_type.as_deref().map(media_type_essence) else {
         return Ok(());
     };
     let is_served = content.media_type().is_some_and(is_page);
-    if is_served && stated.contains('/') && !is_page(&stated) && expected.content.hashes.is_empty()
-    {
+    let is_other = stated.contains('/') && !is_page(&stated) && !is_any(&stated);
+    if is_served && is_other && expected.content.hashes.is_empty() {
         return Err(DownloadError::TypeMismatch { stated });
     }
     Ok(())

@@ -10,6 +10,7 @@ use super::candidates;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome};
 use super::staged::StagedResource;
+use crate::error_class::ErrorClass;
 use crate::fetch::AllowedHosts;
 use crate::mirror::Mirror;
 use crate::mirror_path::MirrorPath;
@@ -27,7 +28,10 @@ pub(super) enum TaskOutcome {
     /// The file is to be removed.
     Remove,
     /// The resource is to be deleted for one of its sets, and the Source still serves it.
-    Left,
+    Left {
+        /// Whether it serves what the mirror has, as far as that can be told.
+        is_same: bool,
+    },
     /// It could not be executed.
     Failed(TaskFailure),
 }
@@ -43,7 +47,7 @@ pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOut
 async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let mirror = &context.mirror;
     if task.kind == ChangeKind::Deleted {
-        return if task.is_shared {
+        return if task.is_shared && task.origin != Origin::Audit {
             confirm_removal(context, task).await
         } else {
             TaskOutcome::Remove
@@ -79,8 +83,11 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
     let known = task.live_version.as_ref();
     let asked = source.client.get_content(&task.uri, &hosts, None, known);
     match asked.await {
-        Ok(_) => TaskOutcome::Left,
+        Ok(served) => TaskOutcome::Left {
+            is_same: served.is_none(),
+        },
         Err(error) if error.is_absent() => TaskOutcome::Remove,
+        Err(error) if error.class() != ErrorClass::Retry => TaskOutcome::Left { is_same: true },
         Err(error) => TaskOutcome::Failed(DownloadError::from(error).into_failure(task)),
     }
 }

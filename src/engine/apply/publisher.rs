@@ -99,7 +99,7 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
                 report_disk_ok(context, task);
                 tracing::debug!(source, uri = %task.uri, "removed");
             }
-            TaskResult::Left { task } => {
+            TaskResult::Left { task, .. } => {
                 report_disk_ok(context, task);
                 tracing::debug!(code = "left-set", source, uri = %task.uri,
                     "resource deleted in one set is still served and in another one; keeping the file");
@@ -187,7 +187,7 @@ pub(super) fn publish(
             TaskOutcome::Fetched(file) => fetched.push((task, *file)),
             TaskOutcome::Adopted(adopted) => conclusions.push(adopt(task, adopted)),
             TaskOutcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
-            TaskOutcome::Left => conclusions.push(TaskResult::Left { task }),
+            TaskOutcome::Left { is_same } => conclusions.push(TaskResult::Left { task, is_same }),
             TaskOutcome::Failed(failure) => conclusions.push(TaskResult::Failed { task, failure }),
         }
     }

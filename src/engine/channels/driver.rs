@@ -13,7 +13,7 @@ use super::keys::fresh_keys;
 use super::requests::{read_topic, send_request};
 use crate::clock::{self, Now};
 use crate::engine::EngineError;
-use crate::store::{ChannelId, ChannelRecord, Store, Wake};
+use crate::store::{ChannelId, ChannelRecord, Store, StoreError, Wake};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
 };
@@ -101,6 +101,7 @@ async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) {
         let now = clock::now();
         let (step, record) = match stored.handle(now, event).await {
             Ok(handled) => handled,
+            Err(EngineError::Store(StoreError::NoChannel)) => return,
             Err(error) => {
                 tracing::error!(code = error.code(), source = context.source, topic = %channel.topic, %error,
                     "database error; the subscription is retried");

@@ -81,6 +81,17 @@ impl SummarizedDocument {
         }
     }
 
+    /// Rejects a document with damaged entries, which may state changes that nothing else states.
+    pub(in crate::engine) fn expect_undamaged(&self) -> Result<(), EngineError> {
+        match self.summary.oddities.damaged_entries() {
+            0 => Ok(()),
+            count => Err(EngineError::UnreadEntries {
+                document: self.document.url().to_string(),
+                count,
+            }),
+        }
+    }
+
     /// Rejects a document that has no entries and does not state what it is, as a Source serves that has lost its data. Its
     /// time would be the one at which it was read, and it would prove that there is nothing.
     pub(in crate::engine) fn expect_something(&self) -> Result<(), EngineError> {

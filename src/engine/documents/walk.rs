@@ -24,6 +24,8 @@ const MAX_DEPTH: usize = 16;
 const MAX_INDEXES: usize = 10_000;
 /// How many indexes that were named again are reported by their URIs.
 const MAX_REPEATED: usize = 3;
+/// How many pages a list may have.
+const MAX_PAGES: usize = 10_000;
 /// How many lists are read in one walk: an index of indexes could name them without end.
 const MAX_LISTS: u64 = 1_000_000;
 /// How much memory the lists may take that are sorted by their age, and the URIs of pages, in bytes: enough for the 50,000 lists
@@ -337,7 +339,7 @@ impl DocumentWalk {
             }
         };
         pages.bytes += size_of::<Url>() + next.as_str().len();
-        if pages.bytes > MAX_BYTES {
+        if pages.bytes > MAX_BYTES || pages.named.len() > MAX_PAGES {
             return Err(EngineError::TooManyLists);
         }
         let repeats = !pages.named.insert(next.clone());

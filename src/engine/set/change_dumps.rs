@@ -294,12 +294,14 @@ impl SetState {
         // A closed package proves its interval if that leaves no hole before it; else only the dump may.
         let front = self.sequencer.coverage().front();
         let mut trial = self.sequencer.clone();
-        let proven = closed.filter(|closed| front.is_some_and(|front| closed.from() <= front));
+        let damaged = summary.oddities.damaged_entries();
+        let proven = closed
+            .filter(|closed| damaged == 0 && front.is_some_and(|front| closed.from() <= front));
         if let Some(proven) = proven {
             let _ = trial.change_list(clock::now(), proven);
         }
         let mut commit = self.commit_of(&trial, None);
-        commit.documents.extend(record);
+        commit.documents.extend(record.filter(|_| damaged == 0));
         let changes = DocumentChanges {
             origin: Origin::ChangeDump,
             newest_first: summary.newest_first,
@@ -310,6 +312,12 @@ impl SetState {
         self.sequencer = trial;
         self.found += result.tasks;
         self.report_held(result.held);
+        if damaged > 0 {
+            return Err(EngineError::UnreadEntries {
+                document: package.uri.to_string(),
+                count: damaged,
+            });
+        }
         Ok(PackageReach {
             until: span.until,
             closed: closed.map(|closed| closed.until()),

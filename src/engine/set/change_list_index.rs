@@ -108,7 +108,7 @@ impl SetState {
             uri: list.uri.clone(),
             next: read.next_page().cloned(),
             record: record.clone(),
-            bad_entries: 0,
+            bad_entries: read.summary.oddities.damaged_entries(),
             from: list.span.from,
             until: read.summary.until,
             unsettled: Vec::new(),
@@ -202,10 +202,11 @@ impl SetState {
                 return Ok(ChildRead::Index(settled_until, unread));
             }
         };
-        let next = read.next_page().cloned();
+        let (next, damaged) = (read.next_page().cloned(), read.expect_undamaged());
         let span = self
             .ingest_part(read, record, child.from, child.until)
             .await?;
+        damaged?;
         Ok(ChildRead::List(ReachedList {
             until: span.until,
             next,

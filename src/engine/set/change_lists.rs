@@ -208,12 +208,14 @@ impl SetState {
         })
     }
 
-    /// Ingests a Change List that is not part of an index: it moves the coverage by itself.
+    /// Ingests a Change List that is not part of an index: it moves the coverage by itself. One with damaged entries moves
+    /// nothing, and is read again.
     async fn ingest_list(
         &mut self,
         changed: ChangedDocument,
         span: Span,
     ) -> Result<(), EngineError> {
+        let damaged = changed.read.expect_undamaged();
         let mut trial = self.sequencer.clone();
         let filter = match span.interval() {
             Some(interval) => trial.change_list(clock::now(), interval),
@@ -222,11 +224,16 @@ impl SetState {
         let filter = self
             .sequencer
             .mark_late_end(filter, end_of(&changed.read.summary));
+        if damaged.is_err() {
+            trial = self.sequencer.clone();
+        }
         let mut commit = self.commit_of(&trial, None);
-        commit.documents.push(changed.record);
+        if damaged.is_ok() {
+            commit.documents.push(changed.record);
+        }
         self.ingest_news(changed.read, filter, commit).await?;
         self.sequencer = trial;
-        Ok(())
+        damaged
     }
 
     /// Ingests a Change List that lists packages: it counts as a Change Dump. One that lists changes as well proves nothing.

@@ -173,6 +173,16 @@ impl SetState {
                 (NewsFilter::everything(), DeliveryOutcome::Applied)
             }
         };
+        let mut trial = trial;
+        let damaged = document.oddities.damaged_entries();
+        if damaged > 0 {
+            // It states changes that can't be read: it covers nothing, and a poll brings them.
+            tracing::warn!(code = "bad-entries", source = self.context.name(), set = %self.record.capability_list, damaged,
+                "notification has damaged entries; polling");
+            trial = self.sequencer.clone();
+            trial.forget(delivery.id);
+            self.schedule.soon(clock::now());
+        }
         let is_dated = is_dated(&document);
         let news = self.news_of(document, filter).await?;
         let outcome = match outcome {

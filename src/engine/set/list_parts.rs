@@ -166,13 +166,20 @@ impl SetState {
         }
         match (changed, part) {
             (Some(ChangedDocument { read, record }), _) => {
-                let bad_entries = read.summary.bad_entries();
+                // A list of URIs as plain text has no end mark: it may be cut short.
+                let bad_entries = read
+                    .summary
+                    .bad_entries()
+                    .max(u64::from(read.summary.is_uri_list()));
                 let Some(read) = walk.enter(read)? else {
                     parts.bad_index_entries += bad_entries;
                     parts.may_change_unseen = true;
                     return Ok(());
                 };
                 parts.note_page(list, &read.summary);
+                // A page may be older than the first one.
+                let own = read.summary.head.md.at.filter(|_| list.is_page);
+                let at = own.map_or(at, |own| own.min(at));
                 let changed = ChangedDocument { read, record };
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;

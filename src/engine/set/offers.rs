@@ -34,7 +34,13 @@ impl SetState {
             return Ok(());
         };
         note_capability_list(context, self.record.id, &list);
-        let offers = list.capabilities.clone();
+        let mut offers = list.capabilities.clone();
+        if list.oddities.damaged_entries() > 0 {
+            // It may offer what it offered before.
+            let is_named = |old: &Offer| list.capabilities.iter().any(|new| new.uri == old.uri);
+            let before = self.record.offers.iter().filter(|old| !is_named(old));
+            offers.extend(before.cloned());
+        }
         context
             .store
             .save_offers(self.record.id, &offers, record_of_list(&list))

@@ -118,7 +118,14 @@ impl SetState {
             let may_have_moved = parts.pages.is_some_and(|pages| !pages.are_one);
             let is_confirmed = !may_have_moved || reading == Reading::Second;
             if !is_confirmed && store.has_absent_members(set).await? {
-                return Ok(Some(Reading::Second));
+                // What a skipped page names was named at another time: two whole readings decide.
+                return Ok(Some(if reading.skips_unchanged() {
+                    Reading::First {
+                        skips_unchanged: false,
+                    }
+                } else {
+                    Reading::Second
+                }));
             }
             let readings = if may_have_moved { 2 } else { 1 };
             self.delete_absent(Origin::ResourceList, at, readings)
@@ -149,9 +156,8 @@ enum Reading {
 
 impl Reading {
     fn skips_unchanged(self) -> bool {
-        match self {
-            Self::First { skips_unchanged } => skips_unchanged,
-            Self::Second => true,
+        self == Self::First {
+            skips_unchanged: true,
         }
     }
 }

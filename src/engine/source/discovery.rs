@@ -126,6 +126,11 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
         tracing::warn!(code = error.code(), source = source.name, set = %uri, %error, "set can't be read yet");
     }
     let has_resourcesync = !discovery.is_implied();
+    // A damaged document may have named sets that are followed.
+    let is_damaged = discovery
+        .oddities
+        .iter()
+        .any(|(_, oddities)| oddities.damaged_entries() > 0);
     let failed: Vec<Url> = discovery.failed.into_iter().map(|(uri, _)| uri).collect();
     let mut advertised = discovery.followed;
     advertised.extend(discovery.sets.iter().map(|list| list.uri.clone()));
@@ -147,7 +152,7 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
     }
     DiscoveredSets {
         sets,
-        advertised: Some(advertised),
+        advertised: Some(advertised).filter(|_| !is_damaged),
         has_resourcesync,
         oddities: discovery.oddities,
         described_by: discovery.described_by,

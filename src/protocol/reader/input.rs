@@ -2,8 +2,8 @@
 //! error messages.
 //!
 //! The bytes decide, not the declaration: what is valid UTF-8 is read as UTF-8. From the first byte that is not, the declared
-//! encoding applies. Where UTF-8 is declared, or nothing, each invalid sequence becomes [`UNREADABLE`], so that only what
-//! contains it is lost.
+//! encoding applies. Where UTF-8 is declared, or nothing, or characters beyond ASCII were read as UTF-8 before, each invalid
+//! sequence becomes [`UNREADABLE`], so that only what contains it is lost.
 
 use std::io::{self, BufRead, Chain, Cursor, Read};
 
@@ -32,6 +32,8 @@ pub(super) struct DocumentInput<R> {
     decoder: Option<Decoder>,
     /// How many of the next bytes of the input are known to be UTF-8.
     valid: usize,
+    /// Whether a character beyond ASCII was read as UTF-8.
+    is_utf8: bool,
     /// The begin of a sequence that continues in the next piece of the input.
     partial: Vec<u8>,
     /// Decoded bytes that precede those of the input.
@@ -79,6 +81,7 @@ impl<R: BufRead> DocumentInput<R> {
             declared: Declared::Utf8,
             decoder,
             valid: 0,
+            is_utf8: false,
             partial: Vec::new(),
             decoded: Vec::new(),
             taken: 0,
@@ -204,9 +207,11 @@ impl<R: BufRead> DocumentInput<R> {
         }
         let Err(error) = std::str::from_utf8(available) else {
             self.valid = available.len();
+            self.is_utf8 |= !available.is_ascii();
             return Ok(());
         };
         self.valid = error.valid_up_to();
+        self.is_utf8 |= !available[..self.valid].is_ascii();
         if self.valid > 0 {
             return Ok(());
         }
@@ -233,6 +238,7 @@ impl<R: BufRead> DocumentInput<R> {
         self.partial.extend(next);
         match std::str::from_utf8(&self.partial) {
             Ok(_) => {
+                self.is_utf8 = true;
                 std::mem::swap(&mut self.decoded, &mut self.partial);
                 self.input.consume(1);
             }
@@ -249,32 +255,35 @@ impl<R: BufRead> DocumentInput<R> {
     /// Continues where the input is not UTF-8: from there with the declared encoding, which gets `begin` first; else with
     /// [`UNREADABLE`] in place of the invalid sequence. Returns whether it was replaced.
     fn replace(&mut self, begin: &[u8]) -> io::Result<bool> {
-        match self.declared.clone() {
-            Declared::Utf8 => {
+        // What is UTF-8 elsewhere is not in another encoding here: it is damaged.
+        let encoding = match &self.declared {
+            Declared::Known(encoding) if !self.is_utf8 => *encoding,
+            Declared::Unknown(label) if !self.is_utf8 => {
+                let label = label.clone();
+                return Err(self.fail(Fault::Encoding(label)));
+            }
+            _ => {
                 self.unreadable += 1;
                 self.decoded
                     .extend_from_slice(UNREADABLE.encode_utf8(&mut [0; 4]).as_bytes());
-                Ok(true)
+                return Ok(true);
             }
-            Declared::Known(encoding) => {
-                let decoder = self
-                    .decoder
-                    .insert(encoding.new_decoder_without_bom_handling());
-                let mut begin = begin;
-                while !begin.is_empty() {
-                    let (read, _) = decode_into(
-                        decoder,
-                        begin,
-                        false,
-                        &mut self.decoded,
-                        &mut self.unreadable,
-                    );
-                    begin = &begin[read..];
-                }
-                Ok(false)
-            }
-            Declared::Unknown(label) => Err(self.fail(Fault::Encoding(label))),
+        };
+        let decoder = self
+            .decoder
+            .insert(encoding.new_decoder_without_bom_handling());
+        let mut begin = begin;
+        while !begin.is_empty() {
+            let (read, _) = decode_into(
+                decoder,
+                begin,
+                false,
+                &mut self.decoded,
+                &mut self.unreadable,
+            );
+            begin = &begin[read..];
         }
+        Ok(false)
     }
 }
 

@@ -8,7 +8,7 @@ use crate::store::change::Change;
 use crate::store::ids::SetId;
 use crate::store::tables::{resource, source_set};
 use crate::store::{Store, StoreError};
-use crate::sync::{LateChange, plan_late};
+use crate::sync::{LateChange, Pending, plan_late};
 
 impl Store {
     /// What each of these changes means. For a caller on a blocking thread.
@@ -35,11 +35,17 @@ fn compare(
     change: &Change,
 ) -> Result<LateChange, StoreError> {
     let state = resource::state(sql, source, &change.uri, set)?;
-    let (known, pending, member) = match &state {
-        Some(state) => (state.known.as_ref(), state.pending.as_ref(), state.member),
-        None => (None, None, None),
+    let Some(state) = &state else {
+        return Ok(plan_late(&change.announced(), None, None, None));
     };
+    let known = state.known.as_ref();
     // A list that was read completely has ended the membership of what it does not name.
-    let listed_at = listed_at.filter(|_| member.is_some());
+    let listed_at = listed_at.filter(|_| state.member.is_some());
+    // A request for a resource whose entry states nothing is no change, and a deletion that is interrupted is stated again.
+    let is_check = |pending: &&Pending| {
+        known.is_some() && state.is_pending_listed && pending.changed_at.is_none()
+    };
+    let pending = state.pending.as_ref();
+    let pending = pending.filter(|pending| !state.is_interrupted && !is_check(pending));
     Ok(plan_late(&change.announced(), known, pending, listed_at))
 }

@@ -254,10 +254,9 @@ pub(in crate::store) fn insert(sql: &Connection, new: &NewChannel<'_>) -> Result
     Ok(id)
 }
 
-/// Deletes the oldest of a channel's former subscriptions that have ended, beyond so many.
+/// Deletes the oldest of a channel's former subscriptions, beyond so many: a hub may end none of them.
 pub(in crate::store) fn delete_former(sql: &Connection, of: ChannelId, most: usize) -> Result<()> {
-    let delete =
-        "DELETE FROM channel WHERE former_of = ?1 AND state = 'unsubscribed' AND id NOT IN (
+    let delete = "DELETE FROM channel WHERE former_of = ?1 AND id NOT IN (
              SELECT id FROM channel WHERE former_of = ?1 ORDER BY id DESC LIMIT ?2)";
     update(sql, delete, params![of, Count::of_rows(most)])
 }
@@ -333,14 +332,19 @@ pub(in crate::store) fn all(sql: &Connection) -> Result<Vec<ChannelOfSet>> {
         .collect()
 }
 
-/// Whether a channel names a URI as its topic that is not of this set, or of another kind.
+/// Whether another channel of the same Source, of another set or another kind, has a URI as its topic.
 pub(in crate::store) fn is_topic_of_another(
     sql: &Connection,
     id: ChannelId,
     uri: &TopicUri,
 ) -> Result<bool> {
     sql.prepare_cached(
-        "SELECT 1 FROM channel WHERE id <> ?1 AND former_of IS NULL AND (topic = ?2 OR subscribed_topic = ?2)",
+        "SELECT 1 FROM channel AS own JOIN source_set AS own_set ON own_set.id = own.set_id
+         JOIN channel ON channel.topic = ?2 OR channel.subscribed_topic = ?2
+         JOIN source_set ON source_set.id = channel.set_id
+         WHERE own.id = ?1 AND channel.former_of IS NULL AND channel.left_for_good = 0
+           AND (channel.set_id <> own.set_id OR channel.kind <> own.kind)
+           AND source_set.source = own_set.source AND source_set.ended = 0",
     )?
     .exists(params![id, uri])
 }

@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use rusqlite::{Connection, Result, params};
+use rusqlite::{Connection, OptionalExtension, Result, params};
 
 use super::part;
 use crate::protocol::ResourceUri;
@@ -53,10 +53,12 @@ pub(in crate::store) fn update(
     Ok(())
 }
 
-pub(in crate::store) fn delete(sql: &Connection, set: SetId, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached("DELETE FROM member WHERE set_id = ?1 AND resource_id = ?2")?
+/// Ends a membership; returns whether there was one.
+pub(in crate::store) fn delete(sql: &Connection, set: SetId, resource: ResourceId) -> Result<bool> {
+    let deleted = sql
+        .prepare_cached("DELETE FROM member WHERE set_id = ?1 AND resource_id = ?2")?
         .execute(params![set, resource])?;
-    Ok(())
+    Ok(deleted > 0)
 }
 
 /// Removes a deleted resource from all sets, unless a task newer than `version` creates it again.
@@ -73,14 +75,33 @@ pub(in crate::store) fn delete_from_all(
     Ok(())
 }
 
-/// Whether a resource is a member of another set than this one.
+/// Whether a resource is a member of another set than this one that is followed.
 pub(in crate::store) fn is_in_another_set(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
 ) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM member WHERE resource_id = ?1 AND set_id <> ?2")?
-        .exists(params![resource, set])
+    sql.prepare_cached(
+        "SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
+         WHERE member.resource_id = ?1 AND member.set_id <> ?2 AND source_set.ended = 0",
+    )?
+    .exists(params![resource, set])
+}
+
+/// A set that is followed and that a resource is a member of.
+pub(in crate::store) fn any_set(sql: &Connection, resource: ResourceId) -> Result<Option<SetId>> {
+    sql.prepare_cached(
+        "SELECT set_id FROM member JOIN source_set ON source_set.id = member.set_id
+         WHERE member.resource_id = ?1 AND source_set.ended = 0 ORDER BY set_id LIMIT 1",
+    )?
+    .query_row([resource], |row| row.get(0))
+    .optional()
+}
+
+/// Whether a part of a Resource List has named a resource.
+pub(in crate::store) fn is_listed(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM member WHERE resource_id = ?1 AND part IS NOT NULL")?
+        .exists([resource])
 }
 
 /// The last of the next `limit` members after a resource; `None`: there are no more.

@@ -84,6 +84,10 @@ pub(in crate::store) struct ResourceState {
     pub(in crate::store) pending: Option<Pending>,
     /// Whether the task was announced by a Resource List or Resource Dump of this set.
     pub(in crate::store) is_pending_listed: bool,
+    /// The set that announced the task.
+    pub(in crate::store) pending_set: Option<SetId>,
+    /// Whether the task is a deletion of a document that was not ingested to its end.
+    pub(in crate::store) is_interrupted: bool,
     /// The set that announced it last.
     pub(in crate::store) announced_by: SetId,
     /// Its membership in this set.
@@ -93,6 +97,11 @@ pub(in crate::store) struct ResourceState {
 }
 
 impl ResourceState {
+    /// When the pending change happened.
+    pub(in crate::store) fn pending_at(&self) -> Option<SourceTime> {
+        self.pending.as_ref().and_then(|pending| pending.changed_at)
+    }
+
     /// The pending change as a Resource List compares it: a task that an earlier list of the set announced does not count.
     pub(in crate::store) fn pending_for_listing(&self) -> Option<&Pending> {
         self.pending.as_ref().filter(|_| !self.is_pending_listed)
@@ -110,7 +119,8 @@ pub(in crate::store) fn state(
     sql.prepare_cached(
         "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
-                task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part
+                task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
+                task.state IS 'interrupted'
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
               LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2",
@@ -151,6 +161,8 @@ pub(in crate::store) fn state(
             pending,
             is_pending_listed: pending_origin.is_some_and(Origin::is_listing)
                 && pending_set == Some(set),
+            pending_set,
+            is_interrupted: row.get(15)?,
             announced_by: row.get(1)?,
             member,
             applied_at: applied_at.map(DateTime::from),

@@ -156,14 +156,17 @@ pub(in crate::store) fn followed(sql: &Connection, source: &str) -> Result<Vec<S
     .collect()
 }
 
-/// Whether a URI is the Capability List of another set.
+/// Whether a URI is the Capability List of another set of the same Source that is followed.
 pub(in crate::store) fn is_list_of_another(
     sql: &Connection,
     set: SetId,
     uri: &Url,
 ) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM source_set WHERE capability_list = ?2 AND id <> ?1")?
-        .exists(params![set, uri])
+    sql.prepare_cached(
+        "SELECT 1 FROM source_set AS own JOIN source_set AS other ON other.source = own.source
+         WHERE own.id = ?1 AND other.id <> own.id AND other.capability_list = ?2 AND other.ended = 0",
+    )?
+    .exists(params![set, uri])
 }
 
 /// Marks a set as no longer followed.

@@ -94,8 +94,8 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes,
     resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
-    task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member WHERE member.resource_id = task.resource_id
-        AND member.set_id <> task.set_id) AS is_shared";
+    task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
+        WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared";
 
 /// The state of a task. The words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,6 +400,12 @@ pub(in crate::store) fn fail(
         Micros(now),
     ])?;
     Ok(())
+}
+
+/// Whether a resource has a task.
+pub(in crate::store) fn exists(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1")?
+        .exists([resource])
 }
 
 /// Whether a resource has a task that failed.

@@ -228,3 +228,61 @@ async fn unchanged_part_does_not_name_a_resource_that_it_did_not_name() {
     ];
     check(steps).await.unwrap();
 }
+
+/// Two parts name a resource, with different times; the one with the later time drops it.
+#[tokio::test]
+async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
+    let world = World::new().await;
+    let (store, set) = (&world.store, world.set);
+    let index = Url::parse("https://example.org/index.xml").unwrap();
+    let entry = |name: &str, lastmod: i64| Change {
+        lastmod: Some(at(lastmod)),
+        ..created(name, lastmod)
+    };
+    let first = [(0, vec![entry("a", 5)]), (1, vec![entry("a", 4)])];
+    let then = [(0, vec![entry("b", 6)])];
+    for (time, parts) in [(10, &first[..]), (20, &then[..])] {
+        let trusted = (time == 20).then_some(FILTER);
+        store.begin_parts(set, &index, trusted).await.unwrap();
+        store.begin_list(set).await.unwrap();
+        let list = ListProgress {
+            set,
+            source: SOURCE.to_owned(),
+            origin: Origin::ResourceList,
+            at: at(time),
+            checks: None,
+        };
+        for (part, entries) in parts {
+            let evidence = PartEvidence {
+                announced: None,
+                asked_at: world.now,
+            };
+            let step = PartStep {
+                uri: part_uri(*part),
+                begins: true,
+                end: Some(PartEnd {
+                    filter: FILTER.to_owned(),
+                    evidence,
+                    bad_entries: 0,
+                    page: PageEnd::default(),
+                    document: None,
+                }),
+            };
+            let listed = store.list_part(&list, world.now, entries.clone(), step);
+            listed.done().await.unwrap();
+        }
+        if time == 20 {
+            let part = store.part(set, &part_uri(1)).await.unwrap().unwrap();
+            let unchanged = UnchangedPart {
+                id: part.id,
+                evidence: None,
+            };
+            store.mark_parts_unchanged(vec![unchanged]).await.unwrap();
+        }
+        let _ = world.work("1").await;
+    }
+    assert!(
+        store.has_uncertain_members(set).await.unwrap(),
+        "all parts must be read before it counts as absent"
+    );
+}

@@ -8,11 +8,11 @@ use rusqlite::Connection;
 
 use super::membership::{count_file, leave_if_shared};
 use super::superseded::SupersededTask;
-use crate::protocol::SourceTime;
-use crate::store::change::Origin;
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::store::change::{Change, Origin};
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, Publication};
-use crate::store::tables::task::{self, Task, TaskFailure};
+use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
 use crate::store::tables::{member, part, source_set};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
@@ -39,6 +39,8 @@ pub enum TaskResult {
     Left {
         /// The task.
         task: Task,
+        /// Whether the Source serves what the mirror has.
+        is_same: bool,
     },
     /// The attempt failed.
     Failed {
@@ -53,7 +55,9 @@ impl TaskResult {
     fn task(&self) -> &Task {
         match self {
             Self::Published(publication) => &publication.task,
-            Self::Removed { task, .. } | Self::Left { task } | Self::Failed { task, .. } => task,
+            Self::Removed { task, .. } | Self::Left { task, .. } | Self::Failed { task, .. } => {
+                task
+            }
         }
     }
 }
@@ -71,14 +75,12 @@ impl Store {
                 match result {
                     TaskResult::Published(publication) => publish(tx, now, publication)?,
                     TaskResult::Removed { task, kept } => remove(tx, now, task, *kept)?,
-                    TaskResult::Left { task } => {
-                        // If it has left the other sets meanwhile, the next try removes it.
-                        if leave_if_shared(tx.sql, task.set, task.resource)? {
-                            task::complete(tx.sql, task)?;
-                        }
+                    TaskResult::Left { task, is_same } => {
+                        leave(tx.sql, now, task, *is_same)?;
                     }
                     TaskResult::Failed { task, failure } => {
-                        if failure.is_absent && was_absent_later(tx.sql, task)? {
+                        let is_over = failure.is_absent && failure.retry_at.is_none();
+                        if is_over && was_absent_later(tx.sql, task)? {
                             remove(tx, now, task, false)?;
                         } else {
                             task::fail(tx.sql, task, failure, now)?;
@@ -121,10 +123,51 @@ fn publish(
     Ok(task::complete(sql, task)?)
 }
 
+/// Ends the membership in the set that announced the deletion. If the set has left no other set meanwhile, the next try removes
+/// the resource. What another set has announced may have been replaced by the deletion: it is requested again for that set.
+fn leave(
+    sql: &Connection,
+    now: DateTime<Utc>,
+    task: &Task,
+    is_same: bool,
+) -> Result<(), StoreError> {
+    if !leave_if_shared(sql, task.set, task.resource)? {
+        return Ok(());
+    }
+    task::complete(sql, task)?;
+    let has_task = task::exists(sql, task.resource)?;
+    let Some(set) = member::any_set(sql, task.resource)?.filter(|_| !is_same && !has_task) else {
+        return Ok(());
+    };
+    let kind = if task.live {
+        ChangeKind::Updated
+    } else {
+        ChangeKind::Created
+    };
+    let change = Change {
+        kind,
+        ..Change::deletion(task.uri.clone(), None)
+    };
+    let again = NewTask {
+        resource: task.resource,
+        source: &task.source,
+        set,
+        origin: task.origin,
+        change: &change,
+        state: TaskState::Ready,
+        not_before: now,
+        since: task.changed_at,
+    };
+    Ok(task::replace(sql, &again)?)
+}
+
 /// Whether a Resource List that is newer than the task's change has been read, and did not name the resource, which the mirror
 /// does not have. Then an answer that there is none concludes the task: the resource was deleted since.
 fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
     if task.live || task.origin.is_listing() || task.origin == Origin::Audit {
+        return Ok(false);
+    }
+    if member::is_listed(sql, task.resource)? {
         return Ok(false);
     }
     let listed_at = source_set::list_at(sql, task.set)?;

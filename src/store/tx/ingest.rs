@@ -130,9 +130,14 @@ fn apply_change(
     context: &BatchContext<'_>,
     change: &Change,
 ) -> Result<bool, StoreError> {
-    let state = ResourceState::of_change(sql, context, change)?;
-    if change.kind == ChangeKind::Deleted && has_left(sql, context, &state)? {
+    let mut state = ResourceState::of_change(sql, context, change)?;
+    let deletes = change.kind == ChangeKind::Deleted;
+    state.decide_for(sql, context, !deletes)?;
+    if deletes && has_left(sql, context, &state)? {
         return Ok(false);
+    }
+    if deletes && state.is_interrupted && state.pending_at() == change.changed_at {
+        task::resume_interrupted(sql, state.id)?;
     }
     let decision = plan_change(
         &change.announced(),

@@ -176,8 +176,14 @@ fn list_entry(
     checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<bool, StoreError> {
-    let state = ResourceState::of_change(sql, context, entry)?;
+    let mut state = ResourceState::of_change(sql, context, entry)?;
+    state.decide_for(sql, context, true)?;
+    let state = state;
     if is_overtaken(context, &state, entry) {
+        // The part names it nevertheless.
+        if let Some(parts) = parts {
+            state.join_listed(sql, context, parts)?;
+        }
         return Ok(false);
     }
     let known = state.known.as_ref();

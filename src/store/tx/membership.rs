@@ -44,8 +44,8 @@ pub(super) fn leave_if_shared(
     if !member::is_in_another_set(sql, set, resource)? {
         return Ok(false);
     }
-    member::delete(sql, set, resource)?;
-    if let Some(length) = resource::live_length(sql, resource)? {
+    let was_member = member::delete(sql, set, resource)?;
+    if was_member && let Some(length) = resource::live_length(sql, resource)? {
         source_set::add_totals(sql, set, -1, -length)?;
     }
     Ok(true)

@@ -3,16 +3,16 @@
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::membership::{PartAssignment, join, part_if_named};
+use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
 use crate::mirror_path::{made_path, plain_path};
-use crate::protocol::SourceTime;
+use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::member::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{coverage, source_set, task};
-use crate::sync::{Decision, plan_change};
+use crate::sync::{Decision, Pending, plan_change};
 
 impl ResourceState {
     /// Reads the state of a change's resource. A resource that has no row gets one, with a path of its own.
@@ -33,10 +33,42 @@ impl ResourceState {
             known: None,
             pending: None,
             is_pending_listed: false,
+            pending_set: None,
+            is_interrupted: false,
             announced_by: context.set,
             member: None,
             applied_at: None,
         })
+    }
+
+    /// If another set has announced the deletion that is pending: the resource leaves that set at once, and this one decides.
+    /// `names`: whether this set names the resource now; else that counts only if it is a member.
+    pub(super) fn decide_for(
+        &mut self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        names: bool,
+    ) -> Result<(), StoreError> {
+        let is_deletion = |pending: &Pending| pending.kind == ChangeKind::Deleted;
+        let other = self.pending_set.filter(|&other| {
+            other != context.set && self.pending.as_ref().is_some_and(is_deletion)
+        });
+        let Some(other) = other else {
+            return Ok(());
+        };
+        if names && self.member.is_none() {
+            self.join_changed(sql, context)?;
+            self.member = Some(Membership {
+                generation: context.generation,
+                part: None,
+            });
+        }
+        if self.member.is_some() && leave_if_shared(sql, other, self.id)? {
+            self.drop_task(sql)?;
+            (self.pending, self.pending_set) = (None, None);
+            (self.is_pending_listed, self.is_interrupted) = (false, false);
+        }
+        Ok(())
     }
 
     /// Makes the resource a member of the set because a change names it.

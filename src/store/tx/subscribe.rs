@@ -13,7 +13,7 @@ use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::{CallbackChange, CallbackSlot, Channel, DeliveryFaultKind, Ruling};
 
-const CHANNEL: StoreError = StoreError::BadRow("a channel");
+const CHANNEL: StoreError = StoreError::NoChannel;
 /// How many former subscriptions of a channel are remembered, so that late deliveries of theirs are answered 410.
 const MOST_FORMER: usize = 16;
 

@@ -558,14 +558,16 @@ fn after_a_failure_the_next_hub_is_asked() {
     };
     use ChannelState::{Active, Denied, Expired, Pending};
     for (last, failures, state, expected) in [
-        ("b", 0, Active, "b a c"),
-        ("c", 0, Active, "c a b"),
+        ("b", 0, Active, "b"),
+        ("b", 2, Active, "b"),
+        ("b", 3, Active, "c a b"),
+        ("c", 0, Active, "c"),
         ("gone", 0, Active, "a b c"),
         ("b", 0, Pending, "a b c"),
         ("b", 0, Expired, "a b c"),
         ("a", 1, Pending, "b c a"),
         ("b", 2, Denied, "c a b"),
-        ("c", 1, Active, "a b c"),
+        ("c", 4, Active, "a b c"),
         ("gone", 3, Pending, "a b c"),
     ] {
         assert_eq!(

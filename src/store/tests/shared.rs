@@ -1,0 +1,103 @@
+//! Resources that are members of several sets: what one set states of them does not undo what another states.
+
+use super::*;
+
+/// A resource that the mirror has, of two sets.
+async fn of_two_sets() -> (World, SetId) {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    for set in [world.set, other] {
+        world.list(set, 10, vec![created("a", 5)]).await;
+    }
+    world.work("1").await;
+    (world, other)
+}
+
+async fn counts(world: &World, other: SetId) -> [u64; 2] {
+    [world.totals(world.set).await.0, world.totals(other).await.0]
+}
+
+/// The Source answers that the resource of the one due deletion exists.
+async fn left(world: &World, is_same: bool) {
+    let task = world.due().await.remove(0);
+    assert!(task.kind == ChangeKind::Deleted && task.is_shared);
+    world
+        .complete(vec![TaskResult::Left { task, is_same }])
+        .await;
+}
+
+#[tokio::test]
+async fn change_that_a_deletion_of_another_set_replaced_is_requested_again() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(other, vec![updated("a", 20)]).await;
+    world.announce_in(world.set, vec![deleted("a", 21)]).await;
+    left(&world, false).await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(counts(&world, other).await, [0, 1]);
+    world.work("2").await;
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn change_of_another_set_ends_a_pending_deletion() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(world.set, vec![deleted("a", 21)]).await;
+    world.announce_in(other, vec![updated("a", 20)]).await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(counts(&world, other).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn resource_that_is_the_same_is_not_requested_again() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(world.set, vec![deleted("a", 20)]).await;
+    left(&world, true).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(counts(&world, other).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn deletion_in_both_sets_at_one_time_removes_the_resource() {
+    let (world, other) = of_two_sets().await;
+    for set in [world.set, other] {
+        world.announce_in(set, vec![deleted("a", 20)]).await;
+    }
+    let due = world.due().await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    assert!(!due[0].is_shared, "no set is left that has it");
+    world.work("").await;
+    assert_eq!(counts(&world, other).await, [0, 0]);
+}
+
+#[tokio::test]
+async fn resource_that_moves_to_another_set_stays() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.list(world.set, 10, vec![created("a", 5)]).await;
+    world.list(other, 10, Vec::new()).await;
+    world.work("1").await;
+    world.announce_in(world.set, vec![deleted("a", 20)]).await;
+    world.announce_in(other, vec![created("a", 20)]).await;
+    assert_eq!(counts(&world, other).await, [0, 1]);
+    assert!(!world.due_names().await.contains(&"deleted a".to_owned()));
+    world.work("1").await;
+    world.announce_in(other, vec![deleted("a", 30)]).await;
+    let due = world.due().await;
+    assert!(due[0].kind == ChangeKind::Deleted && !due[0].is_shared);
+}
+
+#[tokio::test]
+async fn leaving_a_set_twice_counts_once() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(world.set, vec![deleted("a", 20)]).await;
+    let task = world.due().await.remove(0);
+    assert!(task.is_shared);
+    // The Resource List of the set does not name it any more, either.
+    world.list(world.set, 30, Vec::new()).await;
+    let left = TaskResult::Left {
+        task,
+        is_same: true,
+    };
+    world.complete(vec![left]).await;
+    assert_eq!(counts(&world, other).await, [0, 1]);
+}

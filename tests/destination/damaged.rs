@@ -1,0 +1,73 @@
+//! Change Lists and notifications with entries that can't be read: the others are applied, and nothing is covered.
+
+use resyncd::demo::{ChannelHub, Notification, SampleOptions};
+use resyncd::protocol::Capability;
+
+use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};
+
+const XML: &str = "application/xml";
+
+/// A document whose entry of this resource has a bare ampersand in its URI.
+fn damaged(document: &[u8], name: &str) -> Vec<u8> {
+    let text = String::from_utf8(document.to_vec()).unwrap();
+    let (whole, broken) = (format!("{name}</loc>"), format!("{name}?a=1&b=2</loc>"));
+    assert!(text.contains(&whole), "{text}");
+    text.replace(&whole, &broken).into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn change_list_with_a_damaged_entry_covers_nothing() {
+    let options = SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let rig = Rig::start_with(options, |_| {}).await;
+    let claimed = rig.settled().await.synced_until.unwrap();
+    let base = rig.source.base();
+    let capabilities = capability_list(&[
+        (
+            &base.join("/set1/resourcelist.xml").unwrap(),
+            Capability::ResourceList,
+        ),
+        (&base.join("/changes.xml").unwrap(), Capability::ChangeList),
+    ]);
+    rig.source
+        .put_document("/set1/capabilitylist.xml", XML, capabilities);
+    let entries = ["r0000.txt", "r0001.txt"].map(|name| {
+        let at = rig.source.update(SET, name, "changed");
+        change(&rig.source.resource_uri(SET, name), at)
+    });
+    let whole = change_list(time(&claimed), None, None, &entries);
+    rig.source
+        .put_document("/changes.xml", XML, damaged(&whole, "r0001.txt"));
+    rig.operator.poll(NAME).await;
+    rig.until_holds("r0000.txt", "changed").await;
+    let set = rig.until("error", |set| set.error.is_some()).await;
+    assert_eq!(set.error.unwrap().code, "bad-entries");
+    assert_eq!(set.synced_until, Some(claimed));
+    rig.source.put_document("/changes.xml", XML, whole);
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
+    rig.until("in sync", |set| {
+        set.state == "in-sync" && set.error.is_none()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn notification_with_a_damaged_entry_causes_a_poll() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    for name in ["r0000.txt", "r0001.txt"] {
+        rig.source.update(SET, name, "changed");
+    }
+    let whole = rig.source.notify(SET);
+    let notification = Notification {
+        body: damaged(&whole.body, "r0001.txt").into(),
+        ..whole
+    };
+    rig.source.publish(&notification).await.unwrap();
+    rig.until_mirrored().await;
+    rig.until("in sync", |set| set.state == "in-sync").await;
+}
