@@ -279,10 +279,12 @@ impl Channel {
         let mut hubs = self.known_hubs.clone();
         let granting = self.callbacks.own.as_ref().map(|own| own.hub.clone());
         let runs = self.lease.state == ChannelState::Active && !self.is_silent();
-        if runs && self.lease.failures < PATIENCE {
-            if let Some(granting) = granting.iter().find(|&granting| hubs.contains(granting)) {
-                return VecDeque::from([granting.clone()]);
-            }
+        let granting_known = granting.iter().find(|&granting| hubs.contains(granting));
+        if let Some(granting) = granting_known
+            && runs
+            && self.lease.failures < PATIENCE
+        {
+            return VecDeque::from([granting.clone()]);
         }
         let place =
             |wanted: &Option<HubUri>| hubs.iter().position(|hub| Some(hub) == wanted.as_ref());
