@@ -93,8 +93,16 @@ impl Daemon {
             tracing::info!(subscriptions = renewed, "subscribing anew after a downtime");
         }
         let is_notified = config.sources.iter().any(|source| source.notifications);
-        let callback = if is_notified || store.has_ending_channels().await? {
+        let callback = if is_notified {
             Some(bind_callback(&mut config).await?)
+        } else if store.has_ending_channels().await? {
+            // Without it hubs can't confirm the end of a subscription, and end it with its lease.
+            let bound = bind_callback(&mut config).await;
+            bound
+                .inspect_err(|error| {
+                    tracing::warn!(code = "callback-unavailable", %error, "subscriptions can't be ended: no callback listener");
+                })
+                .ok()
         } else {
             None
         };

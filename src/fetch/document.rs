@@ -101,11 +101,12 @@ impl FetchedDocument {
         DocumentReader::open_sitemap(bytes, &self.url)
     }
 
-    /// Its first bytes as text, if it is not a document.
+    /// Its first bytes as text, if it is not a document. A byte order mark states that they are UTF-16.
     pub(super) fn text(&mut self, most: u64) -> Result<String, FetchError> {
         let mut bytes = Vec::new();
         self.bytes()?.take(most).read_to_end(&mut bytes)?;
-        Ok(String::from_utf8_lossy(&bytes).into_owned())
+        let (text, _, _) = encoding_rs::UTF_8.decode(&bytes);
+        Ok(text.into_owned())
     }
 
     fn bytes(&mut self) -> io::Result<BufReader<&mut SpooledTempFile>> {

@@ -478,3 +478,56 @@ async fn dead_index_of_a_closed_change_list_is_a_notice() {
     assert_eq!(set.notices[0].code, "dead-index");
     assert!(set.notices[0].message.contains("/absent.xml"));
 }
+
+/// As alexanarch has them: dated by day, the newest first; one of the day before yesterday appears between the others.
+#[tokio::test(flavor = "multi_thread")]
+async fn change_that_appears_late_in_a_list_dated_by_day_is_applied() {
+    let on = |path: &str, change: &str, day: u32| {
+        let inside = format!("<lastmod>2026-03-{day:02}</lastmod><rs:md change=\"{change}\"/>");
+        entry(path, &inside)
+    };
+    let site = Site::with_lists(&resource_list(&(listed("/a") + &listed("/d")))).await;
+    for path in ["/a", "/b", "/c", "/d", "/late"] {
+        site.put(path, "0");
+    }
+    let (new, old) = (on("/c", "created", 5), on("/b", "created", 3));
+    site.put("/changes.xml", &change_list(&format!("{new}{old}")));
+    let follower = Follower::start(site).await;
+    let before = [("/a", "0"), ("/b", "0"), ("/c", "0"), ("/d", "0")];
+    follower.until_mirrored(&before).await;
+    let late = on("/late", "created", 4) + &on("/d", "deleted", 4) + &on("/a", "updated", 4);
+    follower.site.put("/a", "1");
+    follower
+        .site
+        .put("/changes.xml", &change_list(&format!("{new}{late}{old}")));
+    follower.poll().await;
+    let after = [("/a", "1"), ("/b", "0"), ("/c", "0"), ("/late", "0")];
+    follower.until_mirrored(&after).await;
+}
+
+/// As Heratio has it: a window that moves on, with the deletions after all other changes.
+#[tokio::test(flavor = "multi_thread")]
+async fn window_of_changes_that_moves_on_is_followed() {
+    let site = Site::with_lists(&resource_list(&(listed("/a") + &listed("/d")))).await;
+    for path in ["/a", "/b", "/c", "/d"] {
+        site.put(path, "0");
+    }
+    let list = |from: u32, entries: &str| {
+        let md = format!("capability=\"changelist\" from=\"2026-03-{from:02}T00:00:00Z\"");
+        document("urlset", &md, entries)
+    };
+    let b = changed("/b", "created", "04T00:00:00");
+    site.put("/changes.xml", &list(1, &b));
+    let follower = Follower::start(site).await;
+    follower
+        .until_mirrored(&[("/a", "0"), ("/b", "0"), ("/d", "0")])
+        .await;
+    let c = changed("/c", "created", "06T00:00:00");
+    let d = changed("/d", "deleted", "05T00:00:00");
+    follower.site.put("/changes.xml", &list(3, &(b + &c + &d)));
+    follower.poll().await;
+    let set = follower
+        .until_mirrored(&[("/a", "0"), ("/b", "0"), ("/c", "0")])
+        .await;
+    assert!(set.gaps.is_empty(), "{set:?}");
+}

@@ -319,3 +319,57 @@ async fn dead_up_link_of_a_list_that_stands_alone_is_a_notice() {
     let message = &source.notices[0].message;
     assert!(message.contains("/capabilities.xml"), "{message}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn robots_txt_in_utf16_without_a_space_leads_to_the_sitemap() {
+    let site = Site::start().await;
+    let sitemap =
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\">{entries}</urlset>";
+    site.put("/map.xml", &sitemap.replace("{entries}", &listed("/a")));
+    site.put("/a", "0");
+    let robots = format!(
+        "\u{feff}User-agent: *\r\nSitemap:{}\r\n",
+        site.url("/map.xml")
+    );
+    let robots = robots.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    site.put_bytes("/robots.txt", &[("content-type", "text/plain")], robots);
+    let follower = Follower::start(site).await;
+    follower.until_mirrored(&[("/a", "0")]).await;
+}
+
+/// A Capability List has an entry without a capability, and a package.
+#[tokio::test(flavor = "multi_thread")]
+async fn entries_of_other_kinds_are_passed_over() {
+    let site = Site::with_lists(&resource_list(&listed("/a"))).await;
+    site.put("/a", "0");
+    let offers = entry("/list.xml", "<rs:md capability=\"resourcelist\"/>")
+        + &entry("/other.html", "")
+        + &entry("/all.zip", "<rs:md type=\"application/zip\"/>");
+    let md = "capability=\"capabilitylist\"";
+    let list = with_up("urlset", "/.well-known/resourcesync", md, &offers);
+    site.put("/capabilities.xml", &list);
+    let follower = Follower::start(site).await;
+    let set = follower.until_mirrored(&[("/a", "0")]).await;
+    assert_eq!(set.error, None);
+    assert_eq!(follower.site.hits("/all.zip"), 0);
+}
+
+/// A Source Description without a capability lists the home page as a Resource List.
+#[tokio::test(flavor = "multi_thread")]
+async fn home_page_in_place_of_a_resource_list_is_named() {
+    let site = Site::start().await;
+    site.put("/", "<html><title>Home</title></html>");
+    let home = entry("/", "<rs:md capability=\"resourcelist\"/>");
+    site.put(
+        "/.well-known/resourcesync",
+        &with_up("urlset", "", "", &home),
+    );
+    let follower = Follower::start(site).await;
+    let set = follower.until("an error", |set| set.error.is_some()).await;
+    let error = set.error.unwrap();
+    assert_eq!(
+        (set.state.as_str(), error.code.as_str()),
+        ("failing", "html-page")
+    );
+    assert!(error.message.contains("\"Home\""), "{}", error.message);
+}

@@ -30,7 +30,12 @@
 //! | gzip stated by the name or by the header alone | [`lists`]: `gzip_…` |
 //! | dumps: member paths, manifests without `change`, `changelist` for a Change Dump | [`reading`]: `manifests_…`, `change_dump_…`; for packages see tests/destination |
 //! | a list in pages (`rel="next"`) | tests/destination: `pages` |
-//! | a change listed after later ones; two notifications of one interval | tests/destination: `late` |
+//! | a change listed after later ones; two notifications of one interval | tests/destination: `late`; by day: [`changes`]: `change_that_appears_late_…` |
+//! | a window that moves on, deletions last | [`changes`]: `window_of_changes_…` |
+//! | a home page as `resourcelist`, entries without capability, a package in a Capability List | [`entry_points`]: `entries_of_other_kinds_…`, `home_page_…` |
+//! | robots.txt in UTF-16, `Sitemap:` without a space | [`entry_points`]: `robots_txt_in_utf16_…` |
+//! | entries with a URI alone | tests/destination: `undated` |
+//! | packages whose manifest is only linked as `contents` | tests/destination: `dumps`, `change_dumps` (`contents`) |
 //! | `at` that is the time of writing, without `from` | tests/destination: `change_lists::time_at_which_a_list_was_written_…` |
 //! | no digest and no length | [`lists`]: `newer_lastmod_…` |
 //! | stylesheets, comments, other vocabularies | [`lists`]: `foreign_markup_…` |
