@@ -595,9 +595,12 @@ impl Source {
             let entries: Vec<Change> = here
                 .filter_map(|resource| self.last_change(resource).cloned())
                 .collect();
-            let same = known.parts.get(number).filter(|part| {
-                self.habits.parts > 0 && versions(&part.entries) == versions(&entries)
-            });
+            // The pages of a list are of one time, the lists of an index each of their own.
+            let may_stay = self.habits.parts > 0 && self.habits.part_form != PartForm::Pages;
+            let same = known
+                .parts
+                .get(number)
+                .filter(|part| may_stay && versions(&part.entries) == versions(&entries));
             same.cloned().unwrap_or(Part {
                 at,
                 written: moment,
