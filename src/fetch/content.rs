@@ -12,7 +12,9 @@ use super::client::{Answer, Client, Follow};
 use super::permits::Pool;
 use super::validators::{last_modified, make_conditional, validators_of};
 use crate::clock;
-use crate::protocol::{ResourceUri, ServedVersion, SourceTime, Validators, media_type_essence};
+use crate::protocol::{
+    ResourceUri, ServedVersion, SourceTime, Validators, content_coding, media_type_essence,
+};
 
 /// The minimum number of bytes, or the end of the body, in [`TIMEOUTS`] time-outs: a server that sends single bytes must not
 /// hold a connection forever.
@@ -73,8 +75,8 @@ impl<'a> AllowedHosts<'a> {
 pub struct Wanted<'a> {
     /// The media type that is stated of it. Any other is accepted.
     pub media_type: Option<&'a str>,
-    /// Whether it may be compressed for transport; else it is asked for as it is.
-    pub gzip: bool,
+    /// The content codings that are asked for; `None`: it is asked for as it is.
+    pub coding: Option<&'a str>,
 }
 
 impl Wanted<'_> {
@@ -95,6 +97,21 @@ impl Wanted<'_> {
             return ANY;
         }
         HeaderValue::try_from(format!("{essence}, */*;q=0.1")).unwrap_or(ANY)
+    }
+
+    /// The `Accept-Encoding` header. What is no list of codings is not sent.
+    fn accept_encoding(&self) -> HeaderValue {
+        const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+        let is_token = |name: &str| {
+            let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.+".contains(&byte);
+            !name.is_empty() && name.bytes().all(is_part)
+        };
+        let codings = self.coding.filter(|stated| {
+            let mut names = stated.split(',').map(str::trim);
+            names.all(is_token)
+        });
+        let codings = codings.and_then(|stated| HeaderValue::try_from(stated).ok());
+        codings.unwrap_or(IDENTITY)
     }
 }
 
@@ -237,10 +254,7 @@ impl Client {
         if_changed: Option<&ServedVersion>,
         wanted: Wanted<'_>,
     ) -> Result<Option<Content>, FetchError> {
-        let (accept, coding) = (
-            wanted.accept(),
-            if wanted.gzip { "gzip" } else { "identity" },
-        );
+        let (accept, codings) = (wanted.accept(), wanted.accept_encoding());
         let known_at = |url: &Url| {
             let known = if_changed.filter(|known| known.url == *url)?;
             Some(&known.validators).filter(|known| !known.is_empty())
@@ -253,7 +267,7 @@ impl Client {
                 |url| hosts.check(url),
                 |http, url| {
                     let known = known_at(&url);
-                    let request = http.get(url).header(ACCEPT_ENCODING, coding);
+                    let request = http.get(url).header(ACCEPT_ENCODING, &codings);
                     make_conditional(known, request.header(ACCEPT, &accept))
                 },
             )
@@ -274,7 +288,7 @@ impl Client {
             length,
             last_modified: last_modified(headers),
             media_type: answer.header(CONTENT_TYPE).and_then(media_type),
-            coding: answer.header(CONTENT_ENCODING).and_then(coding_of),
+            coding: answer.header(CONTENT_ENCODING).and_then(content_coding),
             validators: validators_of(headers),
             received: 0,
             limit,
@@ -282,13 +296,6 @@ impl Client {
             answer,
         }))
     }
-}
-
-/// The coding that a `Content-Encoding` header states, shortened.
-fn coding_of(content_encoding: &str) -> Option<String> {
-    let coding = content_encoding.trim().to_ascii_lowercase();
-    let coding: String = coding.chars().take(100).collect();
-    (!matches!(coding.as_str(), "" | "identity" | "utf-8" | "none")).then_some(coding)
 }
 
 fn media_type(content_type: &str) -> Option<String> {
@@ -356,7 +363,7 @@ mod tests {
 
     #[tokio::test]
     async fn the_stated_type_is_asked_for_and_any_other_is_accepted() {
-        let wanted = |media_type, gzip| Wanted { media_type, gzip };
+        let wanted = |media_type, coding| Wanted { media_type, coding };
         for (stated, accept) in [
             (None, "*/*"),
             (Some("Text/Turtle; charset=utf-8"), "text/turtle, */*;q=0.1"),
@@ -369,7 +376,17 @@ mod tests {
             (Some("a/b, c/d"), "*/*"),
             (Some("text/a\r\nx: y"), "*/*"),
         ] {
-            assert_eq!(wanted(stated, false).accept(), accept, "{stated:?}");
+            assert_eq!(wanted(stated, None).accept(), accept, "{stated:?}");
+        }
+        for (stated, header) in [
+            (None, "identity"),
+            (Some("gzip"), "gzip"),
+            (Some("gzip, br"), "gzip, br"),
+            (Some("gzip;q=0"), "identity"),
+            (Some("gzip,"), "identity"),
+            (Some("br\r\nx: y"), "identity"),
+        ] {
+            assert_eq!(wanted(None, stated).accept_encoding(), header, "{stated:?}");
         }
         let site = Site::start(|request| {
             assert_eq!(request.header("accept"), "text/turtle, */*;q=0.1");
@@ -379,12 +396,11 @@ mod tests {
         .await;
         let uri = ResourceUri::parse(&site.url("/r")).unwrap();
         let any = AllowedHosts::any();
-        let wanted = wanted(Some("text/turtle"), true);
+        let wanted = wanted(Some("text/turtle"), Some("gzip"));
         let client = test_site::client();
         let content = client.get_representation(&uri, &any, None, None, wanted);
         let content = content.await.unwrap().unwrap();
         assert_eq!(content.coding(), Some("gzip"));
-        assert_eq!(coding_of("identity"), None);
     }
 
     #[tokio::test]

@@ -1,4 +1,4 @@
-//! Media types, as far as they decide something (sections 11 and 13: packages are ZIP files).
+//! Media types and content codings, as far as they decide something (sections 11 and 13: packages are ZIP files).
 
 /// Whether a media type is that of a ZIP file, in any of the spellings in use.
 #[must_use]
@@ -19,6 +19,14 @@ pub fn is_zip(media_type: &str) -> bool {
 pub fn media_type_essence(media_type: &str) -> String {
     let essence = media_type.split(';').next().unwrap_or_default();
     essence.trim().to_ascii_lowercase()
+}
+
+/// A list of content codings in lower case, shortened to 100 characters; `None` if it states that nothing is coded.
+#[must_use]
+pub fn content_coding(stated: &str) -> Option<String> {
+    let coding = stated.trim().to_ascii_lowercase();
+    let coding: String = coding.chars().take(100).collect();
+    (!matches!(coding.as_str(), "" | "identity" | "utf-8" | "none")).then_some(coding)
 }
 
 /// The names under which archives are published: that of a ZIP file is the first.

@@ -36,7 +36,7 @@ pub use document::{
 pub use entry_order::EntryOrder;
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
-pub use media_type::{archive_suffix, is_archive, is_zip, media_type_essence};
+pub use media_type::{archive_suffix, content_coding, is_archive, is_zip, media_type_essence};
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::Offer;
 pub use reader::{DocumentReader, Place, ReadError, read_document};

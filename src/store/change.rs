@@ -64,6 +64,8 @@ pub struct Change {
     pub lastmod: Option<SourceTime>,
     /// The representation.
     pub content: ContentInfo,
+    /// The content codings of the representation.
+    pub encoding: Option<String>,
     /// Its related resources.
     pub links: Vec<Link>,
     /// The host of its first candidate.
@@ -88,6 +90,7 @@ impl Change {
             links: Vec::new(),
             late: false,
             frequency: None,
+            encoding: None,
         }
     }
 

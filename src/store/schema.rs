@@ -278,6 +278,10 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE source_set ADD COLUMN checks_on INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE source_set ADD COLUMN checks INTEGER NOT NULL DEFAULT 0;
     ",
+    "
+    -- The content codings that are stated of the representation.
+    ALTER TABLE task ADD COLUMN encoding TEXT;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -66,6 +66,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         authority: uri(name).authority(),
         late: false,
         frequency: None,
+        encoding: None,
     }
 }
 
@@ -128,6 +129,15 @@ fn published(task: Task, content: &str) -> TaskResult {
 /// A failed task, to be tried again at a time, or given up.
 fn failed(task: Task, retry_at: Option<DateTime<Utc>>) -> TaskResult {
     let failure = failure_of(retry_at);
+    TaskResult::Failed { task, failure }
+}
+
+/// The last attempt was answered with 404 or 410.
+fn failed_as_absent(task: Task) -> TaskResult {
+    let failure = TaskFailure {
+        is_absent: true,
+        ..failure_of(None)
+    };
     TaskResult::Failed { task, failure }
 }
 

@@ -30,6 +30,8 @@ const MAX_DUPLICATES: usize = 8;
 pub struct Expected {
     /// Their length and digests.
     pub content: ContentInfo,
+    /// The content codings of the representation.
+    pub encoding: Option<String>,
     /// When they were last modified: an older representation is another version.
     pub modified: Option<SourceTime>,
 }
@@ -55,6 +57,7 @@ impl Expected {
                 media_type: self.content.media_type.clone(),
                 hashes,
             },
+            encoding: link.encoding.clone().or_else(|| self.encoding.clone()),
             modified: link.modified.or(self.modified),
         })
     }
@@ -155,6 +158,7 @@ mod tests {
                 media_type: None,
                 hashes: vec![digest("content")],
             },
+            encoding: None,
             modified: None,
         }
     }
@@ -250,6 +254,7 @@ mod tests {
         ] {
             let verifiable = Expected {
                 content,
+                encoding: None,
                 modified: None,
             };
             check(&verifiable, links, &["http://b.example.com/res1", OWN]);

@@ -20,7 +20,7 @@ fn stated(bytes: &[u8]) -> String {
 }
 
 /// Follows a site until `/a` is mirrored with these bytes, and `GET /resource` shows this coding.
-async fn until_mirrored(site: Site, bytes: &[u8], coding: Option<&str>) {
+async fn until_mirrored(site: Site, bytes: &[u8], coding: Option<&str>) -> Follower {
     let follower = Follower::start(site).await;
     let text = String::from_utf8_lossy(bytes).into_owned();
     follower.until_mirrored(&[("/a", &text)]).await;
@@ -32,6 +32,7 @@ async fn until_mirrored(site: Site, bytes: &[u8], coding: Option<&str>) {
         Some(bytes.len() as u64),
         "{shown}"
     );
+    follower
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -96,11 +97,46 @@ async fn coded_bytes_are_published_as_what_is_stated_describes_them() {
 #[tokio::test(flavor = "multi_thread")]
 async fn coded_representation_is_asked_for_where_the_plain_one_is_not_what_is_stated() {
     let zipped = gzip(TEXT);
-    let site = site_of(&format!("encoding=\"gzip\" {}", stated(&zipped))).await;
+    let site = site_of(&stated(&zipped)).await;
     site.put_bytes("/a", &[], TEXT.to_vec());
     let coded = [("content-encoding", "gzip")];
     site.put_variant("/a", ("accept-encoding", "gzip"), &coded, zipped.clone());
     until_mirrored(site, &zipped, Some("gzip")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stated_coding_is_asked_for_first() {
+    for (coding, bytes, is_verifiable) in [
+        ("gzip", gzip(TEXT), true),
+        // It can't be decoded, and is verified as it is.
+        ("br", b"\x8b\x05\x80 like brotli".to_vec(), true),
+        ("br", b"\x8b\x05\x80 like brotli".to_vec(), false),
+    ] {
+        let md = if is_verifiable {
+            stated(&bytes)
+        } else {
+            String::new()
+        };
+        let site = site_of(&format!("encoding=\"{coding}\" {md}")).await;
+        site.put_bytes("/a", &[], TEXT.to_vec());
+        let headers = [("content-encoding", coding)];
+        site.put_variant("/a", ("accept-encoding", coding), &headers, bytes.clone());
+        let expected = if is_verifiable { &bytes[..] } else { TEXT };
+        let follower = until_mirrored(site, expected, is_verifiable.then_some(coding)).await;
+        assert_eq!(follower.site.hits("/a"), 1, "{coding} {is_verifiable}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn file_that_is_compressed_by_its_name_before_a_redirect_is_not_decoded() {
+    let inside = "<lastmod>2026-02-01T00:00:00Z</lastmod>";
+    let site = Site::with_lists(&resource_list(&entry("/a.gz", inside))).await;
+    let zipped = gzip(TEXT);
+    site.put_redirect("/a.gz", "/blob");
+    site.put_bytes("/blob", &[("content-encoding", "gzip")], zipped.clone());
+    let follower = Follower::start(site).await;
+    let zipped = String::from_utf8_lossy(&zipped);
+    follower.until_mirrored(&[("/a.gz", &zipped)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::header::LOCATION;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use flate2::Compression;
@@ -115,6 +116,10 @@ impl Site {
         self.pages.lock().unwrap().variants.push(variant);
     }
 
+    pub(crate) fn put_redirect(&self, path: &str, to: &str) {
+        self.put_bytes(path, &[("location", to)], Vec::new());
+    }
+
     pub(crate) fn remove(&self, path: &str) {
         self.pages.lock().unwrap().pages.remove(path);
     }
@@ -164,6 +169,9 @@ fn answer(pages: &Mutex<Pages>, path: &str, headers: &HeaderMap) -> Response {
     let variant = variants.find(|(of, name, text, _)| of == path && is_asked(name, text));
     let page = variant.map(|(.., page)| page).or(pages.pages.get(path));
     match page.cloned() {
+        Some(page) if page.headers.contains_key(LOCATION) => {
+            (StatusCode::FOUND, page.headers).into_response()
+        }
         Some(page) => (page.headers, Body::from(page.bytes)).into_response(),
         None => StatusCode::NOT_FOUND.into_response(),
     }

@@ -32,6 +32,7 @@ pub(in crate::engine) fn candidates_of(
 fn expected_of(task: &Task) -> Expected {
     Expected {
         content: task.content.clone(),
+        encoding: task.encoding.clone(),
         modified: task.lastmod.or(task.changed_at),
     }
 }

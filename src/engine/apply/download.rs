@@ -12,7 +12,7 @@ use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, Wanted, pause};
 use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
 use crate::protocol::{
-    Mismatch, ServedVersion, SourceTime, Verified, Verifier, media_type_essence,
+    Mismatch, ResourceUri, ServedVersion, SourceTime, Verified, Verifier, media_type_essence,
 };
 use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
@@ -124,8 +124,7 @@ pub(super) async fn download(
     let limit = source.limits.resource;
     let wanted = Wanted {
         media_type: task.content.media_type.as_deref(),
-        // What is stated may describe the coded bytes, which a server does not send unasked.
-        gzip: task.attempts % 2 == 1 && candidate.expected.content.is_verifiable(),
+        coding: coding_of_try(task.attempts, &candidate.expected),
     };
     let content = source
         .client
@@ -151,7 +150,7 @@ pub(super) async fn download(
     let lastmod = task.lastmod.or(served).or(task.changed_at);
     let expected = &candidate.expected;
     let copied = if content.coding().is_some() {
-        copy_coded(context, content, expected, lastmod).await
+        copy_coded(context, &candidate.uri, content, expected, lastmod).await
     } else {
         copy(context, content, expected, lastmod).await
     };
@@ -172,6 +171,14 @@ pub(super) async fn download(
         file,
         description,
     })))
+}
+
+/// The coding that is asked for, which alternates with the tries: the length and digests that are stated may describe the
+/// coded bytes, which a server does not send unasked, or those that are not coded. Where nothing verifies them, no coding is.
+fn coding_of_try(attempts: u32, expected: &Expected) -> Option<&str> {
+    let stated = expected.encoding.as_deref();
+    let is_coded = (attempts % 2 == 1) != stated.is_some();
+    (is_coded && expected.content.is_verifiable()).then_some(stated.unwrap_or("gzip"))
 }
 
 /// Rejects a duplicate that is older than announced, where no digest verifies it. Its date has whole seconds.
@@ -257,12 +264,13 @@ async fn copy(
 /// compressed file.
 async fn copy_coded(
     context: &ApplyContext,
+    uri: &ResourceUri,
     mut content: Content,
     expected: &Expected,
     lastmod: Option<SourceTime>,
 ) -> Result<Copied, DownloadError> {
     let label = content.coding().unwrap_or_default().to_owned();
-    let is_compressed_file = is_compressed_file(&content);
+    let is_compressed_file = is_compressed_file(&content, uri);
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let limit = expected.content.length.map(longest_coded);
     let mirror = &context.mirror;
@@ -312,12 +320,14 @@ async fn copy_coded(
     finishing.await.map_err(|_| DownloadError::Interrupted)?
 }
 
-/// Whether a resource is a compressed file by its name or its type: some servers state its compression as a coding.
-fn is_compressed_file(content: &Content) -> bool {
-    let path = content.url().path().to_ascii_lowercase();
-    let is_named = [".gz", ".tgz", ".svgz"]
-        .iter()
-        .any(|name| path.ends_with(name));
+/// Whether a resource is a compressed file by its name, before or after redirects, or by its type: some servers state its
+/// compression as a coding.
+fn is_compressed_file(content: &Content, uri: &ResourceUri) -> bool {
+    let is_named = [content.url(), uri.url()].iter().any(|url| {
+        let path = url.path().to_ascii_lowercase();
+        let suffixes = [".gz", ".tgz", ".svgz"].iter();
+        suffixes.clone().any(|suffix| path.ends_with(suffix))
+    });
     let types = [
         "application/gzip",
         "application/x-gzip",

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config;
 use crate::engine::apply::candidates::candidates_of;
 use crate::engine::context::SourceContext;
-use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime};
+use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, content_coding};
 use crate::store::Change;
 use crate::sync::{Expected, cut_links, is_plausible};
 
@@ -34,6 +34,7 @@ pub(super) fn change_of(
     if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
         let expected = Expected {
             content: change.content.clone(),
+            encoding: None,
             modified: None,
         };
         let hosts = &context.source.hosts;
@@ -71,6 +72,7 @@ pub(in crate::engine) fn parse_change(
         changed_at: changed_at.filter(|&time| is_plausible(time, now)),
         lastmod: entry.lastmod,
         content: entry.md.content,
+        encoding: entry.md.encoding.as_deref().and_then(content_coding),
         links: entry.links,
         late: false,
         frequency: entry.frequency,

@@ -19,6 +19,8 @@ use crate::sync::Limits;
 pub(super) enum Act {
     Change(ResourceNo),
     Delete(ResourceNo),
+    /// A resource of two sets leaves one of them.
+    Leave(ResourceNo, SetNo),
     /// It changes, or is deleted, and no document lists that until [`ListLate`](Self::ListLate).
     ChangeLate(ResourceNo),
     DeleteLate(ResourceNo),
@@ -226,6 +228,7 @@ pub(super) fn change() -> impl Strategy<Value = Act> {
         6 => resource().prop_map(Act::Delete),
         2 => resource().prop_map(|resource| Act::Burst(resource, 10)),
         4 => resource().prop_map(Act::Recreate),
+        2 => (resource(), 0..2_usize).prop_map(|(resource, set)| Act::Leave(resource, set)),
         2 => Just(Act::ChangeAll),
         1 => Just(Act::DeleteAll),
     ]

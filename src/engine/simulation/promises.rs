@@ -389,10 +389,14 @@ impl Scene {
                 at,
                 version,
                 unclaimed,
+                sets,
                 ..
             } = change;
             let mark = if *unclaimed { " (unclaimed)" } else { "" };
-            let _ = writeln!(text, "  {at} {resource} v{version} {kind:?}{mark}");
+            let _ = writeln!(
+                text,
+                "  {at} {resource} v{version} {kind:?} in {sets:?}{mark}"
+            );
         }
         let shown = |time: Option<SourceTime>| time.map(|time| time.to_string());
         for row in &database.sets {

@@ -328,6 +328,38 @@ fn shared_task_holds_back_every_set() {
     run(habits, &acts);
 }
 
+/// A resource that leaves one of its sets stays in the mirror, by whichever document of that set this is learned; it goes
+/// with the set that it is left in.
+#[test]
+fn resource_that_leaves_one_set_goes_with_the_other() {
+    let habits = Habits {
+        sets: 2,
+        ..habits(ChangeLists::Open)
+    };
+    for leaving in [0, 1] {
+        for announced in [
+            Act::Publish(leaving, AT_ONCE),
+            Act::WriteResourceList(leaving),
+        ] {
+            let mut acts = vec![
+                Act::Change(2),
+                Act::Pass(2000),
+                Act::Publish(1 - leaving, AT_ONCE),
+                Act::Pass(2000),
+                Act::Leave(2, leaving),
+                Act::Pass(2000),
+                announced,
+                Act::Pass(1_000_000),
+            ];
+            let left = run_and(habits.clone(), &acts, async |world| version(world, 2));
+            acts.extend([Act::Delete(2), Act::Pass(2000)]);
+            acts.extend([Act::Publish(1 - leaving, AT_ONCE), Act::Pass(1_000_000)]);
+            let gone = run_and(habits.clone(), &acts, async |world| version(world, 2));
+            assert_eq!((left, gone), (Some(2), None), "{leaving}");
+        }
+    }
+}
+
 /// A notification was applied before the baseline. What the baseline lists of the same resource, which the mirror lacks, holds
 /// back what is claimed.
 #[test]

@@ -161,6 +161,10 @@ pub(super) struct Change {
     pub(super) unclaimed: bool,
     /// Not listed yet: it appears in Change Lists after later ones.
     withheld: bool,
+    /// The sets whose documents list it.
+    pub(super) sets: Vec<SetNo>,
+    /// It leaves the set, and is served as before.
+    leaves: bool,
 }
 
 /// A notification.
@@ -251,6 +255,8 @@ pub(super) struct Source {
     sets: Vec<Published>,
     keys: u32,
     lists_late: bool,
+    /// The resources that have left one of their sets, and which.
+    left: Vec<(ResourceNo, SetNo)>,
 }
 
 /// The Source's time zero: 2026-01-01.
@@ -271,6 +277,7 @@ impl Source {
             sets: Vec::new(),
             keys: 0,
             lists_late: false,
+            left: Vec::new(),
         };
         for resource in (0..RESOURCES / 2).chain(RESOURCES..all) {
             source.change(0, resource, false);
@@ -327,7 +334,8 @@ impl Source {
     }
 
     pub(super) fn is_in(&self, resource: ResourceNo, set: SetNo) -> bool {
-        self.habits.sets == 1 || resource % 3 == set || resource % 3 == 2
+        let is_in = self.habits.sets == 1 || resource % 3 == set || resource % 3 == 2;
+        is_in && !self.left.contains(&(resource, set))
     }
 
     /// The version of a resource's representation; `None` if there is none.
@@ -335,21 +343,27 @@ impl Source {
         self.exists[resource].then_some(self.versions[resource])
     }
 
+    /// The changes of a resource itself, the last one first.
+    fn changes_of(&self, resource: ResourceNo) -> impl Iterator<Item = &Change> {
+        let all = self.of[resource].iter().rev().map(|&n| &self.changes[n]);
+        all.filter(|change| !change.leaves)
+    }
+
     /// The last change of a resource.
     pub(super) fn last_change(&self, resource: ResourceNo) -> Option<&Change> {
-        self.of[resource].last().map(|&n| &self.changes[n])
+        self.changes_of(resource).next()
     }
 
     /// The last change of a resource before a time.
     pub(super) fn last_before(&self, resource: ResourceNo, time: SourceTime) -> Option<&Change> {
-        let mut of = self.of[resource].iter().rev().map(|&n| &self.changes[n]);
-        of.find(|change| change.at < time && !change.unclaimed)
+        self.changes_of(resource)
+            .find(|change| change.at < time && !change.unclaimed)
     }
 
     /// Whether a resource was deleted by the change of that version or a later one.
     pub(super) fn was_deleted_since(&self, resource: ResourceNo, version: u32) -> bool {
-        let mut of = self.of[resource].iter().rev().map(|&n| &self.changes[n]);
-        of.any(|change| change.kind == ChangeKind::Deleted && change.version >= version)
+        self.changes_of(resource)
+            .any(|change| change.kind == ChangeKind::Deleted && change.version >= version)
     }
 
     /// The version that a statement about a resource stands for: the one with a digest of these, or else the last one of that
@@ -381,10 +395,12 @@ impl Source {
     /// changes whose order no document could state: of one resource of two sets, or listed loosely, within one second.
     pub(super) fn change(&mut self, moment: u64, resource: ResourceNo, delete: bool) -> bool {
         let at = self.stamp(moment);
-        let last = self.last_change(resource);
+        let sets = self.sets_of(resource);
+        let last = self.of[resource].last().map(|&n| &self.changes[n]);
         let is_same_entry = |last: &Change| last.at == at && last.moment != moment;
-        let is_shared = self.habits.sets > 1 && (0..2).all(|set| self.is_in(resource, set));
-        let is_disordered = is_shared || self.habits.boundary == Boundary::Loose;
+        // Of two sets now, or until it has left one.
+        let was_shared = sets.len() > 1 || last.is_some_and(|last| last.sets != sets);
+        let is_disordered = was_shared || self.habits.boundary == Boundary::Loose;
         if !self.habits.hashes && last.is_some_and(is_same_entry)
             || is_disordered && last.is_some_and(|last| last.at == at)
         {
@@ -411,8 +427,39 @@ impl Source {
             moment,
             unclaimed: false,
             withheld: false,
+            sets,
+            leaves: false,
         });
         true
+    }
+
+    /// A resource of two sets leaves one of them, whose documents state a deletion; its URI serves it as before.
+    pub(super) fn leave(&mut self, moment: u64, resource: ResourceNo, set: SetNo) {
+        let at = self.stamp(moment);
+        let last = self.last_change(resource).cloned();
+        let Some(last) = last.filter(|last| last.at < at) else {
+            return;
+        };
+        if self.exists[resource] && self.sets_of(resource).len() > 1 {
+            self.left.push((resource, set));
+            self.of[resource].push(self.changes.len());
+            self.changes.push(Change {
+                kind: ChangeKind::Deleted,
+                at,
+                moment,
+                unclaimed: false,
+                withheld: false,
+                sets: vec![set],
+                leaves: true,
+                ..last
+            });
+        }
+    }
+
+    /// The sets that a resource is in.
+    fn sets_of(&self, resource: ResourceNo) -> Vec<SetNo> {
+        let sets = 0..self.habits.sets;
+        sets.filter(|&set| self.is_in(resource, set)).collect()
     }
 
     /// Whether changes were listed after others that happened later.
@@ -467,7 +514,7 @@ impl Source {
         let range = range.start.min(range.end)..range.end;
         let of_set = self.changes[range].iter();
         of_set
-            .filter(|change| self.is_in(change.resource, set) && !change.withheld)
+            .filter(|change| change.sets.contains(&set) && !change.withheld)
             .cloned()
             .collect()
     }

@@ -282,6 +282,7 @@ impl Scene {
                     source.change(moment, resource, true);
                 }
             }
+            Act::Leave(resource, set) => source.leave(moment, resource, set),
             Act::ChangeLate(resource) => {
                 source.change(moment, resource, false);
                 source.withhold_last(resource);

@@ -88,6 +88,8 @@ pub(in crate::store) struct ResourceState {
     pub(in crate::store) pending_set: Option<SetId>,
     /// Whether the task is a deletion of a document that was not ingested to its end.
     pub(in crate::store) is_interrupted: bool,
+    /// Whether links are stored of the version that the mirror has.
+    pub(in crate::store) has_links: bool,
     /// The set that announced it last.
     pub(in crate::store) announced_by: SetId,
     /// Its membership in this set.
@@ -120,7 +122,7 @@ pub(in crate::store) fn state(
         "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                 task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                task.state IS 'interrupted'
+                task.state IS 'interrupted', resource.links IS NOT NULL
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
               LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2",
@@ -163,6 +165,7 @@ pub(in crate::store) fn state(
                 && pending_set == Some(set),
             pending_set,
             is_interrupted: row.get(15)?,
+            has_links: row.get(16)?,
             announced_by: row.get(1)?,
             member,
             applied_at: applied_at.map(DateTime::from),

@@ -41,6 +41,8 @@ pub struct Task {
     pub lastmod: Option<SourceTime>,
     /// The representation: the length and the digests that it must have.
     pub content: ContentInfo,
+    /// The content codings of the representation.
+    pub encoding: Option<String>,
     /// Its related resources.
     pub links: Vec<Link>,
     /// The kind of document that announced it.
@@ -74,6 +76,7 @@ impl Task {
             changed_at: row.get("changed_at")?,
             lastmod: row.get("lastmod")?,
             content: content_info(row)?,
+            encoding: row.get("encoding")?,
             links: row.get::<_, LinkList<_>>("links")?.0,
             origin: row.get("origin")?,
             attempts: row.get("attempts")?,
@@ -89,7 +92,7 @@ impl Task {
 
 const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version, task.source AS source,
     task.set_id AS set_id, resource.uri AS uri, task.authority AS authority, task.kind AS kind,
-    task.changed_at AS changed_at, task.lastmod AS lastmod, task.length AS length, task.media_type AS media_type,
+    task.changed_at AS changed_at, task.lastmod AS lastmod, task.length AS length, task.media_type AS media_type, task.encoding AS encoding,
     task.hashes AS hashes, task.links AS links, task.origin AS origin, task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes,
@@ -164,14 +167,15 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
     let put = sql
         .prepare_cached(
             "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                               origin, state, not_before, since, links, version)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
+                               origin, state, not_before, since, links, encoding, version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
                      (SELECT next_version FROM resource WHERE id = ?1))
              ON CONFLICT (resource_id) DO UPDATE SET
                  set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-                 origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, version = version + 1,
+                 origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, encoding = ?16, version = version + 1,
                  attempts = 0, error_code = NULL, error_message = NULL
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
+                OR encoding IS NOT ?16
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
                 OR (changed_at IS NULL AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
         )?
@@ -191,6 +195,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             Micros(task.not_before),
             task.since,
             LinkList(links),
+            change.encoding,
         ])?;
     if put == 0 && links.is_empty() {
         sql.prepare_cached(
@@ -225,12 +230,12 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
     let content = ContentColumns::from(&change.content);
     sql.prepare_cached(
         "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                           origin, state, not_before, since, links, version)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,
+                           origin, state, not_before, since, encoding, links, version)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15,
                  (SELECT links FROM resource WHERE id = ?1), (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-             origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), version = version + 1, attempts = 0,
+             origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), encoding = ?15, version = version + 1, attempts = 0,
              error_code = NULL, error_message = NULL",
     )?
     .execute(params![
@@ -248,8 +253,19 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
         task.state,
         Micros(task.not_before),
         task.since,
+        change.encoding,
     ])?;
     Ok(())
+}
+
+/// The time from which the mirror is behind because of a resource's task, if it is known; `None` if there is no task.
+pub(in crate::store) fn since(
+    sql: &Connection,
+    resource: ResourceId,
+) -> Result<Option<Option<SourceTime>>> {
+    sql.prepare_cached("SELECT since FROM task WHERE resource_id = ?1")?
+        .query_row([resource], |row| row.get(0))
+        .optional()
 }
 
 /// Makes a task ready, and replaces its `since`.

@@ -31,7 +31,17 @@ async fn change_that_a_deletion_of_another_set_replaced_is_requested_again() {
     let (world, other) = of_two_sets().await;
     world.announce_in(other, vec![updated("a", 20)]).await;
     world.announce_in(world.set, vec![deleted("a", 21)]).await;
+    let claimed = async || {
+        let progress = Some((coverage(40), Vec::new()));
+        let end = BatchCommit { progress, ..end() };
+        let batch = world.batch(other, Vec::new(), Some(end));
+        world.store.apply(batch).await.unwrap();
+        let statistics = world.store.set_statistics(other).await.unwrap();
+        statistics.synced_until
+    };
+    assert_eq!(claimed().await, Some(at(20)));
     left(&world, false).await;
+    assert_eq!(claimed().await, Some(at(20)), "the change is not applied");
     assert_eq!(world.due_names().await, ["updated a"]);
     assert_eq!(counts(&world, other).await, [0, 1]);
     world.work("2").await;

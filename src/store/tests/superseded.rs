@@ -42,6 +42,21 @@ async fn file_removed_by_a_superseded_task_is_fetched_again() {
 }
 
 #[tokio::test]
+async fn restored_resource_that_the_source_does_not_have_stays_deleted() {
+    let (world, task) = in_progress(deleted("a", 15)).await;
+    world
+        .complete(vec![TaskResult::Removed { task, kept: false }])
+        .await;
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed_as_absent(task)]).await;
+    assert!(world.due().await.is_empty());
+    let statistics = world.statistics().await;
+    assert_eq!((statistics.pending, statistics.failed), (0, 0));
+    world.list(world.set, 30, Vec::new()).await;
+    assert!(world.due().await.is_empty(), "it is no member");
+}
+
+#[tokio::test]
 async fn bytes_published_by_a_superseded_task_are_replaced() {
     let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;
     world.complete(vec![published(task, "second")]).await;

@@ -396,13 +396,7 @@ async fn resource_that_was_gone_when_the_list_was_made_is_no_failure() {
         };
         world.announce(vec![late.clone()]).await;
         let task = world.due().await.remove(0);
-        let failure = TaskFailure {
-            is_absent: true,
-            ..failure_of(None)
-        };
-        world
-            .complete(vec![TaskResult::Failed { task, failure }])
-            .await;
+        world.complete(vec![failed_as_absent(task)]).await;
         let failed = world.statistics().await.failed;
         assert_eq!(failed, u64::from(remains), "{time}");
         // Stated again, it is not asked for again.

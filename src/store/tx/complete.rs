@@ -82,6 +82,8 @@ impl Store {
                         let is_over = failure.is_absent && failure.retry_at.is_none();
                         if is_over && was_absent_later(tx.sql, task)? {
                             remove(tx, now, task, false)?;
+                        } else if is_over && was_deleted_later(tx.sql, task)? {
+                            leave_deleted(tx.sql, task)?;
                         } else {
                             task::fail(tx.sql, task, failure, now)?;
                         }
@@ -134,6 +136,8 @@ fn leave(
     if !leave_if_shared(sql, task.set, task.resource)? {
         return Ok(());
     }
+    // The mirror is behind from there on also for the other sets.
+    let since = task::since(sql, task.resource)?;
     task::complete(sql, task)?;
     let has_task = task::exists(sql, task.resource)?;
     let Some(set) = member::any_set(sql, task.resource)?.filter(|_| !is_same && !has_task) else {
@@ -156,7 +160,7 @@ fn leave(
         change: &change,
         state: TaskState::Ready,
         not_before: now,
-        since: task.changed_at,
+        since: since.unwrap_or(task.changed_at),
     };
     Ok(task::replace(sql, &again)?)
 }
@@ -173,6 +177,21 @@ fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
     let listed_at = source_set::list_at(sql, task.set)?;
     let latest = task.changed_at.map(SourceTime::latest_possible);
     Ok(latest.is_some_and(|latest| listed_at.is_some_and(|listed_at| latest < listed_at)))
+}
+
+/// Whether the mirror has applied a deletion that is not older than the task's change, and the task was to restore what the
+/// deletion removed (see [`SupersededTask`]). Then an answer that there is none confirms the deletion.
+fn was_deleted_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
+    let state = resource::state(sql, &task.source, &task.uri, task.set)?;
+    let known = state.and_then(|state| state.known);
+    Ok(known.is_some_and(|known| known.deleted && task.changed_at <= known.changed_at))
+}
+
+/// Ends a task that was to restore a resource whose deletion is confirmed.
+fn leave_deleted(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+    part::doubt_parts_of(sql, task.resource)?;
+    member::delete_from_all(sql, task.resource, task.version)?;
+    Ok(task::complete(sql, task)?)
 }
 
 fn remove(tx: &mut Tx<'_>, now: DateTime<Utc>, task: &Task, kept: bool) -> Result<(), StoreError> {

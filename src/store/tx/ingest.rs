@@ -13,7 +13,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome};
-use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::resource::ResourceState;
 use crate::store::tables::{
     channel, coverage, delivered, dump, dump_package, gap, member, part, source_set, task,
 };
@@ -130,9 +130,9 @@ fn apply_change(
     context: &BatchContext<'_>,
     change: &Change,
 ) -> Result<bool, StoreError> {
-    let mut state = ResourceState::of_change(sql, context, change)?;
     let deletes = change.kind == ChangeKind::Deleted;
-    state.decide_for(sql, context, !deletes)?;
+    let state = ResourceState::of_change(sql, context, change)?;
+    let state = state.decided_for(sql, context, !deletes)?;
     if deletes && has_left(sql, context, &state)? {
         return Ok(false);
     }
@@ -163,7 +163,7 @@ fn apply_change(
         }
         Decision::Done => {
             state.drop_task(sql)?;
-            resource::set_links(sql, state.id, &change.links)?;
+            state.set_links(sql, &change.links)?;
             Ok(false)
         }
     }

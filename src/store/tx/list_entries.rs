@@ -14,7 +14,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
-use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::resource::ResourceState;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::{CheckRules, Decision, plan_listed};
@@ -176,9 +176,8 @@ fn list_entry(
     checks: Option<&mut UndatedChecks>,
     entry: &Change,
 ) -> Result<bool, StoreError> {
-    let mut state = ResourceState::of_change(sql, context, entry)?;
-    state.decide_for(sql, context, true)?;
-    let state = state;
+    let state = ResourceState::of_change(sql, context, entry)?;
+    let state = state.decided_for(sql, context, true)?;
     if is_overtaken(context, &state, entry) {
         // The part names it nevertheless.
         if let Some(parts) = parts {
@@ -217,7 +216,7 @@ fn list_entry(
                 // This also drops a deletion that was held back.
                 state.drop_task(sql)?;
             }
-            resource::set_links(sql, state.id, &entry.links)?;
+            state.set_links(sql, &entry.links)?;
             Ok(false)
         }
         Decision::Older => {

@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
 use crate::mirror_path::{made_path, plain_path};
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, Link, SourceTime};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
@@ -35,26 +35,28 @@ impl ResourceState {
             is_pending_listed: false,
             pending_set: None,
             is_interrupted: false,
+            has_links: false,
             announced_by: context.set,
             member: None,
             applied_at: None,
         })
     }
 
-    /// If another set has announced the deletion that is pending: the resource leaves that set at once, and this one decides.
+    /// The state once it is known which set decides: if another one has announced the deletion that is pending, the resource
+    /// leaves that set at once, and this one decides.
     /// `names`: whether this set names the resource now; else that counts only if it is a member.
-    pub(super) fn decide_for(
-        &mut self,
+    pub(super) fn decided_for(
+        mut self,
         sql: &Connection,
         context: &BatchContext<'_>,
         names: bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Self, StoreError> {
         let is_deletion = |pending: &Pending| pending.kind == ChangeKind::Deleted;
         let other = self.pending_set.filter(|&other| {
             other != context.set && self.pending.as_ref().is_some_and(is_deletion)
         });
         let Some(other) = other else {
-            return Ok(());
+            return Ok(self);
         };
         if names && self.member.is_none() {
             self.join_changed(sql, context)?;
@@ -68,7 +70,7 @@ impl ResourceState {
             (self.pending, self.pending_set) = (None, None);
             (self.is_pending_listed, self.is_interrupted) = (false, false);
         }
-        Ok(())
+        Ok(self)
     }
 
     /// Makes the resource a member of the set because a change names it.
@@ -131,6 +133,15 @@ impl ResourceState {
     ) -> Result<(), StoreError> {
         if self.pending.is_some() {
             task::lower_since(sql, self.id, since)?;
+        }
+        Ok(())
+    }
+
+    /// Stores the links that are stated of the version that the mirror has.
+    pub(super) fn set_links(&self, sql: &Connection, links: &[Link]) -> Result<(), StoreError> {
+        // Most entries state none, and each of them would cost an update.
+        if self.has_links || !links.is_empty() {
+            resource::set_links(sql, self.id, links)?;
         }
         Ok(())
     }
