@@ -169,14 +169,21 @@ async fn loc_with_white_space_or_without_host_is_resolved() {
         "<url><loc>{site}\n      /deep/\n      b</loc></url>",
         "<url><loc>/c</loc><rs:ln rel=\"describedBy\" href=\"about/c\"/></url>",
         "<url><loc>d</loc></url>",
+        "<url><loc>{site}/e f</loc></url>",
         "<url><loc>   </loc></url>",
     ];
     let site = Site::with_lists(&resource_list(&entries.concat())).await;
-    let pages = [("/a", "a"), ("/c", "c"), ("/d", "d"), ("/deep/b", "b")];
+    let pages = [
+        ("/a", "a"),
+        ("/c", "c"),
+        ("/d", "d"),
+        ("/deep/b", "b"),
+        ("/e%20f", "f"),
+    ];
     pages.iter().for_each(|(path, text)| site.put(path, text));
     let follower = Follower::start(site).await;
     let set = follower.until("in sync", |set| {
-        set.state == "in-sync" && set.resources == 4
+        set.state == "in-sync" && set.resources == 5
     });
     assert_eq!(set.await.error.unwrap().code, "bad-entries");
     follower

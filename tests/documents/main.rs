@@ -17,7 +17,7 @@
 //! | times with day precision, without zone, with a space, with an offset, local | [`times`], and the tests of `protocol::datetime` |
 //! | two `rs:md`; `md` before `ln` and `loc` | [`lists`]: `elements_in_any_order_…`, [`reading`] |
 //! | digests in other encodings, several, unknown ones | [`lists`]: `digests_…`, [`reading`] |
-//! | white space in `loc`, `describedBy`, relative URIs | [`lists`]: `loc_…`, [`reading`] |
+//! | white space and raw spaces in `loc`, `describedBy`, relative URIs | [`lists`]: `loc_…`, [`reading`] |
 //! | an index with the root `urlset`; indexes of indexes | [`lists`] and [`changes`]: `index_…` |
 //! | an index as a `urlset` whose entries have only `at` | [`lists`]: `index_as_a_urlset_without_capabilities_…` |
 //! | an index many levels deep, one that names itself, `sitemap` without `loc` | [`lists`]: `index_many_levels_deep_…`, `index_nested_too_deeply_…`, `unreadable_entry_of_an_index_…` |
