@@ -78,6 +78,8 @@ async fn entries_that_appear_between_known_ones_are_applied() {
         entries.push(entry(&rig, "r0002.txt", Updated, "last"));
         read(&rig, start, &entries).await;
         rig.until_holds("r0002.txt", "last").await;
+        // The file is in place before its line is in the feed.
+        rig.until("in sync", |set| set.state == "in-sync").await;
         let lines = rig.operator.changes(since).await;
         assert_eq!(lines.len(), 1, "{lines:?}");
     }
