@@ -1,4 +1,4 @@
-//! A damaged database: found when it is opened, by an integrity check, or when a row can't be read.
+//! A damaged database: found when it is opened, by an integrity check, or when a row or the schema can't be read.
 //!
 //! A running daemon can't repair it. It ends, and the next start sets the database aside and rebuilds it from the mirror and a
 //! baseline. A marker file beside the database carries the finding over the restart.
@@ -24,7 +24,7 @@ const INTERRUPTION_PAUSE: Duration = Duration::from_millis(2);
 /// Whether damage was found, for this process and for the next start.
 pub(super) struct Damage {
     marker: PathBuf,
-    /// Whether an unreadable row counts. It does not after several databases were set aside: then the cause is another.
+    /// Whether an unreadable row or schema counts. It does not after several databases were set aside: then the cause is another.
     rows_count: bool,
     found: CancellationToken,
 }
@@ -74,7 +74,7 @@ impl Damage {
     }
 }
 
-/// Whether a row holds what this program never writes.
+/// Whether a row, or the schema, holds what this program never writes. Its statements fit the schema of their version.
 fn is_bad_row(error: &StoreError) -> bool {
     use rusqlite::Error;
     match error {
@@ -85,6 +85,7 @@ fn is_bad_row(error: &StoreError) -> bool {
                 | Error::IntegralValueOutOfRange(..)
                 | Error::InvalidColumnType(..)
                 | Error::Utf8Error(..)
+                | Error::SqlInputError { .. }
         ),
         _ => false,
     }

@@ -44,6 +44,30 @@ async fn integrity_check_finds_damage_that_no_query_meets() {
     assert!(damage.was_found(), "the next start knows");
 }
 
+/// One flipped bit in the name of a column: the database passes the integrity check.
+#[tokio::test]
+async fn damaged_schema_is_found_by_the_first_statement() {
+    let World { folder, store, .. } = World::new().await;
+    drop(store);
+    let path = folder.path().join("resyncd.db");
+    let database = Connection::open(&path).unwrap();
+    database
+        .execute_batch(
+            "PRAGMA writable_schema = ON;
+             UPDATE sqlite_schema SET sql = replace(sql, 'silences', 'silencds') WHERE name = 'channel';",
+        )
+        .unwrap();
+    drop(database);
+    let store = Store::open(folder.path()).unwrap();
+    let set = store.sets(SOURCE).await.unwrap().remove(0);
+    store.channels(set.id).await.unwrap_err();
+    store.damaged().await;
+    drop(store);
+    let store = Store::open(folder.path()).unwrap();
+    assert!(folder.path().join("resyncd.db.damaged-1").exists());
+    assert!(store.sets(SOURCE).await.unwrap().is_empty());
+}
+
 #[tokio::test]
 async fn interrupted_integrity_check_reports_no_damage() {
     let World { folder, store, .. } = World::new().await;
