@@ -6,7 +6,7 @@
 //!
 //! Must not know the database, nor how the status is served.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use chrono::{DateTime, Utc};
@@ -87,8 +87,6 @@ struct Facts {
     odd_documents: HashMap<SetId, OddDocuments>,
     /// The Sources whose mirrors can't be written.
     disk_errors: HashMap<String, DiskError>,
-    /// The Sources of which a resource had more links than are stored.
-    cut_links: HashSet<String>,
 }
 
 #[derive(Debug)]
@@ -196,10 +194,5 @@ impl RuntimeStatus {
         let recent =
             errors.find(|(_, error)| now.saturating_duration_since(error.at) < DISK_ERROR_AGE);
         recent.map(|(source, error)| (source.clone(), error.status_error.clone()))
-    }
-
-    /// Records that links of a resource were cut; returns whether that is the first one of the Source.
-    pub(super) fn note_cut_links(&self, source: &str) -> bool {
-        self.0.lock().cut_links.insert(source.to_owned())
     }
 }

@@ -7,12 +7,18 @@ use url::Url;
 use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
-    Capability, Entry, Head, HeaderLink, HubUri, Link, Oddities, Oddity, Offer, ReadError, Root,
-    Validators,
+    Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES,
+    Oddities, Oddity, Offer, ReadError, Root, Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
 const MAX_ENTRIES: usize = 20_000;
+
+/// How many bytes their URIs may have in total.
+const MAX_ENTRY_BYTES: usize = 8 << 20;
+
+/// How many bytes the URIs of the documents, channels and hubs of a set may have in total.
+const MAX_OFFER_BYTES: usize = 256 << 10;
 
 /// A plain sitemap with at most this many entries may be a Source Description.
 const MAX_GUESSES: usize = 20;
@@ -20,11 +26,11 @@ const MAX_GUESSES: usize = 20;
 /// The maximum number of documents that describe one thing.
 const MAX_DESCRIBED_BY: usize = 10;
 
-/// The maximum length of their URIs, and of those of channels that are not supported, in bytes.
-const MAX_SHOWN_URI: usize = 8 << 10;
-
 /// The maximum number of channels of a set whose transports are not supported.
 const MAX_UNSUPPORTED: usize = 20;
+
+/// The maximum number of channels of a Source Description.
+const MAX_CHANNELS: usize = 20;
 
 /// How much of a page or robots.txt is searched for links, in bytes.
 const MAX_PAGE: u64 = 512 << 10;
@@ -155,6 +161,35 @@ impl fmt::Display for DocumentRole {
 }
 
 impl DocumentRole {
+    /// The approximate size of the URIs that it holds, in bytes.
+    pub(super) fn held_bytes(&self) -> usize {
+        let sum = |uris: &[Url]| uris.iter().map(bytes_of).sum::<usize>();
+        let offered = |offers: &[Offer]| offers.iter().map(bytes_of_offer).sum::<usize>();
+        match self {
+            Self::NotModified => 0,
+            Self::Set(list) => {
+                let unsupported = list.unsupported_channels.iter();
+                let unsupported = unsupported.map(|channel| bytes_of(&channel.uri));
+                bytes_of(&list.uri)
+                    + offered(&list.capabilities)
+                    + unsupported.sum::<usize>()
+                    + sum(&list.described_by)
+            }
+            Self::Description(found) => {
+                let of_sets = found.sets_described_by.iter();
+                let of_sets = of_sets.map(|(set, uris)| bytes_of(set) + sum(uris));
+                sum(&found.lists)
+                    + offered(&found.channels)
+                    + sum(&found.described_by)
+                    + of_sets.sum::<usize>()
+            }
+            Self::SetDocument {
+                up, index, guesses, ..
+            } => sum(up) + sum(index) + sum(guesses),
+            Self::Page { links } => sum(links),
+        }
+    }
+
     /// The capability that it states.
     pub(super) fn capability(self) -> Option<Capability> {
         match self {
@@ -166,7 +201,7 @@ impl DocumentRole {
     }
 }
 
-/// Fetches a document, conditionally if `known` is given; returns its role and its validators.
+/// Fetches a document, conditionally if `known` is given; returns its role and its validators. Reads it on a blocking thread.
 pub(super) async fn examine(
     client: &Client,
     uri: &Url,
@@ -184,14 +219,24 @@ pub(super) async fn examine(
     }
     match fetched.map_err(|error| DiscoveryError::fetching(uri, error))? {
         Fetched::NotModified => Ok((DocumentRole::NotModified, Validators::default())),
-        Fetched::Document(mut document) => {
+        Fetched::Document(document) => {
             let validators = document.validators().clone();
-            let role = match read(uri, &mut document) {
-                Ok(role) => role,
-                Err(error) => page(uri, *document, &error)?,
-            };
-            Ok((role, validators))
+            let of_reading = uri.clone();
+            let reading = tokio::task::spawn_blocking(move || role_of(&of_reading, document));
+            let role = reading.await.unwrap_or_else(|error| {
+                let interrupted = FetchError::Io(error.to_string());
+                Err(DiscoveryError::fetching(uri, interrupted))
+            });
+            Ok((role?, validators))
         }
+    }
+}
+
+/// For a blocking thread.
+fn role_of(uri: &Url, mut document: Box<FetchedDocument>) -> Result<DocumentRole, DiscoveryError> {
+    match read(uri, &mut document) {
+        Ok(role) => Ok(role),
+        Err(error) => page(uri, *document, &error),
     }
 }
 
@@ -218,6 +263,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
     let mut resourcesync_links = header_links(document, "resourcesync");
     let mut reader = document.reader()?;
     let mut entries = Vec::new();
+    let mut is_cut = false;
     // Other documents may be very long, and only their head is needed.
     let is_short = |head: &Head| {
         matches!(
@@ -226,15 +272,26 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
         )
     };
     if is_short(reader.head()) {
-        while entries.len() < MAX_ENTRIES {
-            match reader.next_entry()? {
-                Some(entry) => entries.push(entry),
-                None => break,
-            }
+        let mut left = MAX_ENTRY_BYTES;
+        while let Some(mut entry) = reader.next_entry()? {
+            entry.links.retain(is_used);
+            let uris = entry.links.iter().map(|link| &link.href);
+            let bytes: usize = uris.chain([&entry.loc]).map(|uri| bytes_of(uri)).sum();
+            let fits = left.checked_sub(bytes);
+            let Some(rest) = fits.filter(|_| entries.len() < MAX_ENTRIES) else {
+                is_cut = true;
+                break;
+            };
+            left = rest;
+            entries.push(entry);
         }
     }
     let head = reader.head().clone();
     let mut oddities = reader.oddities().clone();
+    // A plain sitemap may be as long as it is.
+    if is_cut && head.md.capability.is_some() {
+        oddities.add(Oddity::TooManyOffers);
+    }
     drop(reader);
 
     let capability = head
@@ -294,7 +351,7 @@ fn capability_of_entries(head: &Head, entries: &[Entry]) -> Option<Capability> {
     }
 }
 
-fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> DocumentRole {
+fn description(head: &Head, entries: &[Entry], mut oddities: Oddities) -> DocumentRole {
     let mut lists = Vec::new();
     let mut channels = Vec::new();
     for entry in entries.iter().filter(|entry| is_web(&entry.loc)) {
@@ -303,7 +360,11 @@ fn description(head: &Head, entries: &[Entry], oddities: Oddities) -> DocumentRo
                 lists.push(entry.loc.clone());
             }
             Some(capability) if is_channel(capability) => {
-                channels.push(offer_of(head, entry, capability));
+                if channels.len() < MAX_CHANNELS {
+                    channels.push(offer_of(head, entry, capability, &mut oddities));
+                } else {
+                    oddities.add(Oddity::TooManyOffers);
+                }
             }
             Some(_) => {}
         }
@@ -345,27 +406,59 @@ fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
     channels.take(MAX_UNSUPPORTED).collect()
 }
 
+/// Whether a link of an entry of a Capability List or a Source Description is used.
+fn is_used(link: &Link) -> bool {
+    let used = ["hub", "describedby"];
+    used.iter().any(|rel| link.rel.eq_ignore_ascii_case(rel))
+}
+
+/// The approximate size of a URI in memory, in bytes.
+pub(super) fn bytes_of(uri: &Url) -> usize {
+    size_of::<Url>() + uri.as_str().len()
+}
+
 fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Offer> {
     let mut offers = Vec::new();
+    let mut left = MAX_OFFER_BYTES;
     for entry in entries {
         match &entry.md.capability {
             // Reported as what it is.
             Some(capability) if is_channel(capability) && !is_web(&entry.loc) => {}
             _ if !is_web(&entry.loc) => oddities.add(Oddity::BadLoc),
             None => oddities.add(Oddity::NoCapability),
-            Some(capability) => offers.push(offer_of(head, entry, capability)),
+            Some(_) if offers.len() == MAX_OFFERS => oddities.add(Oddity::TooManyOffers),
+            Some(capability) => {
+                let offer = offer_of(head, entry, capability, oddities);
+                match left.checked_sub(bytes_of_offer(&offer)) {
+                    Some(rest) => {
+                        left = rest;
+                        offers.push(offer);
+                    }
+                    None => oddities.add(Oddity::TooManyOffers),
+                }
+            }
         }
     }
     offers
 }
 
-fn offer_of(head: &Head, entry: &Entry, capability: &Capability) -> Offer {
+fn bytes_of_offer(offer: &Offer) -> usize {
+    let hubs = offer.hubs.iter().map(HubUri::url);
+    hubs.chain([&offer.uri]).map(bytes_of).sum()
+}
+
+fn offer_of(head: &Head, entry: &Entry, capability: &Capability, oddities: &mut Oddities) -> Offer {
     let mut hubs: Vec<HubUri> = Vec::new();
+    let mut has_more = false;
     let mut add = |link: &Link| {
-        if let Ok(hub) = HubUri::try_from(link.href.clone())
-            && !hubs.contains(&hub)
-        {
+        let hub = HubUri::try_from(link.href.clone()).ok();
+        let Some(hub) = hub.filter(|hub| !hubs.contains(hub)) else {
+            return;
+        };
+        if hubs.len() < MAX_HUBS {
             hubs.push(hub);
+        } else {
+            has_more = true;
         }
     };
     if is_channel(capability) {
@@ -377,6 +470,9 @@ fn offer_of(head: &Head, entry: &Entry, capability: &Capability) -> Offer {
                 .filter(|link| link.rel.eq_ignore_ascii_case("hub"))
                 .for_each(add);
         }
+    }
+    if has_more {
+        oddities.add(Oddity::TooManyHubs);
     }
     Offer {
         capability: capability.clone(),
@@ -393,7 +489,7 @@ fn is_channel(capability: &Capability) -> bool {
 }
 
 fn is_short(url: &Url) -> bool {
-    url.as_str().len() <= MAX_SHOWN_URI
+    url.as_str().len() <= MAX_URI_BYTES
 }
 
 fn is_web(url: &Url) -> bool {

@@ -21,7 +21,7 @@ use super::{Bounds, FetchError};
 use crate::clock;
 use crate::config;
 use crate::config::Credentials;
-use crate::protocol::without_userinfo;
+use crate::protocol::{ReferenceError, resolve_reference, without_userinfo};
 
 /// The maximum number of redirects in a row.
 const MOST_REDIRECTS: usize = 5;
@@ -304,9 +304,10 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Url, FetchError> {
         .get(LOCATION)
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .ok_or(FetchError::RedirectWithoutLocation)?;
-    let mut next = url
-        .join(location.trim())
-        .map_err(|_| FetchError::RedirectWithoutLocation)?;
+    let mut next = resolve_reference(url, location.trim()).map_err(|error| match error {
+        ReferenceError::TooLong => FetchError::LongRedirect,
+        ReferenceError::Syntax(_) => FetchError::RedirectWithoutLocation,
+    })?;
     next.set_fragment(None);
     let next = without_userinfo(next);
     if url.scheme() == "https" && next.scheme() == "http" {
@@ -377,6 +378,7 @@ mod tests {
         let site = Site::start(|request| match request.path() {
             "/nowhere" => test_site::status(302),
             "/ftp" => test_site::redirect(302, "ftp://example.com/"),
+            "/long" => test_site::redirect(302, &format!("/{}", "a".repeat(8 << 10))),
             _ => test_site::redirect(302, "http://[nonsense"),
         })
         .await;
@@ -385,6 +387,7 @@ mod tests {
             ("/nowhere", "redirect-without-location"),
             ("/nonsense", "redirect-without-location"),
             ("/ftp", "scheme"),
+            ("/long", "long-uri"),
         ] {
             let error = get(&client, &site.url(path)).await.err().unwrap();
             assert_eq!(error.code(), code, "{path}");

@@ -20,6 +20,9 @@ use crate::protocol::{
 /// How many bytes of a body are collected before they are decompressed and written.
 const BATCH: usize = 256 << 10;
 
+/// The maximum number of links of all `Link` headers.
+const MAX_LINKS: usize = 100;
+
 /// The maximum time for a document in time-outs: a server that sends single bytes must not hold the connection forever.
 const TIMEOUTS_PER_DOCUMENT: u32 = 30;
 
@@ -172,6 +175,7 @@ impl Client {
             .iter()
             .filter_map(|value| value.to_str().ok())
             .flat_map(|value| parse_link_header(value, &answer.url))
+            .take(MAX_LINKS)
             .collect();
         let url = answer.url.clone();
         let spooled = spool_body(answer, limit).await?;

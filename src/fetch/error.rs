@@ -60,6 +60,9 @@ pub enum FetchError {
     /// A redirect without a valid target.
     #[error("redirect without a valid Location")]
     RedirectWithoutLocation,
+    /// A redirect to a URI of more than 8 KiB.
+    #[error("redirect to a URI that is too long")]
+    LongRedirect,
     /// More bytes than allowed.
     #[error("larger than {limit} bytes")]
     TooLarge {
@@ -107,6 +110,7 @@ impl FetchError {
             Self::TooManyRedirects => "too-many-redirects",
             Self::RedirectDowngrade(_) => "redirect-downgrade",
             Self::RedirectWithoutLocation => "redirect-without-location",
+            Self::LongRedirect => "long-uri",
             Self::TooLarge { .. } => "too-large",
             Self::Expansion => "expansion",
             Self::BadGzip(_) => "bad-gzip",
@@ -141,6 +145,7 @@ impl FetchError {
             | Self::TooManyRedirects
             | Self::RedirectDowngrade(_)
             | Self::RedirectWithoutLocation
+            | Self::LongRedirect
             | Self::TooLarge { .. }
             | Self::Expansion => ErrorClass::Unusable,
         }
@@ -292,6 +297,7 @@ mod tests {
             (FetchError::TooManyRedirects, Unusable),
             (FetchError::RedirectDowngrade(url), Unusable),
             (FetchError::RedirectWithoutLocation, Unusable),
+            (FetchError::LongRedirect, Unusable),
             (FetchError::TooLarge { limit: 1 }, Unusable),
             (FetchError::Expansion, Unusable),
             (FetchError::BadGzip(text()), Retry),

@@ -5,6 +5,8 @@
 
 use url::Url;
 
+use crate::protocol::resolve_reference;
+
 /// A `link` tag that has a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct LinkTag {
@@ -98,7 +100,7 @@ impl Iterator for LinkTags<'_> {
                     .map(|(_, value)| *value)
             };
             let href = value("href").map(|href| href.trim().replace("&amp;", "&"));
-            let Some(href) = href.and_then(|href| self.base.join(&href).ok()) else {
+            let Some(href) = href.and_then(|href| resolve_reference(&self.base, &href).ok()) else {
                 continue;
             };
             if is_base {

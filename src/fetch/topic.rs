@@ -12,13 +12,10 @@ use super::FetchError;
 use super::client::{Answer, Client, Follow};
 use super::link_tags::LinkTags;
 use super::permits::Pool;
-use crate::protocol::{HubUri, TopicUri, parse_link_header, without_userinfo};
+use crate::protocol::{HubUri, MAX_HUBS, TopicUri, parse_link_header, without_userinfo};
 
 /// How much of a body is searched for links, in bytes.
 const MAX_BODY: usize = 256 << 10;
-
-/// The maximum number of hubs.
-const MAX_HUBS: usize = 10;
 
 /// The maximum total time. A subscription waits for it, but does not require it.
 const MAX_TIME: Duration = Duration::from_secs(20);

@@ -3,7 +3,7 @@
 use url::Url;
 
 use super::link_tags::LinkTags;
-use crate::protocol::without_userinfo;
+use crate::protocol::{resolve_reference, without_userinfo};
 
 /// The maximum number of links of a page.
 const MAX_LINKS: usize = 20;
@@ -11,37 +11,44 @@ const MAX_LINKS: usize = 20;
 /// The maximum number of sitemaps of a robots.txt.
 const MAX_SITEMAPS: usize = 200;
 
-/// The targets of `<link rel="resourcesync">` in a page, or of the `Sitemap` lines in a robots.txt.
+/// The targets of `<link rel="resourcesync">` in a page, or of the `Sitemap` lines in a robots.txt; the first ones.
 pub(super) fn links_of_page(text: &str, url: &Url) -> Vec<Url> {
-    let (found, limit) = if url.path().ends_with("/robots.txt") {
-        (sitemap_lines(text, url), MAX_SITEMAPS)
+    if url.path().ends_with("/robots.txt") {
+        distinct(sitemap_lines(text, url), MAX_SITEMAPS)
     } else {
-        (resourcesync_links(text, url), MAX_LINKS)
-    };
+        distinct(resourcesync_links(text, url), MAX_LINKS)
+    }
+}
+
+/// The first different ones.
+fn distinct(found: impl Iterator<Item = Url>, limit: usize) -> Vec<Url> {
     let mut links: Vec<Url> = Vec::new();
-    for link in found.into_iter().map(without_userinfo) {
-        if links.len() < limit && !links.contains(&link) {
-            links.push(link);
+    for link in found.map(without_userinfo) {
+        if links.contains(&link) {
+            continue;
+        }
+        links.push(link);
+        if links.len() == limit {
+            break;
         }
     }
     links
 }
 
-fn sitemap_lines(text: &str, url: &Url) -> Vec<Url> {
+fn sitemap_lines(text: &str, url: &Url) -> impl Iterator<Item = Url> {
     text.trim_start_matches('\u{feff}')
         .lines()
         .filter_map(|line| line.split_once(':'))
         .filter(|(field, _)| field.trim().eq_ignore_ascii_case("sitemap"))
         .filter_map(|(_, value)| {
             let value = value.split('#').next().unwrap_or_default();
-            url.join(value.trim()).ok()
+            resolve_reference(url, value.trim()).ok()
         })
-        .collect()
 }
 
-fn resourcesync_links(html: &str, url: &Url) -> Vec<Url> {
+fn resourcesync_links(html: &str, url: &Url) -> impl Iterator<Item = Url> {
     let links = LinkTags::of(html, url).filter(|link| link.relates("resourcesync"));
-    links.map(|link| link.href).collect()
+    links.map(|link| link.href)
 }
 
 #[cfg(test)]

@@ -208,7 +208,7 @@ pub struct Head {
     pub root: Root,
     /// The document's own `rs:md`.
     pub md: Metadata,
-    /// The document's own `rs:ln`s.
+    /// The document's own `rs:ln`s, the first ones within [`LinkLimit`](super::LinkLimit).
     pub links: Vec<Link>,
 }
 
@@ -241,7 +241,7 @@ pub struct Entry {
     pub lastmod: Option<SourceTime>,
     /// Its `rs:md`; several are merged, and the first value of each attribute is used.
     pub md: Metadata,
-    /// Its `rs:ln`s.
+    /// Its `rs:ln`s, the first ones within [`LinkLimit`](super::LinkLimit).
     pub links: Vec<Link>,
     /// How often it changes (`changefreq`, sitemaps.org).
     pub frequency: Option<ChangeFrequency>,

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use url::Url;
 
-use super::without_userinfo;
+use super::{resolve_reference, without_userinfo};
 
 /// One link of a Link header.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,16 +15,19 @@ pub struct HeaderLink {
     pub href: Url,
 }
 
+/// The maximum number of links of a value: a page has a few.
+const MAX_LINKS: usize = 100;
+
 /// Parses one Link header value. Invalid links are ignored, and so are links whose `anchor` is another resource than the
-/// requested one.
+/// requested one, and those beyond the first 100.
 #[must_use]
 pub fn parse_link_header(value: &str, base: &Url) -> Vec<HeaderLink> {
     let mut links = Vec::new();
     let mut rest = value;
-    while let Some((target, behind)) = next_target(rest) {
+    while let Some((target, behind)) = next_target(rest).filter(|_| links.len() < MAX_LINKS) {
         let (parameters, behind) = parse_parameters(behind);
         rest = behind;
-        let Ok(href) = base.join(target.trim()) else {
+        let Ok(href) = resolve_reference(base, target.trim()) else {
             continue;
         };
         if !parameters
@@ -34,7 +37,8 @@ pub fn parse_link_header(value: &str, base: &Url) -> Vec<HeaderLink> {
             continue;
         }
         let rels = parameters.rel.unwrap_or_default();
-        links.extend(rels.split_ascii_whitespace().map(|rel| HeaderLink {
+        let rels = rels.split_ascii_whitespace().take(MAX_LINKS - links.len());
+        links.extend(rels.map(|rel| HeaderLink {
             rel: if rel.contains(':') {
                 rel.to_owned()
             } else {
@@ -133,7 +137,7 @@ fn is_here(anchor: &str, base: &Url) -> bool {
         url.set_fragment(None);
         url
     };
-    base.join(anchor)
+    resolve_reference(base, anchor)
         .is_ok_and(|anchor| without_fragment(&anchor) == without_fragment(base))
 }
 

@@ -16,6 +16,7 @@ mod document;
 mod entry_order;
 mod interval;
 mod link_header;
+mod link_limit;
 mod media_type;
 mod oddity;
 mod offer;
@@ -36,12 +37,16 @@ pub use document::{
 pub use entry_order::EntryOrder;
 pub use interval::Interval;
 pub use link_header::{HeaderLink, format_link_header, parse_link_header};
+pub use link_limit::LinkLimit;
 pub use media_type::{archive_suffix, content_coding, is_archive, is_zip, media_type_essence};
 pub use oddity::{ForeignScheme, Oddities, Oddity};
-pub use offer::Offer;
+pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use reader::{DocumentReader, Place, ReadError, read_document};
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
-pub use uri::{HubUri, ResourceUri, TopicUri, UriError, hide_userinfo, without_userinfo};
+pub use uri::{
+    HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
+    resolve_reference, without_userinfo,
+};
 pub use validators::{ServedVersion, Validators};
 pub use verify::{Mismatch, Verified, Verifier};
 pub use writer::{DocumentWriter, write_document};

@@ -47,6 +47,14 @@ pub enum Oddity {
     Scheme(ForeignScheme),
     /// A link without a relation or a valid `href`; it was ignored.
     BadLink,
+    /// More links of an entry, or of the head, than are read; the further ones were ignored.
+    TooManyLinks,
+    /// A `loc` or `href` of more than 8 KiB, as it is resolved; what it is in was ignored.
+    LongUri,
+    /// A channel with more than 10 hubs; the further ones were ignored.
+    TooManyHubs,
+    /// A Capability List or a Source Description that lists more than is read; the rest was ignored.
+    TooManyOffers,
     /// A `loc` or `href` that is relative.
     RelativeUri,
     /// A `loc` or `href` with a user name or a password; they were removed.
@@ -160,6 +168,10 @@ impl Oddity {
             Self::UriList => "uri-list",
             Self::Scheme(scheme) => scheme.code(),
             Self::BadLink => "bad-link",
+            Self::TooManyLinks => "links-cut",
+            Self::LongUri => "long-uri",
+            Self::TooManyHubs => "too-many-hubs",
+            Self::TooManyOffers => "too-many-offers",
             Self::RelativeUri => "relative-uri",
             Self::UserInfo => "userinfo",
             Self::BadChange => "bad-change",

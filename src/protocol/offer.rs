@@ -4,6 +4,12 @@ use url::Url;
 
 use super::{Capability, HubUri};
 
+/// The maximum number of documents and channels that a set offers.
+pub const MAX_OFFERS: usize = 256;
+
+/// The maximum number of hubs of a channel.
+pub const MAX_HUBS: usize = 10;
+
 /// A document or a channel that is offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
@@ -11,7 +17,7 @@ pub struct Offer {
     pub capability: Capability,
     /// The URI of the document, or the topic of the channel: http or https.
     pub uri: Url,
-    /// The hubs of a channel, by priority.
+    /// The hubs of a channel, by priority, at most [`MAX_HUBS`].
     pub hubs: Vec<HubUri>,
 }
 

@@ -13,6 +13,7 @@ mod element;
 mod error;
 mod input;
 mod place;
+mod references;
 #[cfg(test)]
 mod tests;
 mod uri_list;
@@ -24,18 +25,17 @@ use std::io::BufRead;
 use url::Url;
 
 use super::{
-    Capability, ChangeFrequency, Document, Entry, ForeignScheme, Head, Link, Metadata, Oddities,
-    Oddity, Root, SourceTime,
+    Capability, ChangeFrequency, Document, Entry, ForeignScheme, Head, Link, LinkLimit,
+    MAX_URI_BYTES, Metadata, Oddities, Oddity, Root, SourceTime,
 };
-use attributes::{
-    OF_ENTRY, OF_HEAD, may_continue, merge_metadata, read_link, read_metadata, resolve,
-};
+use attributes::{OF_ENTRY, OF_HEAD, may_continue, merge_metadata, read_link, read_metadata};
 use beginning::Beginning;
 use conformance::Conformance;
 use element::{Element, Spelling, read_root};
 pub use error::ReadError;
 use input::{DocumentInput, UNREADABLE};
 pub use place::Place;
+use references::References;
 use uri_list::UriList;
 use xml::{Tag, XmlEvent, XmlEvents, not_xml};
 
@@ -47,8 +47,9 @@ const MAX_ENTRY_BYTES: u64 = 1024 * 1024;
 /// A document is known to be complete only when [`next_entry`](Self::next_entry) has returned `None`.
 pub struct DocumentReader<R: BufRead> {
     content: Content<R>,
-    base: Url,
+    references: References,
     head: Head,
+    head_links: LinkLimit,
     /// Whether the head has had an `rs:md`.
     head_md: bool,
     /// The length of the tags of the head, in bytes.
@@ -135,7 +136,8 @@ impl<R: BufRead> DocumentReader<R> {
     fn of(content: Content<R>, root: Root, base: &Url) -> Self {
         Self {
             content,
-            base: base.clone(),
+            references: References::of(base),
+            head_links: LinkLimit::of_head(),
             head: Head {
                 root,
                 md: Metadata::default(),
@@ -225,7 +227,12 @@ impl<R: BufRead> DocumentReader<R> {
                 return Err(ReadError::EventTooLarge(tag.at));
             }
             if element == Element::Ln {
-                let link = read_link(&tag, &self.base, &mut self.oddities);
+                let link = admitted_link(
+                    &tag,
+                    &mut self.head_links,
+                    &mut self.references,
+                    &mut self.oddities,
+                );
                 if link.is_none() && may_continue(&tag) {
                     self.oddities.add(Oddity::BadEntry);
                 }
@@ -252,7 +259,7 @@ impl<R: BufRead> DocumentReader<R> {
             self.oddities.add(Oddity::NoCapability);
         }
         self.conformance
-            .finish(&self.head, &self.base, &mut self.oddities);
+            .finish(&self.head, self.references.base(), &mut self.oddities);
         State::Ended
     }
 
@@ -264,7 +271,7 @@ impl<R: BufRead> DocumentReader<R> {
         };
         let begin = events.position();
         let bad_changes = self.oddities.count(Oddity::BadChange);
-        let mut draft = EntryDraft::default();
+        let mut draft = EntryDraft::new();
         loop {
             if events.position() - begin > MAX_ENTRY_BYTES {
                 return Err(ReadError::EventTooLarge(events.end()));
@@ -272,7 +279,7 @@ impl<R: BufRead> DocumentReader<R> {
             match events.next()? {
                 XmlEvent::Open(tag) => {
                     let element = self.spelling.element(&tag, &mut self.oddities)?;
-                    draft.add(element, &tag, &self.base, &mut self.oddities);
+                    draft.add(element, &tag, &mut self.references, &mut self.oddities);
                 }
                 XmlEvent::Text(text) => draft.add_text(&text),
                 XmlEvent::Unreadable => draft.add_text(UNREADABLE.encode_utf8(&mut [0; 4])),
@@ -283,7 +290,11 @@ impl<R: BufRead> DocumentReader<R> {
             }
         }
         let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
-        let Some(entry) = draft.finish(&self.base, &mut self.oddities) else {
+        let draft = draft.finish(&mut self.references, &mut self.oddities);
+        if self.references.are_expanded(events.position()) {
+            return Err(ReadError::UriExpansion(events.end()));
+        }
+        let Some(entry) = draft else {
             self.oddities.add(Oddity::BadLoc);
             return Ok(None);
         };
@@ -336,9 +347,13 @@ impl<R: BufRead> DocumentReader<R> {
         };
         self.state = State::InLines;
         // A line that is no absolute URI is damaged, not relative.
-        let uri = Url::parse(&line).ok();
+        let is_relative = line.len() <= MAX_URI_BYTES && Url::parse(&line).is_err();
+        let uri = if is_relative {
+            None
+        } else {
+            self.references.resolve(&line, &mut self.oddities)
+        };
         let uri = uri.filter(|uri| ForeignScheme::of(uri).is_none());
-        let uri = uri.and_then(|_| resolve(&line, &self.base, &mut self.oddities));
         let Some(uri) = uri else {
             self.oddities.add(Oddity::BadLoc);
             return Ok(None);
@@ -352,7 +367,7 @@ impl<R: BufRead> DocumentReader<R> {
 impl<R: BufRead> fmt::Debug for DocumentReader<R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DocumentReader")
-            .field("base", &self.base.as_str())
+            .field("base", &self.references.base().as_str())
             .field("head", &self.head)
             .field("state", &self.state)
             .finish_non_exhaustive()
@@ -418,8 +433,26 @@ fn holds_resources(head: &Head) -> bool {
     is_list && head.root == Root::Urlset
 }
 
+/// Reads a link, unless the limit is reached: then it is counted, and takes no memory.
+fn admitted_link(
+    tag: &Tag<'_>,
+    limit: &mut LinkLimit,
+    references: &mut References,
+    oddities: &mut Oddities,
+) -> Option<Link> {
+    if limit.is_reached() {
+        oddities.add(Oddity::TooManyLinks);
+        return None;
+    }
+    let link = read_link(tag, references, oddities)?;
+    let fits = limit.admit(&link);
+    if !fits {
+        oddities.add(Oddity::TooManyLinks);
+    }
+    fits.then_some(link)
+}
+
 /// An entry that is being read.
-#[derive(Default)]
 struct EntryDraft {
     loc: Option<String>,
     lastmod: Option<String>,
@@ -428,15 +461,15 @@ struct EntryDraft {
     has_md: bool,
     md: Metadata,
     links: Vec<Link>,
+    link_limit: LinkLimit,
     /// An attribute of its `rs:md` can't be read.
     is_unreadable: bool,
     field: Field,
 }
 
 /// The text of an entry that is being read.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Field {
-    #[default]
     None,
     Loc,
     Lastmod,
@@ -444,8 +477,28 @@ enum Field {
 }
 
 impl EntryDraft {
+    fn new() -> Self {
+        Self {
+            loc: None,
+            lastmod: None,
+            frequency: None,
+            has_md: false,
+            md: Metadata::default(),
+            links: Vec::new(),
+            link_limit: LinkLimit::of_entry(),
+            is_unreadable: false,
+            field: Field::None,
+        }
+    }
+
     /// Adds an element within the entry.
-    fn add(&mut self, element: Element, tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) {
+    fn add(
+        &mut self,
+        element: Element,
+        tag: &Tag<'_>,
+        references: &mut References,
+        oddities: &mut Oddities,
+    ) {
         // The notification specifications place an rs:ln within the loc, although their examples have it beside it.
         let is_child = tag.depth == 3 || (tag.depth == 4 && self.field == Field::Loc);
         match element {
@@ -470,7 +523,10 @@ impl EntryDraft {
                     None => self.is_unreadable = true,
                 }
             }
-            Element::Ln if is_child => self.links.extend(read_link(tag, base, oddities)),
+            Element::Ln if is_child => {
+                let link = admitted_link(tag, &mut self.link_limit, references, oddities);
+                self.links.extend(link);
+            }
             _ => {}
         }
     }
@@ -487,8 +543,8 @@ impl EntryDraft {
     }
 
     /// The entry; `None` if it has no valid `loc`.
-    fn finish(self, base: &Url, oddities: &mut Oddities) -> Option<Entry> {
-        let loc = resolve(self.loc.as_deref()?, base, oddities)?;
+    fn finish(self, references: &mut References, oddities: &mut Oddities) -> Option<Entry> {
+        let loc = references.resolve(self.loc.as_deref()?, oddities)?;
         let lastmod = self.lastmod.as_deref();
         Some(Entry {
             loc,

@@ -5,6 +5,47 @@ use std::fmt;
 
 use url::Url;
 
+/// The maximum length in bytes of a URI that is read from outside, after it is resolved: what servers accept in a request, and
+/// what links are stored with.
+pub const MAX_URI_BYTES: usize = 8 << 10;
+
+/// Why a reference of a remote text does not become a URI.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ReferenceError {
+    /// Longer than [`MAX_URI_BYTES`], or it would be once it is resolved.
+    #[error("longer than {MAX_URI_BYTES} bytes")]
+    TooLong,
+    /// Not a URI.
+    #[error("not a URI: {0}")]
+    Syntax(url::ParseError),
+}
+
+/// Resolves a reference of a remote document, page or header against the URL of that text (RFC 3986, section 5).
+///
+/// A few bytes may stand for a long URI: a reference such as `?` stands for the whole path of its base. What is too long
+/// is rejected before it is allocated, but for what percent-encoding adds, which is bounded by the lengths of the two.
+///
+/// # Errors
+/// [`ReferenceError`] if it is not a URI, or longer than [`MAX_URI_BYTES`].
+pub fn resolve_reference(base: &Url, reference: &str) -> Result<Url, ReferenceError> {
+    if reference.len() > MAX_URI_BYTES {
+        return Err(ReferenceError::TooLong);
+    }
+    let resolved = if base.as_str().len() > MAX_URI_BYTES {
+        // Only an absolute one takes nothing from its base.
+        Url::parse(reference).map_err(|error| match error {
+            url::ParseError::RelativeUrlWithoutBase => ReferenceError::TooLong,
+            error => ReferenceError::Syntax(error),
+        })?
+    } else {
+        base.join(reference).map_err(ReferenceError::Syntax)?
+    };
+    if resolved.as_str().len() > MAX_URI_BYTES {
+        return Err(ReferenceError::TooLong);
+    }
+    Ok(resolved)
+}
+
 /// Why a text is not a usable URI.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UriError {
@@ -17,8 +58,8 @@ pub enum UriError {
 }
 
 /// Parses an absolute http or https URI. Surrounding white space and line breaks are ignored; a fragment is removed.
-fn parse_web(text: &str, base: Option<&Url>) -> Result<Url, UriError> {
-    let parsed = Url::options().base_url(base).parse(text.trim());
+fn parse_web(text: &str) -> Result<Url, UriError> {
+    let parsed = Url::parse(text.trim());
     let shown = || hide_userinfo(text).into_owned();
     let mut url = parsed.map_err(|error| UriError::Syntax(shown(), error))?;
     if !matches!(url.scheme(), "http" | "https") {
@@ -62,12 +103,7 @@ macro_rules! web_uri {
         impl $name {
             /// Parses an absolute http or https URI.
             pub fn parse(text: &str) -> Result<Self, UriError> {
-                parse_web(text, None).map(Self)
-            }
-
-            /// Parses a URI that may be relative to the document it was found in.
-            pub fn resolve(base: &Url, text: &str) -> Result<Self, UriError> {
-                parse_web(text, Some(base)).map(Self)
+                parse_web(text).map(Self)
             }
 
             /// The URI as text, normalized as RFC 3986 (section 6.2.2) allows.
@@ -183,8 +219,40 @@ mod tests {
     fn relative_uris_resolve_against_their_document() {
         let base = Url::parse("http://example.com/sets/1/list.xml").unwrap();
         assert_eq!(
-            ResourceUri::resolve(&base, "../a").unwrap().as_str(),
+            resolve_reference(&base, "../a").unwrap().as_str(),
             "http://example.com/sets/a"
         );
+    }
+
+    #[test]
+    fn no_reference_becomes_a_long_uri() {
+        let base = |bytes: usize| {
+            let begin = "http://example.com/";
+            Url::parse(&format!("{begin}{}", "p".repeat(bytes - begin.len()))).unwrap()
+        };
+        let long = "a".repeat(MAX_URI_BYTES);
+        for (base, reference, expected) in [
+            (base(60_000), "?", Err(ReferenceError::TooLong)),
+            (base(60_000), "/a", Err(ReferenceError::TooLong)),
+            (base(60_000), "http://example.org/a", Ok(20)),
+            (base(MAX_URI_BYTES), "", Ok(MAX_URI_BYTES)),
+            (base(MAX_URI_BYTES), "?", Err(ReferenceError::TooLong)),
+            (base(MAX_URI_BYTES), "/a", Ok(20)),
+            (base(100), &long, Err(ReferenceError::TooLong)),
+            (base(100), &long[..8000], Ok(8019)),
+            // Percent-encoding makes three bytes of one.
+            (
+                base(100),
+                &"\u{e9}".repeat(2000),
+                Err(ReferenceError::TooLong),
+            ),
+        ] {
+            let resolved = resolve_reference(&base, reference);
+            assert_eq!(resolved.map(|uri| uri.as_str().len()), expected);
+        }
+        assert!(matches!(
+            resolve_reference(&base(60_000), "http://["),
+            Err(ReferenceError::Syntax(_))
+        ));
     }
 }

@@ -22,7 +22,6 @@ mod news_filter;
 mod part;
 mod plan;
 mod push_watchdog;
-mod related;
 mod schedule;
 mod sequencer;
 mod span;
@@ -44,7 +43,6 @@ pub use plan::{
     plan_late, plan_listed,
 };
 pub use push_watchdog::PushWatchdog;
-pub use related::cut_links;
 pub use schedule::{Pacing, Schedule};
 pub use sequencer::{
     Gap, GapReason, Hint, Limits, NotificationId, Sequencer, Verdict, is_plausible,

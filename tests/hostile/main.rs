@@ -7,6 +7,9 @@
 //! | truncated documents | [`documents`]: `truncated_documents_…`; at every byte: `protocol::reader` `rejections`; of dumps: tests/destination `dumps` |
 //! | depth, attributes, one huge text, tag, comment or entry | [`bombs`]: `large_document_takes_no_memory`; `protocol::reader` `rejections` |
 //! | endless documents, gzip that unpacks to a gibibyte, also twice | [`bombs`]: `endless_document_…`, `large_document_…`; `fetch::spool` |
+//! | a few bytes that stand for long URIs: relative references, redirects, links of headers and pages | [`growth`]: `relative_references_…`, `uris_up_to_…`; `protocol::uri`; `fetch::discovery` `limits`; `fetch::client` |
+//! | documents that take more time than their length: hubs, links, oddities | [`growth`]: `reading_takes_…`; `fetch::discovery` `limits` |
+//! | Source Descriptions and Capability Lists that list millions of documents | `fetch::discovery` `limits` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
@@ -84,6 +87,7 @@ mod entry_points;
 mod every_step;
 mod floods;
 mod foreign_pages;
+mod growth;
 mod intervals;
 mod logs;
 mod paths;

@@ -119,6 +119,10 @@ impl DiscoveryReport {
             capability_list: uri.to_string(),
             error: status_error(error.code(), error),
         });
+        let left_out = found.left_out.iter().map(|error| FailedSet {
+            capability_list: url.to_string(),
+            error: status_error(error.code(), error),
+        });
         let is_odd = |(_, oddities): &&(_, Oddities)| !oddities.is_empty();
         let oddities =
             found
@@ -139,7 +143,7 @@ impl DiscoveryReport {
                 .iter()
                 .map(|set| SetReport::of(set, found, summaries))
                 .collect(),
-            failed: failed.collect(),
+            failed: failed.chain(left_out).collect(),
             oddities: oddities.collect(),
             left_out: summaries.left_out,
             ..Self::empty(url)

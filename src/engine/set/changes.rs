@@ -6,7 +6,7 @@ use crate::engine::apply::candidates::candidates_of;
 use crate::engine::context::SourceContext;
 use crate::protocol::{ChangeKind, Entry, ResourceUri, SourceTime, content_coding};
 use crate::store::Change;
-use crate::sync::{Expected, cut_links, is_plausible};
+use crate::sync::{Expected, is_plausible};
 
 /// A change, and the path of its bytes in the package.
 pub(super) type ListedChange = (Change, Option<String>);
@@ -19,7 +19,7 @@ pub(super) fn listed_change(context: &SourceContext, mut entry: Entry) -> Option
     Some((change, path))
 }
 
-/// As [`parse_change`], with the host of the first candidate and a bounded number of links.
+/// As [`parse_change`], with the host of the first candidate.
 pub(super) fn change_of(
     context: &SourceContext,
     entry: Entry,
@@ -27,10 +27,6 @@ pub(super) fn change_of(
     changed_at: Option<SourceTime>,
 ) -> Option<Change> {
     let mut change = parse_change(&context.source, entry, kind, changed_at)?;
-    if cut_links(&mut change.links) && context.runtime_status.note_cut_links(context.name()) {
-        tracing::warn!(code = "links-cut", source = context.name(), uri = %change.uri, kept = change.links.len(),
-            "resource has more links than are stored; others may, too");
-    }
     if !change.links.is_empty() && change.kind != ChangeKind::Deleted {
         let expected = Expected {
             content: change.content.clone(),

@@ -97,7 +97,8 @@ impl SetState {
             return Ok(());
         };
         let channel = self.channel(delivery.channel).await?;
-        match parse_delivery(&delivery, &channel, self.context.limits.notification) {
+        let (delivery, document) = self.read_delivery(delivery, &channel).await?;
+        match document {
             Ok(document) => {
                 self.apply_notification(trial, delivery, document, verdict)
                     .await
@@ -132,7 +133,8 @@ impl SetState {
 
     async fn handle_delivery(&mut self, delivery: Delivery) -> Result<(), EngineError> {
         let channel = self.channel(delivery.channel).await?;
-        let document = match parse_delivery(&delivery, &channel, self.context.limits.notification) {
+        let (delivery, document) = self.read_delivery(delivery, &channel).await?;
+        let document = match document {
             Ok(document) => document,
             Err(error) => return self.reject(&delivery, &channel, &error).await,
         };
@@ -149,6 +151,21 @@ impl SetState {
         let verdict = trial.handle(clock::now(), delivery.id, stated.from, stated.until);
         self.apply_notification(trial, delivery, document, verdict)
             .await
+    }
+
+    /// Parses a delivery on a blocking thread.
+    async fn read_delivery(
+        &self,
+        delivery: Delivery,
+        channel: &ChannelRecord,
+    ) -> Result<(Delivery, Result<Document, EngineError>), EngineError> {
+        let (topic, kind) = (channel.topic.clone(), channel.kind.clone());
+        let limit = self.context.limits.notification;
+        let parsing = tokio::task::spawn_blocking(move || {
+            let document = parse_delivery(&delivery.body, topic.url(), &kind, limit);
+            (delivery, document)
+        });
+        parsing.await.map_err(|_| EngineError::Interrupted)
     }
 
     /// Applies a change notification as the sequencer's verdict says, and then adopts the trial.
@@ -378,33 +395,33 @@ fn is_dated(document: &Document) -> bool {
     document.head.md.until.is_some() || document.entries.iter().all(is_dated)
 }
 
-/// Parses a delivery. Whether it is compressed is seen by its bytes: some hubs leave a body compressed, others label one so
+/// Parses the body of a delivery of that kind on the channel with the topic `base`. For a blocking thread. Whether it is compressed is seen by its bytes: some hubs leave a body compressed, others label one so
 /// that is not.
 fn parse_delivery(
-    delivery: &Delivery,
-    channel: &ChannelRecord,
+    body: &[u8],
+    base: &Url,
+    kind: &Capability,
     limit: u64,
 ) -> Result<Document, EngineError> {
-    let base = channel.topic.url();
-    let document = if delivery.body.starts_with(&[0x1f, 0x8b]) {
-        let plain = unzip(&delivery.body, limit).map_err(|error| EngineError::Fetch {
+    let document = if body.starts_with(&[0x1f, 0x8b]) {
+        let plain = unzip(body, limit).map_err(|error| EngineError::Fetch {
             uri: format!("a notification of {base}"),
             error,
         })?;
         parse_entries(&plain, base)?
     } else {
-        parse_entries(&delivery.body, base)?
+        parse_entries(body, base)?
     };
     let is_expected = match &document.head.md.capability {
         // The authors' own publisher labels its notifications so.
-        Some(Capability::ChangeList) => channel.kind == Capability::ChangeNotification,
-        Some(stated) => *stated == channel.kind,
+        Some(Capability::ChangeList) => *kind == Capability::ChangeNotification,
+        Some(stated) => stated == kind,
         None => true,
     };
     match &document.head.md.capability {
         Some(found) if !is_expected => Err(EngineError::WrongCapability {
             document: format!("a notification of {base}"),
-            wanted: channel.kind.clone(),
+            wanted: kind.clone(),
             found: found.clone(),
         }),
         _ if document.head.root != Root::Urlset => Err(ReadError::WrongRoot {
@@ -454,6 +471,29 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
+    use crate::protocol::{Head, write_document};
+
+    #[test]
+    fn notification_on_a_long_topic_takes_little_memory() {
+        let kind = Capability::ChangeNotification;
+        let head = Head::new(Root::Urlset, kind.clone());
+        let text = String::from_utf8(write_document(&head, &[])).unwrap();
+        let entry = "<url><loc>?</loc><md xmlns=\"http://www.openarchives.org/rs/terms/\" change=\"created\"/></url>";
+        let text = text.replace("</urlset>", &format!("{}</urlset>", entry.repeat(40_000)));
+        let topic = |length: usize| {
+            let topic = format!("http://example.org/{}", "t".repeat(length));
+            Url::parse(&topic).unwrap()
+        };
+        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic, &kind, 8 << 20);
+        // Each of them would be longer than a URI may be.
+        let longest = parse(&topic(60_000)).unwrap();
+        assert_eq!(longest.entries.len(), 0);
+        assert_eq!(longest.oddities.bad_entries(), 40_000);
+        // All of them together would have 320 MB.
+        let error = parse(&topic(8000)).unwrap_err();
+        assert_eq!(error.code(), "uri-expansion");
+        assert_eq!(parse(&topic(100)).unwrap().entries.len(), 40_000);
+    }
 
     #[test]
     fn limit_of_a_delivery_holds_after_decompression() {

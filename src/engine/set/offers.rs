@@ -3,7 +3,7 @@
 use super::documents::{note_capability_list, note_document, record_of_list};
 use super::state::SetState;
 use crate::engine::EngineError;
-use crate::protocol::{Oddities, Offer};
+use crate::protocol::{MAX_OFFERS, Oddities, Offer};
 
 impl SetState {
     /// Polls the Capability List, stores what it offers, and subscribes to its channels.
@@ -39,7 +39,8 @@ impl SetState {
             // It may offer what it offered before.
             let is_named = |old: &Offer| list.capabilities.iter().any(|new| new.uri == old.uri);
             let before = self.record.offers.iter().filter(|old| !is_named(old));
-            offers.extend(before.cloned());
+            let left = MAX_OFFERS.saturating_sub(offers.len());
+            offers.extend(before.take(left).cloned());
         }
         context
             .store

@@ -17,6 +17,9 @@ use crate::store::SetRecord;
 /// The code of the notice that a link leads to nothing.
 const DEAD_LINK: &str = "dead-link";
 
+/// The codes of the notices that not all sets are followed.
+const LEFT_OUT: [&str; 2] = ["too-many-sets", "discovery-too-large"];
+
 /// A set that is to be followed.
 pub(in crate::engine) struct DiscoveredSet {
     /// Its Capability List.
@@ -62,6 +65,8 @@ pub(in crate::engine) struct DiscoveredSets {
     pub(in crate::engine) sets_described_by: HashMap<Url, Vec<Url>>,
     /// The targets of links that do not exist, while others led to the sets.
     pub(in crate::engine) dead_links: Vec<(Url, DiscoveryError)>,
+    /// Why some sets are not followed: there are too many.
+    pub(in crate::engine) left_out: Option<DiscoveryError>,
     /// The error because of which only the configured sets are known.
     pub(in crate::engine) error: Option<DiscoveryError>,
 }
@@ -101,6 +106,7 @@ pub(in crate::engine) async fn find_sets(
             described_by: Vec::new(),
             sets_described_by: HashMap::new(),
             dead_links: Vec::new(),
+            left_out: None,
             error: Some(error)
                 .filter(|error| !matches!(error, DiscoveryError::NoSourceDescription { .. })),
         }),
@@ -126,11 +132,6 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
         tracing::warn!(code = error.code(), source = source.name, set = %uri, %error, "set can't be read yet");
     }
     let has_resourcesync = !discovery.is_implied();
-    // A damaged document may have named sets that are followed.
-    let is_damaged = discovery
-        .oddities
-        .iter()
-        .any(|(_, oddities)| oddities.damaged_entries() > 0);
     let failed: Vec<Url> = discovery.failed.into_iter().map(|(uri, _)| uri).collect();
     let mut advertised = discovery.followed;
     advertised.extend(discovery.sets.iter().map(|list| list.uri.clone()));
@@ -152,12 +153,13 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
     }
     DiscoveredSets {
         sets,
-        advertised: Some(advertised).filter(|_| !is_damaged),
+        advertised: Some(advertised).filter(|_| !discovery.is_uncertain),
         has_resourcesync,
         oddities: discovery.oddities,
         described_by: discovery.described_by,
         sets_described_by: discovery.sets_described_by,
         dead_links: discovery.dead_links,
+        left_out: discovery.left_out,
         error: None,
     }
 }
@@ -189,17 +191,33 @@ pub(in crate::engine) async fn note_found(
     context: &SourceContext,
     found: &DiscoveredSets,
 ) -> Result<(), EngineError> {
-    let notice = dead_link(&found.dead_links);
-    let mut is_news = false;
     let (runtime_status, name) = (&context.runtime_status, context.name());
+    let left_out = found.left_out.as_ref().map(|error| {
+        let message = format!("not all sets are followed: {error}");
+        (
+            StatusError::new(error.code(), message, clock::now().wall),
+            1,
+        )
+    });
+    let notices: Vec<_> = dead_link(&found.dead_links)
+        .into_iter()
+        .chain(left_out)
+        .collect();
+    let mut news = Vec::new();
     runtime_status.change_source(name, |facts| {
         facts.described_by.clone_from(&found.described_by);
-        match &notice {
-            Some((notice, count)) => is_news = facts.notices.replace(notice.clone(), *count),
-            None => facts.notices.clear(DEAD_LINK),
+        for code in LEFT_OUT.into_iter().chain([DEAD_LINK]) {
+            if notices.iter().all(|(notice, _)| notice.code != code) {
+                facts.notices.clear(code);
+            }
+        }
+        for (notice, count) in notices {
+            if facts.notices.replace(notice.clone(), count) {
+                news.push(notice);
+            }
         }
     });
-    if let Some((notice, _)) = notice.filter(|_| is_news) {
+    for notice in news {
         tracing::info!(
             code = notice.code,
             source = name,

@@ -190,7 +190,9 @@ impl SourceWorker {
             &mut self.discovery_cache,
         )
         .await?;
-        for set in &found.sets {
+        let running = self.sets.values().filter(|set| !set.task.is_finished());
+        let running: HashSet<Url> = running.map(|set| set.capability_list.clone()).collect();
+        for set in found.sets.iter().filter(|set| !running.contains(&set.uri)) {
             self.follow_set(packages, set).await?;
         }
         note_found(&context, &found).await?;
@@ -215,13 +217,6 @@ impl SourceWorker {
         packages: &Arc<PackageFiles>,
         found: &DiscoveredSet,
     ) -> Result<(), EngineError> {
-        if self
-            .sets
-            .values()
-            .any(|set| set.capability_list == found.uri && !set.task.is_finished())
-        {
-            return Ok(());
-        }
         let record = begin_set(&self.context, found).await?;
         tracing::info!(source = self.context.name(), set = %found.uri, "following a set");
         self.start(packages, record).await
@@ -258,6 +253,7 @@ impl SourceWorker {
     /// Ends the sets that the Source no longer advertises. Their files stay: the absence of a set does not prove the deletion of
     /// its resources.
     async fn end_others(&mut self, current: &[Url]) -> Result<(), EngineError> {
+        let current: HashSet<&Url> = current.iter().collect();
         let gone: Vec<SetId> = self
             .sets
             .iter()

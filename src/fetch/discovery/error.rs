@@ -53,6 +53,9 @@ pub enum DiscoveryError {
     /// The maximum number of documents was reached before this one.
     #[error("not fetched: too many documents before it")]
     TooManyDocuments,
+    /// The documents that lead to the sets have more URIs than are held in memory; what comes after them is not read.
+    #[error("the documents that lead to the sets have too many URIs")]
+    TooLarge,
     /// More than 10,000 sets; the others are not followed.
     #[error("more than {MAX_SETS} sets")]
     TooManySets,
@@ -70,6 +73,7 @@ impl DiscoveryError {
             Self::NotASitemap => "not-a-sitemap",
             Self::NestedTooDeep => "nested-too-deep",
             Self::TooManyDocuments => "too-many-documents",
+            Self::TooLarge => "discovery-too-large",
             Self::TooManySets => "too-many-sets",
         }
     }
@@ -125,6 +129,7 @@ impl DiscoveryError {
             | Self::NotASitemap
             | Self::NestedTooDeep
             | Self::TooManyDocuments
+            | Self::TooLarge
             | Self::TooManySets => ErrorClass::Unusable,
         }
     }
@@ -200,6 +205,7 @@ mod tests {
             (DiscoveryError::NotASitemap, Unusable),
             (DiscoveryError::NestedTooDeep, Unusable),
             (DiscoveryError::TooManyDocuments, Unusable),
+            (DiscoveryError::TooLarge, Unusable),
             (DiscoveryError::TooManySets, Unusable),
         ] {
             assert_eq!(error.class(), class, "{error:?}");

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::error::DiscoveryError;
 use crate::fetch::CapabilityList;
-use crate::protocol::{Oddities, Offer};
+use crate::protocol::{Oddities, Oddity, Offer};
 
 /// What a Source offers.
 #[derive(Clone, Debug, Default)]
@@ -17,7 +17,7 @@ pub struct Discovery {
     pub channels: Vec<Offer>,
     /// Its sets of resources, in the order of the Source Descriptions.
     pub sets: Vec<CapabilityList>,
-    /// The oddities of each document above the sets that was read; they may be empty.
+    /// The oddities of the documents above the sets that were read, of the first 50; they may be empty.
     pub oddities: Vec<(Url, Oddities)>,
     /// The documents that describe the Source.
     pub described_by: Vec<Url>,
@@ -27,11 +27,33 @@ pub struct Discovery {
     pub dead_links: Vec<(Url, DiscoveryError)>,
     /// The Capability Lists that are listed but can't be fetched or read.
     pub failed: Vec<(Url, DiscoveryError)>,
+    /// Why some of what is listed was not read: there is too much of it.
+    pub left_out: Option<DiscoveryError>,
+    /// Whether a document above the sets is damaged, or too long: it may have named others.
+    pub is_uncertain: bool,
     /// The Capability Lists that are listed and were not fetched because they are followed already.
     pub followed: Vec<Url>,
 }
 
+/// Of how many documents above the sets the oddities are recorded.
+const MAX_ODD_DOCUMENTS: usize = 50;
+
 impl Discovery {
+    /// Records the oddities of a document above the sets.
+    pub(super) fn note_oddities(&mut self, uri: Url, oddities: Oddities) {
+        let is_cut = oddities.count(Oddity::TooManyOffers) > 0;
+        self.is_uncertain |= is_cut || oddities.damaged_entries() > 0;
+        if self.oddities.len() < MAX_ODD_DOCUMENTS {
+            self.oddities.push((uri, oddities));
+        }
+    }
+
+    /// Records that there is more than is read.
+    pub(super) fn leave_out(&mut self, error: DiscoveryError) {
+        self.is_uncertain = true;
+        self.left_out.get_or_insert(error);
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.sets.is_empty() && self.failed.is_empty() && self.followed.is_empty()
     }

@@ -33,6 +33,9 @@ const CONCURRENT_LISTS: usize = 16;
 /// The maximum length in bytes of a document that is only guessed to be a Capability List: it may be any resource.
 const MAX_GUESS: u64 = 1 << 20;
 
+/// How many bytes the URIs may have that all documents of a discovery lead to: enough for the 10,000 sets of a Source.
+const MAX_HELD_BYTES: usize = 64 << 20;
+
 /// Where a search starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartPoint {
@@ -129,6 +132,8 @@ pub(super) struct Search<'a> {
     documents: HashMap<Url, (DocumentRole, Validators)>,
     /// The Capability Lists that are not fetched.
     followed: &'a HashSet<Url>,
+    /// How many bytes the URIs have that were found, approximately.
+    held_bytes: usize,
 }
 
 impl<'a> Search<'a> {
@@ -155,7 +160,14 @@ impl<'a> Search<'a> {
             previous,
             documents: HashMap::new(),
             followed,
+            held_bytes: 0,
         }
+    }
+
+    /// Counts what a document leads to; returns whether it is still within the limit.
+    fn holds(&mut self, role: &DocumentRole) -> bool {
+        self.held_bytes = self.held_bytes.saturating_add(role.held_bytes());
+        self.held_bytes <= MAX_HELD_BYTES
     }
 
     /// What is left of this search. The documents are those of this search if it succeeded.
@@ -199,7 +211,7 @@ impl<'a> Search<'a> {
             return None;
         }
         let lists = std::mem::take(&mut self.standalone);
-        let all: Vec<Url> = lists.iter().map(|list| list.set.uri.clone()).collect();
+        let all: HashSet<Url> = lists.iter().map(|list| list.set.uri.clone()).collect();
         // A part is contained in its index, if that was found as well.
         let is_part = |list: &StandaloneList| {
             let mut indexes = list.indexes.iter();
@@ -305,7 +317,7 @@ impl<'a> Search<'a> {
                         first_error.get_or_insert(DiscoveryError::NoCapabilityList(uri.clone()));
                     }
                     self.count_oddities(&uri, &mut oddities);
-                    discovery.oddities.push((uri.clone(), oddities));
+                    discovery.note_oddities(uri.clone(), oddities);
                     discovery.description = Some(uri);
                     discovery.channels.extend(channels);
                     discovery.described_by.extend(described_by);
@@ -323,7 +335,7 @@ impl<'a> Search<'a> {
                     // A plain sitemap may stand for the Source Description; other documents belong to a set.
                     if capability.is_none() {
                         self.count_oddities(&uri, &mut oddities);
-                        discovery.oddities.push((uri.clone(), oddities));
+                        discovery.note_oddities(uri.clone(), oddities);
                     }
                     // A Change List as entry point does not mean the site's pages.
                     self.in_doubt |= (start, found_by) == (StartPoint::Entry, FoundBy::Start)
@@ -369,6 +381,10 @@ impl<'a> Search<'a> {
             self.failed.truncate(failed_before);
         }
         if discovery.is_empty() {
+            if let Some(error) = discovery.left_out {
+                self.in_doubt = true;
+                return Err(error);
+            }
             return Err(first_error.unwrap_or_else(|| DiscoveryError::nothing_from(uri)));
         }
         discovery.dead_links = std::mem::take(&mut self.dead_links);
@@ -389,6 +405,9 @@ impl<'a> Search<'a> {
     async fn examine(&mut self, uri: &Url, limit: u64) -> Result<DocumentRole, DiscoveryError> {
         let previous = self.previous.remove(uri);
         let examined = examine_if_changed(self.client, uri, previous, limit).await?;
+        if !self.holds(&examined.0) {
+            return Err(DiscoveryError::TooLarge);
+        }
         self.documents.insert(uri.clone(), examined.clone());
         Ok(examined.0)
     }
@@ -446,8 +465,15 @@ impl<'a> Search<'a> {
                 })
                 .buffered(CONCURRENT_LISTS);
             while let Some((uri, examined)) = examined.next().await {
-                if discovery.sets.len() + discovery.followed.len() >= MAX_SETS {
-                    discovery.failed.push((uri, DiscoveryError::TooManySets));
+                let known = discovery.sets.len() + discovery.failed.len();
+                if known + discovery.followed.len() >= MAX_SETS {
+                    discovery.leave_out(DiscoveryError::TooManySets);
+                    return;
+                }
+                if let Ok((role, _)) = &examined
+                    && !self.holds(role)
+                {
+                    discovery.leave_out(DiscoveryError::TooLarge);
                     return;
                 }
                 let found = examined.as_ref().map(|(role, _)| role);
@@ -457,7 +483,7 @@ impl<'a> Search<'a> {
                     Ok((DocumentRole::Description(found), validators)) => {
                         let role = DocumentRole::Description(found.clone());
                         self.documents.insert(uri.clone(), (role, validators));
-                        discovery.oddities.push((uri, found.oddities));
+                        discovery.note_oddities(uri, found.oddities);
                         discovery.channels.extend(found.channels);
                         discovery.sets_described_by.extend(found.sets_described_by);
                         level.extend(found.lists);

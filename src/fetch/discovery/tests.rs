@@ -6,6 +6,7 @@ use super::*;
 use crate::fetch::test_site::{self, Site};
 use crate::protocol::{Capability, Oddity};
 
+mod limits;
 mod repeated;
 mod sitemaps;
 

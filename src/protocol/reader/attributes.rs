@@ -1,15 +1,12 @@
 //! The attributes of `rs:md` and `rs:ln` (section 7), and their values.
 
-use std::borrow::Cow;
 use std::str::FromStr;
 
-use url::Url;
-
-use super::input::UNREADABLE;
+use super::references::References;
 use super::xml::{Tag, is_readable};
 use crate::protocol::{
-    Capability, ChangeKind, Digest, Link, Metadata, Oddities, Oddity, SourceTime, parse_hashes,
-    without_userinfo,
+    Capability, ChangeKind, ContentInfo, Digest, Link, Metadata, Oddities, Oddity, SourceTime,
+    parse_hashes,
 };
 
 /// The attributes that mean something in the `rs:md` of a head.
@@ -70,9 +67,14 @@ pub(super) fn read_metadata(
 }
 
 /// Reads an `rs:ln`; `None` if it has no relation or no valid target, or if an attribute can't be read that means something.
-pub(super) fn read_link(tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) -> Option<Link> {
-    // A placeholder target: a link without a target is not returned.
-    let mut link = Link::new("", base.clone());
+pub(super) fn read_link(
+    tag: &Tag<'_>,
+    references: &mut References,
+    oddities: &mut Oddities,
+) -> Option<Link> {
+    let (mut rel, mut pri, mut modified) = (String::new(), None, None);
+    let mut content = ContentInfo::default();
+    let (mut encoding, mut path) = (None, None);
     let mut href = None;
     let mut is_complete = true;
     for (name, value) in tag.attributes() {
@@ -81,24 +83,31 @@ pub(super) fn read_link(tag: &Tag<'_>, base: &Url, oddities: &mut Oddities) -> O
             continue;
         }
         match name {
-            "rel" => value.trim().clone_into(&mut link.rel),
-            "href" => href = resolve(&value, base, oddities),
-            "pri" => link.pri = parse_number(&value, oddities),
-            "modified" => link.modified = SourceTime::parse_w3c(&value, oddities),
-            "length" => link.content.length = parse_length(&value, oddities),
-            "type" => link.content.media_type = parse_text(&value),
-            "encoding" => link.encoding = parse_text(&value),
-            "path" => link.path = parse_path(&value),
-            "hash" => link.content.hashes = parse_hash_attribute(&value, oddities),
+            "rel" => value.trim().clone_into(&mut rel),
+            "href" => href = references.resolve(&value, oddities),
+            "pri" => pri = parse_number(&value, oddities),
+            "modified" => modified = SourceTime::parse_w3c(&value, oddities),
+            "length" => content.length = parse_length(&value, oddities),
+            "type" => content.media_type = parse_text(&value),
+            "encoding" => encoding = parse_text(&value),
+            "path" => path = parse_path(&value),
+            "hash" => content.hashes = parse_hash_attribute(&value, oddities),
             _ => {}
         }
     }
-    let Some(href) = href.filter(|_| is_complete && !link.rel.is_empty()) else {
+    let Some(href) = href.filter(|_| is_complete && !rel.is_empty()) else {
         oddities.add(Oddity::BadLink);
         return None;
     };
-    link.href = href;
-    Some(link)
+    Some(Link {
+        rel,
+        href,
+        pri,
+        modified,
+        content,
+        encoding,
+        path,
+    })
 }
 
 /// Whether what is named by a link that can't be used may be a part of the document: then it was not read completely.
@@ -124,37 +133,6 @@ pub(super) fn merge_metadata(md: &mut Metadata, more: Metadata) {
     fill(&mut md.encoding, more.encoding);
     fill(&mut md.path, more.path);
     md.content.complete_with(&more.content);
-}
-
-/// The URI of a `loc` or `href`, resolved against the document. Line breaks with their indentation are removed. `None` if it
-/// is not a URI.
-pub(super) fn resolve(text: &str, base: &Url, oddities: &mut Oddities) -> Option<Url> {
-    let text = text.trim();
-    let text = if text
-        .bytes()
-        .any(|byte| matches!(byte, b'\n' | b'\r' | b'\t'))
-    {
-        let lines = text.split(['\n', '\r', '\t']).map(str::trim);
-        Cow::Owned(lines.collect::<String>())
-    } else {
-        Cow::Borrowed(text)
-    };
-    if text.is_empty() || text.contains(UNREADABLE) {
-        return None;
-    }
-    let url = match Url::parse(&text) {
-        Ok(url) => url,
-        Err(url::ParseError::RelativeUrlWithoutBase) => {
-            let url = base.join(&text).ok()?;
-            oddities.add(Oddity::RelativeUri);
-            url
-        }
-        Err(_) => return None,
-    };
-    if !url.username().is_empty() || url.password().is_some() {
-        oddities.add(Oddity::UserInfo);
-    }
-    Some(without_userinfo(url))
 }
 
 fn parse_number<T: FromStr>(text: &str, oddities: &mut Oddities) -> Option<T> {

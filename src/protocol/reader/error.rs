@@ -56,6 +56,9 @@ pub enum ReadError {
     /// A tag, a text or a comment is longer than 64 KiB, or an entry or the head longer than 1 MiB.
     #[error("the tag, text or entry at {0} is too large")]
     EventTooLarge(Place),
+    /// Its relative URIs are far longer than the document, once they are resolved.
+    #[error("relative URIs up to {0} are far longer than the document that states them")]
+    UriExpansion(Place),
     /// It is neither UTF-8 nor in an encoding that it declares and that is supported.
     #[error("unsupported encoding at {at}: {name}")]
     UnsupportedEncoding {
@@ -84,6 +87,7 @@ impl ReadError {
             Self::TooDeep(_) => "too-deep",
             Self::TooManyAttributes(_) => "too-many-attributes",
             Self::EventTooLarge(_) => "event-too-large",
+            Self::UriExpansion(_) => "uri-expansion",
             Self::UnsupportedEncoding { .. } => "unsupported-encoding",
             Self::Io(_) => "io",
         }

@@ -1,0 +1,105 @@
+//! Limits the links of one entry, and of the head of a document.
+//!
+//! Invariant: what a Source states of one resource takes a bounded amount of memory and of the database.
+//!
+//! Must not know what the links mean.
+//!
+//! Specification: core, section 14 (linking to related resources).
+
+use super::{Digest, Link};
+
+/// How many links an entry or a head has.
+const MAX_LINKS: usize = 64;
+/// How many bytes the links of an entry have in total.
+const MAX_ENTRY_BYTES: usize = 16 << 10;
+/// The same of a head: hubs, and documents that describe a Source, with long URIs.
+const MAX_HEAD_BYTES: usize = 256 << 10;
+
+/// How many more links are read. After the first one that does not fit there are no further ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkLimit {
+    links: usize,
+    bytes: usize,
+}
+
+impl LinkLimit {
+    /// The limit of one entry: 64 links of 16 KiB in total.
+    #[must_use]
+    pub fn of_entry() -> Self {
+        Self {
+            links: MAX_LINKS,
+            bytes: MAX_ENTRY_BYTES,
+        }
+    }
+
+    /// The limit of the head of a document: 64 links of 256 KiB in total.
+    #[must_use]
+    pub fn of_head() -> Self {
+        Self {
+            links: MAX_LINKS,
+            bytes: MAX_HEAD_BYTES,
+        }
+    }
+
+    /// Whether no further link fits.
+    pub fn is_reached(&self) -> bool {
+        self.links == 0
+    }
+
+    /// Counts a link; returns whether it fits.
+    pub fn admit(&mut self, link: &Link) -> bool {
+        let left = self.bytes.checked_sub(bytes_of(link));
+        match left.filter(|_| self.links > 0) {
+            Some(left) => {
+                self.bytes = left;
+                self.links -= 1;
+                true
+            }
+            None => {
+                self.links = 0;
+                false
+            }
+        }
+    }
+}
+
+/// The approximate size of a link in the database, in bytes.
+fn bytes_of(link: &Link) -> usize {
+    let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
+    let hashes = link.content.hashes.iter().map(Digest::to_string);
+    64 + link.rel.len()
+        + link.href.as_str().len()
+        + text(&link.content.media_type)
+        + text(&link.encoding)
+        + text(&link.path)
+        + hashes.map(|hash| hash.len()).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+
+    #[test]
+    fn links_are_limited_in_number_and_size() {
+        let link = |path: &str| {
+            let href = Url::parse("http://example.com/").unwrap();
+            Link::new("alternate", href.join(path).unwrap())
+        };
+        let long = "a".repeat(6000);
+        for (given, admitted) in [
+            (vec![], 0),
+            (vec![link("a"); 64], 64),
+            (vec![link("a"); 65], 64),
+            (vec![link(&long); 2], 2),
+            (vec![link(&long); 3], 2),
+            (vec![link(&"a".repeat(20_000)), link("b")], 0),
+        ] {
+            let mut limit = LinkLimit::of_entry();
+            let fits: Vec<bool> = given.iter().map(|link| limit.admit(link)).collect();
+            let expected: Vec<bool> = (0..given.len()).map(|n| n < admitted).collect();
+            assert_eq!(fits, expected);
+        }
+    }
+}
