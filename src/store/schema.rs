@@ -278,6 +278,11 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE source_set ADD COLUMN checks_on INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE source_set ADD COLUMN checks INTEGER NOT NULL DEFAULT 0;
     ",
+    "
+    -- How often a subscription has begun without having been renewed, and how much of the pace its requests have used.
+    ALTER TABLE channel ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE channel ADD COLUMN paced_until INTEGER;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -24,6 +24,7 @@
 //! | notifications without a signature or with a wrong one | tests/websub `deliveries` |
 //! | verifications that were not requested, and forged denials | tests/websub `verifying`, and the tests of `sync::lease` |
 //! | forged requests to unsubscribe | tests/websub `verifying` and `endings` |
+//! | leases of a second, denials without end | the tests of `sync::lease` and `sync::channel`; tests/websub `leases` |
 //! | intervals that are inverted, empty or impossible | [`intervals`]: `impossible_interval_…`; tests/destination `hints`; of packages: `own_change_dumps` |
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
