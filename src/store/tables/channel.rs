@@ -22,6 +22,8 @@ pub struct ChannelRecord {
     pub id: ChannelId,
     /// The set whose channel it is.
     pub set: SetId,
+    /// The label of its Source.
+    pub source: String,
     /// [`Capability::ChangeNotification`] or [`Capability::FrameworkNotification`].
     pub kind: Capability,
     /// The advertised topic; it identifies the channel within its set.
@@ -166,6 +168,7 @@ impl ChannelRecord {
         Ok(Self {
             id: row.get("id")?,
             set: row.get("set_id")?,
+            source: row.get("source")?,
             kind: row.get("kind")?,
             topic: row.get("topic")?,
             subscribed_topic: row.get("subscribed_topic")?,
@@ -223,7 +226,8 @@ const COLUMNS: &str =
     state, asked, asked_lease, asked_at, expires_at, renew_at, next_try_at, failures, left_for_good,
     last_notification_at, received, applied, duplicate, rejected, gaps,
     own_hub, own_topic, own_base, next_hub, next_topic, next_base, next_token, next_secret, working_hub, former_of, not_before,
-    denial, denied_at, fault, fault_at, silences, rejected_verifications, begun, paced_until";
+    denial, denied_at, fault, fault_at, silences, rejected_verifications, begun, paced_until,
+    (SELECT source FROM source_set WHERE source_set.id = channel.set_id) AS source";
 
 /// A channel that is not stored yet.
 pub(in crate::store) struct NewChannel<'a> {
