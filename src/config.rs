@@ -7,6 +7,7 @@
 //! - `credentials` separates user names and passwords from URLs;
 //! - `syntax` parses TOML, or reports its first error with line and key;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
+//! - `secret` reads the files of secrets;
 //! - `defaults` has the default of every key.
 
 mod credentials;
@@ -14,6 +15,7 @@ mod defaults;
 mod fault;
 mod file;
 mod overlap;
+mod secret;
 mod source;
 mod syntax;
 mod table_reader;
@@ -30,6 +32,7 @@ use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
 
 pub use credentials::Credentials;
 pub use fault::{ConfigFault, ConfigFaults};
+pub use secret::Secret;
 
 /// The configuration of one daemon.
 #[derive(Clone, Debug)]
@@ -64,6 +67,8 @@ pub struct StatusConfig {
     pub listen: SocketAddr,
     /// The host names that requests may use besides IP addresses and `localhost`: lower case.
     pub hosts: Vec<String>,
+    /// The token that requests must present, but those for `/healthz` and `/readyz`; `None`: none.
+    pub token: Option<Secret>,
 }
 
 /// `[http]`: outbound HTTP.

@@ -88,7 +88,8 @@
 //! - No clock but [`clock`], so that a test can replace it.
 //! - No assumption that closes a gap: neither the next notification nor a quiet hour.
 //! - No index of the mirror in memory: it is in the database, which a baseline rebuilds without fetching complete files again.
-//! - No password on the status listener and no TLS on either listener: a reverse proxy has both.
+//! - No passwords for users of the status listener, only one optional token, and no TLS on either listener: a reverse proxy has
+//!   both.
 
 pub mod cli;
 pub mod clock;

@@ -57,7 +57,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 33] = [
+const KEYS: [(&str, &str); 34] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -66,6 +66,7 @@ const KEYS: [(&str, &str); 33] = [
     ),
     ("status.listen", "\"127.0.0.1:8462\""),
     ("status.hosts", "[]"),
+    ("status.token_file", "\"\""),
     ("http.connections_per_host", "8"),
     ("http.timeout", "\"60s\""),
     ("http.user_agent", "\"resyncd/<version>\""),

@@ -118,11 +118,10 @@ impl Daemon {
         }
         let stop = CancellationToken::new();
         let operations = Arc::clone(&engine) as Arc<dyn Operations>;
-        let hosts = &config.status.hosts;
         let router = operator_router(
             operations,
             Arc::clone(&store),
-            hosts,
+            &config.status,
             stop.clone(),
             rejections.clone(),
         );

@@ -3,7 +3,7 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
-use crate::config::Config;
+use crate::config::{Config, Secret};
 
 /// How long connecting to the daemon may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -21,6 +21,7 @@ pub(super) enum DaemonError {
 pub(super) struct DaemonClient {
     client: reqwest::Client,
     address: SocketAddr,
+    token: Option<Secret>,
 }
 
 impl DaemonClient {
@@ -39,7 +40,12 @@ impl DaemonClient {
                 address,
                 error: error.to_string(),
             })?;
-        Ok(Self { client, address })
+        let token = config.status.token.clone();
+        Ok(Self {
+            client,
+            address,
+            token,
+        })
     }
 
     pub(super) async fn get(&self, path: &str) -> Result<String, DaemonError> {
@@ -64,6 +70,10 @@ impl DaemonClient {
                 address: self.address,
                 error: cause.to_string(),
             }
+        };
+        let request = match &self.token {
+            Some(token) => request.bearer_auth(token.expose()),
+            None => request,
         };
         let response = request.send().await.map_err(unreachable)?;
         let status = response.status();

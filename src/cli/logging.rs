@@ -1,4 +1,5 @@
-//! Logs go to standard error, one line per event, in the journal's format if standard error is connected to the journal.
+//! Logs go to standard error, one line per event, in the journal's format if standard error is connected to the journal. Events
+//! that are repeated too often are summarized.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,8 +9,11 @@ use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::format::{FormatFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, MakeWriter};
+use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
 
+use super::log_throttle::{LogThrottle, Summaries};
 use crate::status::one_line;
 
 /// The longest line, in bytes.
@@ -22,17 +26,19 @@ pub(super) enum DefaultLevel {
     Info,
 }
 
-/// Starts logging to standard error.
-pub(super) fn start(level: DefaultLevel) {
-    start_on(level, std::io::stderr);
+/// Starts logging to standard error. The result must be dropped after the last event.
+#[must_use]
+pub(super) fn start(level: DefaultLevel) -> Summaries {
+    start_on(level, std::io::stderr)
 }
 
 /// Starts logging to standard error, above progress bars.
-pub(super) fn start_with_bars(level: DefaultLevel, bars: MultiProgress) {
-    start_on(level, move || BarWriter { bars: bars.clone() });
+#[must_use]
+pub(super) fn start_with_bars(level: DefaultLevel, bars: MultiProgress) -> Summaries {
+    start_on(level, move || BarWriter { bars: bars.clone() })
 }
 
-fn start_on<W>(level: DefaultLevel, writer: W)
+fn start_on<W>(level: DefaultLevel, writer: W) -> Summaries
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -41,20 +47,23 @@ where
         DefaultLevel::Info => "info",
     };
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new(default));
-    let logs = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let (throttle, summaries) = LogThrottle::new();
+    let registry = tracing_subscriber::registry().with(filter).with(throttle);
+    let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(writer);
     let started = if is_journal() {
-        logs.event_format(EscapedFormat(JournalFormat)).try_init()
+        let lines = lines.event_format(EscapedFormat(JournalFormat));
+        registry.with(lines).try_init()
     } else {
         let line = tracing_subscriber::fmt::format().with_target(false);
-        logs.event_format(EscapedFormat(line.with_ansi(false)))
-            .try_init()
+        let lines = lines.event_format(EscapedFormat(line.with_ansi(false)));
+        registry.with(lines).try_init()
     };
     if let Err(error) = started {
         eprintln!("resyncd: logging cannot be set up: {error}");
     }
+    summaries
 }
 
 /// Standard error with progress bars.

@@ -16,6 +16,7 @@ mod daemon_client;
 mod demo;
 mod discover;
 mod exit_status;
+mod log_throttle;
 mod logging;
 mod progress;
 mod run;
@@ -93,7 +94,7 @@ pub fn main() -> ExitCode {
 
 async fn command(arguments: &CliArguments) -> u8 {
     if let CliCommand::Demo(demo) = &arguments.command {
-        logging::start(logging::DefaultLevel::Warn);
+        let _summaries = logging::start(logging::DefaultLevel::Warn);
         return demo::demo(demo).await;
     }
     let path = arguments
@@ -104,7 +105,7 @@ async fn command(arguments: &CliArguments) -> u8 {
         return check::check(path);
     }
     if let CliCommand::Discover(discover) = &arguments.command {
-        logging::start(logging::DefaultLevel::Warn);
+        let _summaries = logging::start(logging::DefaultLevel::Warn);
         // `discover` works without a configuration file.
         let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
         let config = match may_be_absent.then(|| Config::new("", Vec::new())) {
@@ -122,7 +123,7 @@ async fn command(arguments: &CliArguments) -> u8 {
     };
     match &arguments.command {
         CliCommand::Run => {
-            logging::start(logging::DefaultLevel::Info);
+            let _summaries = logging::start(logging::DefaultLevel::Info);
             run::run(config).await
         }
         CliCommand::Sync(sync) => sync::sync(config, sync).await,
@@ -130,7 +131,7 @@ async fn command(arguments: &CliArguments) -> u8 {
         CliCommand::Status(status) => status::status(&config, status).await,
         CliCommand::Approve(approve) => approve::approve(&config, approve).await,
         CliCommand::Unsubscribe(unsubscribe) => {
-            logging::start(logging::DefaultLevel::Warn);
+            let _summaries = logging::start(logging::DefaultLevel::Warn);
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
         CliCommand::Check | CliCommand::Demo(_) | CliCommand::Discover(_) => OK,

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use indicatif::{HumanBytes, HumanDuration, MultiProgress, ProgressBar, ProgressStyle};
 
+use super::log_throttle::Summaries;
 use super::logging::{self, DefaultLevel};
 use crate::clock;
 
@@ -44,16 +45,18 @@ pub(super) struct ProgressDisplay {
     bars: Option<MultiProgress>,
     lines: Vec<ProgressLine>,
     printed_at: Instant,
+    /// Logs what was suppressed when the display ends.
+    _summaries: Summaries,
 }
 
 impl ProgressDisplay {
     /// Starts logging and shows the progress of these Sources.
     pub(super) fn start<'a>(names: impl Iterator<Item = &'a str>) -> Self {
         let bars = stderr().is_terminal().then(MultiProgress::new);
-        match &bars {
+        let summaries = match &bars {
             Some(bars) => logging::start_with_bars(DefaultLevel::Warn, bars.clone()),
             None => logging::start(DefaultLevel::Warn),
-        }
+        };
         let now = clock::now().mono;
         let lines = names.map(|name| ProgressLine {
             name: name.to_owned(),
@@ -69,6 +72,7 @@ impl ProgressDisplay {
             bars,
             lines,
             printed_at: now,
+            _summaries: summaries,
         }
     }
 

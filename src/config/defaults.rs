@@ -45,6 +45,7 @@ impl Default for StatusConfig {
         Self {
             listen: loopback(8462),
             hosts: Vec::new(),
+            token: None,
         }
     }
 }

@@ -9,9 +9,10 @@ use super::{CallbackConfig, Config, HttpConfig, LimitsConfig, StatusConfig};
 use crate::config::defaults::STATE_DIR;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
+use crate::config::secret::Secret;
 use crate::config::source::{DURATION, assign, read_sources};
 use crate::config::syntax::parse_toml;
-use crate::config::table_reader::{Located, TableReader, table_of};
+use crate::config::table_reader::{Located, TableReader, parse_path, table_of};
 use crate::config::value::{
     parse_address, parse_host, parse_nonzero_duration, parse_nonzero_size, parse_public_url,
     parse_size, parse_user_agent,
@@ -107,6 +108,11 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
         assign(&mut status.listen, listen);
         status_at = section.located("listen", status.listen);
         assign(&mut status.hosts, section.list("hosts", parse_host));
+        let token = section.text("token_file", "a path", |text| match text {
+            "" => Ok(None),
+            path => Secret::read(&parse_path(path, folder)?).map(Some),
+        });
+        status.token = token.flatten();
     }
     check_listeners(faults, &callback_at, &status_at);
 

@@ -23,7 +23,7 @@ const KEYS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("callback", &["listen", "public_url"]),
-    ("status", &["listen", "hosts"]),
+    ("status", &["listen", "hosts", "token_file"]),
     (
         "http",
         &[
@@ -280,7 +280,7 @@ pub(super) fn wrong_type(expected: &'static str, value: &DeValue<'_>) -> FaultKi
     FaultKind::WrongType { expected, found }
 }
 
-fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {
+pub(super) fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind> {
     let bad = || FaultKind::BadPath(text.to_owned());
     if text.is_empty() || text.contains('\0') {
         return Err(bad());

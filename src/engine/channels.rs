@@ -186,10 +186,8 @@ impl Channels {
         known.unwrap_or_default()
     }
 
-    /// State and expiry of the leases. A subscription that was replaced by another one is driven to its end.
-    pub(super) async fn leases(
-        &mut self,
-    ) -> HashMap<ChannelId, (ChannelState, Option<chrono::DateTime<chrono::Utc>>)> {
+    /// The states of the leases, and how often their subscriptions have begun. A subscription that was replaced by another one is driven to its end.
+    pub(super) async fn leases(&mut self) -> HashMap<ChannelId, (ChannelState, u32)> {
         let known = self.known().await;
         if self.context.subscribes {
             self.drive_endings(&known);
@@ -197,7 +195,7 @@ impl Channels {
         known
             .into_iter()
             .filter(|record| !record.left)
-            .map(|record| (record.id, (record.lease.state, record.lease.expires_at)))
+            .map(|record| (record.id, (record.lease.state, record.begun)))
             .collect()
     }
 

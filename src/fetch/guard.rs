@@ -64,7 +64,7 @@ fn is_localhost(name: &str) -> bool {
 ///
 /// Special ranges do not: loopback, private, link-local and shared ranges, documentation and benchmark ranges, multicast,
 /// broadcast, reserved ranges, and the IPv6 ranges that embed IPv4 addresses (NAT64, 6to4, Teredo, IPv4-compatible), since
-/// they lead to private addresses through a gateway.
+/// they lead to private addresses through a gateway. Nor do the addresses that a provider of virtual machines answers itself.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -76,7 +76,35 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
+/// Addresses of public ranges that providers use inside their networks, with the page that documents each. Other services of
+/// this kind are in special ranges: 169.254.169.254 of most providers, 100.100.100.200 of Alibaba Cloud, 192.0.0.192 of Oracle
+/// Cloud, fd00:ec2::254 of AWS.
+const PROVIDER_INTERNAL: [Ipv4Addr; 1] = [
+    // Azure's platform (WireServer), DNS and DHCP: credentials and extensions of the virtual machine.
+    // https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+    Ipv4Addr::new(168, 63, 129, 16),
+];
+
+/// The ranges of public addresses that only the machines of one provider reach, with the page that documents each: the
+/// network of an address and the number of its leading bits.
+const PROVIDER_RANGES: [(Ipv4Addr, u32); 2] = [
+    // Google Cloud: restricted.googleapis.com and private.googleapis.com.
+    // https://cloud.google.com/vpc/docs/configure-private-google-access
+    (Ipv4Addr::new(199, 36, 153, 4), 30),
+    (Ipv4Addr::new(199, 36, 153, 8), 30),
+];
+
+fn is_of_provider(address: Ipv4Addr) -> bool {
+    let is_in = |&(network, bits): &(Ipv4Addr, u32)| {
+        (address.to_bits() ^ network.to_bits()).leading_zeros() >= bits
+    };
+    PROVIDER_INTERNAL.contains(&address) || PROVIDER_RANGES.iter().any(is_in)
+}
+
 fn is_public_v4(address: Ipv4Addr) -> bool {
+    if is_of_provider(address) {
+        return false;
+    }
     let [a, b, c, _] = address.octets();
     !matches!(
         (a, b, c),
@@ -196,6 +224,14 @@ mod tests {
             "100.64.0.1",
             "100.127.255.255",
             "169.254.169.254",
+            "168.63.129.16",
+            "0xa83f8110",
+            "[::ffff:168.63.129.16]",
+            "100.100.100.200",
+            "192.0.0.192",
+            "[fd00:ec2::254]",
+            "199.36.153.4",
+            "199.36.153.11",
             "172.16.0.1",
             "172.31.255.255",
             "192.0.0.8",

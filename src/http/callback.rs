@@ -142,7 +142,7 @@ async fn verify(
             let write = || store.deny_channel((channel.id, slot), now, &topics, &reason);
             return match with_retries(write).await {
                 Ok(true) => {
-                    tracing::warn!(code = "denied", topic = %channel.topic, hub = channel.hub_name(), ?reason, "subscription denied by the hub");
+                    tracing::warn!(code = "denied", source = channel.source, topic = %channel.topic, hub = channel.hub_name(), ?reason, "subscription denied by the hub");
                     StatusCode::OK.into_response()
                 }
                 Ok(false) => StatusCode::NOT_FOUND.into_response(),
@@ -168,7 +168,7 @@ async fn verify(
                 .throttle
                 .should_log((channel.id, code), clock::now().mono)
             {
-                tracing::warn!(code, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated = ?topics,
+                tracing::warn!(code, source = channel.source, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated = ?topics,
                     mode = verification.mode.as_str(), "verification of intent rejected: it is not for a pending request");
             }
             StatusCode::NOT_FOUND.into_response()
@@ -311,7 +311,7 @@ async fn reject_with(
         .throttle
         .should_log((channel.id, code), clock::now().mono)
     {
-        tracing::warn!(code, topic = %channel.topic, "delivery rejected");
+        tracing::warn!(code, source = channel.source, topic = %channel.topic, "delivery rejected");
     }
     let now = clock::now().wall;
     if let Err(error) = callback.store.count_rejected(channel.id, now, fault).await {

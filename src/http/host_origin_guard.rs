@@ -2,7 +2,8 @@
 //!
 //! The endpoint has no password; it is protected by listening on loopback only. A foreign page must not get around that, neither by
 //! a host name of its own that resolves to this machine (DNS rebinding, seen in the `Host` header) nor by a form that it submits
-//! (cross-site request forgery, seen in the `Origin` header; RFC 6454, section 7).
+//! (cross-site request forgery, seen in the `Origin` header; RFC 6454, section 7), nor by an image, a script or a link that makes
+//! the daemon work or shows by its success or duration what it answers (seen in `Sec-Fetch-Site`).
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -50,11 +51,9 @@ impl HostOriginGuard {
             );
             return Some(("forbidden-host", message));
         }
-        if method.is_safe() {
-            return None;
-        }
-        let origin = text(header::ORIGIN).unwrap_or_default();
-        let is_own = origin.is_empty() || is_same_origin(origin, host);
+        // A browser without Fetch Metadata may send a foreign GET; it does not let the page read the answer.
+        let origin = text(header::ORIGIN).filter(|_| !method.is_safe());
+        let is_own = origin.is_none_or(|origin| origin.is_empty() || is_same_origin(origin, host));
         let site = text(SEC_FETCH_SITE).unwrap_or("none");
         if is_own && matches!(site, "none" | "same-origin") {
             return None;
@@ -167,6 +166,22 @@ mod tests {
             ("GET", Some(""), None, None, Some("forbidden-host")),
             // Browsers do not let a page read this response: it has no CORS header.
             ("GET", Some(own), Some("http://evil.example"), None, None),
+            ("GET", Some(own), None, Some("none"), None),
+            ("GET", Some(own), None, Some("same-origin"), None),
+            (
+                "GET",
+                Some(own),
+                None,
+                Some("cross-site"),
+                Some("forbidden-origin"),
+            ),
+            (
+                "HEAD",
+                Some(own),
+                None,
+                Some("same-site"),
+                Some("forbidden-origin"),
+            ),
             ("POST", Some(own), None, None, None),
             (
                 "POST",

@@ -6,6 +6,7 @@
 //!
 //! Specification: WebSub, sections 5.3 (verification of intent), 7 (content distribution) and 7.1 (signatures).
 
+mod bearer_token;
 mod callback;
 mod connection_slots;
 mod error_response;

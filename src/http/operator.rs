@@ -7,8 +7,8 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
-use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{from_fn_with_state, map_response};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse, Json, Response};
 use axum::routing::{get, post};
@@ -16,11 +16,14 @@ use futures_util::stream::{self, Stream, StreamExt};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
+use super::bearer_token::{BearerToken, require_token};
 use super::error_response::{database_failed, error_response, operation_failed};
 use super::host_origin_guard::{HostOriginGuard, reject_foreign_pages};
 use super::rejection_counters::RejectionCounters;
+use crate::config::StatusConfig;
 use crate::protocol::{Digest, Link, ResourceUri};
 use crate::status::{Operations, rfc3339};
 use crate::store::{FeedEntry, ResourceView, Store, Wake};
@@ -29,6 +32,10 @@ use crate::store::{FeedEntry, ResourceView, Store, Wake};
 const DEFAULT_LINES: usize = 1000;
 /// How many lines of the feed one response has at most.
 const MAX_LINES: usize = 100_000;
+/// How many event streams are open at once: a small part of the connections of the listener, which each one occupies.
+const MAX_STREAMS: usize = 64;
+/// The `Retry-After` of a stream that is one too many, in seconds.
+const STREAM_RETRY: &str = "10";
 /// How often a stream without events sends a keep-alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -39,14 +46,14 @@ struct OperatorState {
     store: Arc<Store>,
     stop: CancellationToken,
     rejections: RejectionCounters,
+    streams: Arc<Semaphore>,
 }
 
-/// The routes of the status listener. `hosts`: the host names that requests may use. Event streams end when `stop` is cancelled.
-/// `rejections`: the counters of both listeners.
+/// The routes of the status listener. Event streams end when `stop` is cancelled. `rejections`: the counters of both listeners.
 pub fn operator_router(
     operations: Arc<dyn Operations>,
     store: Arc<Store>,
-    hosts: &[String],
+    config: &StatusConfig,
     stop: CancellationToken,
     rejections: RejectionCounters,
 ) -> Router {
@@ -65,11 +72,31 @@ pub fn operator_router(
             store,
             stop,
             rejections: rejections.clone(),
+            streams: Arc::new(Semaphore::new(MAX_STREAMS)),
         })
         .layer(from_fn_with_state(
-            HostOriginGuard::new(hosts, rejections),
+            BearerToken::new(config.token.clone(), rejections.clone()),
+            require_token,
+        ))
+        .layer(from_fn_with_state(
+            HostOriginGuard::new(&config.hosts, rejections),
             reject_foreign_pages,
         ))
+        .layer(map_response(for_no_other_page))
+}
+
+/// Makes browsers withhold an answer from pages of other origins, whatever they embed it as.
+async fn for_no_other_page(mut response: Response) -> Response {
+    let headers = response.headers_mut();
+    headers.insert(
+        header::X_CONTENT_TYPE_OPTIONS,
+        HeaderValue::from_static("nosniff"),
+    );
+    headers.insert(
+        HeaderName::from_static("cross-origin-resource-policy"),
+        HeaderValue::from_static("same-origin"),
+    );
+    response
 }
 
 /// Whether the database and the mirrors are writable. The listeners are bound and the database is open before any request is
@@ -262,8 +289,15 @@ async fn changes(
             .and_then(|value| value.to_str().ok())
             .and_then(|id| id.parse().ok());
         let since = last.or(query.since).unwrap_or(0);
+        let Ok(permit) = state.streams.try_acquire_owned() else {
+            let code = "too-many-streams";
+            state.rejections.count(code);
+            let message = format!("{MAX_STREAMS} event streams are open already");
+            let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
+            return ([(header::RETRY_AFTER, STREAM_RETRY)], response).into_response();
+        };
         let stop = state.stop.clone();
-        let events = events(state.store, since).take_until(stop.cancelled_owned());
+        let events = events(state.store, since, permit).take_until(stop.cancelled_owned());
         return Sse::new(events)
             .keep_alive(KeepAlive::new().interval(HEARTBEAT))
             .into_response();
@@ -285,19 +319,23 @@ async fn changes(
     }
 }
 
-/// The feed as an endless stream of events after entry `since`.
-fn events(store: Arc<Store>, since: i64) -> impl Stream<Item = Result<Event, Infallible>> {
+/// The feed as an endless stream of events after entry `since`. It occupies `permit` until it is dropped.
+fn events(
+    store: Arc<Store>,
+    since: i64,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Event, Infallible>> {
     let wakes = store.wakes();
     stream::unfold(
-        (store, wakes, since),
-        |(store, mut wakes, since)| async move {
+        (store, wakes, since, permit),
+        |(store, mut wakes, since, permit)| async move {
             loop {
                 let entries = store.feed(since, DEFAULT_LINES).await.ok()?;
                 if let Some(last) = entries.last() {
                     let last = last.seq;
                     let events: Vec<_> =
                         entries.into_iter().map(|entry| Ok(event(entry))).collect();
-                    return Some((stream::iter(events), (store, wakes, last)));
+                    return Some((stream::iter(events), (store, wakes, last, permit)));
                 }
                 loop {
                     match wakes.recv().await {

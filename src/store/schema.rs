@@ -282,6 +282,11 @@ pub(super) const STEPS: &[&str] = &[
     -- The content codings that are stated of the representation.
     ALTER TABLE task ADD COLUMN encoding TEXT;
     ",
+    "
+    -- How often a subscription has begun without having been renewed, and how much of the pace its requests have used.
+    ALTER TABLE channel ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE channel ADD COLUMN paced_until INTEGER;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -73,6 +73,9 @@ pub struct Channel {
     pub fault: Option<DeliveryFault>,
     /// How often the hubs have fallen silent since a delivery was accepted.
     pub silences: u32,
+    /// How often a subscription has begun: a verification that did not just renew the running one. Deliveries may be missing
+    /// from before it.
+    pub begun: u32,
 }
 
 impl Channel {
@@ -91,6 +94,7 @@ impl Channel {
             denial: None,
             fault: None,
             silences: 0,
+            begun: 0,
         }
     }
 
@@ -104,7 +108,7 @@ impl Channel {
     pub fn want(&mut self, now: DateTime<Utc>, hubs: &[HubUri]) {
         if self.is_ending() {
             self.left = false;
-            self.lease = Lease::new(now);
+            self.lease = self.lease.anew(now);
             self.forget_faults();
         }
         if self.advertised_hubs == hubs {
@@ -170,8 +174,12 @@ impl Channel {
                 _ => Ruling::Refuse,
             };
         }
+        let renews = self.lease.is_undisturbed(now) && self.callbacks.next.is_none();
         let ruling = self.lease.verify(now, intent, lease_seconds, spread);
         if ruling == Ruling::Confirm {
+            if intent == Intent::Subscribe && !renews {
+                self.begun = self.begun.wrapping_add(1);
+            }
             self.denial = None;
             self.callbacks.replace();
         }

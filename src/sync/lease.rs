@@ -6,6 +6,10 @@
 //! Leases are dates on the wall clock, because they outlive the process. A verification counts only for a pending request:
 //! without one it never shortens, lengthens or ends a lease. A clock that is set forward only causes early renewals; when it
 //! is set back, the dates move with it.
+//!
+//! A hub does not set the pace: whatever it grants, refuses or denies, a channel sends [`REQUEST_BURST`] requests for a
+//! subscription and then one per [`REQUEST_INTERVAL`]. A short lease is renewed in time while that lasts. Then it runs out
+//! before its renewal; deliveries are still accepted, and the polls state what the hub does not deliver.
 
 use std::time::Duration;
 
@@ -75,6 +79,11 @@ pub enum Ruling {
 
 /// The shortest time between two requests of one channel.
 const SHORTEST_PAUSE: TimeDelta = TimeDelta::seconds(2);
+/// The shortest lease that is always renewed in time, and the pace of the requests beyond [`REQUEST_BURST`].
+const REQUEST_INTERVAL: TimeDelta = TimeDelta::minutes(5);
+/// How many requests for a subscription may follow each other faster than [`REQUEST_INTERVAL`]: those after failures, to
+/// other hubs, and the first renewals of a short lease.
+const REQUEST_BURST: i32 = 12;
 /// The longest pause between two attempts.
 const LONGEST_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// How long a hub may take to verify a request.
@@ -103,6 +112,8 @@ pub struct Lease {
     pub asked_at: Option<DateTime<Utc>>,
     /// Before this time the hub does not want another request: its `Retry-After`.
     pub not_before: Option<DateTime<Utc>>,
+    /// How far into the future the requests so far have used the pace of one per five minutes (a leaky bucket).
+    pub paced_until: Option<DateTime<Utc>>,
 }
 
 impl Lease {
@@ -117,7 +128,25 @@ impl Lease {
             failures: 0,
             asked_at: None,
             not_before: None,
+            paced_until: None,
         }
+    }
+
+    /// As [`new`](Self::new), for a channel that had a subscription before: the pace of its requests continues.
+    pub(super) fn anew(&self, now: DateTime<Utc>) -> Self {
+        Self {
+            paced_until: self.paced_until,
+            ..Self::new(now)
+        }
+    }
+
+    /// Whether a verification now renews a lease that has run without an interruption or a doubt.
+    pub(super) fn is_undisturbed(&self, now: DateTime<Utc>) -> bool {
+        self.state == ChannelState::Active
+            && self.expires_at.is_some_and(|at| at > now)
+            && self.renew_at.is_some()
+            // The request that is to be verified counts as failed.
+            && self.failures <= 1
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) has something to do; `None` once the subscription has ended.
@@ -128,13 +157,20 @@ impl Lease {
         [expiry, self.request_at()].into_iter().flatten().min()
     }
 
-    /// When the next request is due: at least two seconds after the last one.
+    /// When the next request is due: at least two seconds after the last one, and not before the pace allows it.
     fn request_at(&self) -> Option<DateTime<Utc>> {
         let at = self.next_try_at.or(self.renew_at)?;
-        Some(
-            self.asked_at
-                .map_or(at, |last| at.max(last + SHORTEST_PAUSE)),
-        )
+        let soonest = self.asked_at.map(|last| last + SHORTEST_PAUSE);
+        [soonest, self.paced_at()]
+            .into_iter()
+            .flatten()
+            .fold(Some(at), |at, other| at.max(Some(other)))
+    }
+
+    /// When the pace allows the next request.
+    fn paced_at(&self) -> Option<DateTime<Utc>> {
+        let until = self.paced_until?;
+        until.checked_sub_signed(REQUEST_INTERVAL * (REQUEST_BURST - 1))
     }
 
     /// Moves all dates after the wall clock was set back by `by`. The lease does not run out before the hub has had time to
@@ -146,6 +182,7 @@ impl Lease {
             &mut self.next_try_at,
             &mut self.asked_at,
             &mut self.not_before,
+            &mut self.paced_until,
         ] {
             *date = date.and_then(|date| date.checked_sub_signed(by));
         }
@@ -170,6 +207,8 @@ impl Lease {
     /// Expires a lease that has run out. Returns whether a request is due now.
     pub(super) fn handle_timeout(&mut self, now: DateTime<Utc>) -> bool {
         self.detect_clock_step(now);
+        let latest = now + REQUEST_INTERVAL * REQUEST_BURST;
+        self.paced_until = self.paced_until.map(|until| until.min(latest));
         if self.state == ChannelState::Active && self.expires_at.is_some_and(|at| at <= now) {
             self.expire(now);
         }
@@ -182,6 +221,10 @@ impl Lease {
         self.asked = Some(asked);
         self.failures = self.failures.saturating_add(1);
         self.not_before = None;
+        if asked.intent == Intent::Subscribe {
+            let used = self.paced_until.map_or(now, |until| until.max(now));
+            self.paced_until = Some(used + REQUEST_INTERVAL);
+        }
         self.begin_verification(now);
     }
 
@@ -277,7 +320,12 @@ impl Lease {
         self.next_try_at = None;
         self.not_before = None;
         self.expires_at = Some(later(lease));
-        self.renew_at = Some(later(renewal).max(now + SHORTEST_PAUSE));
+        if later(lease) <= now + SHORTEST_PAUSE {
+            // It can't be renewed before it ends, so there is no point in trying often.
+            self.paced_until = Some(now + REQUEST_INTERVAL * REQUEST_BURST);
+        }
+        let renew_at = later(renewal).max(now + SHORTEST_PAUSE);
+        self.renew_at = Some(renew_at).max(self.paced_at());
     }
 
     /// Ends the subscription for good.
@@ -322,6 +370,8 @@ impl Lease {
     /// Makes a request due now although the lease runs: the hub may have given it up.
     pub(super) fn renew_now(&mut self, now: DateTime<Utc>) {
         if self.state == ChannelState::Active {
+            // The next verification does not renew a subscription that is known to have worked.
+            self.renew_at = None;
             self.next_try_at = Some(self.not_before.map_or(now, |at| at.max(now)));
         }
     }
@@ -339,6 +389,7 @@ impl Lease {
     pub(super) fn begin_ending(&mut self, now: DateTime<Utc>) {
         self.restart(now);
         self.asked_at = None;
+        self.paced_until = None;
     }
 }
 

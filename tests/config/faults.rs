@@ -40,6 +40,42 @@ fn inbox_is_at_least_one_notification() {
 }
 
 #[test]
+fn file_of_a_token_must_hold_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let parse = |name: &str| {
+        let path = folder.path().join("config.toml");
+        let text = format!("[status]\ntoken_file = {name:?}\n{MINIMAL}");
+        let parsed = Config::parse(&text, &path);
+        parsed.map(|config| config.status.token.map(|token| token.expose().to_owned()))
+    };
+    for (name, text, expected) in [
+        ("good", "0123456789abcdef\n", Ok(Some("0123456789abcdef"))),
+        ("short", "0123456789abcde\n", Err("out-of-range")),
+        ("empty", "", Err("out-of-range")),
+        (
+            "two lines",
+            "0123456789abcdef\n0123456789abcdef\n",
+            Err("out-of-range"),
+        ),
+    ] {
+        std::fs::write(folder.path().join(name), text).unwrap();
+        let found = parse(name).map_err(|faults| faults.0[0].code);
+        assert_eq!(
+            found.as_ref().map(Option::as_deref),
+            expected.as_ref().copied(),
+            "{name}"
+        );
+    }
+    assert_eq!(parse("").unwrap(), None);
+    for name in ["absent", "."] {
+        let faults = parse(name).unwrap_err();
+        let fault = &faults.0[0];
+        let found = (fault.line, fault.key.as_str(), fault.code);
+        assert_eq!(found, (Some(2), "status.token_file", "unreadable"));
+    }
+}
+
+#[test]
 fn all_semantic_faults_are_listed_with_their_lines() {
     let text = r#"state_dir = ""
 [callback]

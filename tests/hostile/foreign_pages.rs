@@ -2,8 +2,9 @@
 
 use reqwest::StatusCode;
 use reqwest::header::{HOST, ORIGIN};
+use resyncd::config::Secret;
 
-use crate::support::{NAME, Rig, client, resources};
+use crate::support::{NAME, Rig, client, eventually, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
@@ -23,6 +24,19 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
     );
     let own_host = get("status.example.net").send().await.unwrap();
     assert_eq!(own_host.status(), StatusCode::OK);
+
+    for (site, status) in [
+        ("cross-site", StatusCode::FORBIDDEN),
+        ("same-site", StatusCode::FORBIDDEN),
+        ("same-origin", StatusCode::OK),
+        ("none", StatusCode::OK),
+    ] {
+        for path in ["/status", "/changes?limit=100000", "/healthz"] {
+            let request = client().get(format!("{base}{path}"));
+            let response = request.header("Sec-Fetch-Site", site).send().await.unwrap();
+            assert_eq!(response.status(), status, "{site} {path}");
+        }
+    }
 
     let post = |origin: String| {
         let url = format!("{base}/sources/{NAME}/approve");
@@ -48,11 +62,109 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
         StatusCode::ACCEPTED
     );
     let refused = rig.operator.status().await.refused;
-    let counted = [("forbidden-host", 1), ("forbidden-origin", 1)];
+    let counted = [("forbidden-host", 1), ("forbidden-origin", 1 + 2 * 3)];
     assert_eq!(
         refused,
         counted.map(|(code, n)| (code.to_owned(), n)).into()
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_of_the_status_endpoint_is_for_its_own_pages_only() {
+    let rig = Rig::start(resources(1)).await;
+    rig.settled().await;
+    let base = format!("http://{}", rig.config.status.listen);
+    for (path, host) in [
+        ("/", "localhost"),
+        ("/healthz", "localhost"),
+        ("/status", "localhost"),
+        ("/resource?uri=x", "localhost"),
+        ("/absent", "localhost"),
+        ("/sources/sample/poll", "localhost"),
+        ("/status", "evil.example"),
+    ] {
+        let request = client().get(format!("{base}{path}")).header(HOST, host);
+        let response = request.send().await.unwrap();
+        for (name, value) in [
+            ("x-content-type-options", "nosniff"),
+            ("cross-origin-resource-policy", "same-origin"),
+        ] {
+            let found = response.headers().get(name);
+            assert_eq!(
+                found.map(|it| it.to_str().unwrap()),
+                Some(value),
+                "{path} {name}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_endpoint_requires_its_token() {
+    const TOKEN: &str = "a-token-of-the-operator";
+    let rig = Rig::start_with(resources(1), |config| {
+        config.status.token = Secret::new(TOKEN);
+    })
+    .await;
+    let base = format!("http://{}", rig.config.status.listen);
+    let get = |path: &str, authorization: &str| {
+        let request = client().get(format!("{base}{path}"));
+        request.header("Authorization", authorization.to_owned())
+    };
+    let right = format!("Bearer {TOKEN}");
+    for (path, authorization, status) in [
+        ("/status", right.as_str(), 200),
+        ("/changes", "bearer a-token-of-the-operator", 200),
+        ("/status", "", 401),
+        ("/", TOKEN, 401),
+        ("/status", "Bearer a-token-of-the-operatoR", 401),
+        ("/status", "Basic a-token-of-the-operator", 401),
+        ("/absent", "", 401),
+        ("/healthz", "", 200),
+    ] {
+        let answer = get(path, authorization).send().await.unwrap();
+        assert_eq!(answer.status(), status, "{path} {authorization}");
+        let body = answer.text().await.unwrap();
+        assert!(!body.contains(TOKEN), "{body}");
+    }
+    let poll = format!("{base}/sources/{NAME}/poll");
+    let answer = client().post(&poll).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
+    assert!(answer.headers().contains_key("www-authenticate"));
+    let answer = client().post(&poll).bearer_auth(TOKEN).send().await;
+    assert_eq!(answer.unwrap().status(), StatusCode::ACCEPTED);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn event_streams_leave_room_for_other_requests() {
+    // More than there are connections.
+    const STREAMS: usize = 300;
+    let rig = Rig::start(resources(1)).await;
+    rig.settled().await;
+    let (mut open, mut refused) = (Vec::new(), 0);
+    for _ in 0..STREAMS {
+        let stream = rig.operator.events(0).await;
+        match stream.status() {
+            StatusCode::OK => open.push(stream),
+            status => {
+                assert_eq!(status, StatusCode::SERVICE_UNAVAILABLE);
+                assert!(stream.headers().contains_key("retry-after"));
+                refused += 1;
+            }
+        }
+    }
+    assert_eq!((open.len(), refused), (64, STREAMS - 64));
+    let (status, _) = rig.operator.get("/healthz").await;
+    assert_eq!(status, StatusCode::OK);
+    open.pop();
+    eventually("a stream that ends makes room", None, async || {
+        let stream = rig.operator.events(0).await;
+        match stream.status() {
+            StatusCode::OK => Ok(()),
+            status => Err(status.to_string()),
+        }
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -4,7 +4,7 @@ use std::fs;
 
 use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::Capability;
-use resyncd::protocol::websub::{Mode, Verification};
+use resyncd::protocol::websub::{Mode, Signature, SignatureMethod, Verification};
 
 use crate::PROCESSOR;
 use crate::process::{Home, Running, command};
@@ -107,6 +107,85 @@ async fn each_kind_of_rejected_input_is_logged_once_on_a_single_line() {
         let lines = log.lines().filter(|line| line.contains(&code)).count();
         assert_eq!(lines, 1, "{code}: {log}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn floods_of_failures_deliveries_and_denials_are_summarized() {
+    let _permit = PROCESSOR.read().await;
+    const MANY: usize = 300;
+    const LOGGED: usize = 10;
+    let source = SampleSource::start(resources(MANY)).await.unwrap();
+    let resource = source.resource_uri(SET, "r0000.txt");
+    let all = resource.path().replace("r0000.txt", "r*");
+    source.fail(&all, Fault::Status(404), usize::MAX);
+    let home = Home::new(&source.url(), "");
+    let path = home.folder().join("log");
+    let file = fs::File::create(&path).unwrap();
+    let daemon = Running::start(command(&home.config).stderr(file));
+    let failed = |set: &resyncd::status::SetStatus| set.failed == MANY as u64;
+    home.until("every resource has failed", failed).await;
+    let topic = source.topic(SET, &Capability::ChangeNotification);
+    let hub = source.hub().unwrap();
+    let to = soon("subscribed", hub.wait_for_subscription(topic.as_str())).await;
+    let secret = to.secret.clone().unwrap();
+    let client = client();
+    for number in 0..MANY {
+        let body = format!("rubbish {number}");
+        let signature =
+            Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), body.as_bytes());
+        let delivery = client.post(&to.callback).body(body);
+        let delivery = delivery.header("X-Hub-Signature", signature.to_string());
+        assert_eq!(delivery.send().await.unwrap().status(), 200);
+    }
+    home.until("every delivery is rejected", |set| {
+        let mut channels = set.channels.iter();
+        channels.any(|channel| channel.rejected == MANY as u64)
+    })
+    .await;
+    let denial = Verification {
+        mode: Mode::Denied,
+        topic: to.topic.clone(),
+        challenge: None,
+        lease_seconds: None,
+        reason: Some("no".to_owned()),
+    };
+    let url = format!("{}?{}", to.callback, denial.to_query());
+    for _ in 0..MANY {
+        assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+    }
+    assert_eq!(daemon.stop().await.code(), Some(0));
+
+    let log = fs::read_to_string(&path).unwrap();
+    for message in [
+        "resource given up until the next poll",
+        "delivery rejected",
+        "subscription denied by the hub",
+    ] {
+        let lines = || log.lines().filter(|line| line.contains(message));
+        let (summaries, events): (Vec<&str>, Vec<&str>) =
+            lines().partition(|line| line.contains("suppressed="));
+        // A second window may have begun meanwhile.
+        assert!(
+            (LOGGED..=5 * LOGGED).contains(&events.len()),
+            "{message}: {}",
+            events.len()
+        );
+        let suppressed = summaries.iter().map(|line| number_in(line, "suppressed="));
+        let counted = events.len() + suppressed.sum::<usize>();
+        // A poll tries the resources again.
+        let is_right = counted == MANY || message.starts_with("resource") && counted > MANY;
+        assert!(is_right, "{message}: {counted}, {summaries:#?}");
+        for line in lines() {
+            assert!(line.contains(&format!("source=\"{NAME}\"")), "{line}");
+        }
+    }
+}
+
+/// The number after a text in a line.
+fn number_in(line: &str, before: &str) -> usize {
+    let after = line.split(before).nth(1).unwrap();
+    let digits = after.split(|c: char| !c.is_ascii_digit()).next();
+    digits.unwrap().parse().unwrap()
 }
 
 fn is_harmful(character: char) -> bool {

@@ -27,6 +27,7 @@
 //! | notifications without a signature or with a wrong one | tests/websub `deliveries` |
 //! | verifications that were not requested, and forged denials | tests/websub `verifying`, and the tests of `sync::lease` |
 //! | forged requests to unsubscribe | tests/websub `verifying` and `endings` |
+//! | leases of a second, denials without end | the tests of `sync::lease` and `sync::channel`; tests/websub `leases` |
 //! | intervals that are inverted, empty or impossible | [`intervals`]: `impossible_interval_…`; tests/destination `hints`; of packages: `own_change_dumps` |
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
@@ -41,9 +42,11 @@
 //! | one step of a poll fails in the database | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `kill_at_any_step_…` |
 //! | failure of any step of the work, of the mirror or of the database | [`every_step`]: `failure_of_any_step_…` |
-//! | web pages that request the status endpoint | [`foreign_pages`] |
+//! | web pages that request the status endpoint | [`foreign_pages`]: `foreign_web_pages_…`, `every_answer_…`; `http::host_origin_guard` |
+//! | event streams that occupy the status endpoint; requests without its token | [`foreign_pages`]: `event_streams_…`, `status_endpoint_requires_…` |
+//! | failures, deliveries and denials that fill the journal | [`logs`]: `floods_…`; `cli::log_throttle` |
 //! | untrusted text in the log and the status | [`logs`]; the tests of `status` |
-//! | resources at private addresses | [`private_addresses`]: `resources_at_…` |
+//! | resources at private addresses, or at those that a provider answers itself | [`private_addresses`]: `resources_at_…`; `fetch::guard` |
 //! | mirrors (`rel="duplicate"`) at private addresses | [`private_addresses`]: `duplicates_at_…` |
 //! | redirects to private addresses | [`private_addresses`]: `redirects_to_…`, `hub_requests_…` |
 //! | Capability Lists, hubs, indexes, `up` and `describedby` at private addresses | [`private_addresses`]: `sets_hubs_and_indexes_…` |

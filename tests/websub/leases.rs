@@ -34,6 +34,24 @@ async fn lease_is_renewed_in_time_with_the_same_callback_and_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn renewal_without_an_interruption_causes_no_poll() {
+    let rig = Rig::start(with_hub(granting_seconds(6))).await;
+    let first = subscribed(&rig).await;
+    let topic = rig.changes().to_string();
+    let polled = rig.settled().await.last_poll_at;
+    let mut mark = rig.hub().mark();
+    for _ in 0..3 {
+        // A poll would have been due after the renewal before this one.
+        let request = requested_after(rig.hub(), mark, &topic).await;
+        assert_eq!(request.callback, first.callback);
+        mark = rig.hub().mark();
+    }
+    let set = rig.set().await;
+    assert_eq!(set.last_poll_at, polled);
+    assert_eq!(rig.channel().await.state, "active");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn running_lease_stays_active_while_its_renewal_fails() {
     let rig = Rig::start(with_hub(granting_seconds(16))).await;
     subscribed(&rig).await;

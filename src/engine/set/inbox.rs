@@ -308,7 +308,7 @@ impl SetState {
         channel: &ChannelRecord,
         error: &EngineError,
     ) -> Result<(), EngineError> {
-        tracing::warn!(code = error.code(), topic = %channel.topic, %error, "delivery rejected");
+        tracing::warn!(code = error.code(), source = channel.source, topic = %channel.topic, %error, "delivery rejected");
         if matches!(error, EngineError::Misdirected { .. }) {
             let now = clock::now().wall;
             let note = move |channel: &mut Channel| {

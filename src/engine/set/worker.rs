@@ -5,7 +5,6 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use chrono::{DateTime, Utc};
 use tokio::sync::broadcast;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::mpsc;
@@ -35,7 +34,7 @@ pub(in crate::engine) enum Command {
 pub(in crate::engine) struct SetWorker {
     pub(in crate::engine) state: SetState,
     watchdog: PushWatchdog,
-    leases: HashMap<ChannelId, (ChannelState, Option<DateTime<Utc>>)>,
+    leases: HashMap<ChannelId, (ChannelState, u32)>,
     commands: mpsc::Receiver<Command>,
 }
 
@@ -252,7 +251,8 @@ impl SetWorker {
         }
     }
 
-    /// Makes a poll due after every verified subscription, renewal or denial: hubs coalesce, drop and forget.
+    /// Makes a poll due after every subscription that begins, and every denial: hubs coalesce, drop and forget. A renewal
+    /// without an interruption causes none: a hub must not set the pace of the polls by its leases.
     pub(in crate::engine) async fn check_leases(&mut self) {
         let leases = self.state.channels.leases().await;
         let has_changed = leases.iter().any(|(channel, lease)| {

@@ -298,6 +298,7 @@ impl Inside {
             let verified = self.store.change_channel(channel, true, move |channel| {
                 channel.lease.state = ChannelState::Active;
                 channel.lease.expires_at = Some(expires_at);
+                channel.begun += 1;
             });
             // A process that ends meanwhile has not answered.
             let _ = verified.await;

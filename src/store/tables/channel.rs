@@ -22,6 +22,8 @@ pub struct ChannelRecord {
     pub id: ChannelId,
     /// The set whose channel it is.
     pub set: SetId,
+    /// The label of its Source.
+    pub source: String,
     /// [`Capability::ChangeNotification`] or [`Capability::FrameworkNotification`].
     pub kind: Capability,
     /// The advertised topic; it identifies the channel within its set.
@@ -56,6 +58,8 @@ pub struct ChannelRecord {
     pub fault: Option<DeliveryFault>,
     /// How often the hubs have fallen silent since a delivery was accepted.
     pub silences: u32,
+    /// How often a subscription has begun.
+    pub begun: u32,
     /// When the last well-formed delivery was received, on our clock.
     pub last_notification_at: Option<DateTime<Utc>>,
     /// Deliveries that were stored, or recognized as repeated.
@@ -109,6 +113,7 @@ impl ChannelRecord {
             denial: self.denial.clone(),
             fault: self.fault,
             silences: self.silences,
+            begun: self.begun,
         }
     }
 
@@ -163,6 +168,7 @@ impl ChannelRecord {
         Ok(Self {
             id: row.get("id")?,
             set: row.get("set_id")?,
+            source: row.get("source")?,
             kind: row.get("kind")?,
             topic: row.get("topic")?,
             subscribed_topic: row.get("subscribed_topic")?,
@@ -193,6 +199,7 @@ impl ChannelRecord {
                 failures: row.get("failures")?,
                 asked_at: time("asked_at")?,
                 not_before: time("not_before")?,
+                paced_until: time("paced_until")?,
             },
             left: row.get("left_for_good")?,
             denial: denial_reason
@@ -202,6 +209,7 @@ impl ChannelRecord {
                 .zip(time("fault_at")?)
                 .map(|(kind, at)| DeliveryFault { kind, at }),
             silences: row.get("silences")?,
+            begun: row.get("begun")?,
             last_notification_at: time("last_notification_at")?,
             received: count("received")?,
             applied: count("applied")?,
@@ -218,7 +226,8 @@ const COLUMNS: &str =
     state, asked, asked_lease, asked_at, expires_at, renew_at, next_try_at, failures, left_for_good,
     last_notification_at, received, applied, duplicate, rejected, gaps,
     own_hub, own_topic, own_base, next_hub, next_topic, next_base, next_token, next_secret, working_hub, former_of, not_before,
-    denial, denied_at, fault, fault_at, silences, rejected_verifications";
+    denial, denied_at, fault, fault_at, silences, rejected_verifications, begun, paced_until,
+    (SELECT source FROM source_set WHERE source_set.id = channel.set_id) AS source";
 
 /// A channel that is not stored yet.
 pub(in crate::store) struct NewChannel<'a> {
@@ -369,7 +378,7 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
              next_try_at = ?7, failures = ?8, asked_at = ?9, hub = ?10, subscribed_topic = ?11, advertised_hubs = ?12,
              known_hubs = ?13, left_for_good = ?14, own_hub = ?15, own_topic = ?16, own_base = ?17, next_hub = ?18,
              next_topic = ?19, next_base = ?20, working_hub = ?21, not_before = ?22, denial = ?23, denied_at = ?24,
-             fault = ?25, fault_at = ?26, silences = ?27
+             fault = ?25, fault_at = ?26, silences = ?27, begun = ?28, paced_until = ?29
          WHERE id = ?1";
     let (own, next) = (&channel.callbacks.own, &channel.callbacks.next);
     let values = params![
@@ -400,6 +409,8 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
         channel.fault.map(|fault| fault.kind),
         channel.fault.map(|fault| Micros(fault.at)),
         channel.silences,
+        channel.begun,
+        lease.paced_until.map(Micros),
     ];
     update(sql, save, values)
 }

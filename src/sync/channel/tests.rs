@@ -219,6 +219,7 @@ impl Case {
             denial: _,
             fault: _,
             silences,
+            begun: _,
         } = &self.channel;
         let list = |hubs: &[HubUri]| -> Vec<String> {
             hubs.iter().map(|hub| short(hub.as_str())).collect()
@@ -1204,7 +1205,7 @@ fn subscription_is_renewed_after_a_downtime() {
         200,
         Started,
         "healthy; read t",
-        "active, hub a, try 200, renew 300, expires 600",
+        "active, hub a, try 200, expires 600",
     );
     for case in [
         Case::new("a"),
@@ -1270,6 +1271,58 @@ fn restart_repeats_a_request_of_unknown_fate_soon() {
 }
 
 #[test]
+fn only_an_interruption_begins_another_subscription() {
+    let renewed = |case: Case| {
+        case.after(300, Woken)
+            .after(300, TopicUnavailable)
+            .verified(301)
+    };
+    let check =
+        |case: Case, begun: u32, what: &str| assert_eq!(case.channel.begun, begun, "{what}");
+    check(Case::new("a"), 0, "never verified");
+    check(Case::active("a"), 1, "verified");
+    check(renewed(Case::active("a")), 1, "renewed in time");
+    let mut repeated = Case::active("a");
+    assert_eq!(repeated.verify(10, Intent::Subscribe), Ruling::ConfirmAgain);
+    check(repeated, 1, "verified again");
+    let late = Case::active("a")
+        .after(300, Woken)
+        .after(300, TopicUnavailable);
+    check(late.clone().verified(601), 2, "after its end, unnoticed");
+    check(late.after(600, Woken).verified(601), 2, "after its end");
+    let failed = Case::active("a")
+        .after(300, Woken)
+        .after(300, TopicUnavailable);
+    let failed = failed.after(301, refused(None)).after(303, Woken);
+    check(
+        failed.after(303, TopicUnavailable).verified(304),
+        2,
+        "the hub failed meanwhile",
+    );
+    let down = Case::active("a").changed(200, Channel::renew_after_downtime);
+    let down = down.after(200, Started).after(200, TopicUnavailable);
+    check(down.verified(201), 2, "after a downtime");
+    let moved = Case::active("a").wanted(10, "b").after(10, Woken);
+    check(
+        moved.after(10, TopicUnavailable).verified(11),
+        2,
+        "another hub",
+    );
+    let denied = Case::active("a").denied(10).after(20, Woken);
+    check(
+        denied.after(20, TopicUnavailable).verified(21),
+        2,
+        "after a denial",
+    );
+    let silent = Case::active("a").silent(10).after(12, Woken);
+    check(
+        silent.after(12, TopicUnavailable).verified(13),
+        2,
+        "after a silence",
+    );
+}
+
+#[test]
 fn clock_that_is_set_back_takes_all_dates_with_it() {
     let hour = TimeDelta::hours(1);
     for (case, event, step, state) in [
@@ -1308,13 +1361,13 @@ fn clock_that_is_set_back_takes_all_dates_with_it() {
 
 proptest! {
     /// Whatever hubs and topics answer, a wanted channel has a next action, and two requests of different attempts are at
-    /// least two seconds apart.
+    /// least two seconds apart, and at most one in five minutes beyond the first twelve.
     #[test]
     fn wanted_channel_never_stalls_and_never_hurries(
         events in proptest::collection::vec((0_u8..9, 0_u64..100), 1..80)
     ) {
         let mut case = Case::new("a b");
-        let (mut now, mut last) = (0, None::<u64>);
+        let (mut now, mut last, mut attempts) = (0, None::<u64>, 0);
         let mut action = ChannelAction::WaitUntil(case.epoch.wall);
         for (number, step) in events {
             now += step;
@@ -1338,6 +1391,8 @@ proptest! {
                 ChannelAction::SendRequest(_) if !is_other_hub => {
                     prop_assert!(last.is_none_or(|last| now - last >= 2), "requests at {last:?} and {now}");
                     last = Some(now);
+                    attempts += 1;
+                    prop_assert!(attempts <= 12 + now / 300, "{attempts} requests until {now}");
                 }
                 ChannelAction::SendRequest(_) => last = Some(now),
                 // A failed attempt may end just when the lease runs out; then the next event expires it.

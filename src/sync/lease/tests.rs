@@ -54,11 +54,62 @@ fn renewal_lies_between_half_and_two_thirds_of_the_lease() {
         lease.verify(at(0), Intent::Subscribe, None, spread);
         assert_eq!(lease.renew_at, Some(at(renew)), "spread {spread}");
     }
-    assert_eq!(
-        active(Some(1)).renew_at,
-        Some(at(2)),
-        "at most one request in two seconds"
+}
+
+/// The times of the requests until `end`, to a hub that verifies each one at once and grants `granted` seconds.
+fn requests_until(end: i64, granted: u64) -> Vec<i64> {
+    let (mut lease, mut now, mut sent) = (Lease::new(at(0)), 0, Vec::new());
+    while now < end {
+        if lease.handle_timeout(at(now)) {
+            sent.push(now);
+            lease.begin_request(at(now), asked(600));
+            lease.verify(at(now), Intent::Subscribe, Some(granted), 0.0);
+        } else {
+            let next = lease.next_deadline().unwrap() - at(0);
+            // Whole seconds: it is not woken before the deadline.
+            now = (next.num_milliseconds() + 999) / 1000;
+        }
+    }
+    sent
+}
+
+#[test]
+fn hub_does_not_set_the_pace_with_short_leases() {
+    // It can't be renewed in time.
+    for granted in [1, 2] {
+        assert_eq!(requests_until(1500, granted), [0, 300, 600, 900, 1200]);
+    }
+    // Renewed in time, until it has been too often.
+    let sent = requests_until(1500, 10);
+    assert_eq!(sent[..12], [0, 5, 10, 15, 20, 25, 30, 35, 40, 45, 50, 55]);
+    assert_eq!(sent[12..], [300, 600, 900, 1200]);
+    // Renewed in time for ever.
+    let sent = requests_until(100_000, 600);
+    assert!(
+        sent.windows(2).all(|pair| pair[1] - pair[0] == 300),
+        "{sent:?}"
     );
+}
+
+#[test]
+fn pace_of_the_requests_outlives_denials_and_returns_but_not_an_ending() {
+    let mut lease = Lease::new(at(0));
+    for _ in 0..REQUEST_BURST {
+        lease.restart(at(0));
+        lease.begin_request(at(0), asked(600));
+    }
+    lease.restart(at(1));
+    assert_eq!(lease.next_deadline(), Some(at(300)));
+    lease.deny(at(2));
+    assert_eq!(lease.next_deadline(), Some(at(300)));
+    assert_eq!(lease.anew(at(3)).next_deadline(), Some(at(300)));
+    // An absurd date of a clock that was set back delays nothing for long.
+    let mut far = lease.clone();
+    far.paced_until = Some(at(DAY));
+    far.handle_timeout(at(4));
+    assert_eq!(far.next_deadline(), Some(at(304)));
+    lease.begin_ending(at(5));
+    assert_eq!(lease.next_deadline(), Some(at(5)));
 }
 
 #[test]
@@ -149,15 +200,6 @@ fn ended_subscription_confirms_its_end_and_has_no_deadline() {
         lease.verify(at(7), Intent::Unsubscribe, None, 0.0),
         Ruling::ConfirmAgain
     );
-}
-
-#[test]
-fn lease_of_one_second_is_requested_every_two_seconds() {
-    let mut lease = active(Some(1));
-    assert!(!lease.handle_timeout(at(1)));
-    assert_eq!(lease.state, ChannelState::Expired);
-    assert_eq!(lease.next_deadline(), Some(at(2)));
-    assert!(lease.handle_timeout(at(2)));
 }
 
 #[test]

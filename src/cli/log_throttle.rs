@@ -1,0 +1,263 @@
+//! Limits how often the same event is logged: what Sources, hubs and others send must not fill the journal.
+//!
+//! Events that have a `code` are counted by their place in the program, their code and their Source. The first ones of a window
+//! are logged; the others are counted, and one line states how many there were when the window ends, or the process.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tracing::callsite::Identifier;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Subscriber};
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Context;
+
+use crate::clock;
+
+/// How long a window is. It begins with an event.
+const WINDOW: Duration = Duration::from_secs(60);
+/// How many events of a kind are logged in one window.
+const MOST: u64 = 10;
+/// How many kinds are counted at once; the events of further ones share one count.
+const MOST_KINDS: usize = 4096;
+/// How often the ends of windows are looked for.
+const PACE: Duration = Duration::from_secs(1);
+/// The field that marks a summary, which is always logged.
+const SUPPRESSED: &str = "suppressed";
+
+/// What is counted together.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Kind<P> {
+    /// The place in the program; `None`: any, because there are too many kinds.
+    place: Option<P>,
+    code: String,
+    source: String,
+}
+
+/// The events of one kind in one window.
+#[derive(Debug)]
+struct Count {
+    began: Instant,
+    seen: u64,
+    message: String,
+}
+
+/// What was not logged in a window that has ended.
+#[derive(Debug, PartialEq, Eq)]
+struct Summary {
+    code: String,
+    source: String,
+    message: String,
+    suppressed: u64,
+}
+
+/// The counts of all kinds. It does not know the log.
+#[derive(Debug)]
+struct Counts<P>(HashMap<Kind<P>, Count>);
+
+impl<P: Clone + Eq + std::hash::Hash> Counts<P> {
+    /// Counts an event; returns whether to log it.
+    fn count(&mut self, kind: Kind<P>, message: String, now: Instant) -> bool {
+        let is_room = self.0.len() < MOST_KINDS || self.0.contains_key(&kind);
+        let kind = match is_room {
+            true => kind,
+            false => Kind {
+                place: None,
+                code: "other".to_owned(),
+                source: String::new(),
+            },
+        };
+        let count = self.0.entry(kind).or_insert(Count {
+            began: now,
+            seen: 0,
+            message,
+        });
+        count.seen += 1;
+        count.seen <= MOST
+    }
+
+    /// Ends the windows that began a window's length before `now`, or all; returns what they have suppressed.
+    fn end(&mut self, now: Instant, all: bool) -> Vec<Summary> {
+        let has_ended = |count: &Count| all || now.saturating_duration_since(count.began) >= WINDOW;
+        let ended = self.0.extract_if(|_, count| has_ended(count));
+        ended
+            .filter(|(_, count)| count.seen > MOST)
+            .map(|(kind, count)| Summary {
+                code: kind.code,
+                source: kind.source,
+                message: count.message,
+                suppressed: count.seen - MOST,
+            })
+            .collect()
+    }
+}
+
+/// The layer that drops events.
+pub(super) struct LogThrottle {
+    counts: Arc<Mutex<Counts<Identifier>>>,
+}
+
+/// Logs the summaries; dropping it logs those that are left.
+pub(super) struct Summaries {
+    counts: Arc<Mutex<Counts<Identifier>>>,
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl LogThrottle {
+    pub(super) fn new() -> (Self, Summaries) {
+        let counts = Arc::new(Mutex::new(Counts(HashMap::new())));
+        let (stop, stopped) = mpsc::channel();
+        let watched = Arc::clone(&counts);
+        // A thread of its own: the log must not depend on the runtime, which may be busy.
+        let thread = std::thread::Builder::new()
+            .name("log-summary".to_owned())
+            .spawn(move || {
+                while stopped.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
+                    log_summaries(&watched, false);
+                }
+            });
+        let summaries = Summaries {
+            counts: Arc::clone(&counts),
+            stop: Some(stop),
+            // Without the thread the summaries are logged at the end.
+            thread: thread.ok(),
+        };
+        (Self { counts }, summaries)
+    }
+}
+
+impl Drop for Summaries {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A thread that panicked has nothing more to log.
+            let _ = thread.join();
+        }
+        log_summaries(&self.counts, true);
+    }
+}
+
+fn log_summaries(counts: &Mutex<Counts<Identifier>>, all: bool) {
+    // The lock is released before anything is logged: that counts, too.
+    let ended = counts.lock().end(clock::now().mono, all);
+    for Summary {
+        code,
+        source,
+        message,
+        suppressed,
+    } in ended
+    {
+        tracing::warn!(code, source, suppressed, "{message}: and {suppressed} more");
+    }
+}
+
+impl<S: Subscriber> Layer<S> for LogThrottle {
+    fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
+        let metadata = event.metadata();
+        let fields = metadata.fields();
+        // More verbose levels are for people who want everything.
+        if *metadata.level() > Level::INFO
+            || fields.field("code").is_none()
+            || fields.field(SUPPRESSED).is_some()
+        {
+            return true;
+        }
+        let mut found = Fields::default();
+        event.record(&mut found);
+        let kind = Kind {
+            place: Some(metadata.callsite()),
+            code: found.code,
+            source: found.source,
+        };
+        let mut counts = self.counts.lock();
+        counts.count(kind, found.message, clock::now().mono)
+    }
+}
+
+/// The fields that identify an event.
+#[derive(Default)]
+struct Fields {
+    code: String,
+    source: String,
+    message: String,
+}
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        match field.name() {
+            "code" => value.clone_into(&mut self.code),
+            "source" => value.clone_into(&mut self.source),
+            "message" => value.clone_into(&mut self.message),
+            _ => {}
+        }
+    }
+
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if matches!(field.name(), "code" | "source" | "message") {
+            self.record_str(field, &format!("{value:?}"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(place: u32, code: &str, source: &str) -> Kind<u32> {
+        Kind {
+            place: Some(place),
+            code: code.to_owned(),
+            source: source.to_owned(),
+        }
+    }
+
+    #[test]
+    fn first_events_of_a_window_are_logged_and_the_others_counted() {
+        let mut counts = Counts(HashMap::new());
+        let now = clock::now().mono;
+        let mut logged = |kind: &Kind<u32>, at: Instant, times: u64| -> u64 {
+            let mut count = || counts.count(kind.clone(), "given up".to_owned(), at);
+            (0..times).map(|_| u64::from(count())).sum()
+        };
+        let (one, other) = (kind(1, "not-found", "a"), kind(1, "not-found", "b"));
+        assert_eq!(logged(&one, now, 20_000), MOST);
+        assert_eq!(logged(&other, now, 3), 3, "another Source");
+        assert_eq!(logged(&kind(1, "gone", "a"), now, 3), 3, "another code");
+        assert_eq!(
+            logged(&kind(2, "not-found", "a"), now, 3),
+            3,
+            "another place"
+        );
+        assert!(counts.end(now + WINDOW / 2, false).is_empty());
+        let summary = Summary {
+            code: "not-found".to_owned(),
+            source: "a".to_owned(),
+            message: "given up".to_owned(),
+            suppressed: 20_000 - MOST,
+        };
+        assert_eq!(counts.end(now + WINDOW, false), [summary]);
+        let later = now + WINDOW;
+        assert!(counts.count(one.clone(), String::new(), later));
+        assert!(counts.end(later, true).is_empty(), "nothing was suppressed");
+        assert!(counts.0.is_empty());
+    }
+
+    #[test]
+    fn number_of_kinds_is_bounded() {
+        let mut counts = Counts(HashMap::new());
+        let now = clock::now().mono;
+        let mut logged = 0;
+        for number in 0..2 * MOST_KINDS {
+            let kind = kind(1, &number.to_string(), "a");
+            logged += u64::from(counts.count(kind, String::new(), now));
+        }
+        assert_eq!(counts.0.len(), MOST_KINDS + 1);
+        assert_eq!(logged, MOST_KINDS as u64 + MOST);
+    }
+}
