@@ -188,7 +188,7 @@ pub(super) async fn examine(
             let validators = document.validators().clone();
             let role = match read(uri, &mut document) {
                 Ok(role) => role,
-                Err(error) => page(uri, *document, &error)?,
+                Err(error) => page(uri, *document, error)?,
             };
             Ok((role, validators))
         }
@@ -199,7 +199,7 @@ pub(super) async fn examine(
 fn page(
     uri: &Url,
     mut document: FetchedDocument,
-    error: &ReadError,
+    error: ReadError,
 ) -> Result<DocumentRole, DiscoveryError> {
     let text = document
         .text(MAX_PAGE)
@@ -207,7 +207,7 @@ fn page(
     let mut links = header_links(&document, "resourcesync");
     let is_feed = matches!(error, ReadError::Feed(_));
     if links.is_empty() && (is_feed || text.contains("<urlset") || text.contains("<sitemapindex")) {
-        return Err(DiscoveryError::reading(uri, error));
+        return Err(DiscoveryError::reading(uri, error, document.redaction()));
     }
     links.extend(links_of_page(&text, document.url()));
     Ok(DocumentRole::Page { links })
