@@ -169,8 +169,9 @@ impl RunningListener {
                 .map_or("/", |url| url.path());
             let limits = &config.limits;
             let (store, counters) = (Arc::clone(store), rejections.clone());
-            let callback =
-                Callback::new(store, prefix, limits.notification, limits.inbox, counters);
+            let (longest, inbox) = (limits.notification, limits.inbox);
+            let secrets = config.redaction();
+            let callback = Callback::new(store, prefix, longest, inbox, counters, &secrets);
             tokio::spawn(serve(
                 bound,
                 callback_router(callback),

@@ -102,6 +102,7 @@ async fn command(arguments: &CliArguments) -> u8 {
         .as_deref()
         .unwrap_or(Path::new(DEFAULT_CONFIG));
     if matches!(arguments.command, CliCommand::Check) {
+        let _summaries = logging::start(logging::DefaultLevel::Warn);
         return check::check(path);
     }
     if let CliCommand::Discover(discover) = &arguments.command {

@@ -2,9 +2,9 @@
 
 use std::fmt;
 
-use url::{Origin, Url};
+use url::{Origin, Url, form_urlencoded};
 
-use crate::protocol::without_userinfo;
+use crate::protocol::{Redaction, without_userinfo};
 
 /// User names and passwords (HTTP Basic), each for one origin: scheme, host and port. `Debug` does not show them.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -33,6 +33,12 @@ impl Credentials {
         without_userinfo(url)
     }
 
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// The URL with the user name and password of its origin, if known.
     #[must_use]
     pub fn sign_in(&self, url: &Url) -> Url {
@@ -45,10 +51,32 @@ impl Credentials {
         url
     }
 
+    /// The redaction, which also removes the passwords.
+    #[must_use]
+    pub fn added_to(&self, redaction: Redaction) -> Redaction {
+        self.0.iter().fold(redaction, |redaction, known| {
+            let password = known.password.as_deref().map(percent_decoded);
+            redaction.with_password(&percent_decoded(&known.user), &password.unwrap_or_default())
+        })
+    }
+
     fn of(&self, url: &Url) -> Option<&BasicCredential> {
         let origin = url.origin();
         self.0.iter().find(|known| known.origin == origin)
     }
+}
+
+/// The text of a part of a URL.
+fn percent_decoded(encoded: &str) -> String {
+    // What means something in a form, but nothing in this part of a URL.
+    let encoded = encoded
+        .replace('+', "%2B")
+        .replace('&', "%26")
+        .replace('=', "%3D");
+    let mut parts = form_urlencoded::parse(encoded.as_bytes());
+    parts
+        .next()
+        .map_or_else(String::new, |(text, _)| text.into_owned())
 }
 
 impl fmt::Debug for Credentials {
@@ -60,6 +88,22 @@ impl fmt::Debug for Credentials {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn redaction_removes_what_is_sent() {
+        let mut credentials = Credentials::default();
+        let url = Url::parse("https://me:p%40s+s&w%C3%B6rd%3D@a.example/x").unwrap();
+        let _ = credentials.extract(url);
+        for echo in [
+            "p@s+s&wörd=",
+            "p%40s+s&w%C3%B6rd%3D",
+            "bWU6cEBzK3Mmd8O2cmQ9",
+        ] {
+            let redaction = credentials.added_to(Redaction::default());
+            let redacted = redaction.redact(&format!("no ({echo})"));
+            assert_eq!(redacted, "no ([redacted])", "{echo}");
+        }
+    }
 
     #[test]
     fn credentials_apply_to_their_own_origin_only() {

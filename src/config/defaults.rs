@@ -10,6 +10,7 @@ use super::{
     Baseline, CallbackConfig, Config, Credentials, Filter, HttpConfig, LimitsConfig, Signatures,
     Source, StatusConfig,
 };
+use crate::protocol::Redaction;
 
 /// The default of `state_dir`.
 pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
@@ -28,6 +29,15 @@ impl Config {
             limits: LimitsConfig::default(),
             sources,
         }
+    }
+
+    /// Removes the passwords of all Sources from remote text.
+    #[must_use]
+    pub fn redaction(&self) -> Redaction {
+        let sources = self.sources.iter();
+        sources.fold(Redaction::default(), |redaction, source| {
+            source.credentials.added_to(redaction)
+        })
     }
 }
 

@@ -236,7 +236,7 @@ pub(super) async fn examine(
 fn role_of(uri: &Url, mut document: Box<FetchedDocument>) -> Result<DocumentRole, DiscoveryError> {
     match read(uri, &mut document) {
         Ok(role) => Ok(role),
-        Err(error) => page(uri, *document, &error),
+        Err(error) => page(uri, *document, error),
     }
 }
 
@@ -244,7 +244,7 @@ fn role_of(uri: &Url, mut document: Box<FetchedDocument>) -> Result<DocumentRole
 fn page(
     uri: &Url,
     mut document: FetchedDocument,
-    error: &ReadError,
+    error: ReadError,
 ) -> Result<DocumentRole, DiscoveryError> {
     let text = document
         .text(MAX_PAGE)
@@ -252,7 +252,7 @@ fn page(
     let mut links = header_links(&document, "resourcesync");
     let is_feed = matches!(error, ReadError::Feed(_));
     if links.is_empty() && (is_feed || text.contains("<urlset") || text.contains("<sitemapindex")) {
-        return Err(DiscoveryError::reading(uri, error));
+        return Err(DiscoveryError::reading(uri, error, document.redaction()));
     }
     links.extend(links_of_page(&text, document.url()));
     Ok(DocumentRole::Page { links })

@@ -21,7 +21,7 @@ use super::{Bounds, FetchError};
 use crate::clock;
 use crate::config;
 use crate::config::Credentials;
-use crate::protocol::{ReferenceError, resolve_reference, without_userinfo};
+use crate::protocol::{Redaction, ReferenceError, resolve_reference, without_userinfo};
 
 /// The maximum number of redirects in a row.
 const MOST_REDIRECTS: usize = 5;
@@ -39,6 +39,7 @@ pub struct Client {
     guard: Guard,
     timeout: Duration,
     credentials: Arc<Credentials>,
+    redaction: Redaction,
     permits: Arc<Permits>,
     retries: Bounds,
     #[cfg(test)]
@@ -118,6 +119,7 @@ impl Client {
             guard,
             timeout: http.timeout,
             credentials: Arc::default(),
+            redaction: Redaction::default(),
             permits: Arc::new(Permits::new(http.connections_per_host)),
             retries: Bounds::DOCUMENT,
             #[cfg(test)]
@@ -147,8 +149,14 @@ impl Client {
     pub fn with_credentials(&self, credentials: &Credentials) -> Self {
         Self {
             credentials: Arc::new(credentials.clone()),
+            redaction: credentials.added_to(Redaction::default()),
             ..self.clone()
         }
+    }
+
+    /// Removes the credentials from remote text.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
     }
 
     /// The bounds for retries of documents.
@@ -173,6 +181,18 @@ impl Client {
         allowed: impl Fn(&Url) -> Result<(), FetchError>,
         request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
     ) -> Result<Answer, FetchError> {
+        let answer = self.follow(pool, start, follow, allowed, request).await;
+        answer.map_err(|error| error.redacted(&self.redaction))
+    }
+
+    async fn follow(
+        &self,
+        pool: Pool,
+        start: &Url,
+        follow: Follow,
+        allowed: impl Fn(&Url) -> Result<(), FetchError>,
+        request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
+    ) -> Result<Answer, FetchError> {
         let mut url = without_userinfo(start.clone());
         url.set_fragment(None);
         for _ in 0..=MOST_REDIRECTS {
@@ -186,6 +206,7 @@ impl Client {
                 return Ok(Answer {
                     response,
                     url,
+                    redaction: self.redaction.clone(),
                     _permit: permit,
                 });
             }
@@ -240,6 +261,7 @@ pub(super) struct Answer {
     pub(super) response: Response,
     /// Its URL after redirects.
     pub(super) url: Url,
+    redaction: Redaction,
     _permit: OwnedSemaphorePermit,
 }
 
@@ -266,10 +288,8 @@ impl Answer {
 
     /// The next bytes of the body.
     pub(super) async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, FetchError> {
-        self.response
-            .chunk()
-            .await
-            .map_err(|error| FetchError::from_transport(&error))
+        let chunk = self.response.chunk().await;
+        chunk.map_err(|error| FetchError::from_transport(&error).redacted(&self.redaction))
     }
 
     /// Drains a short body.
@@ -311,7 +331,7 @@ fn redirect_target(url: &Url, response: &Response) -> Result<Url, FetchError> {
     next.set_fragment(None);
     let next = without_userinfo(next);
     if url.scheme() == "https" && next.scheme() == "http" {
-        return Err(FetchError::RedirectDowngrade(next));
+        return Err(FetchError::RedirectDowngrade(next.to_string()));
     }
     Ok(next)
 }

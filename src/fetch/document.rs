@@ -14,7 +14,7 @@ use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
 use super::{FetchError, retry};
 use crate::protocol::{
-    DocumentReader, HeaderLink, ReadError, SourceTime, Validators, parse_link_header,
+    DocumentReader, HeaderLink, ReadError, Redaction, SourceTime, Validators, parse_link_header,
 };
 
 /// How many bytes of a body are collected before they are decompressed and written.
@@ -48,12 +48,18 @@ pub struct FetchedDocument {
     digest: [u8; 32],
     len: u64,
     file: SpooledTempFile,
+    redaction: Redaction,
 }
 
 impl FetchedDocument {
     /// Its URL after redirects: the base of its relative URIs.
     pub fn url(&self) -> &Url {
         &self.url
+    }
+
+    /// Removes the secrets of the request from what the document repeats of it.
+    pub fn redaction(&self) -> &Redaction {
+        &self.redaction
     }
 
     /// The validators for a later conditional request.
@@ -187,6 +193,7 @@ impl Client {
             digest: spooled.digest,
             len: spooled.len,
             file: spooled.file,
+            redaction: self.redaction().clone(),
         })))
     }
 }

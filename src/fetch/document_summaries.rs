@@ -173,7 +173,7 @@ impl Client {
             }));
         };
         let interrupted = |error: JoinError| failed(FetchError::Io(error.to_string()));
-        let unreadable = |error| DiscoveryError::reading(uri, &error);
+        let unreadable = |error| DiscoveryError::reading(uri, error, self.redaction());
         let reading = tokio::task::spawn_blocking(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;
             Ok((summary, document))

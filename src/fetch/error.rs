@@ -4,9 +4,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
-use url::Url;
-
 use crate::error_class::ErrorClass;
+use crate::protocol::Redaction;
 
 /// Why something could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,7 +55,7 @@ pub enum FetchError {
     TooManyRedirects,
     /// A redirect from https to http.
     #[error("redirected from https to {0}")]
-    RedirectDowngrade(Url),
+    RedirectDowngrade(String),
     /// A redirect without a valid target.
     #[error("redirect without a valid Location")]
     RedirectWithoutLocation,
@@ -170,6 +169,33 @@ impl FetchError {
         )
     }
 
+    /// The same, without secrets in what it repeats of an answer.
+    pub(super) fn redacted(self, secrets: &Redaction) -> Self {
+        let redact = |text: String| secrets.redact(&text);
+        match self {
+            Self::ForbiddenAddress(host) => Self::ForbiddenAddress(redact(host)),
+            Self::ForbiddenHost(host) => Self::ForbiddenHost(redact(host)),
+            Self::Scheme(scheme) => Self::Scheme(redact(scheme)),
+            Self::Dns(message) => Self::Dns(redact(message)),
+            Self::Connect(message) => Self::Connect(redact(message)),
+            Self::Tls(message) => Self::Tls(redact(message)),
+            Self::BadGzip(message) => Self::BadGzip(redact(message)),
+            Self::Io(message) => Self::Io(redact(message)),
+            Self::RedirectDowngrade(target) => Self::RedirectDowngrade(redact(target)),
+            error @ (Self::Setup(_)
+            | Self::Timeout
+            | Self::TooSlow { .. }
+            | Self::Status { .. }
+            | Self::TooManyRedirects
+            | Self::RedirectWithoutLocation
+            | Self::LongRedirect
+            | Self::TooLarge { .. }
+            | Self::Expansion
+            | Self::CutShort
+            | Self::Disk { .. }) => error,
+        }
+    }
+
     /// An error of writing the file of a package.
     pub(super) fn from_disk(error: &io::Error) -> Self {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
@@ -264,7 +290,6 @@ mod tests {
             status,
             retry_after: Some(Duration::from_secs(17)),
         };
-        let url = Url::parse("http://example.org/").unwrap();
         let slow = FetchError::TooSlow {
             least: 1,
             within: Duration::from_secs(1),
@@ -295,7 +320,7 @@ mod tests {
             (status(505), Unusable),
             (status(599), Retry),
             (FetchError::TooManyRedirects, Unusable),
-            (FetchError::RedirectDowngrade(url), Unusable),
+            (FetchError::RedirectDowngrade(text()), Unusable),
             (FetchError::RedirectWithoutLocation, Unusable),
             (FetchError::LongRedirect, Unusable),
             (FetchError::TooLarge { limit: 1 }, Unusable),

@@ -7,8 +7,8 @@ use reqwest::header::CONTENT_TYPE;
 use super::FetchError;
 use super::client::{Answer, Client, DRAIN_TIME, Follow};
 use super::permits::Pool;
-use crate::protocol::HubUri;
 use crate::protocol::websub::SubscriptionRequest;
+use crate::protocol::{HubUri, Redaction};
 
 /// The maximum length of the excerpt of a rejection, in characters.
 const MAX_EXCERPT: usize = 200;
@@ -47,7 +47,8 @@ impl Client {
         hub: &HubUri,
         request: &SubscriptionRequest,
     ) -> Result<HubAnswer, FetchError> {
-        let answer = self.post_form(hub, request.to_form()).await?;
+        let secrets = self.secrets_of(request);
+        let answer = self.post_form(hub, request.to_form(), &secrets).await?;
         match answer {
             HubAnswer::Rejected {
                 status: 400 | 409 | 422,
@@ -57,13 +58,25 @@ impl Client {
                     lease_seconds: None,
                     ..request.clone()
                 };
-                self.post_form(hub, without_lease.to_form()).await
+                self.post_form(hub, without_lease.to_form(), &secrets).await
             }
             answer => Ok(answer),
         }
     }
 
-    async fn post_form(&self, hub: &HubUri, form: String) -> Result<HubAnswer, FetchError> {
+    /// What the answer must not repeat: the credentials, and the callback and the secret of this request and of any other.
+    fn secrets_of(&self, request: &SubscriptionRequest) -> Redaction {
+        let token = request.callback.rsplit('/').next().unwrap_or_default();
+        let secret = request.secret.as_deref().unwrap_or_default();
+        self.redaction().with_keys().with(token).with(secret)
+    }
+
+    async fn post_form(
+        &self,
+        hub: &HubUri,
+        form: String,
+        secrets: &Redaction,
+    ) -> Result<HubAnswer, FetchError> {
         let answer = self
             .ask(
                 Pool::Documents,
@@ -79,20 +92,20 @@ impl Client {
             .await?;
         let status = answer.response.status().as_u16();
         if answer.response.status().is_success() {
-            let excerpt = excerpt(answer).await;
+            let excerpt = excerpt(answer, secrets).await;
             return Ok(HubAnswer::Accepted { status, excerpt });
         }
         let retry_after = answer.retry_after();
         Ok(HubAnswer::Rejected {
             status,
             retry_after,
-            excerpt: excerpt(answer).await,
+            excerpt: excerpt(answer, secrets).await,
         })
     }
 }
 
-/// The beginning of a body as one line; empty if it can't be read.
-async fn excerpt(mut answer: Answer) -> String {
+/// The beginning of a body as one line, without secrets; empty if it can't be read.
+async fn excerpt(mut answer: Answer, secrets: &Redaction) -> String {
     let mut bytes = Vec::new();
     let read = async {
         // At most four bytes per character, and some white space.
@@ -104,12 +117,7 @@ async fn excerpt(mut answer: Answer) -> String {
     };
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
     bytes.truncate(MAX_EXCERPT * 8);
-    let text = String::from_utf8_lossy(&bytes);
-    let words: Vec<&str> = text
-        .split(|c: char| c.is_whitespace() || c.is_control())
-        .filter(|word| !word.is_empty())
-        .collect();
-    words.join(" ").chars().take(MAX_EXCERPT).collect()
+    secrets.excerpt(&String::from_utf8_lossy(&bytes), MAX_EXCERPT)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use super::log_throttle::LogThrottle;
 use super::rejection_counters::RejectionCounters;
 use crate::clock;
 use crate::protocol::websub::{Intent, Mode, Signature, Verification};
-use crate::protocol::{TopicUri, parse_link_header};
+use crate::protocol::{Redaction, TopicUri, parse_link_header};
 use crate::store::{
     CallbackSlot, ChannelId, ChannelRecord, DeliveryFaultKind, Receipt, Store, StoreError,
 };
@@ -27,6 +27,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_DISCARDED: u64 = 4;
 /// The longest challenge that is echoed, in bytes.
 const MAX_CHALLENGE: usize = 1024;
+/// How much of a wrong topic is logged, in characters.
+const MAX_STATED: usize = 1000;
 /// How often a verification or denial is written to the database before the request fails, and the pause between.
 const WRITE_TRIES: u32 = 4;
 const WRITE_PAUSE: Duration = Duration::from_millis(500);
@@ -46,6 +48,7 @@ pub struct Callback {
     pub longest_delivery: u64,
     /// How many bytes of unread deliveries one channel may have.
     pub inbox_limit: u64,
+    secrets: Redaction,
     permits: KeyedSemaphore,
     throttle: LogThrottle<(ChannelId, &'static str)>,
     rejections: RejectionCounters,
@@ -53,6 +56,7 @@ pub struct Callback {
 
 impl Callback {
     /// A callback whose URLs have a path that begins with `prefix`. Requests for unknown tokens are counted in `rejections`.
+    /// `secrets` are removed from what a hub states, besides those of the callbacks.
     #[must_use]
     pub fn new(
         store: Arc<Store>,
@@ -60,12 +64,14 @@ impl Callback {
         longest_delivery: u64,
         inbox_limit: u64,
         rejections: RejectionCounters,
+        secrets: &Redaction,
     ) -> Self {
         Self {
             store,
             prefix: prefix.to_owned(),
             longest_delivery,
             inbox_limit,
+            secrets: secrets.with_keys(),
             permits: KeyedSemaphore::default(),
             throttle: LogThrottle::default(),
             rejections,
@@ -139,6 +145,7 @@ async fn verify(
         Mode::Denied => {
             let now = clock::now().wall;
             let reason = verification.reason.unwrap_or_default();
+            let reason = channel.added_to(&callback.secrets).redact(&reason);
             let write = || store.deny_channel((channel.id, slot), now, &topics, &reason);
             return match with_retries(write).await {
                 Ok(true) => {
@@ -168,7 +175,15 @@ async fn verify(
                 .throttle
                 .should_log((channel.id, code), clock::now().mono)
             {
-                tracing::warn!(code, source = channel.source, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated = ?topics,
+                let stated = topics
+                    .iter()
+                    .map(TopicUri::as_str)
+                    .collect::<Vec<_>>()
+                    .join(" ");
+                let stated = channel
+                    .added_to(&callback.secrets)
+                    .excerpt(&stated, MAX_STATED);
+                tracing::warn!(code, source = channel.source, topic = %channel.subscribed_topic, hub = channel.hub_name(), stated,
                     mode = verification.mode.as_str(), "verification of intent rejected: it is not for a pending request");
             }
             StatusCode::NOT_FOUND.into_response()

@@ -21,6 +21,7 @@ mod media_type;
 mod oddity;
 mod offer;
 mod reader;
+mod redaction;
 mod summary;
 mod uri;
 mod validators;
@@ -42,6 +43,7 @@ pub use media_type::{archive_suffix, content_coding, is_archive, is_zip, media_t
 pub use oddity::{ForeignScheme, Oddities, Oddity};
 pub use offer::{MAX_HUBS, MAX_OFFERS, Offer};
 pub use reader::{DocumentReader, Place, ReadError, read_document};
+pub use redaction::Redaction;
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use uri::{
     HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,

@@ -3,6 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use rusqlite::ErrorCode;
+
 /// Why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
@@ -56,6 +58,27 @@ impl StoreError {
             Self::NoChannel => "no-channel",
             Self::Closed => "database-closed",
         }
+    }
+
+    /// Whether nothing could be written because of the disk or another process.
+    pub(super) fn is_write_failure(&self) -> bool {
+        let cause = match self {
+            Self::Sqlite(error) => error,
+            Self::Commit(error) => error,
+            _ => return false,
+        };
+        matches!(
+            cause.sqlite_error_code(),
+            Some(
+                ErrorCode::DiskFull
+                    | ErrorCode::SystemIoFailure
+                    | ErrorCode::ReadOnly
+                    | ErrorCode::PermissionDenied
+                    | ErrorCode::CannotOpen
+                    | ErrorCode::DatabaseBusy
+                    | ErrorCode::DatabaseLocked
+            )
+        )
     }
 }
 

@@ -27,6 +27,7 @@ mod change;
 pub(crate) mod commit_hook;
 mod corruption;
 mod error;
+mod folder;
 mod ids;
 mod reads;
 mod schema;
@@ -39,6 +40,7 @@ mod writer;
 use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use parking_lot::Mutex;
 use rusqlite::{Connection, OpenFlags};
@@ -80,7 +82,8 @@ pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
 use corruption::{Check, Damage};
-use tables::feed;
+use tables::{feed, probe};
+use tx::doubt::begin_session;
 use write_health::WriteHealth;
 use writer::{Tx, Writer};
 
@@ -94,6 +97,8 @@ pub struct Store {
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
+    /// Whether this process, if it ends now, ends in order.
+    ends_in_order: Arc<AtomicBool>,
     _lock: File,
     #[cfg(test)]
     commit_hook: Arc<commit_hook::CommitHook>,
@@ -109,8 +114,8 @@ impl Store {
     /// [`StoreError::Locked`], [`StoreError::NewerSchema`], or an error of the system.
     pub fn open(folder: &Path) -> Result<Arc<Self>, StoreError> {
         let folder_error = |error| StoreError::Folder(folder.to_owned(), error);
-        std::fs::create_dir_all(folder).map_err(folder_error)?;
-        let lock = File::create(folder.join("resyncd.lock")).map_err(folder_error)?;
+        folder::prepare(folder).map_err(folder_error)?;
+        let lock = folder::open_lock(&folder.join("resyncd.lock")).map_err(folder_error)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StoreError::Locked(folder.to_owned())),
@@ -122,7 +127,7 @@ impl Store {
             true => Err(StoreError::Damaged(
                 "an earlier process found damage".into(),
             )),
-            false => Ok(connection),
+            false => begin_session(&connection).map(|()| connection),
         });
         let connection = match opened {
             Err(error) if error.code() == "database-damaged" => {
@@ -131,6 +136,7 @@ impl Store {
                 tracing::error!(code = "database-damaged", database = %path.display(), aside = %aside.display(), %error,
                     "database damaged; set aside and rebuilt from the mirror and a baseline");
                 let connection = schema::open(&path)?;
+                begin_session(&connection)?;
                 feed::start_numbers(&connection, clock::now().wall)?;
                 connection
             }
@@ -140,8 +146,10 @@ impl Store {
         let write_health = Arc::new(WriteHealth::default());
         #[cfg(test)]
         let commit_hook = Arc::default();
+        let ends_in_order = Arc::new(AtomicBool::new(true));
         let writer = Writer::start(
             connection,
+            Arc::clone(&ends_in_order),
             wakes.clone(),
             Arc::clone(&damage),
             Arc::clone(&write_health),
@@ -163,6 +171,7 @@ impl Store {
             wakes,
             damage,
             write_health,
+            ends_in_order,
             _lock: lock,
             #[cfg(test)]
             commit_hook,
@@ -225,13 +234,24 @@ impl Store {
         self.writer.submit(job)
     }
 
-    /// Whether the database can be written. After a write has failed, this tries one that changes nothing: no other job may
-    /// have anything to write by now.
+    /// Whether the database can be written. After a write has failed, this tries one: no other job may have anything to write by
+    /// now. It changes nothing, but is as long as the longest delivery that could not be stored.
     pub async fn writable(self: &Arc<Self>) -> Result<(), StoreError> {
-        if self.write_health.has_failed() {
-            self.write(|tx| schema::rewrite_version(tx.sql)).await?;
-            self.write_health.note(false);
+        if !self.write_health.has_failed() {
+            return Ok(());
         }
+        let refused = self.write_health.refused();
+        self.write(move |tx| {
+            if refused > 0 {
+                probe::fill(tx.sql, refused)?;
+            }
+            schema::rewrite_version(tx.sql)
+        })
+        .await?;
+        if refused > 0 {
+            self.write(|tx| Ok(probe::clear(tx.sql)?)).await?;
+        }
+        self.write_health.note_fitting(refused);
         Ok(())
     }
 }

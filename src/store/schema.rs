@@ -287,6 +287,22 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE channel ADD COLUMN begun INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE channel ADD COLUMN paced_until INTEGER;
     ",
+    "
+    -- Resources whose files may be others than are recorded: a change was executed, and its result may not have been stored.
+    ALTER TABLE resource ADD COLUMN doubted INTEGER NOT NULL DEFAULT 0;
+    -- Whether a process works on the database. If the next one finds that, it has not ended in order.
+    CREATE TABLE session (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        is_open INTEGER NOT NULL
+    );
+    ",
+    "
+    -- Bytes that are written to find out whether they fit on the disk.
+    CREATE TABLE probe (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        bytes BLOB NOT NULL
+    );
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -148,6 +148,7 @@ fn failure_of(retry_at: Option<DateTime<Utc>>) -> TaskFailure {
         retry_at,
         counts: true,
         is_absent: false,
+        is_in_doubt: false,
     }
 }
 

@@ -1,14 +1,16 @@
 //! The thread that writes: it commits the queued jobs of all callers as one transaction.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 
-use rusqlite::{Connection, ErrorCode};
+use rusqlite::Connection;
 use tokio::sync::{broadcast, oneshot};
 
 use super::corruption::Damage;
 use super::error::StoreError;
+use super::tables::session;
 use super::wake::Wake;
 use super::write_health::WriteHealth;
 
@@ -42,11 +44,7 @@ impl Tx<'_> {
     /// Notes the error of a job if its cause concerns all jobs.
     fn note(&mut self, error: &StoreError) {
         self.damage.note(error);
-        if let StoreError::Sqlite(cause) = error
-            && is_write_failure(cause)
-        {
-            self.has_write_failed = true;
-        }
+        self.has_write_failed |= error.is_write_failure();
     }
 }
 
@@ -62,6 +60,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         connection: Connection,
+        ends_in_order: Arc<AtomicBool>,
         wakes: broadcast::Sender<Wake>,
         damage: Arc<Damage>,
         write_health: Arc<WriteHealth>,
@@ -80,6 +79,7 @@ impl Writer {
                 }
                 let writing = Writes {
                     connection,
+                    ends_in_order,
                     wakes,
                     damage,
                     write_health,
@@ -87,6 +87,7 @@ impl Writer {
                     hook,
                 };
                 writing.work(&queue);
+                writing.end();
             })?;
         Ok(Self {
             jobs: Some(jobs),
@@ -173,25 +174,10 @@ fn abort(tx: &mut Tx<'_>, error: Option<StoreError>) -> StoreError {
     StoreError::Commit(error)
 }
 
-/// Whether a statement could not write because of the disk or another process.
-fn is_write_failure(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(
-            ErrorCode::DiskFull
-                | ErrorCode::SystemIoFailure
-                | ErrorCode::ReadOnly
-                | ErrorCode::PermissionDenied
-                | ErrorCode::CannotOpen
-                | ErrorCode::DatabaseBusy
-                | ErrorCode::DatabaseLocked
-        )
-    )
-}
-
 /// What the thread uses.
 struct Writes {
     connection: Connection,
+    ends_in_order: Arc<AtomicBool>,
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
@@ -235,6 +221,17 @@ impl Writes {
         }
     }
 
+    /// Records that the process ends in order, if it does. Without the record the next process doubts what had a task.
+    fn end(&self) {
+        #[cfg(test)]
+        if self.hook.is_stopped() {
+            return;
+        }
+        if self.ends_in_order.load(Ordering::SeqCst) {
+            let _ = session::end(&self.connection);
+        }
+    }
+
     /// Runs jobs in one transaction and returns their replies, and the wakes to send.
     fn commit(
         &self,
@@ -272,12 +269,12 @@ impl Writes {
             Err(error) => {
                 let error = StoreError::Commit(Arc::clone(error));
                 self.damage.note(&error);
-                self.write_health.note(true);
+                self.write_health.note_failed();
             }
-            Ok(()) if tx.has_write_failed => self.write_health.note(true),
+            Ok(()) if tx.has_write_failed => self.write_health.note_failed(),
             // A transaction without changes proves nothing.
             Ok(()) if connection.total_changes() == changes => {}
-            Ok(()) => self.write_health.note(false),
+            Ok(()) => self.write_health.note_fitting(0),
         }
         tx.wakes.extend(tx.feed.map(Wake::Feed));
         (replies, outcome.map(|()| tx.wakes))

@@ -43,6 +43,8 @@ pub struct LocalState {
     pub hashes: Vec<Digest>,
     /// Whether it was deleted.
     pub deleted: bool,
+    /// Whether the file may be another than the recorded one: then it is like no description.
+    pub is_doubted: bool,
 }
 
 impl LocalState {
@@ -272,6 +274,9 @@ enum ContentMatch {
 
 /// Compares the announced length and digests with those of the file in the mirror.
 fn compare(announced: &Announced<'_>, known: &LocalState) -> ContentMatch {
+    if known.is_doubted {
+        return ContentMatch::Different;
+    }
     let announced = announced.content;
     let lengths_differ = matches!((announced.length, known.length), (Some(announced), Some(known)) if announced != known);
     let mut compared = false;

@@ -4,13 +4,18 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 
+use axum::Router;
+use axum::body::to_bytes;
+use axum::extract::Request;
 use axum::http::HeaderMap;
 use resyncd::config::{Config, Credentials};
 use resyncd::fetch::Client;
+use resyncd::protocol::websub::{Mode, SubscriptionRequest, Verification};
+use tokio::net::TcpListener;
 
 use crate::process::{Home, command, free_address};
 use crate::site::{Site, entry, ok, redirect, status, urlset};
-use crate::support::eventually;
+use crate::support::{client, eventually};
 
 /// The credentials of the configuration, and the header that is sent for them.
 const CONFIGURED: &str = "me:s%40cret";
@@ -259,4 +264,125 @@ async fn password_is_sent_again_when_a_redirect_returns_to_its_origin() {
     assert_eq!(*foreign_log.lock().unwrap(), [("/away".to_owned(), None)]);
     let header = Some(CONFIGURED_HEADER.to_owned());
     assert_eq!(*log.lock().unwrap(), [("/home".to_owned(), header)]);
+}
+
+/// Whether any part of a long text is shown.
+fn shows_part(shown: &str, secret: &str) -> bool {
+    let parts = (0..=secret.len() - 8).map(|at| &secret[at..at + 8]);
+    parts.into_iter().any(|part| shown.contains(part))
+}
+
+/// A Source that is its own hub. The hub refuses every request with all that was in it, and then denies the subscription with the
+/// same. The Resource List is a page with the header of the request as its title.
+async fn echoing_source(secrets: &Arc<Mutex<Vec<String>>>) -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let own = format!("http://{address}");
+    let caps = entry(
+        &format!("{own}/caps.xml"),
+        r#"<rs:md capability="capabilitylist"/>"#,
+    );
+    let description = urlset("description", "", &caps);
+    let hub =
+        format!(r#"<rs:md capability="change-notification"/><rs:ln rel="hub" href="{own}/hub"/>"#);
+    let list = entry(
+        &format!("{own}/list.xml"),
+        r#"<rs:md capability="resourcelist"/>"#,
+    );
+    let caps = urlset(
+        "capabilitylist",
+        "",
+        &(list + &entry(&format!("{own}/topic"), &hub)),
+    );
+    let secrets = Arc::clone(secrets);
+    let app = Router::new().fallback(move |request: Request| {
+        let (description, caps, secrets) =
+            (description.clone(), caps.clone(), Arc::clone(&secrets));
+        async move {
+            let header = request.headers()["authorization"]
+                .to_str()
+                .unwrap()
+                .to_owned();
+            match request.uri().path() {
+                "/.well-known/resourcesync" => ok(description),
+                "/caps.xml" => ok(caps),
+                "/list.xml" => ok(format!(
+                    "<html><head><title>you sent {header}</title></head></html>"
+                )),
+                "/hub" => {
+                    let body = to_bytes(request.into_body(), 1 << 20).await.unwrap();
+                    let body = String::from_utf8(body.to_vec()).unwrap();
+                    let form = SubscriptionRequest::parse_form(&body).unwrap();
+                    let token = form.callback.rsplit('/').next().unwrap().to_owned();
+                    let secret = form.secret.clone().unwrap();
+                    secrets.lock().unwrap().extend([token, secret.clone()]);
+                    let denial = Verification {
+                        mode: Mode::Denied,
+                        topic: form.topic,
+                        challenge: None,
+                        lease_seconds: None,
+                        reason: Some(format!("denied: {header} {body} \"{}\"", form.callback)),
+                    };
+                    let url = format!("{}?{}", form.callback, denial.to_query());
+                    // Before or after the answer.
+                    tokio::spawn(client().get(url).send());
+                    let mut answer = ok(format!(
+                        "{} {secret} {header} {body}",
+                        "refused ".repeat(20)
+                    ));
+                    *answer.status_mut() = 403.try_into().unwrap();
+                    answer
+                }
+                _ => status(404),
+            }
+        }
+    });
+    tokio::spawn(async move { axum::serve(listener, app).await.unwrap() });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn echoed_secrets_are_never_shown_or_stored() {
+    let secrets = Arc::new(Mutex::new(Vec::new()));
+    let address = echoing_source(&secrets).await;
+    let home = Home::new(&format!("http://{CONFIGURED}@{address}/"), "");
+    let log_file = home.folder().join("log");
+    let file = std::fs::File::create(&log_file).unwrap();
+    let mut daemon = command(&home.config);
+    daemon
+        .arg("run")
+        .env("RUST_LOG", "resyncd=trace")
+        .stdout(Stdio::null());
+    let mut daemon = daemon.stderr(file).spawn().unwrap();
+    let log = || std::fs::read_to_string(&log_file).unwrap();
+    eventually("refusal, denial and page are reported", None, async || {
+        let log = log();
+        let has = |text: &str| log.contains(text);
+        let shown = home.operator.get("/status").await.1;
+        let all = has("refused refused") && has("denied: ") && shown.contains("you sent");
+        all.then_some(()).ok_or(log + &shown)
+    })
+    .await;
+    let mut shown = String::new();
+    for path in ["/", "/status", "/metrics"] {
+        shown += &home.operator.get(path).await.1;
+    }
+    let _ = daemon.kill();
+    let _ = daemon.wait();
+    let output = home.run_command(&["discover"]);
+    shown += &String::from_utf8_lossy(&output.stdout);
+    shown += &log();
+    assert!(shown.contains("[redacted]"), "{shown}");
+    for secret in secrets.lock().unwrap().iter() {
+        assert!(!shows_part(&shown, secret), "{secret}: {shown}");
+    }
+    let mut stored = Vec::new();
+    for name in ["resyncd.db", "resyncd.db-wal"] {
+        stored.extend(std::fs::read(home.folder().join("state").join(name)).unwrap_or_default());
+    }
+    let stored = String::from_utf8_lossy(&stored);
+    for hidden in HIDDEN {
+        assert!(!shown.contains(hidden), "{hidden}: {shown}");
+        assert!(!stored.contains(hidden), "{hidden} is in the database");
+    }
 }

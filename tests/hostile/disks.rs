@@ -143,6 +143,51 @@ async fn unwritable_state_answers_hubs_503_and_recovers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn daemon_is_not_ready_until_a_refused_delivery_would_fit() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = run(&home);
+    home.settled(&source).await;
+    source.freeze_change_list(SET, true);
+    source.update(SET, "r0001.txt", "delayed");
+    let mut long = source.notify(SET);
+    let mut body = long.body.to_vec();
+    body.extend_from_slice(
+        format!("<!--{}-->", " ".repeat(50_000))
+            .repeat(60)
+            .as_bytes(),
+    );
+    long.body = body.into();
+
+    let written = ["resyncd.db", "resyncd.db-wal"].map(|name| {
+        let file = home.folder().join("state").join(name);
+        std::fs::metadata(file).map_or(0, |file| file.len() as usize)
+    });
+    limit(
+        &running,
+        written.into_iter().max().map(|longest| longest + MIB),
+    );
+    let deliveries = source.publish(&long).await.unwrap();
+    assert_eq!(deliveries[0].status, Some(503), "{deliveries:?}");
+    assert_eq!(home.operator.get("/readyz").await.0, 503);
+    // What is short can still be written.
+    source.update(SET, "r0002.txt", "short");
+    let short = source.notify(SET);
+    let deliveries = source.publish(&short).await.unwrap();
+    assert!(deliveries[0].is_accepted(), "{deliveries:?}");
+    for _ in 0..3 {
+        let (status, body) = home.operator.get("/readyz").await;
+        assert_eq!(status, 503, "{body}");
+    }
+
+    limit(&running, None);
+    until_ready(&home, 200).await;
+    assert!(source.publish(&long).await.unwrap()[0].is_accepted());
+    home.settled(&source).await;
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn state_writes_that_fail_during_work_lose_nothing() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");

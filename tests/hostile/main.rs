@@ -34,13 +34,15 @@
 //! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `disk_faults` |
 //! | packages that do not fit on the disk | [`disks`]: `package_that_…` |
-//! | the state can't be written | [`disks`]: `unwritable_state_…`, `state_writes_…` |
+//! | the state can't be written | [`disks`]: `unwritable_state_…`, `state_writes_…`, `daemon_is_not_ready_…` |
+//! | other users who read the state or the configuration | tests/process/start.rs: `state_folder_…`, `check_warns_…` |
 //! | two daemons on one mirror or one state | [`rebuilding`]: `two_daemons_…`; tests/process/start.rs |
 //! | the database is lost | [`rebuilding`]: `intact_files_…`, `without_digests_…`, `symlink_…` |
 //! | the database is damaged | [`corruption`]; `store::tests` `corruption`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_locked_…` |
 //! | one step of a poll fails in the database | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `kill_at_any_step_…` |
+//! | a kill between a rename and its commit, and a Source that reverts the change | [`reverts`] |
 //! | failure of any step of the work, of the mirror or of the database | [`every_step`]: `failure_of_any_step_…` |
 //! | web pages that request the status endpoint | [`foreign_pages`]: `foreign_web_pages_…`, `every_answer_…`; `http::host_origin_guard` |
 //! | event streams that occupy the status endpoint; requests without its token | [`foreign_pages`]: `event_streams_…`, `status_endpoint_requires_…` |
@@ -55,6 +57,7 @@
 //! | redirect loops | [`redirects`] |
 //! | redirects from https to http | the tests of `fetch::client`; tests/websub/tls.rs |
 //! | passwords of the configuration, sent elsewhere or shown | [`credentials`]: `passwords_…`, `password_is_sent_again_…` |
+//! | answers that repeat passwords, tokens and secrets of the request | [`credentials`]: `echoed_secrets_…`; `protocol::redaction` |
 //! | passwords in documents, sent or shown | [`credentials`]: `passwords_are_sent_to_…` |
 //! | false lengths, truncated and endless documents, resources and packages | [`bodies`]: `oversized_and_truncated_…`, `download_stops_…` |
 //! | endless responses of hubs, topics and pages | [`bodies`]: `endless_responses_…` |
@@ -100,6 +103,7 @@ mod rebuilding;
 mod redirects;
 mod replays;
 mod retries;
+mod reverts;
 mod site;
 mod stale_documents;
 mod traced;

@@ -26,6 +26,48 @@ async fn daemon_stops_cleanly_on_signals() {
     assert!(left.contains(&"resyncd.db".to_owned()), "{left:?}");
 }
 
+#[test]
+fn check_warns_of_passwords_that_everybody_can_read() {
+    use std::os::unix::fs::PermissionsExt;
+    for (url, mode, warns) in [
+        ("http://me:s3cret@a.example/", 0o644, true),
+        ("http://me:s3cret@a.example/", 0o640, false),
+        ("http://a.example/", 0o644, false),
+    ] {
+        let home = Home::new(url, "");
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(&home.config, permissions).unwrap();
+        let output = home.run_command(&["check"]);
+        let shown = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{shown}");
+        assert_eq!(text(&output.stdout), "ok\n");
+        assert_eq!(
+            shown.contains("configuration-readable"),
+            warns,
+            "{url} {mode:o}: {shown}"
+        );
+        assert!(!shown.contains("s3cret"), "{shown}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_folder_is_for_the_owner_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    let state = home.folder().join("state");
+    let files = std::fs::read_dir(&state)
+        .unwrap()
+        .map(|entry| entry.unwrap().path());
+    for path in files.chain([state.clone()]) {
+        let mode = std::fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(mode & 0o077, 0, "{}: {mode:o}", path.display());
+    }
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn two_daemons_never_share_a_state() {
     let source = SampleSource::start(resources(3)).await.unwrap();

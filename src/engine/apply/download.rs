@@ -103,6 +103,7 @@ impl DownloadError {
             retry_at,
             counts,
             is_absent,
+            is_in_doubt: false,
         }
     }
 }

@@ -80,7 +80,7 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
-    let known = task.live_version.as_ref();
+    let known = task.live_version.as_ref().filter(|_| !task.live_doubted);
     let asked = source.client.get_content(&task.uri, &hosts, None, known);
     match asked.await {
         Ok(served) => TaskOutcome::Left {
@@ -96,6 +96,7 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
 /// compared with it: a cache that lags behind would answer 304. None for an audit either, which needs the bytes.
 fn known_version(task: &Task) -> Option<ServedVersion> {
     let may_be_same = task.live
+        && !task.live_doubted
         && task.origin != Origin::Audit
         && task.content.hashes.is_empty()
         && task
@@ -108,6 +109,7 @@ fn known_version(task: &Task) -> Option<ServedVersion> {
 /// Whether an announced digest is one that the file had when it was published. An audit has found that it has not.
 fn is_known_by_digest(task: &Task) -> bool {
     task.live
+        && !task.live_doubted
         && task.origin != Origin::Audit
         && task
             .content
@@ -120,7 +122,8 @@ fn is_known_by_digest(task: &Task) -> bool {
             .any(|hash| task.live_hashes.contains(hash))
 }
 
-/// Whether the file is still there, and as long as it was.
+/// Whether the file is still there, and as long as it was. It is not hashed: where it may have been replaced without a record, it
+/// is in doubt, and not compared at all.
 async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
     let (mirror, path, length) = (Arc::clone(mirror), task.path.clone(), task.live_length);
     let reading = tokio::task::spawn_blocking(move || {

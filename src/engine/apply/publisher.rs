@@ -38,7 +38,7 @@ pub(super) async fn publish_all(
     let mut batch = Vec::with_capacity(BATCH);
     while queue.recv_many(&mut batch, BATCH).await > 0 {
         let finished = std::mem::take(&mut batch);
-        let ids = finished
+        let ids: Vec<ResourceId> = finished
             .iter()
             .map(|finished| finished.task.resource)
             .collect();
@@ -48,7 +48,8 @@ pub(super) async fn publish_all(
             Ok(conclusions) => conclude(&context, conclusions).await,
             // The tasks are still in the database, and are executed again.
             Err(error) => {
-                tracing::error!(code = "publisher", source = context.name(), %error, "publishing panicked")
+                tracing::error!(code = "publisher", source = context.name(), %error, "publishing panicked");
+                doubt(&context, &ids).await;
             }
         }
         // After the executor has ended nothing receives it.
@@ -75,11 +76,20 @@ async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) {
                 tracing::error!(code = error.code(), source = context.name(), %error, "results of tasks can't be committed; retrying");
                 tokio::select! {
                     // The files are complete; tasks without a committed result are executed again.
-                    () = context.source.stop.cancelled() => return,
+                    () = context.source.stop.cancelled() => return context.source.store.lose_results(),
                     () = tokio::time::sleep(PAUSE) => {}
                 }
             }
         }
+    }
+}
+
+/// Records that the files of these resources may have been changed without a record.
+async fn doubt(context: &ApplyContext, resources: &[ResourceId]) {
+    let store = &context.source.store;
+    if let Err(error) = store.doubt(resources.to_vec()).await {
+        tracing::error!(code = error.code(), source = context.name(), %error, "database error; doubts about files are recorded at the next start");
+        store.lose_results();
     }
 }
 
@@ -209,7 +219,7 @@ fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) 
     for ((task, _), removed) in named.into_iter().zip(mirror.remove(&paths)) {
         conclusions.push(match removed {
             Ok(_) => TaskResult::Removed { task, kept: false },
-            Err(error) => failed(task, &error),
+            Err(error) => failed_in_doubt(task, &error),
         });
     }
 }
@@ -270,7 +280,8 @@ fn place(
                 Some(file) if matches!(unpublished.error, MirrorError::Blocked { .. }) => {
                     blocked.push((file, placed))
                 }
-                _ => conclusions.push(failed(placed.task, &unpublished.error)),
+                // It may have been renamed.
+                _ => conclusions.push(failed_in_doubt(placed.task, &unpublished.error)),
             },
         }
     }
@@ -349,6 +360,20 @@ fn touch(mirror: &Mirror, task: Task, lastmod: Option<SourceTime>) -> TaskResult
     }
 }
 
+/// A task that may have changed the file all the same: the rename or the removal may be on disk.
+fn failed_in_doubt(task: Task, error: &MirrorError) -> TaskResult {
+    match failed(task, error) {
+        TaskResult::Failed { task, failure } => TaskResult::Failed {
+            task,
+            failure: TaskFailure {
+                is_in_doubt: true,
+                ..failure
+            },
+        },
+        result => result,
+    }
+}
+
 fn failed(task: Task, error: &MirrorError) -> TaskResult {
     let is_fatal = error.class() == ErrorClass::Fatal;
     let again = is_fatal || matches!(error, MirrorError::Missing { .. });
@@ -359,6 +384,7 @@ fn failed(task: Task, error: &MirrorError) -> TaskResult {
         retry_at: wait.map(|wait| clock::now().wall + wait),
         counts: !is_fatal,
         is_absent: false,
+        is_in_doubt: false,
     };
     TaskResult::Failed { task, failure }
 }

@@ -8,7 +8,7 @@ use url::Url;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::fetch::{Client, Fetched, FetchedDocument};
-use crate::protocol::{Capability, DocumentSummary, SourceTime, Validators};
+use crate::protocol::{Capability, DocumentSummary, ReadError, SourceTime, Validators};
 use crate::sync::latest_source_time;
 
 /// Fetches a document; `None` if it is still the `known` version. `limit`: its maximum length in bytes.
@@ -38,14 +38,15 @@ impl SummarizedDocument {
     /// Reads a document once to its end, on a blocking thread. `uri`: where it was fetched from.
     async fn read(uri: &Url, mut document: Box<FetchedDocument>) -> Result<Self, EngineError> {
         let latest = latest_source_time(clock::now().wall);
+        let secrets = document.redaction().clone();
         let reading = tokio::task::spawn_blocking(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;
             Ok(Self { document, summary })
         });
         let read = reading.await.map_err(|_| EngineError::Interrupted)?;
-        read.map_err(|error| EngineError::BadDocument {
+        read.map_err(|error: ReadError| EngineError::BadDocument {
             uri: uri.to_string(),
-            error,
+            error: error.redacted(&secrets),
         })
     }
 

@@ -308,7 +308,9 @@ impl SetState {
         channel: &ChannelRecord,
         error: &EngineError,
     ) -> Result<(), EngineError> {
-        tracing::warn!(code = error.code(), source = channel.source, topic = %channel.topic, %error, "delivery rejected");
+        let secrets = self.context.client.redaction().with_keys();
+        let message = channel.added_to(&secrets).redact(&error.to_string());
+        tracing::warn!(code = error.code(), source = channel.source, topic = %channel.topic, error = message, "delivery rejected");
         if matches!(error, EngineError::Misdirected { .. }) {
             let now = clock::now().wall;
             let note = move |channel: &mut Channel| {

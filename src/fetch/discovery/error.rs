@@ -4,7 +4,7 @@ use url::Url;
 
 use crate::error_class::ErrorClass;
 use crate::fetch::FetchError;
-use crate::protocol::{Capability, ReadError};
+use crate::protocol::{Capability, ReadError, Redaction};
 
 /// The maximum number of sets of a Source.
 pub(super) const MAX_SETS: usize = 10_000;
@@ -110,7 +110,8 @@ impl DiscoveryError {
         }
     }
 
-    pub(in crate::fetch) fn reading(uri: &Url, error: &ReadError) -> Self {
+    pub(in crate::fetch) fn reading(uri: &Url, error: ReadError, secrets: &Redaction) -> Self {
+        let error = error.redacted(secrets);
         Self::Read {
             uri: uri.to_string(),
             code: error.code(),

@@ -3,6 +3,7 @@
 use std::io;
 
 use super::place::Place;
+use crate::protocol::Redaction;
 
 /// Why a document could not be read. The entries that were read before the error prove nothing.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +74,39 @@ pub enum ReadError {
 }
 
 impl ReadError {
+    /// The same, without secrets in what it repeats of the document.
+    #[must_use]
+    pub fn redacted(self, secrets: &Redaction) -> Self {
+        match self {
+            Self::NotXml { at, reason } => Self::NotXml {
+                at,
+                reason: secrets.redact(&reason),
+            },
+            Self::HtmlPage(title) => Self::HtmlPage(title.map(|title| secrets.redact(&title))),
+            Self::WrongRoot { at, name } => Self::WrongRoot {
+                at,
+                name: secrets.redact(&name),
+            },
+            Self::WrongNamespace { at, reason } => Self::WrongNamespace {
+                at,
+                reason: secrets.redact(&reason),
+            },
+            Self::UnsupportedEncoding { at, name } => Self::UnsupportedEncoding {
+                at,
+                name: secrets.redact(&name),
+            },
+            error @ (Self::Feed(_)
+            | Self::Doctype(_)
+            | Self::CutShort(_)
+            | Self::TrailingContent(_)
+            | Self::TooDeep(_)
+            | Self::TooManyAttributes(_)
+            | Self::EventTooLarge(_)
+            | Self::UriExpansion(_)
+            | Self::Io(_)) => error,
+        }
+    }
+
     /// The stable name of the error.
     pub fn code(&self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use url::Url;
 
 use super::inbox::DeliveryOutcome;
 use super::values::{Count, HubList, Micros, RequestedIntent};
-use crate::protocol::{Capability, HubUri, TopicUri};
+use crate::protocol::{Capability, HubUri, Redaction, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 use crate::sync::{
     Asked, CallbackOwner, CallbackSlot, Callbacks, Channel, DeliveryFault, DeliveryFaultKind,
@@ -131,6 +131,15 @@ impl ChannelRecord {
             token: self.token.clone(),
             secret: self.secret.clone(),
         }
+    }
+
+    /// The redaction, which also removes its tokens and secrets.
+    pub fn added_to(&self, redaction: &Redaction) -> Redaction {
+        let keys = [CallbackSlot::Own, CallbackSlot::Next].map(|slot| self.keys(slot));
+        keys.iter().fold(redaction.clone(), |redaction, keys| {
+            let secret = keys.secret.as_deref().unwrap_or_default();
+            redaction.with(&keys.token).with(secret)
+        })
     }
 
     /// The callback that ends in a token of this channel.

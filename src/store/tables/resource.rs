@@ -122,7 +122,7 @@ pub(in crate::store) fn state(
         "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                 task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                task.state IS 'interrupted', resource.links IS NOT NULL
+                task.state IS 'interrupted', resource.links IS NOT NULL, resource.doubted
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
               LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2",
@@ -137,6 +137,7 @@ pub(in crate::store) fn state(
                 changed_at: row.get(6)?,
                 deleted: row.get(7)?,
                 kind: row.get(8)?,
+                is_doubted: row.get(17)?,
             })
         } else {
             None
@@ -275,7 +276,7 @@ pub(in crate::store) fn publish(
          served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
          etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
          last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
-         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0
+         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0
          WHERE id = ?1",
     )?
     .execute(params![
@@ -303,7 +304,7 @@ pub(in crate::store) fn publish(
 pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
-             links = NULL
+             links = NULL, doubted = 0
          WHERE id = ?1",
     )?
     .execute(params![
@@ -314,6 +315,22 @@ pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>
         change_of(task),
     ])?;
     Ok(())
+}
+
+/// Records that the file of a resource may be another than is recorded.
+pub(in crate::store) fn doubt(sql: &Connection, id: ResourceId) -> Result<()> {
+    sql.prepare_cached("UPDATE resource SET doubted = 1 WHERE id = ?1 AND doubted = 0")?
+        .execute([id])
+        .map(drop)
+}
+
+/// The same for every resource that has a task.
+pub(in crate::store) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
+    sql.execute(
+        "UPDATE resource SET doubted = 1 WHERE doubted = 0 AND applied_at IS NOT NULL AND id IN (SELECT resource_id FROM task)",
+        [],
+    )
+    .map(drop)
 }
 
 /// The kind of the change that was applied; a listing states none.
@@ -343,7 +360,8 @@ pub(in crate::store) fn adopt(
 ) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
-             changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL
+             changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL,
+             doubted = 0
          WHERE id = ?1",
     )?
     .execute(params![

@@ -59,6 +59,8 @@ pub struct Task {
     pub live_hashes: Vec<Digest>,
     /// The validators of the version that the file is.
     pub live_version: Option<ServedVersion>,
+    /// Whether the file may be another than is recorded: then length, digests and validators state nothing about it.
+    pub live_doubted: bool,
     /// For a deletion: whether the resource is a member of another set than the one that announced it.
     pub is_shared: bool,
 }
@@ -85,6 +87,7 @@ impl Task {
             live_length: row.get::<_, Option<Count>>("live_length")?.map(u64::from),
             live_hashes: row.get::<_, DigestList<_>>("live_hashes")?.0,
             live_version: served_version(row)?,
+            live_doubted: row.get("live_doubted")?,
             is_shared: row.get("is_shared")?,
         })
     }
@@ -96,7 +99,7 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     task.hashes AS hashes, task.links AS links, task.origin AS origin, task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes,
-    resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
+    resource.doubted AS live_doubted, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared";
 
@@ -388,6 +391,8 @@ pub struct TaskFailure {
     pub counts: bool,
     /// Whether the Source has answered that the resource does not exist.
     pub is_absent: bool,
+    /// Whether the file may have been changed all the same.
+    pub is_in_doubt: bool,
 }
 
 /// Stores why a task failed and when it is due again, unless a newer change has taken its place.

@@ -109,6 +109,7 @@ async fn errors_of_failed_tasks_are_counted_by_code() {
             retry_at: None,
             counts: true,
             is_absent: false,
+            is_in_doubt: false,
         };
         TaskResult::Failed { task, failure }
     });
@@ -136,6 +137,7 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
         retry_at: Some(later),
         counts: true,
         is_absent: false,
+        is_in_doubt: false,
     };
     world
         .complete(vec![TaskResult::Failed { task, failure }])

@@ -79,6 +79,9 @@ impl Store {
                         leave(tx.sql, now, task, *is_same)?;
                     }
                     TaskResult::Failed { task, failure } => {
+                        if failure.is_in_doubt {
+                            resource::doubt(tx.sql, task.resource)?;
+                        }
                         let is_over = failure.is_absent && failure.retry_at.is_none();
                         if is_over && was_absent_later(tx.sql, task)? {
                             remove(tx, now, task, false)?;

@@ -16,6 +16,7 @@ pub(super) mod adopt;
 pub(super) mod approve;
 pub(super) mod begin_list;
 pub(super) mod complete;
+pub(super) mod doubt;
 pub(super) mod ingest;
 pub(super) mod list_absent;
 pub(super) mod list_entries;

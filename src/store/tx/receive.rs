@@ -46,14 +46,14 @@ impl Store {
         stated_topic: Option<TopicUri>,
     ) -> Result<Receipt, StoreError> {
         let digest: BodyDigest = Sha256::digest(&body).into();
-        self.write(move |tx| {
+        let length = body.len() as u64;
+        let written = self.write(move |tx| {
             let sql = tx.sql;
             let earlier = delivered::find(sql, channel, &digest)?;
             if earlier.is_some_and(|earlier| repeats(&earlier, now)) {
                 channel::count_repeated(sql, channel)?;
                 return Ok(Receipt::Known);
             }
-            let length = body.len() as u64;
             if channel::pending_bytes(sql, channel)?.saturating_add(length) > room {
                 return Ok(Receipt::Full);
             }
@@ -65,8 +65,14 @@ impl Store {
                 tx.wake(Wake::Inbox(set));
             }
             Ok(Receipt::Stored)
-        })
-        .await
+        });
+        let receipt = written.await;
+        match &receipt {
+            Ok(Receipt::Stored) => self.write_health.note_fitting(length),
+            Err(error) if error.is_write_failure() => self.write_health.note_refused(length),
+            _ => {}
+        }
+        receipt
     }
 }
 

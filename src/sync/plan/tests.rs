@@ -58,6 +58,7 @@ impl State {
             length: self.content.length,
             hashes: self.content.hashes.clone(),
             deleted: self.kind == Some(ChangeKind::Deleted),
+            is_doubted: false,
         }
     }
 
@@ -545,5 +546,33 @@ fn entry_of_a_covered_time_is_news_if_its_resource_is_known_as_older() {
         );
         let row = format!("announced {announced}, known {known}, pending {pending}, {listed_at}");
         assert_eq!(found, expected, "{row}");
+    }
+}
+
+/// A file that may be another than the recorded one is like no description.
+#[test]
+fn what_is_in_doubt_is_never_up_to_date() {
+    let known = LocalState {
+        changed_at: at(100),
+        length: Some(7),
+        ..LocalState::default()
+    };
+    let content = ContentInfo {
+        length: Some(7),
+        ..ContentInfo::default()
+    };
+    let announced = Announced {
+        kind: ChangeKind::Updated,
+        changed_at: known.changed_at,
+        lastmod: known.changed_at,
+        content: &content,
+        late: false,
+    };
+    for (is_doubted, expected) in [(false, Decision::Done), (true, Decision::Task)] {
+        let known = LocalState {
+            is_doubted,
+            ..known.clone()
+        };
+        assert_eq!(plan_change(&announced, Some(&known), None), expected);
     }
 }

@@ -1,0 +1,109 @@
+//! The folder of the database: durable, and for its owner alone.
+//!
+//! It holds the secrets that are shared with hubs. A unit of systemd may create it with that mode; elsewhere this does.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
+use std::path::Path;
+
+/// The beginning of the names of all files in it.
+const OWN: &str = "resyncd";
+const FOLDER_MODE: u32 = 0o700;
+const LOCK_MODE: u32 = 0o600;
+
+/// Creates the folder, unless it exists, and syncs the folders that it was created in: without its entry in them, a power loss
+/// takes the whole database.
+pub(super) fn prepare(folder: &Path) -> io::Result<()> {
+    if !folder.exists() {
+        let parent = folder
+            .parent()
+            .filter(|parent| !parent.as_os_str().is_empty());
+        let parent = parent.unwrap_or(Path::new("."));
+        create_parents(parent)?;
+        DirBuilder::new().mode(FOLDER_MODE).create(folder)?;
+        return sync(parent);
+    }
+    let mode = fs::metadata(folder)?.permissions().mode();
+    if mode & 0o077 == 0 {
+        return Ok(());
+    }
+    let is_ours = fs::read_dir(folder)?
+        .all(|entry| entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with(OWN)));
+    if is_ours {
+        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
+    } else {
+        tracing::warn!(code = "state-folder-readable", folder = %folder.display(), mode = format!("{:03o}", mode & 0o777),
+            "state_dir can be read by other users, and holds other files: it should be a folder of its own, with mode 0700");
+        Ok(())
+    }
+}
+
+/// Creates the lock file, unless it exists.
+pub(super) fn open_lock(path: &Path) -> io::Result<File> {
+    let lock = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(LOCK_MODE)
+        .open(path)?;
+    if lock.metadata()?.permissions().mode() & 0o077 != 0 {
+        lock.set_permissions(Permissions::from_mode(LOCK_MODE))?;
+    }
+    Ok(lock)
+}
+
+/// Creates a folder and those above it, as far as they are missing.
+fn create_parents(folder: &Path) -> io::Result<()> {
+    if folder.exists() {
+        return Ok(());
+    }
+    let parent = folder
+        .parent()
+        .filter(|parent| !parent.as_os_str().is_empty());
+    let parent = parent.unwrap_or(Path::new("."));
+    create_parents(parent)?;
+    match fs::create_dir(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
+        _ => sync(parent),
+    }
+}
+
+fn sync(folder: &Path) -> io::Result<()> {
+    match File::open(folder) {
+        Ok(folder) => folder.sync_all(),
+        // One may be allowed to create a folder in a folder that one may not open.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).unwrap().permissions().mode() & 0o777
+    }
+
+    #[test]
+    fn folder_and_lock_are_for_the_owner_alone() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = parent.path().join("a/b/state");
+        prepare(&folder).unwrap();
+        let lock = folder.join("resyncd.lock");
+        open_lock(&lock).unwrap();
+        assert_eq!((mode(&folder), mode(&lock)), (0o700, 0o600));
+        // As an earlier version left them.
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        fs::set_permissions(&lock, Permissions::from_mode(0o644)).unwrap();
+        prepare(&folder).unwrap();
+        open_lock(&lock).unwrap();
+        assert_eq!((mode(&folder), mode(&lock)), (0o700, 0o600));
+        // A folder of something else is left as it is.
+        fs::set_permissions(&folder, Permissions::from_mode(0o755)).unwrap();
+        fs::write(folder.join("other"), "").unwrap();
+        prepare(&folder).unwrap();
+        assert_eq!(mode(&folder), 0o755);
+    }
+}

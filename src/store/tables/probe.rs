@@ -1,0 +1,18 @@
+//! `probe`: bytes that are written to find out whether they fit on the disk, and then deleted.
+
+use rusqlite::{Connection, Result};
+
+use super::values::Count;
+
+/// Writes so many bytes, which no file system can compress.
+pub(in crate::store) fn fill(sql: &Connection, bytes: u64) -> Result<()> {
+    sql.execute(
+        "INSERT OR REPLACE INTO probe (id, bytes) VALUES (1, randomblob(?1))",
+        [Count(bytes)],
+    )
+    .map(drop)
+}
+
+pub(in crate::store) fn clear(sql: &Connection) -> Result<()> {
+    sql.execute("DELETE FROM probe", []).map(drop)
+}

@@ -1,0 +1,25 @@
+//! `session`: whether a process works on the database; one row.
+
+use rusqlite::{Connection, OptionalExtension, Result};
+
+/// Records that a process begins to work, and returns whether the one before it has ended in order.
+pub(in crate::store) fn begin(sql: &Connection) -> Result<bool> {
+    let was_open: Option<bool> = sql
+        .query_row("SELECT is_open FROM session", [], |row| row.get(0))
+        .optional()?;
+    set_open(sql, true)?;
+    Ok(was_open == Some(false))
+}
+
+/// Records that the process ends in order.
+pub(in crate::store) fn end(sql: &Connection) -> Result<()> {
+    set_open(sql, false)
+}
+
+fn set_open(sql: &Connection, is_open: bool) -> Result<()> {
+    sql.execute(
+        "INSERT INTO session (id, is_open) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET is_open = ?1",
+        [is_open],
+    )
+    .map(drop)
+}

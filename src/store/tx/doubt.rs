@@ -1,0 +1,43 @@
+//! Doubts about files: a change that was executed may have changed a file although its result was not stored.
+//!
+//! A file is renamed into place before its record is committed. If the process ends in between, the record is that of the former
+//! file. The task is executed again; but by then the Source may have reverted the change, and state again what is recorded. A
+//! resource in doubt is therefore like none of its descriptions, and its validators are not used, until its task, or another
+//! one, has replaced or removed its file.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rusqlite::Connection;
+
+use crate::store::ids::ResourceId;
+use crate::store::tables::{resource, session};
+use crate::store::{Store, StoreError};
+
+/// Begins to work on the database. If the process before this one has not ended in order, every resource that has a task is in
+/// doubt.
+pub(in crate::store) fn begin_session(sql: &Connection) -> Result<(), StoreError> {
+    let transaction = sql.unchecked_transaction()?;
+    if !session::begin(&transaction)? {
+        resource::doubt_all_with_tasks(&transaction)?;
+    }
+    Ok(transaction.commit()?)
+}
+
+impl Store {
+    /// Records that the files of these resources may have been changed by tasks whose results are unknown.
+    pub async fn doubt(self: &Arc<Self>, resources: Vec<ResourceId>) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            for &id in &resources {
+                resource::doubt(tx.sql, id)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
+    /// Records that results of tasks will not be stored: for the next process, this one has not ended in order.
+    pub fn lose_results(&self) {
+        self.ends_in_order.store(false, Ordering::SeqCst);
+    }
+}
