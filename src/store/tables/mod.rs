@@ -18,6 +18,7 @@ pub(super) mod member;
 pub(super) mod package_file;
 pub(super) mod part;
 pub(super) mod resource;
+pub(super) mod resource_count;
 mod served_version;
 pub(super) mod source_set;
 pub(super) mod task;
