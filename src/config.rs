@@ -47,6 +47,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// Limits of sizes and numbers.
     pub limits: LimitsConfig,
+    /// The feed of applied changes.
+    pub feed: FeedConfig,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }
@@ -99,6 +101,17 @@ pub struct LimitsConfig {
     pub inbox: u64,
     /// How many early notifications of one channel are stored.
     pub held_notifications: usize,
+    /// How many resources of one Source are followed; `None`: no limit.
+    pub resources: Option<u64>,
+    /// How many sets of one Source are followed.
+    pub sets: usize,
+}
+
+/// `[feed]`: the log of applied changes.
+#[derive(Clone, Debug)]
+pub struct FeedConfig {
+    /// How long an entry stays; `None`: for ever.
+    pub keep: Option<Duration>,
 }
 
 /// `[[source]]`: a Source to follow.

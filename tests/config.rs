@@ -57,7 +57,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 34] = [
+const KEYS: [(&str, &str); 37] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -77,6 +77,9 @@ const KEYS: [(&str, &str); 34] = [
     ("limits.package", "\"0\""),
     ("limits.inbox", "\"256MiB\""),
     ("limits.held_notifications", "1024"),
+    ("limits.resources", "0"),
+    ("limits.sets", "1000"),
+    ("feed.keep", "\"90d\""),
     ("source.name", "\"example\""),
     ("source.url", "\"https://example.com/\""),
     ("source.mirror", "\"/srv/mirror/example\""),

@@ -7,8 +7,8 @@ use std::time::Duration;
 use url::Url;
 
 use super::{
-    Baseline, CallbackConfig, Config, Credentials, Filter, HttpConfig, LimitsConfig, Signatures,
-    Source, StatusConfig,
+    Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig, LimitsConfig,
+    Signatures, Source, StatusConfig,
 };
 use crate::protocol::Redaction;
 
@@ -27,6 +27,7 @@ impl Config {
             status: StatusConfig::default(),
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
+            feed: FeedConfig::default(),
             sources,
         }
     }
@@ -80,6 +81,16 @@ impl Default for LimitsConfig {
             package: None,
             inbox: 256 * MIB,
             held_notifications: 1024,
+            resources: None,
+            sets: 1000,
+        }
+    }
+}
+
+impl Default for FeedConfig {
+    fn default() -> Self {
+        Self {
+            keep: Some(Duration::from_secs(90 * 24 * 60 * 60)),
         }
     }
 }

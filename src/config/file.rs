@@ -5,7 +5,7 @@ use std::path::Path;
 
 use toml::de::DeTable;
 
-use super::{CallbackConfig, Config, HttpConfig, LimitsConfig, StatusConfig};
+use super::{CallbackConfig, Config, FeedConfig, HttpConfig, LimitsConfig, StatusConfig};
 use crate::config::defaults::STATE_DIR;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
@@ -14,8 +14,8 @@ use crate::config::source::{DURATION, assign, read_sources};
 use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Located, TableReader, parse_path, table_of};
 use crate::config::value::{
-    parse_address, parse_host, parse_nonzero_duration, parse_nonzero_size, parse_public_url,
-    parse_size, parse_user_agent,
+    parse_address, parse_duration, parse_host, parse_nonzero_duration, parse_nonzero_size,
+    parse_public_url, parse_size, parse_user_agent,
 };
 
 impl Config {
@@ -118,6 +118,7 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
 
     let http = open(faults, document, "http").map_or_else(HttpConfig::default, read_http);
     let limits = open(faults, document, "limits").map_or_else(LimitsConfig::default, read_limits);
+    let feed = open(faults, document, "feed").map_or_else(FeedConfig::default, read_feed);
     let read = read_sources(faults, document.get("source"), folder);
     check_names(faults, &read.names);
     check_folders(faults, &state_dir, &read.mirrors);
@@ -127,8 +128,17 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
         status,
         http,
         limits,
+        feed,
         sources: read.sources,
     }
+}
+
+fn read_feed(mut section: TableReader<'_, '_>) -> FeedConfig {
+    let mut feed = FeedConfig::default();
+    if let Some(keep) = section.text("keep", DURATION, parse_duration) {
+        feed.keep = Some(keep).filter(|keep| !keep.is_zero());
+    }
+    feed
 }
 
 fn read_http(mut section: TableReader<'_, '_>) -> HttpConfig {
@@ -167,6 +177,9 @@ fn read_limits(mut section: TableReader<'_, '_>) -> LimitsConfig {
     limits.inbox = inbox.unwrap_or_else(|| limits.inbox.max(limits.notification));
     let held = section.number("held_notifications", 0..=1_000_000);
     assign(&mut limits.held_notifications, held);
+    let resources = section.number("resources", 0..=usize::MAX >> 1);
+    limits.resources = resources.filter(|most| *most > 0).map(|most| most as u64);
+    assign(&mut limits.sets, section.number("sets", 1..=10_000));
     limits
 }
 

@@ -10,7 +10,7 @@ use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
 /// The tables and their keys; `""` is the part before the first table.
-const KEYS: [(&str, &[&str]); 6] = [
+const KEYS: [(&str, &[&str]); 7] = [
     (
         "",
         &[
@@ -19,6 +19,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "status",
             "http",
             "limits",
+            "feed",
             "source",
         ],
     ),
@@ -42,8 +43,11 @@ const KEYS: [(&str, &[&str]); 6] = [
             "package",
             "inbox",
             "held_notifications",
+            "resources",
+            "sets",
         ],
     ),
+    ("feed", &["keep"]),
     (
         "source",
         &[

@@ -22,7 +22,9 @@ use crate::sync::DeliveryFaultKind;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EngineError {
     #[error(transparent)]
-    Store(#[from] StoreError),
+    Store(StoreError),
+    #[error("{0}; further ones are not read: see [limits] resources")]
+    TooManyResources(StoreError),
     #[error(transparent)]
     Discovery(#[from] DiscoveryError),
     #[error("{uri}: {error}")]
@@ -95,6 +97,16 @@ pub(super) enum EngineError {
     Interrupted,
 }
 
+impl From<StoreError> for EngineError {
+    /// The limit of a Source is no failure of the database.
+    fn from(error: StoreError) -> Self {
+        match error {
+            StoreError::TooManyResources(_) => Self::TooManyResources(error),
+            error => Self::Store(error),
+        }
+    }
+}
+
 impl EngineError {
     pub(super) fn of_package(uri: &Url, error: PackageError) -> Self {
         Self::Package {
@@ -120,7 +132,7 @@ impl EngineError {
     /// The stable code.
     pub(super) fn code(&self) -> &'static str {
         match self {
-            Self::Store(error) => error.code(),
+            Self::Store(error) | Self::TooManyResources(error) => error.code(),
             Self::Mirror(error) => error.code(),
             Self::Discovery(error) => error.code(),
             Self::Fetch { error, .. } => error.code(),
@@ -176,6 +188,7 @@ impl EngineError {
             | Self::NestedIndex(_)
             | Self::TooManyLists
             | Self::TooManyEntries(_)
+            | Self::TooManyResources(_)
             | Self::Misdirected { .. } => ErrorClass::Unusable,
         }
     }
@@ -249,6 +262,7 @@ mod tests {
             (EngineError::NestedIndex(text()), Unusable),
             (EngineError::TooManyLists, Unusable),
             (EngineError::TooManyEntries(1), Unusable),
+            (StoreError::TooManyResources(1).into(), Unusable),
             (EngineError::Random(text()), Fatal),
             (EngineError::Interrupted, Fatal),
         ] {

@@ -24,6 +24,7 @@ use super::runtime_status::RuntimeStatus;
 use super::set::worker::Command;
 use super::source::worker::SourceWorker;
 use super::status_view;
+use super::trimming::{TrimRules, trim};
 use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
@@ -67,6 +68,11 @@ impl Engine {
             Arc::clone(&engine.store),
             engine.stop.clone(),
         ));
+        workers.spawn(trim(
+            Arc::clone(&engine.store),
+            TrimRules::of(config),
+            engine.stop.clone(),
+        ));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
             client: client.clone(),
@@ -87,6 +93,8 @@ impl Engine {
         client: &Client,
         subscribes: bool,
     ) -> Self {
+        // Done before anything that the workers write.
+        drop(store.limit_resources(config.limits.resources));
         let runtime_status = Arc::new(RuntimeStatus::default());
         let stop = CancellationToken::new();
         let followed = |source: &config::Source| FollowedSource {

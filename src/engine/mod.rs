@@ -32,6 +32,7 @@ mod set;
 mod simulation;
 mod source;
 mod status_view;
+mod trimming;
 
 pub use audit::{Audit, ReportedFinding, Summary, Sums};
 pub use channels::EndingSource;

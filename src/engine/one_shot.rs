@@ -143,8 +143,8 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
             followed: &HashSet::new(),
             had_resourcesync: had_resourcesync(context).await?,
         };
-        let (limit, mut cache) = (context.limits.document, DiscoveryCache::default());
-        let found = find_sets(&context.client, &context.source, limit, known, &mut cache).await;
+        let (limits, mut cache) = (&context.limits, DiscoveryCache::default());
+        let found = find_sets(&context.client, &context.source, limits, known, &mut cache).await;
         let error = match found {
             Ok(found) => break found,
             Err(error) => error,

@@ -26,7 +26,7 @@ use super::rejection_counters::RejectionCounters;
 use crate::config::StatusConfig;
 use crate::protocol::{Digest, Link, ResourceUri};
 use crate::status::{Operations, rfc3339};
-use crate::store::{FeedEntry, ResourceView, Store, Wake};
+use crate::store::{FeedEntry, ResourceView, Store, StoreError, Wake};
 
 /// How many lines of the feed one response has by default.
 const DEFAULT_LINES: usize = 1000;
@@ -36,6 +36,8 @@ const MAX_LINES: usize = 100_000;
 const MAX_STREAMS: usize = 64;
 /// The `Retry-After` of a stream that is one too many, in seconds.
 const STREAM_RETRY: &str = "10";
+/// How long the database may take to answer before the process counts as ill.
+const STORE_TIME: Duration = Duration::from_secs(15);
 /// How often a stream without events sends a keep-alive.
 const HEARTBEAT: Duration = Duration::from_secs(15);
 
@@ -59,7 +61,7 @@ pub fn operator_router(
 ) -> Router {
     Router::new()
         .route("/", get(front_page))
-        .route("/healthz", get(|| async { "ok\n" }))
+        .route("/healthz", get(healthy))
         .route("/readyz", get(ready))
         .route("/status", get(status))
         .route("/resource", get(resource))
@@ -97,6 +99,22 @@ async fn for_no_other_page(mut response: Response) -> Response {
         HeaderValue::from_static("same-origin"),
     );
     response
+}
+
+async fn healthy(State(state): State<OperatorState>) -> Response {
+    health(&state.store, STORE_TIME).await
+}
+
+/// Whether the database answers within that time. An error is an answer: `/readyz` reports it.
+async fn health(store: &Arc<Store>, limit: Duration) -> Response {
+    match tokio::time::timeout(limit, store.answers()).await {
+        Ok(_) => "ok\n".into_response(),
+        Err(_) => error_response(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "store-not-answering",
+            "the database does not answer",
+        ),
+    }
 }
 
 /// Whether the database and the mirrors are writable. The listeners are bound and the database is open before any request is
@@ -282,19 +300,25 @@ async fn changes(
             .and_then(|value| value.to_str().ok())
             .unwrap_or_default()
     };
-    if text(header::ACCEPT).contains("text/event-stream") {
+    let is_stream = text(header::ACCEPT).contains("text/event-stream");
+    if is_stream {
         // A browser that reconnects states the last event that it received.
         let last = headers
             .get("last-event-id")
             .and_then(|value| value.to_str().ok())
             .and_then(|id| id.parse().ok());
-        let since = last.or(query.since).unwrap_or(0);
+        let since = last.or(query.since);
         let Ok(permit) = state.streams.try_acquire_owned() else {
             let code = "too-many-streams";
             state.rejections.count(code);
             let message = format!("{MAX_STREAMS} event streams are open already");
             let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
             return ([(header::RETRY_AFTER, STREAM_RETRY)], response).into_response();
+        };
+        // Whether the stream can begin there.
+        let since = match feed_after(&state.store, since, 1).await {
+            Ok((since, _)) => since,
+            Err(error) => return feed_failed(&error),
         };
         let stop = state.stop.clone();
         let events = events(state.store, since, permit).take_until(stop.cancelled_owned());
@@ -303,8 +327,8 @@ async fn changes(
             .into_response();
     }
     let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
-    match state.store.feed(query.since.unwrap_or(0), limit).await {
-        Ok(entries) => {
+    match feed_after(&state.store, query.since, limit).await {
+        Ok((_, entries)) => {
             let lines: String = entries
                 .into_iter()
                 .map(|entry| line(entry) + "\n")
@@ -315,11 +339,37 @@ async fn changes(
             )
                 .into_response()
         }
-        Err(error) => database_failed(&error),
+        Err(error) => feed_failed(&error),
     }
 }
 
-/// The feed as an endless stream of events after entry `since`. It occupies `permit` until it is dropped.
+/// The entries of the feed after `since`, and where that is: `None` means before the oldest one that there is.
+async fn feed_after(
+    store: &Arc<Store>,
+    since: Option<i64>,
+    limit: usize,
+) -> Result<(i64, Vec<FeedEntry>), StoreError> {
+    let begin = since.unwrap_or(0);
+    match store.feed(begin, limit).await {
+        Err(StoreError::FeedTrimmed { oldest }) if since.is_none() => {
+            Ok((oldest, store.feed(oldest, limit).await?))
+        }
+        answer => Ok((begin, answer?)),
+    }
+}
+
+/// A reader whose position was removed has missed changes: it must begin anew, with the mirror as it is.
+fn feed_failed(error: &StoreError) -> Response {
+    match error {
+        StoreError::FeedTrimmed { .. } => {
+            error_response(StatusCode::GONE, error.code(), &error.to_string())
+        }
+        error => database_failed(error),
+    }
+}
+
+/// The feed as an endless stream of events after entry `since`. It occupies `permit` until it is dropped, and ends where
+/// entries were removed before they were sent.
 fn events(
     store: Arc<Store>,
     since: i64,
@@ -402,4 +452,32 @@ fn unknown_source(name: &str) -> Response {
         "unknown-source",
         &format!("no source {name:?} in the configuration"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[test]
+    fn health_fails_while_the_store_does_not_answer() {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .max_blocking_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let health = |limit: u64| runtime.block_on(health(&store, Duration::from_millis(limit)));
+        const LONG: u64 = 180_000;
+        assert_eq!(health(LONG).status(), StatusCode::OK);
+        // The only thread that could read waits.
+        let (release, released) = mpsc::channel::<()>();
+        let waiting = runtime.spawn_blocking(move || drop(released.recv()));
+        assert_eq!(health(20).status(), StatusCode::SERVICE_UNAVAILABLE);
+        release.send(()).unwrap();
+        runtime.block_on(waiting).unwrap();
+        assert_eq!(health(LONG).status(), StatusCode::OK);
+    }
 }

@@ -36,6 +36,15 @@ pub enum StoreError {
     /// A row is missing that must exist, or its columns contradict each other.
     #[error("database: {0} can't be read")]
     BadRow(&'static str),
+    /// A Source has as many resources as it may have: no further one becomes known.
+    #[error("the Source has more than {0} resources")]
+    TooManyResources(u64),
+    /// Entries of the feed were removed that follow the requested one.
+    #[error("entries of the feed up to {oldest} were removed")]
+    FeedTrimmed {
+        /// The oldest number after which nothing is missing.
+        oldest: i64,
+    },
     /// The channel was deleted meanwhile.
     #[error("the channel is gone")]
     NoChannel,
@@ -55,6 +64,8 @@ impl StoreError {
             Self::Commit(error) => sqlite_code(error),
             Self::Damaged(_) => "database-damaged",
             Self::BadRow(_) => "database-row",
+            Self::TooManyResources(_) => "too-many-resources",
+            Self::FeedTrimmed { .. } => "feed-trimmed",
             Self::NoChannel => "no-channel",
             Self::Closed => "database-closed",
         }

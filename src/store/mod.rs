@@ -73,6 +73,7 @@ pub use tx::deletion_guard::DeletionRules;
 pub use tx::ingest::{BatchCommit, BatchResult, ChangeBatch};
 pub use tx::list_entries::{ListProgress, PartEnd, PartStep};
 pub use tx::receive::Receipt;
+pub use tx::trim::TrimPosition;
 pub use tx::unfollowed::{FollowedSets, UnfollowedChannel};
 pub use wake::Wake;
 pub use writer::Writing;

@@ -303,6 +303,26 @@ pub(super) const STEPS: &[&str] = &[
         bytes BLOB NOT NULL
     );
     ",
+    "
+    -- How many resources each Source has, and how many one may have; NULL: any number.
+    CREATE TABLE resource_count (
+        source TEXT PRIMARY KEY,
+        resources INTEGER NOT NULL
+    ) WITHOUT ROWID;
+    INSERT INTO resource_count SELECT source, COUNT(*) FROM resource GROUP BY source;
+    CREATE TABLE resource_limit (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        most INTEGER
+    );
+    INSERT INTO resource_limit (id) VALUES (1);
+    -- Since when it is known that nothing needs a row.
+    ALTER TABLE resource ADD COLUMN unused_since INTEGER;
+    -- The last entry of the feed that was removed.
+    CREATE TABLE feed_trim (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        last INTEGER NOT NULL
+    );
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
@@ -310,6 +330,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     make_private(path);
     let connection = Connection::open(path)?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Only a new database takes it over: it is set before the first page is written.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
@@ -359,6 +381,24 @@ pub(super) fn check_version(connection: &Connection, path: &Path) -> Result<usiz
         found,
         known: i64::try_from(known).unwrap_or(i64::MAX),
     })
+}
+
+/// The number of empty pages that can be given back to the file system: none in a database that an earlier version has created.
+pub(super) fn free_pages(connection: &Connection) -> Result<i64, StoreError> {
+    let mode: i64 = connection.pragma_query_value(None, "auto_vacuum", |row| row.get(0))?;
+    if mode == 0 {
+        return Ok(0);
+    }
+    Ok(connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?)
+}
+
+/// Gives empty pages back to the file system, as many at most.
+pub(super) fn free(connection: &Connection, pages: u32) -> Result<(), StoreError> {
+    let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({pages})"))?;
+    // Each step frees one page.
+    let mut rows = statement.query([])?;
+    while rows.next()?.is_some() {}
+    Ok(())
 }
 
 /// Writes without changing anything.

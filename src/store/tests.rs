@@ -17,6 +17,7 @@ mod shared;
 mod superseded;
 mod synced_until;
 mod tasks;
+mod trim;
 
 use std::collections::HashSet;
 use std::sync::{Arc, mpsc};

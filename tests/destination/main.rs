@@ -25,6 +25,7 @@ mod gaps;
 mod hints;
 mod indexes;
 mod late;
+mod limits;
 mod notifications;
 mod order;
 mod own_change_dumps;

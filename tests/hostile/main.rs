@@ -10,6 +10,7 @@
 //! | a few bytes that stand for long URIs: relative references, redirects, links of headers and pages | [`growth`]: `relative_references_…`, `uris_up_to_…`; `protocol::uri`; `fetch::discovery` `limits`; `fetch::client` |
 //! | documents that take more time than their length: hubs, links, oddities | [`growth`]: `reading_takes_…`; `fetch::discovery` `limits` |
 //! | Source Descriptions and Capability Lists that list millions of documents | `fetch::discovery` `limits` |
+//! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |

@@ -7,6 +7,7 @@ use url::Url;
 
 use super::context::{AuditContext, blocking};
 use super::entries::ListEntries;
+use crate::config::LimitsConfig;
 use crate::engine::EngineError;
 use crate::engine::documents::{
     Alternatives, Child, DocumentWalk, SummarizedDocument, fetch_document, offered,
@@ -78,7 +79,6 @@ impl AuditContext {
             since: None,
             sets: Vec::new(),
         };
-        let limit = self.limits.document;
         let had_resourcesync = match &self.repair {
             Some(repair) => had_resourcesync(&repair.context).await?,
             None => false,
@@ -88,7 +88,12 @@ impl AuditContext {
             had_resourcesync,
         };
         let mut cache = DiscoveryCache::default();
-        match find_sets(&self.client, &self.source, limit, known, &mut cache).await {
+        // Which sets are left out depends on those that are followed.
+        let limits = LimitsConfig {
+            sets: usize::MAX,
+            ..self.limits.clone()
+        };
+        match find_sets(&self.client, &self.source, &limits, known, &mut cache).await {
             Ok(found) => {
                 documents.sets = found.sets;
                 if let Some(error) = found.error {

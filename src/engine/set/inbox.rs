@@ -211,10 +211,29 @@ impl SetState {
         let changes = news.changes;
         let commit = self.commit_of(&trial, Some((delivery.id, delivery.channel, outcome)));
         let batch = self.change_batch(Origin::Notification, changes, Some(commit));
-        let result = self.context.store.apply(batch).await?;
-        self.sequencer = trial;
-        self.report_held(result.held);
-        Ok(())
+        match self
+            .context
+            .store
+            .apply(batch)
+            .await
+            .map_err(EngineError::from)
+        {
+            Ok(result) => {
+                self.sequencer = trial;
+                self.report_held(result.held);
+                Ok(())
+            }
+            // It states resources that are not read: it covers nothing.
+            Err(error @ EngineError::TooManyResources(_)) => {
+                self.sequencer.forget(delivery.id);
+                self.report_error(&error);
+                self.conclude_delivery(&delivery, DeliveryOutcome::Rejected)
+                    .await?;
+                self.schedule.soon(clock::now());
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The changes of a notification that are news.

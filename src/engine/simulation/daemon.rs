@@ -213,8 +213,8 @@ impl Daemon {
             followed: &followed,
             had_resourcesync: had_resourcesync(&context).await?,
         };
-        let (limit, mut cache) = (context.limits.document, DiscoveryCache::default());
-        let found = find_sets(&context.client, &context.source, limit, known, &mut cache).await;
+        let (limits, mut cache) = (&context.limits, DiscoveryCache::default());
+        let found = find_sets(&context.client, &context.source, limits, known, &mut cache).await;
         match found {
             Ok(found) => {
                 for set in &found.sets {

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use url::Url;
 
 use crate::clock;
-use crate::config::Source;
+use crate::config::{LimitsConfig, Source};
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::set::documents::{note_capability_list, record_of_list};
@@ -82,12 +82,12 @@ pub(in crate::engine) fn is_wanted(source: &Source, capability_list: &Url) -> bo
 pub(in crate::engine) async fn find_sets(
     client: &Client,
     source: &Source,
-    limit: u64,
+    limits: &LimitsConfig,
     known: KnownSets<'_>,
     cache: &mut DiscoveryCache,
 ) -> Result<DiscoveredSets, EngineError> {
     let searched = client
-        .rediscover(&source.url, limit, cache, known.followed)
+        .rediscover(&source.url, limits.document, cache, known.followed)
         .await;
     let searched = match searched {
         Ok(found) if found.is_implied() && known.had_resourcesync => {
@@ -96,7 +96,12 @@ pub(in crate::engine) async fn find_sets(
         searched => searched,
     };
     match searched {
-        Ok(discovery) => Ok(wanted_sets(source, discovery)),
+        Ok(discovery) => {
+            let mut found = wanted_sets(source, discovery);
+            let room = limits.sets.saturating_sub(known.followed.len());
+            found.limit(source, room);
+            Ok(found)
+        }
         // A configured set needs no discovery.
         Err(error) if !source.sets.is_empty() => Ok(DiscoveredSets {
             sets: configured(source).collect(),
@@ -111,6 +116,23 @@ pub(in crate::engine) async fn find_sets(
                 .filter(|error| !matches!(error, DiscoveryError::NoSourceDescription { .. })),
         }),
         Err(error) => Err(error.into()),
+    }
+}
+
+impl DiscoveredSets {
+    /// Leaves out the sets beyond a number, but those that are configured.
+    fn limit(&mut self, source: &Source, mut room: usize) {
+        self.sets.retain(|set| {
+            if source.sets.contains(&set.uri) {
+                return true;
+            }
+            let fits = room > 0;
+            room = room.saturating_sub(1);
+            if !fits {
+                self.left_out.get_or_insert(DiscoveryError::TooManySets);
+            }
+            fits
+        });
     }
 }
 

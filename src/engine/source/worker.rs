@@ -181,11 +181,10 @@ impl SourceWorker {
             followed: &followed,
             had_resourcesync: had_resourcesync(&context).await?,
         };
-        let limit = context.limits.document;
         let found = find_sets(
             &context.client,
             &context.source,
-            limit,
+            &context.limits,
             known,
             &mut self.discovery_cache,
         )

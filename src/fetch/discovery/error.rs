@@ -56,8 +56,8 @@ pub enum DiscoveryError {
     /// The documents that lead to the sets have more URIs than are held in memory; what comes after them is not read.
     #[error("the documents that lead to the sets have too many URIs")]
     TooLarge,
-    /// More than 10,000 sets; the others are not followed.
-    #[error("more than {MAX_SETS} sets")]
+    /// More sets than are followed, or than 10,000.
+    #[error("the Source has too many sets")]
     TooManySets,
 }
 

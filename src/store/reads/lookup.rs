@@ -15,7 +15,7 @@ use crate::store::tables::feed::{self, FeedEntry};
 use crate::store::tables::inbox::{self, Delivery};
 use crate::store::tables::resource::{self, ResourceView};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{coverage, gap, package_file};
+use crate::store::tables::{coverage, gap, package_file, resource_count};
 use crate::store::{Store, StoreError};
 use crate::sync::{Coverage, Gap};
 
@@ -110,12 +110,27 @@ impl Store {
     }
 
     /// The applied changes after a sequence number of the feed, oldest first.
+    ///
+    /// # Errors
+    /// [`StoreError::FeedTrimmed`] if entries after that number were removed.
     pub async fn feed(
         self: &Arc<Self>,
         since: i64,
         limit: usize,
     ) -> Result<Vec<FeedEntry>, StoreError> {
-        self.read(move |sql| Ok(feed::after(sql, since, limit)?))
+        self.read(
+            move |sql| match feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
+                Some(oldest) => Err(StoreError::FeedTrimmed { oldest }),
+                None => Ok(feed::after(sql, since, limit)?),
+            },
+        )
+        .await
+    }
+
+    /// How many resources of a Source are known, also those that are not in its mirror.
+    pub async fn known_resources(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| Ok(resource_count::of_source(sql, &source)?))
             .await
     }
 

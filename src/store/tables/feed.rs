@@ -1,7 +1,7 @@
 //! `feed`: the log of applied changes. No sequence number is used twice.
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, Result, Row, params};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::values::{Count, Micros};
 use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
@@ -62,6 +62,44 @@ pub(in crate::store) fn after(
     )?
     .query_map(params![since, Count::of_rows(limit)], FeedEntry::from_row)?
     .collect()
+}
+
+/// The last entry that was removed; `None`: all are there.
+pub(in crate::store) fn trimmed(sql: &Connection) -> Result<Option<i64>> {
+    sql.prepare_cached("SELECT last FROM feed_trim")?
+        .query_row([], |row| row.get(0))
+        .optional()
+}
+
+/// Of the oldest entries, `most` at most, those before the first one that was applied at that time or later: the last of them, and
+/// their number.
+pub(in crate::store) fn oldest_before(
+    sql: &Connection,
+    before: DateTime<Utc>,
+    most: usize,
+) -> Result<Option<(i64, usize)>> {
+    let mut statement =
+        sql.prepare_cached("SELECT seq, applied_at < ?1 FROM feed ORDER BY seq LIMIT ?2")?;
+    let mut rows = statement.query(params![Micros(before), Count::of_rows(most)])?;
+    let mut found = None;
+    while let Some(row) = rows.next()? {
+        if !row.get::<_, bool>(1)? {
+            break;
+        }
+        let entries = found.map_or(0, |(_, entries)| entries);
+        found = Some((row.get(0)?, entries + 1));
+    }
+    Ok(found)
+}
+
+/// Removes the entries up to one.
+pub(in crate::store) fn trim(sql: &Connection, last: i64) -> Result<()> {
+    sql.execute("DELETE FROM feed WHERE seq <= ?1", [last])?;
+    sql.execute(
+        "INSERT INTO feed_trim (id, last) VALUES (1, ?1) ON CONFLICT (id) DO UPDATE SET last = MAX(last, ?1)",
+        [last],
+    )
+    .map(drop)
 }
 
 /// Starts the numbers of a new database at the time in microseconds. So none of them was used by the database before it,

@@ -19,6 +19,7 @@ pub(super) mod package_file;
 pub(super) mod part;
 pub(super) mod probe;
 pub(super) mod resource;
+pub(super) mod resource_count;
 mod served_version;
 pub(super) mod session;
 pub(super) mod source_set;

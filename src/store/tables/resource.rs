@@ -1,6 +1,7 @@
 //! `resource`: what the mirror has, and what was last applied.
 
 pub(in crate::store) mod audit;
+pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, params};
@@ -259,16 +260,16 @@ pub struct Publication {
     pub news: bool,
 }
 
-/// Stores a published file. `lastmod` replaces that of the publication.
+/// Stores a published file. `lastmod` replaces that of the publication. Returns whether the resource has a row still.
 pub(in crate::store) fn publish(
     sql: &Connection,
     publication: &Publication,
     lastmod: Option<SourceTime>,
     now: DateTime<Utc>,
-) -> Result<()> {
+) -> Result<bool> {
     let task = &publication.task;
     let version = publication.version.as_ref();
-    sql.prepare_cached(
+    let stored = sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, hashes = ?6,
          media_type = COALESCE(?5, CASE ?11 WHEN 0 THEN media_type END),
          encoding = COALESCE(?16, CASE ?11 WHEN 0 THEN encoding END),
@@ -297,7 +298,7 @@ pub(in crate::store) fn publish(
         LinkList(&task.links),
         publication.encoding,
     ])?;
-    Ok(())
+    Ok(stored > 0)
 }
 
 /// Stores that a resource was deleted.

@@ -116,7 +116,10 @@ fn publish(
     // An impossible time is not stored, so that a list that states it, or another one, is compared again.
     let latest = latest_plausible(now);
     let lastmod = publication.lastmod.filter(|&lastmod| lastmod <= latest);
-    resource::publish(sql, publication, lastmod, now)?;
+    if !resource::publish(sql, publication, lastmod, now)? {
+        // The task was dropped long ago. If the resource is announced again, its file is adopted.
+        return Ok(());
+    }
     count_file(sql, task.resource, before, publication.length)?;
     if publication.news {
         let path = Some(publication.path.as_str());

@@ -27,5 +27,6 @@ pub(super) mod repair;
 pub(super) mod retry;
 pub(super) mod sets;
 pub(super) mod subscribe;
+pub(super) mod trim;
 pub(super) mod unfollowed;
 pub(super) mod uptime;

@@ -11,7 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::member::Membership;
 use crate::store::tables::resource::{self, ResourceState};
-use crate::store::tables::{coverage, source_set, task};
+use crate::store::tables::{coverage, resource_count, source_set, task};
 use crate::sync::{Decision, Pending, plan_change};
 
 impl ResourceState {
@@ -163,6 +163,10 @@ fn add_resource(
     change: &Change,
 ) -> Result<ResourceId, StoreError> {
     let (source, uri) = (context.source, &change.uri);
+    if !resource_count::admit(sql, source)? {
+        let known = resource_count::of_source(sql, source)?;
+        return Err(StoreError::TooManyResources(known));
+    }
     let path = match plain_path(uri) {
         Some(plain) if !resource::is_path_of_another(sql, source, plain.as_str(), uri)? => plain,
         _ => made_path(uri),

@@ -1,0 +1,99 @@
+//! Rows of `resource` that nothing needs: the mirror has no file of them, no set names them, and no change of them is pending.
+//!
+//! A row of a resource that was deleted states when: that protects against older documents that still name it. It is unused once
+//! the deletion was applied a while ago, and every set of the Source has read a Resource List of a later time.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, OptionalExtension, Result, params};
+
+use crate::store::ids::ResourceId;
+use crate::store::tables::values::Micros;
+
+/// `?1`: deletions that were applied before are old; `?2`: the Sources whose deletions remove the files, as JSON.
+const IS_UNUSED: &str = "
+    NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id)
+    AND NOT EXISTS (SELECT 1 FROM member WHERE member.resource_id = resource.id)
+    AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = resource.id)
+    AND (applied_at IS NULL OR (
+        deleted = 1 AND applied_at < ?1 AND source IN (SELECT value FROM json_each(?2))
+        AND NOT EXISTS (SELECT 1 FROM source_set WHERE source_set.source = resource.source AND ended = 0
+                        AND (list_at IS NULL OR list_at <= resource.changed_at))))";
+
+/// Which rows are unused.
+#[derive(Clone, Debug)]
+pub(in crate::store) struct UnusedRule {
+    /// Deletions that were applied before this are old.
+    pub(in crate::store) deleted_before: DateTime<Utc>,
+    /// The labels of the Sources whose deletions remove the files, as a JSON array.
+    pub(in crate::store) deleting: String,
+}
+
+/// Rows of a range of ids whose use has changed.
+#[derive(Debug, Default)]
+pub(in crate::store) struct FoundRows {
+    /// Those that are unused, and since when that is known.
+    pub(in crate::store) unused: Vec<(ResourceId, Option<DateTime<Utc>>)>,
+    /// Those that were unused and are used again.
+    pub(in crate::store) used: Vec<ResourceId>,
+    /// The last id of the range; `None`: there are no rows behind `after`.
+    pub(in crate::store) last: Option<ResourceId>,
+}
+
+/// Looks at up to `most` rows after one.
+pub(in crate::store) fn find(
+    sql: &Connection,
+    after: ResourceId,
+    most: usize,
+    rule: &UnusedRule,
+) -> Result<FoundRows> {
+    let mut found = FoundRows::default();
+    let mut statement = sql.prepare_cached(&format!(
+        "SELECT id, unused_since, {IS_UNUSED} FROM resource WHERE id > ?3 ORDER BY id LIMIT ?4"
+    ))?;
+    let limit = i64::try_from(most).unwrap_or(i64::MAX);
+    let mut rows = statement.query(params![
+        Micros(rule.deleted_before),
+        rule.deleting,
+        after,
+        limit
+    ])?;
+    while let Some(row) = rows.next()? {
+        let id: ResourceId = row.get(0)?;
+        let since = row.get::<_, Option<Micros>>(1)?.map(DateTime::from);
+        found.last = Some(id);
+        match row.get::<_, Option<bool>>(2)? {
+            Some(true) => found.unused.push((id, since)),
+            _ if since.is_some() => found.used.push(id),
+            _ => {}
+        }
+    }
+    Ok(found)
+}
+
+/// Stores since when a row is known to be unused; `None`: it is used.
+pub(in crate::store) fn mark(
+    sql: &Connection,
+    id: ResourceId,
+    since: Option<DateTime<Utc>>,
+) -> Result<()> {
+    sql.prepare_cached("UPDATE resource SET unused_since = ?2 WHERE id = ?1")?
+        .execute(params![id, since.map(Micros)])
+        .map(drop)
+}
+
+/// Removes a row that is unused still, and returns its Source. The last row of all stays, so that no id is used twice: the result
+/// of a task may arrive after its row was removed.
+pub(in crate::store) fn remove(
+    sql: &Connection,
+    id: ResourceId,
+    rule: &UnusedRule,
+) -> Result<Option<String>> {
+    sql.prepare_cached(&format!(
+        "DELETE FROM resource WHERE id = ?3 AND id < (SELECT MAX(id) FROM resource) AND {IS_UNUSED} RETURNING source"
+    ))?
+    .query_row(
+        params![Micros(rule.deleted_before), rule.deleting, id],
+        |row| row.get(0),
+    )
+    .optional()
+}

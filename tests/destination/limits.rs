@@ -1,0 +1,70 @@
+//! The limits of what a Source may have.
+
+use resyncd::demo::SampleOptions;
+use resyncd::store::Store;
+
+use crate::support::{Rig, SET, eventually, resources};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn resources_beyond_the_limit_are_reported_and_nothing_is_lost() {
+    let limit = |config: &mut resyncd::config::Config| config.limits.resources = Some(3);
+    let mut rig = Rig::start_with(resources(3), limit).await;
+    rig.settled().await;
+    rig.source.create(SET, "one-more.txt", "more");
+    rig.source.notify_and_publish(SET).await.unwrap();
+    let is_full = |code: &str| code == "too-many-resources";
+    let set = rig
+        .until("the limit is reported", |set| {
+            set.error.as_ref().is_some_and(|error| is_full(&error.code))
+        })
+        .await;
+    assert_eq!((set.resources, set.held_deletions), (3, 0));
+    assert!(rig.mirrored("one-more.txt").is_none());
+    assert!(rig.mirrored("r0001.txt").is_some());
+    // Once it is raised, what was not read is read.
+    rig.stop_daemon().await;
+    rig.config.limits.resources = None;
+    rig.start_daemon().await;
+    rig.settled().await;
+    rig.until_holds("one-more.txt", "more").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sets_beyond_the_limit_are_reported_and_not_followed() {
+    let options = SampleOptions {
+        sets: ["set1", "set2", "set3"].map(str::to_owned).to_vec(),
+        ..resources(2)
+    };
+    let rig = Rig::start_with(options, |config| config.limits.sets = 2).await;
+    let source = eventually("the limit is reported", None, async || {
+        let status = rig.operator.status().await;
+        let source = status.sources.into_iter().next().unwrap();
+        let is_notice = |code: &str| code == "too-many-sets";
+        match source.notices.iter().any(|notice| is_notice(&notice.code)) {
+            true => Ok(source),
+            false => Err(format!("{source:?}")),
+        }
+    })
+    .await;
+    assert_eq!((source.state.as_str(), source.sets.len()), ("ok", 2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn reader_of_the_feed_is_told_that_entries_were_removed() {
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let last = rig.operator.changes(0).await[2].seq;
+    rig.stop_daemon().await;
+    let store = Store::open(&rig.config.state_dir).unwrap();
+    let later = resyncd::clock::now().wall + chrono::TimeDelta::days(1);
+    store.trim_feed(later).await.unwrap();
+    drop(store);
+    rig.start_daemon().await;
+    let (status, body) = rig.operator.get("/changes?since=1").await;
+    assert_eq!(status, 410, "{body}");
+    assert!(body.contains("feed-trimmed"), "{body}");
+    assert_eq!(rig.operator.events(1).await.status(), 410);
+    for path in ["/changes", &format!("/changes?since={last}")] {
+        assert_eq!(rig.operator.get(path).await.0, 200, "{path}");
+    }
+}
