@@ -99,6 +99,8 @@ pub struct LimitsConfig {
     pub inbox: u64,
     /// How many early notifications of one channel are stored.
     pub held_notifications: usize,
+    /// How many requests per hour a Source can cause to a host that is not its own, without those for resources.
+    pub third_party_requests: u32,
 }
 
 /// `[[source]]`: a Source to follow.
@@ -128,6 +130,8 @@ pub struct Source {
     pub allow_type_mismatch: bool,
     /// How many resources of a set are requested again within a day because their entries state nothing about their content.
     pub undated_per_day: u64,
+    /// After how long without anything newer of the Source a set is reported as stale; `None`: never.
+    pub stale_after: Option<Duration>,
     /// Whether files of deleted resources are removed.
     pub delete: bool,
     /// The share of a set, 0 to 1, above which deletions are held back.

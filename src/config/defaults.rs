@@ -70,6 +70,7 @@ impl Default for LimitsConfig {
             package: None,
             inbox: 256 * MIB,
             held_notifications: 1024,
+            third_party_requests: 600,
         }
     }
 }
@@ -93,6 +94,7 @@ impl Source {
             baseline: Baseline::Auto,
             allow_type_mismatch: false,
             undated_per_day: 10_000,
+            stale_after: None,
             delete: true,
             max_delete: 0.1,
             signatures: Signatures::Required,

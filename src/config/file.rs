@@ -167,6 +167,9 @@ fn read_limits(mut section: TableReader<'_, '_>) -> LimitsConfig {
     limits.inbox = inbox.unwrap_or_else(|| limits.inbox.max(limits.notification));
     let held = section.number("held_notifications", 0..=1_000_000);
     assign(&mut limits.held_notifications, held);
+    let third = section.number("third_party_requests", 2..=1_000_000);
+    let third = third.and_then(|number| u32::try_from(number).ok());
+    assign(&mut limits.third_party_requests, third);
     limits
 }
 

@@ -42,6 +42,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "package",
             "inbox",
             "held_notifications",
+            "third_party_requests",
         ],
     ),
     (
@@ -58,6 +59,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "baseline",
             "allow_type_mismatch",
             "undated_per_day",
+            "stale_after",
             "delete",
             "max_delete",
             "signatures",

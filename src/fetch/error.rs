@@ -60,6 +60,16 @@ pub enum FetchError {
     /// A redirect without a valid target.
     #[error("redirect without a valid Location")]
     RedirectWithoutLocation,
+    /// The Source has caused too many requests to a host that is not its own.
+    #[error(
+        "too many requests to {host}, which is not a host of the Source; name it in `hosts` if it is"
+    )]
+    ThirdPartyLimit {
+        /// Host and port.
+        host: String,
+        /// When the next request is allowed.
+        retry_after: Duration,
+    },
     /// More bytes than allowed.
     #[error("larger than {limit} bytes")]
     TooLarge {
@@ -107,6 +117,7 @@ impl FetchError {
             Self::TooManyRedirects => "too-many-redirects",
             Self::RedirectDowngrade(_) => "redirect-downgrade",
             Self::RedirectWithoutLocation => "redirect-without-location",
+            Self::ThirdPartyLimit { .. } => "third-party-limit",
             Self::TooLarge { .. } => "too-large",
             Self::Expansion => "expansion",
             Self::BadGzip(_) => "bad-gzip",
@@ -129,6 +140,7 @@ impl FetchError {
             | Self::Tls(_)
             | Self::Timeout
             | Self::TooSlow { .. }
+            | Self::ThirdPartyLimit { .. }
             | Self::BadGzip(_)
             | Self::CutShort
             | Self::Disk { .. }
@@ -150,6 +162,7 @@ impl FetchError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } if self.class() == ErrorClass::Retry => *retry_after,
+            Self::ThirdPartyLimit { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }
