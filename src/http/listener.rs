@@ -17,7 +17,7 @@ use super::rejection_counters::RejectionCounters;
 /// How long a peer may take to send the head of a request.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many connections are open at once. When there are more, idle ones are closed.
-const MAX_CONNECTIONS: usize = 1024;
+const MAX_CONNECTIONS: usize = 256;
 /// How long a new connection may be without a request before it is closed for another one.
 const GRACE: Duration = Duration::from_millis(250);
 /// How long requests in progress may take once the listener stops.
