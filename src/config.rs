@@ -105,6 +105,8 @@ pub struct LimitsConfig {
     pub resources: Option<u64>,
     /// How many sets of one Source are followed.
     pub sets: usize,
+    /// How many requests per hour a Source can cause to a host that is not its own, without those for resources.
+    pub third_party_requests: u32,
 }
 
 /// `[feed]`: the log of applied changes.
@@ -141,6 +143,8 @@ pub struct Source {
     pub allow_type_mismatch: bool,
     /// How many resources of a set are requested again within a day because their entries state nothing about their content.
     pub undated_per_day: u64,
+    /// After how long without anything newer of the Source a set is reported as stale; `None`: never.
+    pub stale_after: Option<Duration>,
     /// Whether files of deleted resources are removed.
     pub delete: bool,
     /// The share of a set, 0 to 1, above which deletions are held back.

@@ -79,6 +79,12 @@ pub struct SetStatus {
     pub state: String,
     /// The Source's own time up to which every change is known to have been applied.
     pub synced_until: Option<String>,
+    /// The newest time that the documents of the set state, by the Source's clock; `None`: they are not dated.
+    #[serde(default)]
+    pub newest_document_at: Option<String>,
+    /// How long ago that was by this machine's clock, in seconds.
+    #[serde(default)]
+    pub seconds_since_newest_document: Option<u64>,
     /// Intervals in which changes are missing.
     pub gaps: Vec<GapStatus>,
     /// How many of its resources the mirror has.

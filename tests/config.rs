@@ -57,7 +57,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 37] = [
+const KEYS: [(&str, &str); 38] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -79,6 +79,7 @@ const KEYS: [(&str, &str); 37] = [
     ("limits.held_notifications", "1024"),
     ("limits.resources", "0"),
     ("limits.sets", "1000"),
+    ("limits.third_party_requests", "600"),
     ("feed.keep", "\"90d\""),
     ("source.name", "\"example\""),
     ("source.url", "\"https://example.com/\""),
@@ -91,6 +92,7 @@ const KEYS: [(&str, &str); 37] = [
     ("source.baseline", "\"auto\""),
     ("source.allow_type_mismatch", "false"),
     ("source.undated_per_day", "10000"),
+    ("source.stale_after", "\"0\""),
     ("source.delete", "true"),
     ("source.max_delete", "\"10%\""),
     ("source.signatures", "\"required\""),
@@ -146,6 +148,7 @@ resource = "3MB"
 package = "5GB"
 inbox = "4MiB"
 held_notifications = 1_0
+third_party_requests = 9
 [[source]]
 name = "b-1"
 url = "HTTP://B.example/a#top"
@@ -158,6 +161,7 @@ lease = "1d"
 baseline = "dump"
 allow_type_mismatch = true
 undated_per_day = 7
+stale_after = "30d"
 delete = false
 max_delete = "100%"
 signatures = "off"
@@ -183,6 +187,7 @@ exclude = ["*/draft/*"]
     assert_eq!(config.limits.package, Some(5_000_000_000));
     assert_eq!(config.limits.inbox, 4_194_304);
     assert_eq!(config.limits.held_notifications, 10);
+    assert_eq!(config.limits.third_party_requests, 9);
     let source = &config.sources[0];
     assert_eq!(source.name, "b-1");
     assert_eq!(source.url.as_str(), "http://b.example/a");
@@ -196,6 +201,7 @@ exclude = ["*/draft/*"]
     assert_eq!(source.baseline, Baseline::Dump);
     assert!(source.allow_type_mismatch);
     assert_eq!(source.undated_per_day, 7);
+    assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
     assert!(!source.delete);
     assert!((source.max_delete - 1.0).abs() < f64::EPSILON);
     assert_eq!(source.signatures, Signatures::Off);

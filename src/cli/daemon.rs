@@ -144,6 +144,14 @@ impl Daemon {
         })
     }
 
+    /// Returns once the database and a thread for blocking work have answered: whether no worker has died. It hangs if one of
+    /// them does.
+    pub(super) async fn works(&self) -> bool {
+        self.store.answers().await;
+        let thread = tokio::task::spawn_blocking(|| ()).await;
+        thread.is_ok() && self.engine.workers_run().await
+    }
+
     /// Stops in order: the callback listener, the engine with its work in progress, the status listener.
     pub async fn stop(self) {
         self.callback_listener.stop().await;

@@ -25,6 +25,7 @@ mod status;
 mod stop_signals;
 mod sync;
 mod unsubscribe;
+mod watchdog;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

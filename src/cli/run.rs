@@ -5,6 +5,7 @@ use sd_notify::NotifyState;
 use super::daemon::Daemon;
 use super::exit_status::{FAILED, OK};
 use super::stop_signals::StopSignals;
+use super::watchdog;
 use crate::config::Config;
 
 pub(super) async fn run(config: Config) -> u8 {
@@ -29,7 +30,17 @@ pub(super) async fn run(config: Config) -> u8 {
         .unwrap_or_default();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), sources, status = %daemon.status, callback, "resyncd is running");
     notify_systemd(&[NotifyState::Ready]);
+    let watched = async {
+        match sd_notify::watchdog_enabled() {
+            Some(limit) => {
+                let fed = || notify_systemd(&[NotifyState::Watchdog]);
+                watchdog::feed(limit, || daemon.works(), fed).await;
+            }
+            None => std::future::pending().await,
+        }
+    };
     let status = tokio::select! {
+        () = watched => FAILED,
         () = signals.wait() => OK,
         // The store has logged it. The next start sets the database aside.
         () = daemon.store.damaged() => FAILED,

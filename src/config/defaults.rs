@@ -83,6 +83,7 @@ impl Default for LimitsConfig {
             held_notifications: 1024,
             resources: None,
             sets: 1000,
+            third_party_requests: 600,
         }
     }
 }
@@ -114,6 +115,7 @@ impl Source {
             baseline: Baseline::Auto,
             allow_type_mismatch: false,
             undated_per_day: 10_000,
+            stale_after: None,
             delete: true,
             max_delete: 0.1,
             signatures: Signatures::Required,

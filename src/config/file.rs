@@ -180,6 +180,9 @@ fn read_limits(mut section: TableReader<'_, '_>) -> LimitsConfig {
     let resources = section.number("resources", 0..=usize::MAX >> 1);
     limits.resources = resources.filter(|most| *most > 0).map(|most| most as u64);
     assign(&mut limits.sets, section.number("sets", 1..=10_000));
+    let third = section.number("third_party_requests", 2..=1_000_000);
+    let third = third.and_then(|number| u32::try_from(number).ok());
+    assign(&mut limits.third_party_requests, third);
     limits
 }
 

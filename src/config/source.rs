@@ -1,6 +1,7 @@
 //! Reads the `[[source]]` tables of the configuration file.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -105,6 +106,8 @@ fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sour
         &mut source.undated_per_day,
         undated.map(|undated| undated as u64),
     );
+    let stale = section.text("stale_after", DURATION, parse_stale);
+    source.stale_after = stale.filter(|after| !after.is_zero());
     assign(&mut source.delete, section.flag("delete"));
     let share = section.text("max_delete", "a percentage such as \"10%\"", parse_share);
     assign(&mut source.max_delete, share);
@@ -146,6 +149,14 @@ const SIGNATURES: &str = "\"required\" or \"off\"";
 pub(super) fn assign<T>(default: &mut T, configured: Option<T>) {
     if let Some(value) = configured {
         *default = value;
+    }
+}
+
+/// "0" is no duration, but off, as for the limits.
+fn parse_stale(text: &str) -> Result<Duration, FaultKind> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => parse_duration(text),
     }
 }
 

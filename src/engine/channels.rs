@@ -16,6 +16,7 @@ use super::EngineError;
 use super::context::SourceContext;
 use crate::clock;
 use crate::protocol::{Capability, HubUri, Offer, TopicUri};
+use crate::status::StatusError;
 use crate::store::{ChannelId, ChannelRecord, SetId};
 use crate::sync::{ChannelKey, ChannelState, choose_channels};
 use context::ChannelContext;
@@ -88,6 +89,7 @@ impl Channels {
             .collect();
         let known_keys: Vec<ChannelKey<'_>> = known.iter().map(key_of).collect();
         let choice = choose_channels(&offered_keys, &known_keys);
+        self.note_surplus(choice.surplus);
         for (offered, known) in choice
             .known
             .into_iter()
@@ -109,6 +111,20 @@ impl Channels {
             }
         }
         Ok(())
+    }
+
+    /// Shows how many channels are not subscribed to because another one of their kind is.
+    fn note_surplus(&self, surplus: usize) {
+        const CODE: &str = "surplus-channels";
+        let runtime_status = &self.context.runtime_status;
+        let message = "the Capability List has several channels of one kind; one of each is used";
+        let notice = StatusError::new(CODE, message, clock::now().wall);
+        runtime_status.note_set(self.set, |facts| match surplus {
+            0 => facts.notices.clear(CODE),
+            surplus => {
+                facts.notices.replace(notice, surplus as u64);
+            }
+        });
     }
 
     /// Starts the drivers of those that are left and have not ended.

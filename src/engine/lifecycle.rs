@@ -6,6 +6,7 @@
 //! Must not know what a worker does.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -44,6 +45,8 @@ pub struct Engine {
     client: Client,
     public_url: Option<Url>,
     workers: tokio::sync::Mutex<JoinSet<()>>,
+    /// Whether a worker has ended by a panic.
+    has_panicked: AtomicBool,
     pub(super) stop: CancellationToken,
 }
 
@@ -103,7 +106,7 @@ impl Engine {
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
                 store: Arc::clone(&store),
-                client: client.with_credentials(&source.credentials),
+                client: client.for_source(source, config.limits.third_party_requests),
                 runtime_status: Arc::clone(&runtime_status),
                 public_url: config.callback.public_url.clone(),
                 members: Members::default(),
@@ -123,8 +126,20 @@ impl Engine {
             store,
             runtime_status,
             workers: tokio::sync::Mutex::default(),
+            has_panicked: AtomicBool::new(false),
             stop,
         }
+    }
+
+    /// Whether no worker of a Source has ended by a panic.
+    pub async fn workers_run(&self) -> bool {
+        let mut workers = self.workers.lock().await;
+        while let Some(ended) = workers.try_join_next() {
+            if ended.is_err_and(|error| error.is_panic()) {
+                self.has_panicked.store(true, Ordering::Relaxed);
+            }
+        }
+        !self.has_panicked.load(Ordering::Relaxed)
     }
 
     /// Stops the workers: tasks that are in progress are published and committed first. The subscriptions stay.

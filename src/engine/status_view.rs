@@ -6,6 +6,7 @@
 //! Must not know how the status is served, and changes nothing.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use url::Url;
@@ -15,7 +16,7 @@ use super::error::EngineError;
 use super::faults::Faults;
 use super::runtime_status::{RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use crate::clock;
-use crate::protocol::{Capability, TopicUri};
+use crate::protocol::{Capability, SourceTime, TopicUri};
 use crate::status::{
     ChannelStatus, CountedError, GapStatus, SetStatus, SourceStatus, Status, StatusError,
     UnfollowedStatus, rfc3339,
@@ -93,6 +94,11 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
     let numbers = context.store.set_statistics(record.id).await?;
     let mut facts = context.runtime_status.set(record.id);
     facts.failing = facts.database_error.take().or(facts.failing);
+    let now = clock::now().wall;
+    let age = numbers.newest.map(|newest| age_of(newest, now));
+    if let Some(notice) = age.and_then(|age| stale(context.source.stale_after, age, now)) {
+        facts.notices.replace(notice, 1);
+    }
     let mut channels = Vec::new();
     for channel in context.store.channels(record.id).await? {
         // A channel that ended because it is no longer offered is not shown.
@@ -107,6 +113,8 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         capability_list: record.capability_list.to_string(),
         state: state(&numbers, &facts).to_owned(),
         synced_until: numbers.synced_until.map(|time| time.to_string()),
+        newest_document_at: numbers.newest.map(|time| time.to_string()),
+        seconds_since_newest_document: age.map(|age| age.as_secs()),
         gaps: numbers.gaps.iter().map(gap).collect(),
         resources: numbers.resources,
         bytes: numbers.bytes,
@@ -124,6 +132,24 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         error: error(facts, numbers),
         oddities: context.runtime_status.oddities(record.id),
     })
+}
+
+/// How long ago a time of the Source was; zero if it is in the future.
+fn age_of(newest: SourceTime, now: DateTime<Utc>) -> Duration {
+    let age = now - newest.to_datetime();
+    age.to_std().unwrap_or_default()
+}
+
+/// The notice of a set whose newest document is of that age.
+fn stale(after: Option<Duration>, age: Duration, now: DateTime<Utc>) -> Option<StatusError> {
+    let after = after.filter(|&after| age > after)?;
+    let since = chrono::TimeDelta::from_std(age - after).ok()?;
+    let message = format!(
+        "nothing newer was published for {} s (stale_after: {} s): the Source rests, or somebody withholds its changes",
+        age.as_secs(),
+        after.as_secs()
+    );
+    Some(StatusError::new("stale", message, now - since))
 }
 
 fn state(numbers: &SetStatistics, facts: &SetFacts) -> &'static str {

@@ -17,6 +17,7 @@ use super::error::innermost;
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup};
 use super::http_date::retry_after;
 use super::permits::{Permits, Pool};
+use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
 use crate::clock;
 use crate::config;
@@ -41,6 +42,8 @@ pub struct Client {
     credentials: Arc<Credentials>,
     redaction: Redaction,
     permits: Arc<Permits>,
+    /// `None`: the requests are not those of one Source.
+    third_parties: Option<Arc<ThirdParties>>,
     retries: Bounds,
     #[cfg(test)]
     transport: Option<Arc<dyn super::transport::Transport>>,
@@ -121,6 +124,7 @@ impl Client {
             credentials: Arc::default(),
             redaction: Redaction::default(),
             permits: Arc::new(Permits::new(http.connections_per_host)),
+            third_parties: None,
             retries: Bounds::DOCUMENT,
             #[cfg(test)]
             transport: None,
@@ -151,6 +155,16 @@ impl Client {
             credentials: Arc::new(credentials.clone()),
             redaction: credentials.added_to(Redaction::default()),
             ..self.clone()
+        }
+    }
+
+    /// The same client for a Source: with its credentials, and with at most so many requests per hour to a host that is not its
+    /// own (`[limits] third_party_requests`). All clones share that limit.
+    #[must_use]
+    pub fn for_source(&self, source: &config::Source, per_hour: u32) -> Self {
+        Self {
+            third_parties: Some(Arc::new(ThirdParties::of(source, per_hour))),
+            ..self.with_credentials(&source.credentials)
         }
     }
 
@@ -199,6 +213,9 @@ impl Client {
             self.guard.check(&url)?;
             allowed(&url)?;
             let permit = self.permits.acquire(pool, &url).await;
+            if let Some(third_parties) = &self.third_parties {
+                third_parties.count(pool, &url, clock::now().mono)?;
+            }
             // reqwest converts the credentials in the URL to a header.
             let request = request(&self.http, self.credentials.sign_in(&url));
             let response = self.send(request).await?;

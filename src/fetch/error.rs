@@ -62,6 +62,16 @@ pub enum FetchError {
     /// A redirect to a URI of more than 8 KiB.
     #[error("redirect to a URI that is too long")]
     LongRedirect,
+    /// The Source has caused too many requests to a host that is not its own.
+    #[error(
+        "too many requests to {host}, which is not a host of the Source; name it in `hosts` if it is"
+    )]
+    ThirdPartyLimit {
+        /// Host and port.
+        host: String,
+        /// When the next request is allowed.
+        retry_after: Duration,
+    },
     /// More bytes than allowed.
     #[error("larger than {limit} bytes")]
     TooLarge {
@@ -110,6 +120,7 @@ impl FetchError {
             Self::RedirectDowngrade(_) => "redirect-downgrade",
             Self::RedirectWithoutLocation => "redirect-without-location",
             Self::LongRedirect => "long-uri",
+            Self::ThirdPartyLimit { .. } => "third-party-limit",
             Self::TooLarge { .. } => "too-large",
             Self::Expansion => "expansion",
             Self::BadGzip(_) => "bad-gzip",
@@ -132,6 +143,7 @@ impl FetchError {
             | Self::Tls(_)
             | Self::Timeout
             | Self::TooSlow { .. }
+            | Self::ThirdPartyLimit { .. }
             | Self::BadGzip(_)
             | Self::CutShort
             | Self::Disk { .. }
@@ -154,6 +166,7 @@ impl FetchError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Status { retry_after, .. } if self.class() == ErrorClass::Retry => *retry_after,
+            Self::ThirdPartyLimit { retry_after, .. } => Some(*retry_after),
             _ => None,
         }
     }
@@ -189,6 +202,7 @@ impl FetchError {
             | Self::TooManyRedirects
             | Self::RedirectWithoutLocation
             | Self::LongRedirect
+            | Self::ThirdPartyLimit { .. }
             | Self::TooLarge { .. }
             | Self::Expansion
             | Self::CutShort

@@ -31,6 +31,7 @@ mod permits;
 mod probe;
 mod retry;
 mod spool;
+mod third_parties;
 mod topic;
 mod validators;
 mod web_page;

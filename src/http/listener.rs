@@ -18,6 +18,8 @@ use super::rejection_counters::RejectionCounters;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many connections are open at once. When there are more, idle ones are closed.
 const MAX_CONNECTIONS: usize = 256;
+/// How long a new connection may be without a request before it is closed for another one.
+const GRACE: Duration = Duration::from_millis(250);
 /// How long requests in progress may take once the listener stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// The pause after `accept` failed, as it does without free file descriptors.
@@ -52,15 +54,15 @@ pub async fn serve(
     rejections: RejectionCounters,
 ) {
     let graceful = GracefulShutdown::new();
-    let slots = ConnectionSlots::new(MAX_CONNECTIONS);
+    let slots = ConnectionSlots::new(MAX_CONNECTIONS, GRACE);
     let mut failing = false;
     loop {
         let accepted = tokio::select! {
             () = stop.cancelled() => break,
             accepted = bound.listener.accept() => accepted,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 if !std::mem::replace(&mut failing, true) {
                     tracing::warn!(code = "accept", %error, address = %bound.address, "accept failed; retrying");
@@ -76,7 +78,7 @@ pub async fn serve(
         }
         let slot = tokio::select! {
             () = stop.cancelled() => break,
-            slot = slots.acquire() => slot,
+            slot = slots.acquire(peer.ip()) => slot,
         };
         // Responses are small and written at once: there is nothing to coalesce.
         let _ = stream.set_nodelay(true);

@@ -1,9 +1,11 @@
 //! More connections than the listeners can serve: they keep working, and a delivery gets through.
 
+use std::collections::VecDeque;
 use std::fs;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use resyncd::demo::{
@@ -12,7 +14,7 @@ use resyncd::demo::{
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use url::Url;
 
@@ -189,4 +191,65 @@ async fn tenfold_overload_does_not_exhaust_memory() {
     assert!(growth < 256 * (256 << 10), "{growth} bytes more");
     push(&home, &source, "after the flood").await;
     home.settled(&source).await;
+}
+
+/// Opens connections as fast as the system allows, and leaves the last thousands of them open, until it is dropped.
+async fn churn(address: SocketAddr) {
+    let mut open = VecDeque::new();
+    loop {
+        if let Ok(peer) = TcpStream::connect(address).await {
+            open.push_back(peer);
+        }
+        if open.len() > 400 {
+            open.pop_front();
+        }
+    }
+}
+
+/// Sends a request in two parts with a pause between them; returns the beginning of the answer.
+async fn slow_request(address: SocketAddr, pause: Duration) -> String {
+    let mut answer = vec![0; 12];
+    let mut peer = TcpStream::connect(address).await.unwrap();
+    let asked = async {
+        peer.write_all(b"GET /unknown HTTP/1.1\r\n").await?;
+        // What a hub far away needs: no event ends it.
+        tokio::time::sleep(pause).await;
+        peer.write_all(b"Host: a\r\nConnection: close\r\n\r\n")
+            .await?;
+        peer.read_exact(&mut answer).await
+    };
+    // The listener may have closed the connection to make room.
+    let _ = asked.await;
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn churn_of_connections_does_not_keep_out_a_slow_hub() {
+    let _permit = PROCESSOR.write().await;
+    raise_limit();
+    let source = patient_source().await;
+    let home = Home::new(&source.url(), "");
+    let _daemon = home.run();
+    home.settled(&source).await;
+    let callback = callback_address(&change_subscription(&source).await);
+    let churning = join_all((0..8).map(|_| churn(callback)));
+    let asking = async {
+        // A hub tries again; how often it must depends on the load of this machine.
+        let mut answers = Vec::new();
+        for _ in 0..20 {
+            answers.push(slow_request(callback, Duration::from_millis(100)).await);
+            if answers
+                .last()
+                .is_some_and(|answer| answer == "HTTP/1.1 404")
+            {
+                return;
+            }
+        }
+        panic!("{answers:?}");
+    };
+    tokio::select! {
+        _ = churning => {}
+        () = soon("a slow request is answered", asking) => {}
+    }
+    push(&home, &source, "after the churn").await;
 }

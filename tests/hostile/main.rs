@@ -32,6 +32,9 @@
 //! | intervals that are inverted, empty or impossible | [`intervals`]: `impossible_interval_…`; tests/destination `hints`; of packages: `own_change_dumps` |
 //! | changes that are dated in the far future or past | [`intervals`]: `change_dated_…`, `resource_list_entry_dated_…`, `deletion_dated_…` |
 //! | stale documents | [`stale_documents`]; tests/process `audit` |
+//! | changes that are withheld for ever | [`stale_documents`]: `source_that_publishes_nothing_…` |
+//! | requests to the hosts of others: hubs, topics, documents, resources | [`third_parties`]; `fetch::third_parties`; `sync::channel` `choice` |
+//! | thousands of new connections a second | [`floods`]: `churn_…`; `http::connection_slots` |
 //! | the system clock is set | tests/clock.rs, and the tests of `sync::lease` and `store::tasks` |
 //! | the mirror's disk is full, read-only, broken, over quota | [`disks`]: `mirror_on_a_failing_disk_…`, `full_file_system_…`; each call in turn: `mirror::tests` `disk_faults` |
 //! | packages that do not fit on the disk | [`disks`]: `package_that_…` |
@@ -107,6 +110,7 @@ mod retries;
 mod reverts;
 mod site;
 mod stale_documents;
+mod third_parties;
 mod traced;
 mod unresponsive_hosts;
 mod uris;

@@ -1,6 +1,8 @@
 //! Stale documents, as served by a cache or a restored backup: nothing is reverted or deleted, and the set continues with newer
 //! documents.
 
+use std::time::Duration;
+
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, Entry, Head, Root, write_document};
 
@@ -295,4 +297,32 @@ async fn stale_capability_list_deletes_nothing() {
         rig.source.notify_and_publish(SET).await.unwrap();
         rig.until_mirrored().await;
     }
+}
+
+/// A set whose documents are older than `stale_after` is in sync as far as anybody can know, and reported.
+#[tokio::test(flavor = "multi_thread")]
+async fn source_that_publishes_nothing_for_long_is_reported() {
+    const YEAR: u64 = 365 * 24 * 3600;
+    for stale_after in [None, Some(Duration::from_secs(30 * 24 * 3600))] {
+        let options = SampleOptions {
+            start: Some(time("2020-01-01T00:00:00Z")),
+            ..resources(3)
+        };
+        let rig = Rig::start_with(options, |config| {
+            config.sources[0].stale_after = stale_after;
+        })
+        .await;
+        let set = rig.settled().await;
+        assert!(set.newest_document_at.unwrap().starts_with("2020-01-01"));
+        assert!(set.seconds_since_newest_document.unwrap() > 5 * YEAR);
+        let is_stale = set.notices.iter().any(|notice| notice.code == "stale");
+        assert_eq!(is_stale, stale_after.is_some());
+    }
+    // A Source that publishes is not.
+    let rig = Rig::start_with(resources(3), |config| {
+        config.sources[0].stale_after = Some(Duration::from_secs(30 * 24 * 3600));
+    })
+    .await;
+    let set = rig.settled().await;
+    assert!(set.notices.iter().all(|notice| notice.code != "stale"));
 }

@@ -37,6 +37,8 @@ pub struct SetStatistics {
     pub baseline_done: bool,
     /// The time up to which every change is known to have been applied.
     pub synced_until: Option<SourceTime>,
+    /// The newest time that a document of the set states for itself or for a change in it.
+    pub newest: Option<SourceTime>,
     /// The gaps, oldest first.
     pub gaps: Vec<Gap>,
 }
@@ -77,6 +79,7 @@ fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError>
     }
     statistics.undated = status::count_checks(sql, set)?;
     statistics.pending = statistics.pending.saturating_sub(statistics.undated);
+    statistics.newest = coverage::newest(sql, set)?;
     statistics.synced_until = synced_until(sql, set, totals.baseline)?;
     Ok(statistics)
 }

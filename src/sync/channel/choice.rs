@@ -22,16 +22,25 @@ pub struct ChannelChoice {
     pub new: Vec<usize>,
     /// Stored channels that are not wanted.
     pub unwanted: Vec<usize>,
+    /// How many are advertised and not wanted, because another one of their kind is.
+    pub surplus: usize,
 }
 
-/// Compares the channels that are advertised with those that are stored. One that is advertised twice counts once.
+/// Compares the channels that are advertised with those that are stored. Of each kind one is wanted: the first that is stored,
+/// or else the first. One that is advertised twice counts once.
 pub fn choose_channels(advertised: &[ChannelKey<'_>], stored: &[ChannelKey<'_>]) -> ChannelChoice {
     let mut choice = ChannelChoice::default();
     for (index, key) in advertised.iter().enumerate() {
-        if advertised[..index].contains(key) {
+        let is_of_kind = |other: &&ChannelKey<'_>| other.kind == key.kind;
+        let mut of_kind = advertised.iter().filter(is_of_kind);
+        if advertised[..index].iter().any(|other| is_of_kind(&other)) {
             continue;
         }
-        match stored.iter().position(|other| other == key) {
+        choice.surplus += of_kind.clone().filter(|other| *other != key).count();
+        let wanted = of_kind.find(|other| stored.contains(other)).unwrap_or(key);
+        let index = advertised.iter().position(|other| other == wanted);
+        let index = index.unwrap_or_default();
+        match stored.iter().position(|other| other == wanted) {
             Some(place) => choice.known.push((index, place)),
             None => choice.new.push(index),
         }
@@ -81,6 +90,7 @@ mod tests {
             known: known.to_vec(),
             new: new.to_vec(),
             unwanted: unwanted.to_vec(),
+            surplus: 0,
         }
     }
 
@@ -89,14 +99,29 @@ mod tests {
         let (a, b) = (("changes", "a", true), ("changes", "b", true));
         let (framework, unsigned) = (("framework", "a", true), ("changes", "a", false));
         check(&[], &[], choice(&[], &[], &[]));
-        check(&[a, b], &[], choice(&[], &[0, 1], &[]));
-        check(&[a, b], &[b, a], choice(&[(0, 1), (1, 0)], &[], &[]));
         check(&[b], &[a], choice(&[], &[0], &[0]));
         check(&[a], &[framework], choice(&[], &[0], &[0]));
         check(&[a], &[unsigned], choice(&[], &[0], &[0]));
         // The channel of the new policy is found behind the one of the old policy.
         check(&[a], &[unsigned, a], choice(&[(0, 1)], &[], &[0]));
         check(&[], &[a, b], choice(&[], &[], &[0, 1]));
+    }
+
+    #[test]
+    fn one_channel_of_each_kind_is_wanted() {
+        let (a, b, c) = (
+            ("changes", "a", true),
+            ("changes", "b", true),
+            ("changes", "c", true),
+        );
+        let (f, g) = (("framework", "a", true), ("framework", "g", true));
+        let surplus = |surplus: usize, choice: ChannelChoice| ChannelChoice { surplus, ..choice };
+        check(&[a, f], &[], choice(&[], &[0, 1], &[]));
+        check(&[a, b, f, c, g], &[], surplus(3, choice(&[], &[0, 2], &[])));
+        // What is subscribed to stays, in any order.
+        check(&[a, b], &[b], surplus(1, choice(&[(1, 0)], &[], &[])));
+        // An earlier version may have subscribed to several.
+        check(&[a, b], &[b, a], surplus(1, choice(&[(0, 1)], &[], &[0])));
     }
 
     #[test]

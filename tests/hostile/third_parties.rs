@@ -1,0 +1,93 @@
+//! A Source that makes the daemon send requests to hosts of others.
+
+use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
+
+use crate::support::{NAME, Rig, SET, client, resources};
+
+/// A Source whose hub has another port, and so counts as somebody else's.
+async fn source() -> SampleSource {
+    let options = SampleOptions {
+        hub: ChannelHub::Own(HubOptions::default()),
+        ..resources(3)
+    };
+    SampleSource::start(options).await.unwrap()
+}
+
+/// Adds so many channels for change notifications, each with a topic and the hub of its own, to the Capability List.
+async fn advertise_more_channels(source: &SampleSource, more: usize) {
+    let list = source.capability_list(SET);
+    let answer = client().get(list.clone()).send().await.unwrap();
+    let text = answer.text().await.unwrap();
+    let entries = text.split_inclusive("</url>");
+    let channel = entries
+        .filter(|entry| entry.contains("<loc>") && entry.contains("rel=\"hub\""))
+        .map(|entry| &entry[entry.rfind("<url>").unwrap()..])
+        .find(|entry| entry.contains("\"change-notification\""))
+        .unwrap();
+    let added: String = (0..more)
+        .map(|number| channel.replace("</loc>", &format!("/{number}</loc>")))
+        .collect();
+    let text = text.replace("</urlset>", &format!("{added}</urlset>"));
+    source.put_document(list.path(), "application/xml", text);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_channel_of_each_kind_is_subscribed_to() {
+    const MORE: usize = 500;
+    let source = source().await;
+    advertise_more_channels(&source, MORE).await;
+    let rig = Rig::follow(source, |_| {}).await;
+    let set = rig
+        .until("subscribed, with a notice", |set| {
+            let is_active = set.channels.iter().all(|channel| channel.state == "active");
+            is_active && !set.channels.is_empty() && !set.notices.is_empty()
+        })
+        .await;
+    assert_eq!(set.channels.len(), 2, "{:#?}", set.channels);
+    let notice = set.notices.iter().find(|it| it.code == "surplus-channels");
+    assert_eq!(notice.map(|it| it.count), Some(MORE as u64));
+    // A poll changes nothing.
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
+    assert_eq!(rig.hub().counts().requested, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn requests_to_the_host_of_somebody_else_are_limited() {
+    let rig = Rig::follow(source().await, |config| {
+        // One at once, and one more in an hour.
+        config.limits.third_party_requests = 2;
+    })
+    .await;
+    let set = rig
+        .until("one request for two channels", |set| {
+            let limited = |code: &str| code == "third-party-limit";
+            let mut errors = set
+                .channels
+                .iter()
+                .filter_map(|channel| channel.error.as_ref());
+            let is_limited = errors.any(|error| limited(&error.code));
+            let is_active = set.channels.iter().any(|channel| channel.state == "active");
+            is_limited && is_active && set.state == "in-sync"
+        })
+        .await;
+    assert_eq!(set.channels.len(), 2);
+    assert_eq!(rig.hub().counts().requested, 1);
+    // The documents and resources are on the Source's own host.
+    rig.source.update(SET, "r0001.txt", "polled");
+    rig.operator.poll(NAME).await;
+    rig.until_mirrored().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn host_that_the_configuration_names_is_not_limited() {
+    let source = source().await;
+    let hub = source.hub().unwrap().uri().clone();
+    let rig = Rig::follow(source, |config| {
+        config.limits.third_party_requests = 2;
+        config.sources[0].hub = Some(hub);
+    })
+    .await;
+    rig.settled().await;
+    assert!(rig.hub().counts().requested >= 2);
+}
