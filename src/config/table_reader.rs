@@ -62,6 +62,7 @@ const KEYS: [(&str, &[&str]); 6] = [
             "max_delete",
             "signatures",
             "hub",
+            "trust_hub",
             "hosts",
             "include",
             "exclude",

@@ -72,6 +72,8 @@ pub struct Change {
     pub late: bool,
     /// How often the resource changes, as the entry states.
     pub frequency: Option<ChangeFrequency>,
+    /// Whether only a hub states it that is not the Source.
+    pub unconfirmed: bool,
 }
 
 impl Change {
@@ -88,6 +90,7 @@ impl Change {
             links: Vec::new(),
             late: false,
             frequency: None,
+            unconfirmed: false,
         }
     }
 
@@ -99,6 +102,7 @@ impl Change {
             lastmod: self.lastmod,
             content: &self.content,
             late: self.late,
+            unconfirmed: self.unconfirmed,
         }
     }
 }

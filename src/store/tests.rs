@@ -66,6 +66,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         authority: uri(name).authority(),
         late: false,
         frequency: None,
+        unconfirmed: false,
     }
 }
 

@@ -22,6 +22,7 @@
 //! | no file descriptors left | [`floods`]: `listeners_survive_…` |
 //! | replays of a signed notification | [`replays`], and the tests of `store::delivered` |
 //! | notifications without a signature or with a wrong one | tests/websub `deliveries` |
+//! | a hub that makes up content, digests or deletions | [`hubs`]; `store::tests` `deletion_guard` |
 //! | verifications that were not requested, and forged denials | tests/websub `verifying`, and the tests of `sync::lease` |
 //! | forged requests to unsubscribe | tests/websub `verifying` and `endings` |
 //! | intervals that are inverted, empty or impossible | [`intervals`]: `impossible_interval_…`; tests/destination `hints`; of packages: `own_change_dumps` |
@@ -87,6 +88,7 @@ mod entry_points;
 mod every_step;
 mod floods;
 mod foreign_pages;
+mod hubs;
 mod intervals;
 mod logs;
 mod paths;

@@ -298,5 +298,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         links: Vec::new(),
         late: false,
         frequency: None,
+        unconfirmed: false,
     }
 }

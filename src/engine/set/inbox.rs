@@ -17,8 +17,8 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, Place, ReadError, Root,
-    TopicUri,
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place, ReadError,
+    Root, TopicUri,
 };
 use crate::store::{
     BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome,
@@ -26,6 +26,7 @@ use crate::store::{
 };
 use crate::sync::{
     Channel, DeliveryFaultKind, Gap, NewsFilter, Pacing, Sequencer, Verdict, is_plausible,
+    names_copy,
 };
 
 /// How many deliveries are read from the inbox at once.
@@ -184,7 +185,10 @@ impl SetState {
             self.schedule.soon(clock::now());
         }
         let is_dated = is_dated(&document);
-        let news = self.news_of(document, filter).await?;
+        let mut news = self.news_of(document, filter).await?;
+        if !self.is_trusted(&delivery) {
+            news.changes.iter_mut().for_each(leave_to_the_source);
+        }
         let outcome = match outcome {
             DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
             // The interval was covered, but not by all that happened in it.
@@ -198,6 +202,14 @@ impl SetState {
         self.sequencer = trial;
         self.report_held(result.held);
         Ok(())
+    }
+
+    /// Whether the hub that has sent a delivery may speak for the Source.
+    fn is_trusted(&self, delivery: &Delivery) -> bool {
+        let origin = self.record.capability_list.origin();
+        let is_own = |hub: &HubUri| hub.url().origin() == origin;
+        let configured = self.context.source.trust_hub;
+        configured.unwrap_or_else(|| delivery.hub.as_ref().is_some_and(is_own))
     }
 
     /// The changes of a notification that are news.
@@ -324,6 +336,13 @@ impl SetState {
         let found = Arc::clone(&self.context.store).channel(id).await?;
         found.ok_or(EngineError::Interrupted)
     }
+}
+
+/// Marks a change that only a hub states: the Source itself is asked for it, and nobody whom the hub names.
+fn leave_to_the_source(change: &mut Change) {
+    change.unconfirmed = true;
+    change.links.retain(|link| !names_copy(link));
+    change.authority = change.uri.authority();
 }
 
 /// What is news in a notification.

@@ -27,6 +27,7 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
         links: Vec::new(),
         late: false,
         frequency: None,
+        unconfirmed: false,
     }
 }
 

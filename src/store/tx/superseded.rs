@@ -47,6 +47,7 @@ impl SupersededTask {
             authority: task.uri.authority(),
             late: false,
             frequency: None,
+            unconfirmed: false,
         })))
     }
 
