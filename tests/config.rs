@@ -154,6 +154,7 @@ lease = "1d"
 baseline = "dump"
 allow_type_mismatch = true
 undated_per_day = 7
+trust_hub = true
 delete = false
 max_delete = "100%"
 signatures = "off"
@@ -192,6 +193,7 @@ exclude = ["*/draft/*"]
     assert_eq!(source.baseline, Baseline::Dump);
     assert!(source.allow_type_mismatch);
     assert_eq!(source.undated_per_day, 7);
+    assert_eq!(source.trust_hub, Some(true));
     assert!(!source.delete);
     assert!((source.max_delete - 1.0).abs() < f64::EPSILON);
     assert_eq!(source.signatures, Signatures::Off);
