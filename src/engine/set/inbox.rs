@@ -185,10 +185,8 @@ impl SetState {
             self.schedule.soon(clock::now());
         }
         let is_dated = is_dated(&document);
-        let mut news = self.news_of(document, filter).await?;
-        if !self.is_trusted(&delivery) {
-            news.changes.iter_mut().for_each(leave_to_the_source);
-        }
+        let is_trusted = self.is_trusted(&delivery);
+        let news = self.news_of(document, filter, is_trusted).await?;
         let outcome = match outcome {
             DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
             // The interval was covered, but not by all that happened in it.
@@ -213,10 +211,16 @@ impl SetState {
     }
 
     /// The changes of a notification that are news.
-    async fn news_of(&self, document: Document, filter: NewsFilter) -> Result<News, EngineError> {
+    async fn news_of(
+        &self,
+        document: Document,
+        filter: NewsFilter,
+        is_trusted: bool,
+    ) -> Result<News, EngineError> {
         let (context, set) = (Arc::clone(&self.context), self.record.id);
-        let reading =
-            tokio::task::spawn_blocking(move || News::of(&context, set, document, &filter));
+        let reading = tokio::task::spawn_blocking(move || {
+            News::of(&context, set, document, &filter, is_trusted)
+        });
         reading.await.map_err(|_| EngineError::Interrupted)?
     }
 
@@ -360,6 +364,7 @@ impl News {
         set: SetId,
         document: Document,
         filter: &NewsFilter,
+        is_trusted: bool,
     ) -> Result<Self, EngineError> {
         let mut entries = document.entries;
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
@@ -378,7 +383,10 @@ impl News {
             if is_included && late && !late_uris.insert(entry.loc.clone()) {
                 continue;
             }
-            let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            if !is_trusted {
+                change.as_mut().into_iter().for_each(leave_to_the_source);
+            }
             match change {
                 Some(change) if is_included => changes.push(Change { late, ..change }),
                 Some(change) => late_news.add(context, (change, None))?,
