@@ -31,6 +31,7 @@ mod folder;
 mod ids;
 mod reads;
 mod schema;
+mod session;
 mod tables;
 mod tx;
 mod wake;
@@ -82,8 +83,8 @@ pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
 use corruption::{Check, Damage};
+use session::begin_session;
 use tables::{feed, probe};
-use tx::doubt::begin_session;
 use write_health::WriteHealth;
 use writer::{Tx, Writer};
 
