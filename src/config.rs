@@ -153,6 +153,8 @@ pub struct Source {
     pub signatures: Signatures,
     /// The hub to use instead of the advertised one.
     pub hub: Option<HubUri>,
+    /// Whether what only the hub states counts without an answer of the Source; `None`: if both have the same origin.
+    pub trust_hub: Option<bool>,
     /// Hosts that resources may be fetched from: lower case, with or without a port; empty: any public host.
     pub hosts: Vec<String>,
     /// Which resources are mirrored.

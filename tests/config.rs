@@ -57,7 +57,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 38] = [
+const KEYS: [(&str, &str); 39] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -162,6 +162,7 @@ baseline = "dump"
 allow_type_mismatch = true
 undated_per_day = 7
 stale_after = "30d"
+trust_hub = true
 delete = false
 max_delete = "100%"
 signatures = "off"
@@ -202,6 +203,7 @@ exclude = ["*/draft/*"]
     assert!(source.allow_type_mismatch);
     assert_eq!(source.undated_per_day, 7);
     assert_eq!(source.stale_after, Some(Duration::from_secs(30 * 86_400)));
+    assert_eq!(source.trust_hub, Some(true));
     assert!(!source.delete);
     assert!((source.max_delete - 1.0).abs() < f64::EPSILON);
     assert_eq!(source.signatures, Signatures::Off);

@@ -120,6 +120,7 @@ impl Source {
             max_delete: 0.1,
             signatures: Signatures::Required,
             hub: None,
+            trust_hub: None,
             hosts: Vec::new(),
             filter: Filter::everything(),
         }

@@ -115,6 +115,7 @@ fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sour
     assign(&mut source.signatures, signatures);
     let hub = section.text("hub", "a URL", parse_hub).flatten();
     source.hub = hub.map(|url| hub_at(source.credentials.extract(url)));
+    source.trust_hub = section.flag("trust_hub");
     let sets = sets.unwrap_or_default().into_iter();
     source.sets = sets.map(|set| source.credentials.extract(set)).collect();
     assign(&mut source.hosts, section.list("hosts", parse_host));

@@ -68,6 +68,7 @@ const KEYS: [(&str, &[&str]); 7] = [
             "max_delete",
             "signatures",
             "hub",
+            "trust_hub",
             "hosts",
             "include",
             "exclude",

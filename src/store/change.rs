@@ -74,6 +74,8 @@ pub struct Change {
     pub late: bool,
     /// How often the resource changes, as the entry states.
     pub frequency: Option<ChangeFrequency>,
+    /// Whether only a hub states it that is not the Source.
+    pub unconfirmed: bool,
 }
 
 impl Change {
@@ -91,6 +93,7 @@ impl Change {
             late: false,
             frequency: None,
             encoding: None,
+            unconfirmed: false,
         }
     }
 
@@ -102,6 +105,7 @@ impl Change {
             lastmod: self.lastmod,
             content: &self.content,
             late: self.late,
+            unconfirmed: self.unconfirmed,
         }
     }
 }

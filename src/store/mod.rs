@@ -31,6 +31,7 @@ mod folder;
 mod ids;
 mod reads;
 mod schema;
+mod session;
 mod tables;
 mod tx;
 mod wake;
@@ -83,8 +84,8 @@ pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
 use corruption::{Check, Damage};
+use session::begin_session;
 use tables::{feed, probe};
-use tx::doubt::begin_session;
 use write_health::WriteHealth;
 use writer::{Tx, Writer};
 
@@ -258,7 +259,7 @@ impl Store {
 
     /// Returns when the writer and a reader have answered, whatever they answer.
     pub async fn answers(self: &Arc<Self>) {
-        // An error is an answer.
+        // An error is an answer: `/readyz` reports it.
         let _ = self.write(|_| Ok(())).await;
         let _ = self.read(|_| Ok(())).await;
     }

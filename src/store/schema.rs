@@ -323,6 +323,13 @@ pub(super) const STEPS: &[&str] = &[
         last INTEGER NOT NULL
     );
     ",
+    "
+    -- The hub that a delivery came from, and what only a hub states that is not the Source.
+    ALTER TABLE inbox ADD COLUMN hub TEXT;
+    ALTER TABLE task ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE resource ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE loss ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -68,6 +68,7 @@ fn change(name: &str, kind: ChangeKind, time: i64) -> Change {
         late: false,
         frequency: None,
         encoding: None,
+        unconfirmed: false,
     }
 }
 

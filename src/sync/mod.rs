@@ -27,7 +27,7 @@ mod sequencer;
 mod span;
 mod undated;
 
-pub use candidates::{Candidate, Expected, plan_candidates};
+pub use candidates::{Candidate, Expected, names_copy, plan_candidates};
 pub use channel::{
     CallbackChange, CallbackOwner, CallbackSlot, Callbacks, Channel, ChannelAction, ChannelChoice,
     ChannelEvent, ChannelFailure, ChannelKey, ChannelMachine, ChannelReport, ChannelRules,

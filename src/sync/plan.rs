@@ -26,6 +26,8 @@ pub struct Announced<'a> {
     pub content: &'a ContentInfo,
     /// Whether a later document of that time has been read already: then, with equal times, the later document wins.
     pub late: bool,
+    /// Whether only a hub states it that is not the Source.
+    pub unconfirmed: bool,
 }
 
 /// What is known of a resource in the mirror.
@@ -45,6 +47,9 @@ pub struct LocalState {
     pub deleted: bool,
     /// Whether the file may be another than the recorded one: then it is like no description.
     pub is_doubted: bool,
+    /// Whether only a hub that is not the Source has stated the change. The file is the Source's own answer to a request, but the
+    /// time is the hub's: it does not prove that an update which the Source states is older.
+    pub unconfirmed: bool,
 }
 
 impl LocalState {
@@ -65,12 +70,34 @@ pub struct Pending {
     pub kind: ChangeKind,
     /// When that change happened.
     pub changed_at: Option<SourceTime>,
+    /// Whether only a hub that is not the Source has stated it.
+    pub unconfirmed: bool,
 }
 
 impl Pending {
+    /// Whether the Source itself now states what only a hub has stated: the entry counts then, and not the notification.
+    fn is_confirmed_by(&self, announced: &Announced<'_>) -> bool {
+        self.unconfirmed
+            && !announced.unconfirmed
+            && announced.changed_at.is_some()
+            && announced.changed_at == self.changed_at
+    }
+
     /// The last moment at which the change may have happened.
     fn latest_change(&self) -> Option<SourceTime> {
         self.changed_at.map(SourceTime::latest_possible)
+    }
+}
+
+impl LocalState {
+    /// Whether its time does not order it and an announced update: the one is a hub's, and the other the Source's.
+    #[must_use]
+    pub fn is_unordered(&self, announced: &Announced<'_>) -> bool {
+        self.unconfirmed
+            && !announced.unconfirmed
+            && !self.deleted
+            && announced.kind != ChangeKind::Deleted
+            && announced.changed_at.is_some()
     }
 }
 
@@ -97,6 +124,7 @@ pub fn plan_change(
             announced.late && announced.changed_at.is_some() && announced.changed_at == than;
         is_overtaken || is_before(announced.changed_at, than)
     };
+    let pending = pending.filter(|pending| !pending.is_confirmed_by(announced));
     if pending.is_some_and(|pending| is_older(pending.changed_at)) {
         return Decision::Older;
     }
@@ -104,7 +132,8 @@ pub fn plan_change(
     let Some(known) = known else {
         return Decision::Task;
     };
-    if is_older(known.changed_at) {
+    let is_unordered = known.is_unordered(announced);
+    if !is_unordered && is_older(known.changed_at) {
         return Decision::Older;
     }
     let done = match (announced.kind, known.deleted) {
@@ -118,7 +147,8 @@ pub fn plan_change(
             ContentMatch::Different => false,
             // Only time and kind distinguish one change from another.
             ContentMatch::Unknown => {
-                announced.changed_at.is_some()
+                !is_unordered
+                    && announced.changed_at.is_some()
                     && announced.changed_at == known.changed_at
                     && known.kind.is_none_or(|kind| kind == announced.kind)
             }
@@ -156,6 +186,7 @@ pub fn plan_late(
 ) -> LateChange {
     let deletes = announced.kind == ChangeKind::Deleted;
     let is_known = |changed_at: Option<SourceTime>| announced.changed_at <= changed_at;
+    let pending = pending.filter(|pending| !pending.is_confirmed_by(announced));
     // What has no time can't be told from what was read before.
     if announced.changed_at.is_none()
         || pending
@@ -170,7 +201,8 @@ pub fn plan_late(
             LateChange::News
         };
     };
-    if is_known(known.changed_at) {
+    let is_unordered = known.is_unordered(announced);
+    if !is_unordered && is_known(known.changed_at) {
         return LateChange::Known;
     }
     let latest = announced.changed_at.map(SourceTime::latest_possible);

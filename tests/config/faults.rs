@@ -227,6 +227,7 @@ fn values_of_another_type_are_faults() {
         "sets = \"http://a.example/1.xml\"",
         "hosts = [\"a.example\", 1]",
         "hub = false",
+        "trust_hub = \"yes\"",
         "baseline = []",
         "lease = 2026-01-01",
         "include = {}",

@@ -355,6 +355,7 @@ async fn echoed_secrets_are_never_shown_or_stored() {
         .stdout(Stdio::null());
     let mut daemon = daemon.stderr(file).spawn().unwrap();
     let log = || std::fs::read_to_string(&log_file).unwrap();
+    home.until_status("the daemon runs", |_| true).await;
     eventually("refusal, denial and page are reported", None, async || {
         let log = log();
         let has = |text: &str| log.contains(text);

@@ -11,9 +11,9 @@ use super::members::Member;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
 use crate::fetch::{AllowedHosts, FetchError};
-use crate::protocol::{Link, ResourceUri, ServedVersion};
+use crate::protocol::{ContentInfo, Link, ResourceUri, ServedVersion};
 use crate::store::{Task, TaskFailure};
-use crate::sync::{Candidate, Expected, plan_candidates};
+use crate::sync::{Candidate, DeliveryFaultKind, Expected, plan_candidates};
 
 /// The URIs that a resource may be fetched from, the first one first, without duplicates on hosts that are not allowed.
 pub(in crate::engine) fn candidates_of(
@@ -63,6 +63,9 @@ pub(super) async fn fetch(
     task: &Task,
     known: Option<&ServedVersion>,
 ) -> Result<FetchOutcome, TaskFailure> {
+    if task.unconfirmed {
+        return fetch_own(context, task, known).await;
+    }
     let mut failed: Option<TaskFailure> = None;
     let mut is_absent = false;
     for candidate in plan(context, task) {
@@ -118,6 +121,55 @@ pub(super) async fn fetch(
     }
     // The resource's own URI is always a candidate.
     Err(failed.unwrap_or_else(|| DownloadError::Interrupted.into_failure(task)))
+}
+
+/// Fetches a resource that only a hub has announced, from its own URI. If the Source still serves something else after the usual
+/// tries, that is published: it is the Source's own statement, and its notification may have overtaken it only for a while.
+async fn fetch_own(
+    context: &Arc<ApplyContext>,
+    task: &Task,
+    known: Option<&ServedVersion>,
+) -> Result<FetchOutcome, TaskFailure> {
+    let own = |expected| Candidate {
+        uri: task.uri.clone(),
+        is_own: true,
+        expected,
+    };
+    let error = match download(context, task, &own(expected_of(task)), known).await {
+        Ok(outcome) => return Ok(outcome),
+        Err(error) => error,
+    };
+    let contradicts = matches!(
+        error,
+        DownloadError::Mismatch(_) | DownloadError::TypeMismatch { .. }
+    );
+    let failure = error.into_failure(task);
+    if !contradicts || failure.retry_at.is_some() {
+        return Err(failure);
+    }
+    let as_served = Task {
+        content: ContentInfo::default(),
+        lastmod: None,
+        ..task.clone()
+    };
+    let served = download(context, &as_served, &own(Expected::default()), None).await;
+    let served = served.map_err(|error| error.into_failure(task))?;
+    report_contradiction(context, task, &failure.message).await;
+    Ok(served)
+}
+
+/// Reports that the Source's own answer is another than what its hub has stated.
+pub(super) async fn report_contradiction(context: &ApplyContext, task: &Task, found: &str) {
+    let (kind, source) = (DeliveryFaultKind::Contradicted, context.name());
+    tracing::warn!(code = kind.code(), source, uri = %task.uri, change = task.kind.as_str(), found,
+        "the Source's answer contradicts what its hub has delivered; following the Source");
+    let noted = context
+        .source
+        .store
+        .note_delivery_fault(task.set, kind, clock::now().wall);
+    if let Err(error) = noted.await {
+        tracing::error!(code = error.code(), source, %error, "database error; the fault of the hub is not shown");
+    }
 }
 
 fn is_skipped(context: &ApplyContext, candidate: &Candidate) -> bool {

@@ -57,6 +57,8 @@ pub(super) enum DownloadError {
         "the server sent an HTML page where {stated} was stated; allow_type_mismatch in the configuration accepts it"
     )]
     TypeMismatch { stated: String },
+    #[error("the Source still serves what its hub has announced as deleted")]
+    StillServed,
     #[error("the work was interrupted")]
     Interrupted,
     #[error("resyncd panicked; see the log")]
@@ -71,6 +73,7 @@ impl DownloadError {
             Self::Mismatch(mismatch) => mismatch.code(),
             Self::Stale { .. } => "stale-duplicate",
             Self::TypeMismatch { .. } => "type-mismatch",
+            Self::StillServed => "still-served",
             Self::Interrupted => "interrupted",
             Self::Panicked => "panicked",
         }
@@ -87,6 +90,7 @@ impl DownloadError {
             Self::Mismatch(_) | Self::Stale { .. } | Self::TypeMismatch { .. } => {
                 (wait_for(tried, None, &TRIES), true)
             }
+            Self::StillServed => (wait_for(tried, None, &TRIES_IF_ABSENT), true),
             Self::Fetch(error) if error.is_absent() => {
                 (wait_for(tried, None, &TRIES_IF_ABSENT), true)
             }

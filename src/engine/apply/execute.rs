@@ -32,6 +32,11 @@ pub(super) enum TaskOutcome {
         /// Whether it serves what the mirror has, as far as that can be told.
         is_same: bool,
     },
+    /// The resource is to be deleted, as only a hub has stated, and the Source still serves it.
+    Contradicted {
+        /// Whether it serves what the mirror has, as far as that can be told.
+        is_same: bool,
+    },
     /// It could not be executed.
     Failed(TaskFailure),
 }
@@ -47,7 +52,8 @@ pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOut
 async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let mirror = &context.mirror;
     if task.kind == ChangeKind::Deleted {
-        return if task.is_shared && task.origin != Origin::Audit {
+        let is_doubtful = task.is_shared || task.unconfirmed;
+        return if is_doubtful && task.origin != Origin::Audit {
             confirm_removal(context, task).await
         } else {
             TaskOutcome::Remove
@@ -76,20 +82,34 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     }
 }
 
-/// A resource that is a member of another set is removed only if the Source serves it no longer.
+/// A resource that is a member of another set is removed only if the Source serves it no longer; so is one whose deletion only a
+/// hub has stated. The Source may be behind its own notification: it is asked some times.
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
     let known = task.live_version.as_ref().filter(|_| !task.live_doubted);
     let asked = source.client.get_content(&task.uri, &hosts, None, known);
     match asked.await {
+        Ok(served) if !task.is_shared => still_served(context, task, served.is_none()).await,
         Ok(served) => TaskOutcome::Left {
             is_same: served.is_none(),
         },
         Err(error) if error.is_absent() => TaskOutcome::Remove,
-        Err(error) if error.class() != ErrorClass::Retry => TaskOutcome::Left { is_same: true },
-        Err(error) => TaskOutcome::Failed(DownloadError::from(error).into_failure(task)),
+        Err(error) if error.class() == ErrorClass::Retry => {
+            TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
+        }
+        Err(_) if !task.is_shared => still_served(context, task, false).await,
+        Err(_) => TaskOutcome::Left { is_same: true },
     }
+}
+
+async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> TaskOutcome {
+    let failure = DownloadError::StillServed.into_failure(task);
+    if failure.retry_at.is_some() {
+        return TaskOutcome::Failed(failure);
+    }
+    candidates::report_contradiction(context, task, &failure.message).await;
+    TaskOutcome::Contradicted { is_same }
 }
 
 /// The version for a conditional request. None where the announced length or digest differs from the file's, or can't be

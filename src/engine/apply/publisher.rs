@@ -109,6 +109,7 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
                 report_disk_ok(context, task);
                 tracing::debug!(source, uri = %task.uri, "removed");
             }
+            TaskResult::Contradicted { task, .. } => report_disk_ok(context, task),
             TaskResult::Left { task, .. } => {
                 report_disk_ok(context, task);
                 tracing::debug!(code = "left-set", source, uri = %task.uri,
@@ -142,7 +143,10 @@ fn count(context: &ApplyContext, conclusion: &TaskResult) {
     match conclusion {
         TaskResult::Failed { failure, .. } if failure.retry_at.is_some() => {}
         TaskResult::Failed { .. } => context.source.progress.count_failed(),
-        TaskResult::Published(_) | TaskResult::Removed { .. } | TaskResult::Left { .. } => {
+        TaskResult::Published(_)
+        | TaskResult::Removed { .. }
+        | TaskResult::Left { .. }
+        | TaskResult::Contradicted { .. } => {
             context.source.progress.count_applied();
         }
     }
@@ -198,6 +202,9 @@ pub(super) fn publish(
             TaskOutcome::Adopted(adopted) => conclusions.push(adopt(task, adopted)),
             TaskOutcome::Same { lastmod } => conclusions.push(touch(mirror, task, lastmod)),
             TaskOutcome::Left { is_same } => conclusions.push(TaskResult::Left { task, is_same }),
+            TaskOutcome::Contradicted { is_same } => {
+                conclusions.push(TaskResult::Contradicted { task, is_same });
+            }
             TaskOutcome::Failed(failure) => conclusions.push(TaskResult::Failed { task, failure }),
         }
     }

@@ -299,5 +299,6 @@ fn change_of(expectation: Expectation, kind: ChangeKind) -> Change {
         late: false,
         frequency: None,
         encoding: None,
+        unconfirmed: false,
     }
 }

@@ -72,5 +72,6 @@ pub(in crate::engine) fn parse_change(
         links: entry.links,
         late: false,
         frequency: entry.frequency,
+        unconfirmed: false,
     })
 }

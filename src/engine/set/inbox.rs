@@ -17,8 +17,8 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, Place, ReadError, Root,
-    TopicUri,
+    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place, ReadError,
+    Root, TopicUri,
 };
 use crate::store::{
     BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome,
@@ -26,6 +26,7 @@ use crate::store::{
 };
 use crate::sync::{
     Channel, DeliveryFaultKind, Gap, NewsFilter, Pacing, Sequencer, Verdict, is_plausible,
+    names_copy,
 };
 
 /// How many deliveries are read from the inbox at once.
@@ -201,7 +202,8 @@ impl SetState {
             self.schedule.soon(clock::now());
         }
         let is_dated = is_dated(&document);
-        let news = self.news_of(document, filter).await?;
+        let is_trusted = self.is_trusted(&delivery);
+        let news = self.news_of(document, filter, is_trusted).await?;
         let outcome = match outcome {
             DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
             // The interval was covered, but not by all that happened in it.
@@ -236,11 +238,25 @@ impl SetState {
         }
     }
 
+    /// Whether the hub that has sent a delivery may speak for the Source.
+    fn is_trusted(&self, delivery: &Delivery) -> bool {
+        let origin = self.record.capability_list.origin();
+        let is_own = |hub: &HubUri| hub.url().origin() == origin;
+        let configured = self.context.source.trust_hub;
+        configured.unwrap_or_else(|| delivery.hub.as_ref().is_some_and(is_own))
+    }
+
     /// The changes of a notification that are news.
-    async fn news_of(&self, document: Document, filter: NewsFilter) -> Result<News, EngineError> {
+    async fn news_of(
+        &self,
+        document: Document,
+        filter: NewsFilter,
+        is_trusted: bool,
+    ) -> Result<News, EngineError> {
         let (context, set) = (Arc::clone(&self.context), self.record.id);
-        let reading =
-            tokio::task::spawn_blocking(move || News::of(&context, set, document, &filter));
+        let reading = tokio::task::spawn_blocking(move || {
+            News::of(&context, set, document, &filter, is_trusted)
+        });
         reading.await.map_err(|_| EngineError::Interrupted)?
     }
 
@@ -362,6 +378,13 @@ impl SetState {
     }
 }
 
+/// Marks a change that only a hub states: the Source itself is asked for it, and nobody whom the hub names.
+fn leave_to_the_source(change: &mut Change) {
+    change.unconfirmed = true;
+    change.links.retain(|link| !names_copy(link));
+    change.authority = change.uri.authority();
+}
+
 /// What is news in a notification.
 struct News {
     /// The changes, the oldest first, and then those that appeared late.
@@ -377,6 +400,7 @@ impl News {
         set: SetId,
         document: Document,
         filter: &NewsFilter,
+        is_trusted: bool,
     ) -> Result<Self, EngineError> {
         let mut entries = document.entries;
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
@@ -395,7 +419,10 @@ impl News {
             if is_included && late && !late_uris.insert(entry.loc.clone()) {
                 continue;
             }
-            let change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            let mut change = change_of(context, entry, ChangeKind::Updated, changed_at);
+            if !is_trusted {
+                change.as_mut().into_iter().for_each(leave_to_the_source);
+            }
             match change {
                 Some(change) if is_included => changes.push(Change { late, ..change }),
                 Some(change) => late_news.add(context, (change, None))?,

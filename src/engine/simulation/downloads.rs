@@ -137,7 +137,9 @@ impl Inside {
         let (task, path) = match result {
             TaskResult::Published(publication) => (&publication.task, &publication.path),
             TaskResult::Removed { task, .. } => (task, &task.path),
-            TaskResult::Left { .. } | TaskResult::Failed { .. } => return,
+            TaskResult::Left { .. }
+            | TaskResult::Contradicted { .. }
+            | TaskResult::Failed { .. } => return,
         };
         let resource = Target::resource(task.uri.as_str());
         let mirror = self.stepper.mirror();

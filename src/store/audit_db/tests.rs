@@ -28,6 +28,7 @@ fn change(name: &str, kind: ChangeKind, time: Option<i64>, content: &str) -> Cha
         late: false,
         frequency: None,
         encoding: None,
+        unconfirmed: false,
     }
 }
 

@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::values::{Count, Micros};
-use crate::protocol::TopicUri;
+use crate::protocol::{HubUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
 
 /// A delivery in the inbox.
@@ -18,6 +18,8 @@ pub struct Delivery {
     pub body: Vec<u8>,
     /// The topic that the hub has stated with it, if it is not the channel's.
     pub stated_topic: Option<TopicUri>,
+    /// The hub that was subscribed at when it was received; `None`: not certain.
+    pub hub: Option<HubUri>,
 }
 
 impl Delivery {
@@ -27,6 +29,7 @@ impl Delivery {
             channel: row.get("channel_id")?,
             body: row.get("body")?,
             stated_topic: row.get("stated_topic")?,
+            hub: row.get("hub")?,
         })
     }
 }
@@ -53,7 +56,8 @@ pub(in crate::store) fn insert(
     stated_topic: Option<&TopicUri>,
 ) -> Result<i64> {
     sql.prepare_cached(
-        "INSERT INTO inbox (channel_id, received_at, body, stated_topic) VALUES (?1, ?2, ?3, ?4)",
+        "INSERT INTO inbox (channel_id, received_at, body, stated_topic, hub) VALUES (?1, ?2, ?3, ?4,
+             (SELECT own_hub FROM channel WHERE id = ?1 AND (next_hub IS NULL OR next_hub = own_hub)))",
     )?
     .execute(params![channel, Micros(received_at), body, stated_topic])?;
     Ok(sql.last_insert_rowid())
@@ -68,7 +72,7 @@ pub(in crate::store) fn after(
 ) -> Result<Vec<Delivery>> {
     // The ids are sorted first, so that only the bodies of the result are read.
     sql.prepare_cached(
-        "SELECT id, channel_id, body, stated_topic FROM inbox WHERE id IN (
+        "SELECT id, channel_id, body, stated_topic, hub FROM inbox WHERE id IN (
              SELECT inbox.id FROM inbox JOIN channel ON channel.id = inbox.channel_id
              WHERE channel.set_id = ?1 AND inbox.id > ?2 ORDER BY inbox.id LIMIT ?3)
          ORDER BY id",
@@ -81,7 +85,7 @@ pub(in crate::store) fn after(
 }
 
 pub(in crate::store) fn get(sql: &Connection, id: i64) -> Result<Option<Delivery>> {
-    sql.prepare_cached("SELECT id, channel_id, body, stated_topic FROM inbox WHERE id = ?1")?
+    sql.prepare_cached("SELECT id, channel_id, body, stated_topic, hub FROM inbox WHERE id = ?1")?
         .query_row([id], Delivery::from_row)
         .optional()
 }

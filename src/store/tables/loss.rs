@@ -1,4 +1,5 @@
-//! `loss`: deletions that were released within the last seconds without a person's approval.
+//! `loss`: deletions that were released within the last seconds without a person's approval, and within the last day where only
+//! a hub has stated them.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
@@ -14,22 +15,36 @@ pub(in crate::store) struct RecentDeletions {
     pub(in crate::store) applied: u64,
 }
 
-/// Deletes the rows outside these times. A later time comes from a clock that was set back since.
+/// Deletes the rows outside these times. A later time comes from a clock that was set back since. Rows of unconfirmed deletions stay
+/// from an earlier time on.
 pub(in crate::store) fn delete_outside(
     sql: &Connection,
     set: SetId,
     from: DateTime<Utc>,
     until: DateTime<Utc>,
+    unconfirmed_from: DateTime<Utc>,
 ) -> Result<()> {
-    sql.prepare_cached("DELETE FROM loss WHERE set_id = ?1 AND let_go_at NOT BETWEEN ?2 AND ?3")?
-        .execute(params![set, Micros(from), Micros(until)])?;
+    sql.prepare_cached(
+        "DELETE FROM loss WHERE set_id = ?1
+             AND let_go_at NOT BETWEEN CASE unconfirmed WHEN 0 THEN ?2 ELSE ?4 END AND ?3",
+    )?
+    .execute(params![
+        set,
+        Micros(from),
+        Micros(until),
+        Micros(unconfirmed_from)
+    ])?;
     Ok(())
 }
 
 /// An upper bound of [`count`] that costs less: it counts resources that were created again.
-pub(in crate::store) fn estimate(sql: &Connection, set: SetId) -> Result<RecentDeletions> {
-    sql.prepare_cached("SELECT COUNT(*) FROM loss WHERE set_id = ?1")?
-        .query_row([set], |row| {
+pub(in crate::store) fn estimate(
+    sql: &Connection,
+    set: SetId,
+    since: DateTime<Utc>,
+) -> Result<RecentDeletions> {
+    sql.prepare_cached("SELECT COUNT(*) FROM loss WHERE set_id = ?1 AND let_go_at >= ?2")?
+        .query_row(params![set, Micros(since)], |row| {
             Ok(RecentDeletions {
                 all: row.get::<_, Count>(0)?.0,
                 applied: 0,
@@ -37,15 +52,19 @@ pub(in crate::store) fn estimate(sql: &Connection, set: SetId) -> Result<RecentD
         })
 }
 
-/// The recent deletions that were not undone by a later change. There are few: more would have been held back.
-pub(in crate::store) fn count(sql: &Connection, set: SetId) -> Result<RecentDeletions> {
+/// The deletions since a time that were not undone by a later change. There are few: more would have been held back.
+pub(in crate::store) fn count(
+    sql: &Connection,
+    set: SetId,
+    since: DateTime<Utc>,
+) -> Result<RecentDeletions> {
     sql.prepare_cached(
         "SELECT COUNT(*), COALESCE(SUM(resource.deleted), 0)
          FROM loss JOIN resource ON resource.id = loss.resource_id
-         WHERE loss.set_id = ?1 AND (resource.deleted = 1 OR EXISTS (
+         WHERE loss.set_id = ?1 AND loss.let_go_at >= ?2 AND (resource.deleted = 1 OR EXISTS (
              SELECT 1 FROM task WHERE task.resource_id = loss.resource_id AND task.kind = 'deleted'))",
     )?
-    .query_row([set], |row| {
+    .query_row(params![set, Micros(since)], |row| {
         Ok(RecentDeletions {
             all: row.get::<_, Count>(0)?.0,
             applied: row.get::<_, Count>(1)?.0,
@@ -60,8 +79,8 @@ pub(in crate::store) fn insert_undecided(
     now: DateTime<Utc>,
 ) -> Result<()> {
     sql.prepare_cached(
-        "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at)
-         SELECT task.resource_id, task.set_id, ?2 FROM task JOIN resource ON resource.id = task.resource_id
+        "INSERT OR REPLACE INTO loss (resource_id, set_id, let_go_at, unconfirmed)
+         SELECT task.resource_id, task.set_id, ?2, task.unconfirmed FROM task JOIN resource ON resource.id = task.resource_id
          WHERE task.set_id = ?1 AND task.state = 'weighed' AND task.kind = 'deleted'
            AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
     )?

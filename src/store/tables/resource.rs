@@ -123,7 +123,8 @@ pub(in crate::store) fn state(
         "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                 task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                task.state IS 'interrupted', resource.links IS NOT NULL, resource.doubted
+                task.state IS 'interrupted', resource.links IS NOT NULL, resource.doubted, resource.unconfirmed,
+                task.unconfirmed
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
               LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2",
@@ -139,6 +140,7 @@ pub(in crate::store) fn state(
                 deleted: row.get(7)?,
                 kind: row.get(8)?,
                 is_doubted: row.get(17)?,
+                unconfirmed: row.get(18)?,
             })
         } else {
             None
@@ -147,6 +149,7 @@ pub(in crate::store) fn state(
             Some(kind) => Some(Pending {
                 kind,
                 changed_at: row.get(10)?,
+                unconfirmed: row.get(19)?,
             }),
             None => None,
         };
@@ -277,7 +280,7 @@ pub(in crate::store) fn publish(
          served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
          etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
          last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
-         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0
+         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0, unconfirmed = ?17
          WHERE id = ?1",
     )?
     .execute(params![
@@ -297,6 +300,7 @@ pub(in crate::store) fn publish(
         version.and_then(|version| version.validators.last_modified.as_deref()),
         LinkList(&task.links),
         publication.encoding,
+        task.unconfirmed,
     ])?;
     Ok(stored > 0)
 }
@@ -305,7 +309,7 @@ pub(in crate::store) fn publish(
 pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
-             links = NULL, doubted = 0
+             links = NULL, doubted = 0, unconfirmed = ?6
          WHERE id = ?1",
     )?
     .execute(params![
@@ -314,6 +318,7 @@ pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>
         task.changed_at,
         Micros(now),
         change_of(task),
+        task.unconfirmed,
     ])?;
     Ok(())
 }
@@ -362,7 +367,7 @@ pub(in crate::store) fn adopt(
     sql.prepare_cached(
         "UPDATE resource SET path = ?2, length = ?3, media_type = COALESCE(?4, media_type), hashes = ?5, lastmod = ?6,
              changed_at = ?7, applied_at = ?8, change = NULL, deleted = 0, served_by = NULL, etag = NULL, last_modified = NULL,
-             doubted = 0
+             doubted = 0, unconfirmed = 0
          WHERE id = ?1",
     )?
     .execute(params![

@@ -47,6 +47,8 @@ pub struct Task {
     pub links: Vec<Link>,
     /// The kind of document that announced it.
     pub origin: Origin,
+    /// Whether only a hub states it that is not the Source.
+    pub unconfirmed: bool,
     /// The number of failed attempts.
     pub attempts: u32,
     /// The path of the file, relative to the mirror.
@@ -81,6 +83,7 @@ impl Task {
             encoding: row.get("encoding")?,
             links: row.get::<_, LinkList<_>>("links")?.0,
             origin: row.get("origin")?,
+            unconfirmed: row.get("unconfirmed")?,
             attempts: row.get("attempts")?,
             path: row.get("path")?,
             live: row.get("live")?,
@@ -96,7 +99,8 @@ impl Task {
 const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version, task.source AS source,
     task.set_id AS set_id, resource.uri AS uri, task.authority AS authority, task.kind AS kind,
     task.changed_at AS changed_at, task.lastmod AS lastmod, task.length AS length, task.media_type AS media_type, task.encoding AS encoding,
-    task.hashes AS hashes, task.links AS links, task.origin AS origin, task.attempts AS attempts,
+    task.hashes AS hashes, task.links AS links, task.origin AS origin, task.unconfirmed AS unconfirmed,
+    task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes,
     resource.doubted AS live_doubted, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
@@ -170,13 +174,13 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
     let put = sql
         .prepare_cached(
             "INSERT INTO task (resource_id, source, set_id, authority, kind, changed_at, lastmod, length, media_type, hashes,
-                               origin, state, not_before, since, links, encoding, version)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16,
+                               origin, state, not_before, since, links, encoding, unconfirmed, version)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17,
                      (SELECT next_version FROM resource WHERE id = ?1))
              ON CONFLICT (resource_id) DO UPDATE SET
                  set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
                  origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, encoding = ?16, version = version + 1,
-                 attempts = 0, error_code = NULL, error_message = NULL
+                 unconfirmed = ?17, attempts = 0, error_code = NULL, error_message = NULL
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
                 OR encoding IS NOT ?16
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
@@ -199,7 +203,16 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             task.since,
             LinkList(links),
             change.encoding,
+            change.unconfirmed,
         ])?;
+    if put == 0 && !change.unconfirmed {
+        // The Source itself states it now. What is in progress does not count: it may be the Source's answer to another statement.
+        sql.prepare_cached(
+            "UPDATE task SET unconfirmed = 0, origin = ?2, attempts = 0, version = version + 1
+             WHERE resource_id = ?1 AND unconfirmed = 1",
+        )?
+        .execute(params![task.resource, task.origin])?;
+    }
     if put == 0 && links.is_empty() {
         sql.prepare_cached(
             "UPDATE task SET links = NULL WHERE resource_id = ?1 AND links IS NOT NULL",
@@ -239,7 +252,7 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
              origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), encoding = ?15, version = version + 1, attempts = 0,
-             error_code = NULL, error_message = NULL",
+             unconfirmed = 0, error_code = NULL, error_message = NULL",
     )?
     .execute(params![
         task.resource,
@@ -490,16 +503,28 @@ pub(in crate::store) fn has_undecided(sql: &Connection, set: SetId) -> Result<bo
         .exists([set])
 }
 
-/// How many deletions of files that the mirror has are held back or not decided yet. Those that count as recent deletions
-/// are left out.
-pub(in crate::store) fn count_unreleased(sql: &Connection, set: SetId) -> Result<u64> {
+/// Whether the set has undecided deletions that only a hub states.
+pub(in crate::store) fn has_unconfirmed_deletions(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM task WHERE set_id = ?1 AND kind = 'deleted' AND unconfirmed = 1 AND state = 'weighed'",
+    )?
+    .exists([set])
+}
+
+/// How many deletions of files that the mirror has are held back or not decided yet. Those that count as deletions
+/// since a time are left out.
+pub(in crate::store) fn count_unreleased(
+    sql: &Connection,
+    set: SetId,
+    since: DateTime<Utc>,
+) -> Result<u64> {
     sql.prepare_cached(
         "SELECT COUNT(*) FROM task JOIN resource ON resource.id = task.resource_id
          WHERE task.set_id = ?1 AND task.kind = 'deleted' AND task.state IN ('weighed', 'held')
            AND resource.applied_at IS NOT NULL AND resource.deleted = 0
-           AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = task.resource_id)",
+           AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = task.resource_id AND loss.let_go_at >= ?2)",
     )?
-    .query_row([set], |row| Ok(row.get::<_, Count>(0)?.0))
+    .query_row(params![set, Micros(since)], |row| Ok(row.get::<_, Count>(0)?.0))
 }
 
 /// Gives the undecided deletions of a set a state and returns their number.

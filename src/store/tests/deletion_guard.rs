@@ -135,3 +135,27 @@ async fn share_is_that_of_the_whole_document_also_after_a_crash() {
         assert_eq!(world.statistics().await.held_deletions, 105);
     }
 }
+
+/// Deletes a resource every few minutes, as only a hub has stated; each is confirmed by the Source.
+#[tokio::test]
+async fn deletions_that_only_a_hub_states_count_for_a_day() {
+    let mut world = world_of(300).await;
+    let delete = async |world: &World, number: usize, unconfirmed: bool| {
+        let time = 20 + i64::try_from(number).unwrap();
+        let change = Change {
+            unconfirmed,
+            ..deleted(&format!("r{number}"), time)
+        };
+        let held = world.announce(vec![change]).await.held;
+        world.work("").await;
+        held > 0
+    };
+    for number in 0..100 {
+        assert!(!delete(&world, number, true).await, "{number}");
+        world.now += TimeDelta::minutes(10);
+    }
+    assert!(delete(&world, 100, true).await);
+    assert!(!delete(&world, 101, false).await, "the Source's own");
+    world.now += TimeDelta::days(1);
+    assert!(!delete(&world, 102, true).await);
+}

@@ -408,3 +408,27 @@ async fn resource_that_was_gone_when_the_list_was_made_is_no_failure() {
         assert_eq!(again.unwrap(), [LateChange::Known]);
     }
 }
+
+#[tokio::test]
+async fn source_that_states_what_a_hub_has_stated_confirms_the_task() {
+    let world = World::new().await;
+    let stated = Change {
+        unconfirmed: true,
+        ..with_content(created("a", 10), "one")
+    };
+    world.announce(vec![stated.clone()]).await;
+    let before = world.due().await.remove(0);
+    assert!(before.unconfirmed);
+    world.announce(vec![stated.clone()]).await;
+    assert!(world.due().await.remove(0).unconfirmed);
+    let own = Change {
+        unconfirmed: false,
+        ..stated.clone()
+    };
+    world.announce(vec![own]).await;
+    let after = world.due().await.remove(0);
+    assert!(!after.unconfirmed && after.version > before.version);
+    // A notification that arrives later changes nothing.
+    world.announce(vec![stated]).await;
+    assert!(!world.due().await.remove(0).unconfirmed);
+}

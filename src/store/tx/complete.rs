@@ -10,6 +10,7 @@ use super::membership::{count_file, leave_if_shared};
 use super::superseded::SupersededTask;
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::{Change, Origin};
+use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, Publication};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
@@ -42,6 +43,13 @@ pub enum TaskResult {
         /// Whether the Source serves what the mirror has.
         is_same: bool,
     },
+    /// The deletion of a resource that only a hub has stated, and that the Source still serves.
+    Contradicted {
+        /// The task.
+        task: Task,
+        /// Whether the Source serves what the mirror has.
+        is_same: bool,
+    },
     /// The attempt failed.
     Failed {
         /// The task.
@@ -55,9 +63,10 @@ impl TaskResult {
     fn task(&self) -> &Task {
         match self {
             Self::Published(publication) => &publication.task,
-            Self::Removed { task, .. } | Self::Left { task, .. } | Self::Failed { task, .. } => {
-                task
-            }
+            Self::Removed { task, .. }
+            | Self::Left { task, .. }
+            | Self::Contradicted { task, .. }
+            | Self::Failed { task, .. } => task,
         }
     }
 }
@@ -77,6 +86,15 @@ impl Store {
                     TaskResult::Removed { task, kept } => remove(tx, now, task, *kept)?,
                     TaskResult::Left { task, is_same } => {
                         leave(tx.sql, now, task, *is_same)?;
+                    }
+                    TaskResult::Contradicted { task, is_same } => {
+                        // The mirror is behind from there on, whatever the deletion replaced.
+                        let since = task::since(tx.sql, task.resource)?;
+                        task::complete(tx.sql, task)?;
+                        if !is_same && !task::exists(tx.sql, task.resource)? {
+                            let since = since.unwrap_or(task.changed_at);
+                            request_again(tx.sql, now, task, task.set, since)?;
+                        }
                     }
                     TaskResult::Failed { task, failure } => {
                         if failure.is_in_doubt {
@@ -149,6 +167,17 @@ fn leave(
     let Some(set) = member::any_set(sql, task.resource)?.filter(|_| !is_same && !has_task) else {
         return Ok(());
     };
+    request_again(sql, now, task, set, since.unwrap_or(task.changed_at))
+}
+
+/// Requests a resource again that was to be deleted, for a set. `since`: the time from which the mirror may be behind.
+fn request_again(
+    sql: &Connection,
+    now: DateTime<Utc>,
+    task: &Task,
+    set: SetId,
+    since: Option<SourceTime>,
+) -> Result<(), StoreError> {
     let kind = if task.live {
         ChangeKind::Updated
     } else {
@@ -166,7 +195,7 @@ fn leave(
         change: &change,
         state: TaskState::Ready,
         not_before: now,
-        since: since.unwrap_or(task.changed_at),
+        since,
     };
     Ok(task::replace(sql, &again)?)
 }

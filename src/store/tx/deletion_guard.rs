@@ -3,7 +3,8 @@
 //! They are held back if they are too many at once, or if the list that they follow from names nothing at all: a Source
 //! publishes such a list when it could not make the right one. "At once" means within ten seconds, because a broken Source may
 //! announce its deletions one by one. The time is no longer, because a Source whose resources come and go all the time must
-//! not wait for a person.
+//! not wait for a person. Those that only a hub states that is not the Source count over a day as well: it is not the Source's
+//! resources that come and go then.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::Connection;
@@ -17,6 +18,8 @@ use crate::sync::needs_approval;
 
 /// How long a released deletion counts together with later ones.
 const AT_ONCE: TimeDelta = TimeDelta::seconds(10);
+/// The same for those that only a hub states.
+const AT_ONCE_UNCONFIRMED: TimeDelta = TimeDelta::days(1);
 
 /// When deletions wait for a person.
 #[derive(Clone, Copy, Debug)]
@@ -39,8 +42,21 @@ pub(super) fn decide_deletions(
         return Ok(0);
     }
     // Rows of a time to come were written before our clock was corrected.
-    loss::delete_outside(sql, set, now - AT_ONCE, now + AT_ONCE)?;
-    let unreleased = task::count_unreleased(sql, set)?;
+    loss::delete_outside(
+        sql,
+        set,
+        now - AT_ONCE,
+        now + AT_ONCE,
+        now - AT_ONCE_UNCONFIRMED,
+    )?;
+    let is_unconfirmed = task::has_unconfirmed_deletions(sql, set)?;
+    // A day's deletions count for others of a hub only.
+    let since = if is_unconfirmed {
+        now - AT_ONCE_UNCONFIRMED
+    } else {
+        now - AT_ONCE
+    };
+    let unreleased = task::count_unreleased(sql, set, since)?;
     let resources = source_set::totals(sql, set)?.resources;
     let exceeds = |recent: &RecentDeletions| {
         let deletions = unreleased + recent.all;
@@ -48,7 +64,7 @@ pub(super) fn decide_deletions(
     };
     // The exact count is needed only where the upper bound exceeds the share.
     let hold = (rules.holds_all && unreleased > 0)
-        || (exceeds(&loss::estimate(sql, set)?) && exceeds(&loss::count(sql, set)?));
+        || (exceeds(&loss::estimate(sql, set, since)?) && exceeds(&loss::count(sql, set, since)?));
     if !hold && rules.max_share < 1.0 {
         loss::insert_undecided(sql, set, now)?;
     }

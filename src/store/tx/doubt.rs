@@ -8,21 +8,9 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rusqlite::Connection;
-
 use crate::store::ids::ResourceId;
-use crate::store::tables::{resource, session};
+use crate::store::tables::resource;
 use crate::store::{Store, StoreError};
-
-/// Begins to work on the database. If the process before this one has not ended in order, every resource that has a task is in
-/// doubt.
-pub(in crate::store) fn begin_session(sql: &Connection) -> Result<(), StoreError> {
-    let transaction = sql.unchecked_transaction()?;
-    if !session::begin(&transaction)? {
-        resource::doubt_all_with_tasks(&transaction)?;
-    }
-    Ok(transaction.commit()?)
-}
 
 impl Store {
     /// Records that the files of these resources may have been changed by tasks whose results are unknown.

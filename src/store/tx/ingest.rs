@@ -8,7 +8,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::put_task::put_task;
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
@@ -155,7 +155,23 @@ fn apply_change(
             if change.kind == ChangeKind::Deleted {
                 part::doubt_parts_of(sql, state.id)?;
             }
-            put_task(sql, context, state.id, change)
+            match &state.known {
+                Some(known)
+                    if known.is_unordered(&change.announced())
+                        && change.changed_at < known.changed_at =>
+                {
+                    // Which of the two is newer is not known. What the Source answers now is: the entry states nothing about that.
+                    let asked = Change {
+                        content: ContentInfo {
+                            media_type: change.content.media_type.clone(),
+                            ..ContentInfo::default()
+                        },
+                        ..change.clone()
+                    };
+                    put_task(sql, context, state.id, &asked)
+                }
+                _ => put_task(sql, context, state.id, change),
+            }
         }
         Decision::Older => {
             state.hold_back_for(sql, context.set, change)?;

@@ -139,6 +139,24 @@ impl Store {
         .await
     }
 
+    /// Records a fault of the deliveries of change notifications of a set.
+    pub async fn note_delivery_fault(
+        self: &Arc<Self>,
+        set: SetId,
+        kind: DeliveryFaultKind,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        self.write(move |tx| {
+            for record in channel::of_set(tx.sql, set)? {
+                if record.kind == Capability::ChangeNotification && record.former_of.is_none() {
+                    change_in(tx, record.id, None, |channel| channel.note_fault(kind, now))?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Counts a delivery that was rejected before it was stored; `fault`: what that says about the channel.
     pub async fn count_rejected(
         self: &Arc<Self>,

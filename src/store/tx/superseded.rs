@@ -48,6 +48,7 @@ impl SupersededTask {
             late: false,
             frequency: None,
             encoding: None,
+            unconfirmed: false,
         })))
     }
 

@@ -38,11 +38,6 @@ impl Store {
         .await
     }
 
-    /// Returns once the database has answered a query.
-    pub async fn answers(self: &Arc<Self>) -> Result<(), StoreError> {
-        self.read(|sql| Ok(uptime::seen_at(sql).map(drop)?)).await
-    }
-
     /// Records that the daemon runs.
     pub async fn note_running(self: &Arc<Self>, now: DateTime<Utc>) -> Result<(), StoreError> {
         self.write(move |tx| Ok(uptime::set_seen_at(tx.sql, now)?))

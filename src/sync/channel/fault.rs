@@ -13,14 +13,17 @@ pub enum DeliveryFaultKind {
     WrongSignature,
     /// A delivery was for another channel or another set.
     Misdirected,
+    /// The Source's own answers contradict what the hub has delivered.
+    Contradicted,
 }
 
 impl DeliveryFaultKind {
-    const ALL: [Self; 4] = [
+    const ALL: [Self; 5] = [
         Self::Silent,
         Self::Unsigned,
         Self::WrongSignature,
         Self::Misdirected,
+        Self::Contradicted,
     ];
 
     /// The stable code.
@@ -30,6 +33,7 @@ impl DeliveryFaultKind {
             Self::Unsigned => "unsigned",
             Self::WrongSignature => "wrong-signature",
             Self::Misdirected => "misdirected-delivery",
+            Self::Contradicted => "hub-contradicted",
         }
     }
 
@@ -49,6 +53,9 @@ impl DeliveryFaultKind {
                 "a delivery was not signed with the secret that the hub was given"
             }
             Self::Misdirected => "a delivery was for another channel or another set",
+            Self::Contradicted => {
+                "the Source's own answers contradict what the hub has delivered; the mirror follows the Source"
+            }
         }
     }
 

@@ -47,6 +47,7 @@ impl State {
             lastmod: self.lastmod,
             content: &self.content,
             late: false,
+            unconfirmed: false,
         }
     }
 
@@ -59,6 +60,7 @@ impl State {
             hashes: self.content.hashes.clone(),
             deleted: self.kind == Some(ChangeKind::Deleted),
             is_doubted: false,
+            unconfirmed: false,
         }
     }
 
@@ -66,6 +68,7 @@ impl State {
         Pending {
             kind: self.kind.unwrap_or(ChangeKind::Created),
             changed_at: self.changed_at,
+            unconfirmed: false,
         }
     }
 }
@@ -229,6 +232,7 @@ fn late_change_does_not_replace_one_of_the_same_time() {
         let announced = State::parse(announced);
         let announced = Announced {
             late: true,
+            unconfirmed: false,
             ..announced.announced()
         };
         let known_state = optional(known).map(|state| state.known());
@@ -260,6 +264,7 @@ fn any_known_digest_that_differs_is_a_difference() {
                 lastmod: None,
                 content: &content,
                 late: false,
+                unconfirmed: false,
             },
             Some(&known),
             None,
@@ -375,6 +380,7 @@ fn change_of_a_day_may_be_later_than_a_list_of_that_day() {
         let pending = state.kind.map(|kind| Pending {
             kind,
             changed_at: state.changed_at,
+            unconfirmed: false,
         });
         let known_state = state.known();
         let case = format!("{known}, a list of {list}");
@@ -553,7 +559,7 @@ fn entry_of_a_covered_time_is_news_if_its_resource_is_known_as_older() {
 #[test]
 fn what_is_in_doubt_is_never_up_to_date() {
     let known = LocalState {
-        changed_at: at(100),
+        changed_at: at(20),
         length: Some(7),
         ..LocalState::default()
     };
@@ -567,6 +573,7 @@ fn what_is_in_doubt_is_never_up_to_date() {
         lastmod: known.changed_at,
         content: &content,
         late: false,
+        unconfirmed: false,
     };
     for (is_doubted, expected) in [(false, Decision::Done), (true, Decision::Task)] {
         let known = LocalState {
@@ -574,5 +581,68 @@ fn what_is_in_doubt_is_never_up_to_date() {
             ..known.clone()
         };
         assert_eq!(plan_change(&announced, Some(&known), None), expected);
+    }
+}
+
+/// What the Source states counts, and not what a hub has stated: at the same time, and where another time would hide an update.
+#[test]
+fn times_of_a_hub_hide_nothing_that_the_source_states() {
+    let check = |kind, time, unconfirmed, expected: (LateChange, Decision)| {
+        let content = ContentInfo {
+            hashes: vec![Digest::of(Algorithm::Sha256, b"the Source's")],
+            ..ContentInfo::default()
+        };
+        let announced = Announced {
+            kind,
+            changed_at: at(time),
+            lastmod: None,
+            content: &content,
+            late: true,
+            unconfirmed,
+        };
+        let known = LocalState {
+            kind: Some(ChangeKind::Updated),
+            changed_at: at(20),
+            hashes: vec![Digest::of(Algorithm::Sha256, b"the hub's")],
+            unconfirmed: true,
+            ..LocalState::default()
+        };
+        let late = plan_late(&announced, Some(&known), None, None);
+        let planned = plan_change(&announced, Some(&known), None);
+        assert_eq!((late, planned), expected, "{kind:?} {time} {unconfirmed}");
+    };
+    use ChangeKind::{Deleted, Updated};
+    let (news, known) = (
+        (LateChange::News, Decision::Task),
+        (LateChange::Known, Decision::Older),
+    );
+    check(Updated, 20, false, news);
+    check(Updated, 10, false, news);
+    check(Updated, 20, true, known);
+    check(Updated, 10, true, known);
+    check(Deleted, 10, false, known);
+    check(Deleted, 30, false, news);
+
+    let content = ContentInfo::default();
+    let pending = Pending {
+        kind: Updated,
+        changed_at: at(20),
+        unconfirmed: true,
+    };
+    for (time, unconfirmed, expected) in [
+        (20, false, LateChange::News),
+        (20, true, LateChange::Known),
+        (10, false, LateChange::Known),
+    ] {
+        let announced = Announced {
+            kind: Updated,
+            changed_at: at(time),
+            lastmod: None,
+            content: &content,
+            late: true,
+            unconfirmed,
+        };
+        let planned = plan_late(&announced, None, Some(&pending), None);
+        assert_eq!(planned, expected, "{time} {unconfirmed}");
     }
 }
