@@ -276,7 +276,7 @@ fn read(uri: &Url, document: &mut FetchedDocument) -> Result<DocumentRole, ReadE
         while let Some(mut entry) = reader.next_entry()? {
             entry.links.retain(is_used);
             let uris = entry.links.iter().map(|link| &link.href);
-            let bytes: usize = uris.chain([&entry.loc]).map(|uri| bytes_of(uri)).sum();
+            let bytes: usize = uris.chain([&entry.loc]).map(bytes_of).sum();
             let fits = left.checked_sub(bytes);
             let Some(rest) = fits.filter(|_| entries.len() < MAX_ENTRIES) else {
                 is_cut = true;

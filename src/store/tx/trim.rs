@@ -96,7 +96,7 @@ impl Store {
     /// Gives empty pages back to the file system, up to 2000. Returns whether there may be more. A database that an earlier version
     /// has created reuses them instead.
     pub async fn shrink(self: &Arc<Self>) -> Result<bool, StoreError> {
-        let free = self.read(|sql| schema::free_pages(sql)).await?;
+        let free = self.read(schema::free_pages).await?;
         if free == 0 {
             return Ok(false);
         }
