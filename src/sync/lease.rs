@@ -161,10 +161,7 @@ impl Lease {
     fn request_at(&self) -> Option<DateTime<Utc>> {
         let at = self.next_try_at.or(self.renew_at)?;
         let soonest = self.asked_at.map(|last| last + SHORTEST_PAUSE);
-        [soonest, self.paced_at()]
-            .into_iter()
-            .flatten()
-            .fold(Some(at), |at, other| at.max(Some(other)))
+        Some(at).max(soonest).max(self.paced_at())
     }
 
     /// When the pace allows the next request.

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 
 use crate::support::{NAME, Rig, SET, path_of, resources};
@@ -128,7 +129,9 @@ async fn file_of_a_deleted_resource_is_retained_if_delete_is_off() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn file_that_a_crash_left_uncommitted_is_deleted_with_its_resource() {
-    let rig = Rig::start(resources(3)).await;
+    // The resource's URI answers neither what it has nor that it is gone.
+    let trusting = |config: &mut Config| config.sources[0].trust_hub = Some(true);
+    let rig = Rig::start_with(resources(3), trusting).await;
     rig.settled().await;
     let uri = rig.source.resource_uri(SET, "new.txt");
     rig.source.fail(uri.path(), Fault::Status(503), usize::MAX);

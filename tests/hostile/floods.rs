@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::fs;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, Stdio};
@@ -78,13 +79,13 @@ async fn push(home: &Home, source: &SampleSource, text: &str) {
     home.until_mirrored(source).await;
 }
 
-/// The number of peers that the listeners have disconnected to make room for others.
-async fn disconnected_peers(home: &Home) -> u64 {
-    let refused = home.operator.status().await.refused;
-    refused
-        .get("too-many-connections")
-        .copied()
-        .unwrap_or_default()
+/// How many of the peers the listener has disconnected, to make room or because their requests took too long.
+fn disconnected(peers: &[TcpStream]) -> usize {
+    let is_open = |peer: &&TcpStream| {
+        let read = peer.try_read(&mut [0; 1]);
+        read.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
+    };
+    peers.len() - peers.iter().filter(is_open).count()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -107,11 +108,14 @@ async fn thousand_silent_peers_do_not_delay_a_delivery() {
     let delivery = client().post(&subscription.callback).body(body);
     let delivery = delivery.header("X-Hub-Signature", signature).send();
     assert_eq!(soon("the answer", delivery).await.unwrap().status(), 200);
-    let disconnected_peers = disconnected_peers(&home).await;
+    // The others would occupy all places. On a busy machine, some were too slow before they were in the way.
+    let disconnected = disconnected(&peers);
     assert!(
-        disconnected_peers > PEERS as u64 / 2,
-        "only {disconnected_peers} peers were disconnected to make room"
+        disconnected > PEERS / 2,
+        "only {disconnected} peers were disconnected"
     );
+    let refused = home.operator.status().await.refused;
+    assert!(refused.contains_key("too-many-connections"), "{refused:?}");
     home.until_mirrored(&source).await;
     drop(peers);
     push(&home, &source, "after the peers").await;

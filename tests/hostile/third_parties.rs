@@ -33,7 +33,7 @@ async fn advertise_more_channels(source: &SampleSource, more: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_channel_of_each_kind_is_subscribed_to() {
-    const MORE: usize = 500;
+    const MORE: usize = 200;
     let source = source().await;
     advertise_more_channels(&source, MORE).await;
     let rig = Rig::follow(source, |_| {}).await;

@@ -116,6 +116,8 @@ pub(crate) fn client() -> reqwest::Client {
     reqwest::Client::builder()
         .no_proxy()
         .tls_certs_only([])
+        // A connection that is not used for long may be closed just when it is used again.
+        .pool_max_idle_per_host(0)
         .timeout(Duration::from_secs(60))
         .build()
         .unwrap()
