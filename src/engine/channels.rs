@@ -88,7 +88,7 @@ impl Channels {
             })
             .collect();
         let known_keys: Vec<ChannelKey<'_>> = known.iter().map(key_of).collect();
-        let choice = choose_channels(&offered_keys, &known_keys);
+        let choice = choose_channels(&offered_keys, &known_keys, |place| !known[place].left);
         self.note_surplus(choice.surplus);
         for (offered, known) in choice
             .known

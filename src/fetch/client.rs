@@ -212,10 +212,10 @@ impl Client {
         for _ in 0..=MOST_REDIRECTS {
             self.guard.check(&url)?;
             allowed(&url)?;
-            let permit = self.permits.acquire(pool, &url).await;
             if let Some(third_parties) = &self.third_parties {
-                third_parties.count(pool, &url, clock::now().mono)?;
+                third_parties.wait(pool, &url).await?;
             }
+            let permit = self.permits.acquire(pool, &url).await;
             // reqwest converts the credentials in the URL to a header.
             let request = request(&self.http, self.credentials.sign_in(&url));
             let response = self.send(request).await?;

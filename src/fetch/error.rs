@@ -64,7 +64,7 @@ pub enum FetchError {
     LongRedirect,
     /// The Source has caused too many requests to a host that is not its own.
     #[error(
-        "too many requests to {host}, which is not a host of the Source; name it in `hosts` if it is"
+        "too many requests to {host}, which is not a host of the Source; see [limits] third_party_requests"
     )]
     ThirdPartyLimit {
         /// Host and port.

@@ -12,11 +12,14 @@ use url::Url;
 
 use super::FetchError;
 use super::permits::Pool;
+use crate::clock;
 use crate::config::Source;
 
 const HOUR: Duration = Duration::from_secs(3600);
 /// How many times as many requests for resources there may be as other requests.
-const RESOURCES_PER_REQUEST: u32 = 60;
+const RESOURCES_PER_REQUEST: u32 = 600;
+/// How long a request waits until it is allowed; if that takes longer it fails.
+const LONGEST_WAIT: Duration = Duration::from_secs(15);
 /// How many buckets are remembered. A Source that names more hosts at once waits.
 const MOST_BUCKETS: usize = 16_384;
 /// How often the buckets that are empty are removed.
@@ -52,11 +55,28 @@ impl ThirdParties {
         }
     }
 
+    /// Counts a request, and waits until it is allowed.
+    ///
+    /// # Errors
+    /// [`FetchError::ThirdPartyLimit`] if that takes longer than 15 seconds.
+    pub(super) async fn wait(&self, pool: Pool, url: &Url) -> Result<(), FetchError> {
+        loop {
+            match self.count(pool, url, clock::now().mono) {
+                Err(FetchError::ThirdPartyLimit { retry_after, .. })
+                    if retry_after <= LONGEST_WAIT =>
+                {
+                    tokio::time::sleep(retry_after).await;
+                }
+                counted => return counted,
+            }
+        }
+    }
+
     /// Counts a request.
     ///
     /// # Errors
     /// [`FetchError::ThirdPartyLimit`] if there were too many to its host.
-    pub(super) fn count(&self, pool: Pool, url: &Url, now: Instant) -> Result<(), FetchError> {
+    fn count(&self, pool: Pool, url: &Url, now: Instant) -> Result<(), FetchError> {
         if self.owns(url) {
             return Ok(());
         }
@@ -136,7 +156,6 @@ fn authority(url: &Url) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::clock;
 
     fn url(text: &str) -> Url {
         Url::parse(text).unwrap()
@@ -179,16 +198,16 @@ mod tests {
         for (pool, most) in [
             (Pool::Documents, 100),
             (Pool::Packages, 100),
-            (Pool::Content, 6000),
+            (Pool::Content, 100 * RESOURCES_PER_REQUEST),
         ] {
             let limit = limit("https://source.example/", 100);
             let sent = |from: u32, to: u32| {
                 let mut sent = 0;
                 for second in from..to {
-                    for _ in 0..100 {
-                        let now = began + Duration::from_secs(second.into());
-                        let counted = limit.count(pool, &url("https://hub.example/"), now);
-                        sent += u32::from(counted.is_ok());
+                    let now = began + Duration::from_secs(second.into());
+                    let hub = url("https://hub.example/");
+                    while limit.count(pool, &hub, now).is_ok() {
+                        sent += 1;
                     }
                 }
                 sent

@@ -55,6 +55,8 @@ pub enum Oddity {
     TooManyHubs,
     /// A Capability List or a Source Description that lists more than is read; the rest was ignored.
     TooManyOffers,
+    /// An entry, or the link to the next page, that a limit has cut.
+    BeyondLimit,
     /// A `loc` or `href` that is relative.
     RelativeUri,
     /// A `loc` or `href` with a user name or a password; they were removed.
@@ -172,6 +174,7 @@ impl Oddity {
             Self::LongUri => "long-uri",
             Self::TooManyHubs => "too-many-hubs",
             Self::TooManyOffers => "too-many-offers",
+            Self::BeyondLimit => "beyond-limit",
             Self::RelativeUri => "relative-uri",
             Self::UserInfo => "userinfo",
             Self::BadChange => "bad-change",
@@ -226,13 +229,18 @@ impl Oddities {
         self.count(Oddity::BadLoc) + self.count(Oddity::BadEntry)
     }
 
-    /// The same in a document whose markup is damaged: they name something that other readers of the document know. In others
-    /// they have no valid `loc`, and name nothing.
+    /// The same in a document whose markup is damaged, or where a limit has cut them: they name something that other readers of
+    /// the document know. In others they have no valid `loc`, and name nothing.
     pub fn damaged_entries(&self) -> u64 {
         match self.count(Oddity::BadMarkup) {
-            0 => 0,
+            0 => self.count(Oddity::BeyondLimit),
             _ => self.bad_entries(),
         }
+    }
+
+    /// How many links and URIs were cut by a limit.
+    pub(super) fn cut_uris(&self) -> u64 {
+        self.count(Oddity::LongUri) + self.count(Oddity::TooManyLinks)
     }
 
     /// All oddities that were found, with their counts.

@@ -227,6 +227,7 @@ impl<R: BufRead> DocumentReader<R> {
                 return Err(ReadError::EventTooLarge(tag.at));
             }
             if element == Element::Ln {
+                let cut_before = self.oddities.cut_uris();
                 let link = admitted_link(
                     &tag,
                     &mut self.head_links,
@@ -235,6 +236,9 @@ impl<R: BufRead> DocumentReader<R> {
                 );
                 if link.is_none() && may_continue(&tag) {
                     self.oddities.add(Oddity::BadEntry);
+                    if self.oddities.cut_uris() > cut_before {
+                        self.oddities.add(Oddity::BeyondLimit);
+                    }
                 }
                 self.head.links.extend(link);
                 continue;
@@ -290,7 +294,11 @@ impl<R: BufRead> DocumentReader<R> {
             }
         }
         let is_unusable = draft.is_unreadable || (is_other && distinguishes_entries(&self.head));
+        let long_uris = self.oddities.count(Oddity::LongUri);
         let draft = draft.finish(&mut self.references, &mut self.oddities);
+        if draft.is_none() && self.oddities.count(Oddity::LongUri) > long_uris {
+            self.oddities.add(Oddity::BeyondLimit);
+        }
         if self.references.are_expanded(events.position()) {
             return Err(ReadError::UriExpansion(events.end()));
         }

@@ -31,7 +31,15 @@ pub(super) fn prepare(folder: &Path) -> io::Result<()> {
     let is_ours = fs::read_dir(folder)?
         .all(|entry| entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with(OWN)));
     if is_ours {
-        fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE))
+        // A folder of another user is used as it is.
+        match fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)) {
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                tracing::warn!(code = "state-folder-readable", folder = %folder.display(), mode = format!("{:03o}", mode & 0o777),
+                    "state_dir can be read by other users and belongs to one of them");
+                Ok(())
+            }
+            result => result,
+        }
     } else {
         tracing::warn!(code = "state-folder-readable", folder = %folder.display(), mode = format!("{:03o}", mode & 0o777),
             "state_dir can be read by other users, and holds other files: it should be a folder of its own, with mode 0700");
@@ -48,7 +56,8 @@ pub(super) fn open_lock(path: &Path) -> io::Result<File> {
         .mode(LOCK_MODE)
         .open(path)?;
     if lock.metadata()?.permissions().mode() & 0o077 != 0 {
-        lock.set_permissions(Permissions::from_mode(LOCK_MODE))?;
+        // That of another user stays as it is.
+        let _ = lock.set_permissions(Permissions::from_mode(LOCK_MODE));
     }
     Ok(lock)
 }

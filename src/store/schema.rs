@@ -396,7 +396,10 @@ pub(super) fn free_pages(connection: &Connection) -> Result<i64, StoreError> {
     if mode == 0 {
         return Ok(0);
     }
-    Ok(connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?)
+    let free: i64 = connection.pragma_query_value(None, "freelist_count", |row| row.get(0))?;
+    let all: i64 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
+    // Fewer are needed again soon.
+    Ok(if free > all / 5 { free } else { 0 })
 }
 
 /// Gives empty pages back to the file system, as many at most.

@@ -108,12 +108,13 @@ async fn thousand_silent_peers_do_not_delay_a_delivery() {
     let delivery = client().post(&subscription.callback).body(body);
     let delivery = delivery.header("X-Hub-Signature", signature).send();
     assert_eq!(soon("the answer", delivery).await.unwrap().status(), 200);
-    // The others would occupy all places. On a busy machine, some were too slow before they were in the way.
-    let disconnected = disconnected(&peers);
-    assert!(
-        disconnected > PEERS / 2,
-        "only {disconnected} peers were disconnected"
-    );
+    // The others would occupy all places. Their connections are closed beside the answer.
+    soon("most peers disconnected", async {
+        while disconnected(&peers) <= PEERS / 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    })
+    .await;
     let refused = home.operator.status().await.refused;
     assert!(refused.contains_key("too-many-connections"), "{refused:?}");
     home.until_mirrored(&source).await;

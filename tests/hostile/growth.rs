@@ -128,8 +128,9 @@ fn uris_up_to_the_limit_are_read() {
     assert_eq!(read.entries.len(), 1);
     assert_eq!(read.entries[0].loc, loc);
     assert_eq!(read.oddities.count(Oddity::LongUri), 1);
-    // What it names is unknown: the list is not complete.
+    // What it names is unknown: the list is not complete, and a Change List covers nothing.
     assert_eq!(read.oddities.bad_entries(), 1);
+    assert_eq!(read.oddities.damaged_entries(), 1);
 }
 
 #[test]
@@ -140,6 +141,7 @@ fn page_that_is_not_read_for_its_length_is_missing() {
         let text = document(Capability::ResourceList, &next, "");
         let read = read(&long_base(100), &text).unwrap();
         assert_eq!(read.oddities.bad_entries(), bad);
+        assert_eq!(read.oddities.damaged_entries(), bad);
     }
 }
 

@@ -139,16 +139,17 @@ async fn fetch_own(
         Ok(outcome) => return Ok(outcome),
         Err(error) => error,
     };
-    let contradicts = matches!(
-        error,
-        DownloadError::Mismatch(_) | DownloadError::TypeMismatch { .. }
-    );
+    // A web page in place of another type is one for signing in, or of an error: it contradicts nothing.
+    let contradicts = matches!(error, DownloadError::Mismatch(_));
     let failure = error.into_failure(task);
     if !contradicts || failure.retry_at.is_some() {
         return Err(failure);
     }
     let as_served = Task {
-        content: ContentInfo::default(),
+        content: ContentInfo {
+            media_type: task.content.media_type.clone(),
+            ..ContentInfo::default()
+        },
         lastmod: None,
         ..task.clone()
     };

@@ -59,10 +59,13 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
             TaskOutcome::Remove
         };
     }
-    if let Some(adopted) = adopt(mirror, task).await {
+    // What only a hub states of the bytes proves nothing of those of the Source.
+    if !task.unconfirmed
+        && let Some(adopted) = adopt(mirror, task).await
+    {
         return TaskOutcome::Adopted(adopted);
     }
-    let by_digest = is_known_by_digest(task);
+    let by_digest = !task.unconfirmed && is_known_by_digest(task);
     let mut known = known_version(task);
     if by_digest || known.is_some() {
         let in_place = is_in_place(mirror, task).await;
@@ -87,7 +90,8 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
 async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
-    let known = task.live_version.as_ref().filter(|_| !task.live_doubted);
+    let known = task.live_version.as_ref();
+    let known = known.filter(|_| task.live && !task.live_doubted);
     let asked = source.client.get_content(&task.uri, &hosts, None, known);
     match asked.await {
         Ok(served) if !task.is_shared => still_served(context, task, served.is_none()).await,
@@ -98,8 +102,13 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
         Err(error) if error.class() == ErrorClass::Retry => {
             TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
         }
-        Err(_) if !task.is_shared => still_served(context, task, false).await,
-        Err(_) => TaskOutcome::Left { is_same: true },
+        // A server may hide in this way that there is none.
+        Err(error) if !task.is_shared => {
+            TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
+        }
+        Err(_) => TaskOutcome::Left {
+            is_same: !task.live_doubted,
+        },
     }
 }
 

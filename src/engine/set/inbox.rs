@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::io::Read;
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use flate2::read::GzDecoder;
 use url::Url;
 
@@ -18,7 +19,7 @@ use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
     Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place, ReadError,
-    Root, TopicUri,
+    Root, SourceTime, TopicUri,
 };
 use crate::store::{
     BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome,
@@ -378,8 +379,21 @@ impl SetState {
     }
 }
 
+/// How far ahead of our clock a time may be that only a hub states.
+const AHEAD: TimeDelta = TimeDelta::minutes(5);
+
 /// Marks a change that only a hub states: the Source itself is asked for it, and nobody whom the hub names.
+///
+/// A time that is yet to come would hide what the Source states until then: it counts as that of the receipt. A little later it
+/// may be, because clocks differ and Sources round.
 fn leave_to_the_source(change: &mut Change) {
+    let now = clock::now().wall;
+    let latest = Some(SourceTime::from(now + AHEAD));
+    for time in [&mut change.changed_at, &mut change.lastmod] {
+        if *time > latest {
+            *time = Some(SourceTime::from(now));
+        }
+    }
     change.unconfirmed = true;
     change.links.retain(|link| !names_copy(link));
     change.authority = change.uri.authority();

@@ -17,7 +17,7 @@ use crate::engine::context::SourceContext;
 use crate::fetch::FetchedDocument;
 use crate::protocol::{ChangeKind, DocumentReader, SourceTime};
 use crate::store::{
-    BatchCommit, BatchResult, ChangeBatch, ListProgress, Origin, PartEnd, PartStep, SetId,
+    BatchCommit, BatchResult, ChangeBatch, ListProgress, Origin, PartEnd, PartStep, SetId, Writing,
 };
 use crate::sync::{NewsFilter, is_plausible};
 
@@ -96,17 +96,24 @@ pub(super) async fn ingest_part(
             .into_iter()
             .map(|(change, _)| change)
             .collect();
+        if step.end.is_some() {
+            // The part counts as read only if all batches before the last one were committed.
+            sum.add(done(written.take()).await?);
+        }
         let now = clock::now().wall;
         let writing = context.store.list_part(list, now, changes, step.clone());
         step.begins = false;
-        if let Some(before) = written.replace(writing) {
-            sum.add(before.done().await?);
-        }
+        sum.add(done(written.replace(writing)).await?);
     }
-    if let Some(last) = written {
-        sum.add(last.done().await?);
-    }
+    sum.add(done(written).await?);
     Ok(sum)
+}
+
+async fn done(writing: Option<Writing<BatchResult>>) -> Result<BatchResult, EngineError> {
+    match writing {
+        Some(writing) => Ok(writing.done().await?),
+        None => Ok(BatchResult::default()),
+    }
 }
 
 /// Ingests the entries of a manifest of a Resource Dump.

@@ -234,7 +234,8 @@ pub(in crate::store) fn set_links(sql: &Connection, id: ResourceId, links: &[Lin
 /// Makes the version of the resource's next task greater than that of the current one.
 pub(in crate::store) fn raise_next_version(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1) WHERE id = ?1",
+        "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1), unused_since = NULL
+         WHERE id = ?1",
     )?
     .execute([id])?;
     Ok(())

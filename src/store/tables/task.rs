@@ -180,9 +180,10 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
              ON CONFLICT (resource_id) DO UPDATE SET
                  set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
                  origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, encoding = ?16, version = version + 1,
-                 unconfirmed = ?17, attempts = 0, error_code = NULL, error_message = NULL
+                 unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
+                 attempts = 0, error_code = NULL, error_message = NULL
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
-                OR encoding IS NOT ?16
+                OR (?16 IS NOT NULL AND encoding IS NOT ?16)
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
                 OR (changed_at IS NULL AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
         )?
@@ -206,9 +207,10 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             change.unconfirmed,
         ])?;
     if put == 0 && !change.unconfirmed {
-        // The Source itself states it now. What is in progress does not count: it may be the Source's answer to another statement.
+        // The Source itself states it now: a deletion that was held back is decided again at the end of the document. What is in progress does not count: it may be the Source's answer to another statement.
         sql.prepare_cached(
-            "UPDATE task SET unconfirmed = 0, origin = ?2, attempts = 0, version = version + 1
+            "UPDATE task SET unconfirmed = 0, origin = ?2, attempts = 0, version = version + 1,
+                 state = CASE state WHEN 'held' THEN 'weighed' ELSE state END
              WHERE resource_id = ?1 AND unconfirmed = 1",
         )?
         .execute(params![task.resource, task.origin])?;
@@ -434,6 +436,12 @@ pub(in crate::store) fn fail(
         Micros(now),
     ])?;
     Ok(())
+}
+
+/// Whether a task is still that of its resource.
+pub(in crate::store) fn is_current(sql: &Connection, task: &Task) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND version = ?2")?
+        .exists(params![task.resource, task.version])
 }
 
 /// Whether a resource has a task.

@@ -91,7 +91,9 @@ impl Store {
                         // The mirror is behind from there on, whatever the deletion replaced.
                         let since = task::since(tx.sql, task.resource)?;
                         task::complete(tx.sql, task)?;
-                        if !is_same && !task::exists(tx.sql, task.resource)? {
+                        let is_wanted =
+                            task.live || member::any_set(tx.sql, task.resource)?.is_some();
+                        if !is_same && is_wanted && !task::exists(tx.sql, task.resource)? {
                             let since = since.unwrap_or(task.changed_at);
                             request_again(tx.sql, now, task, task.set, since)?;
                         }
@@ -157,7 +159,8 @@ fn leave(
     task: &Task,
     is_same: bool,
 ) -> Result<(), StoreError> {
-    if !leave_if_shared(sql, task.set, task.resource)? {
+    // A newer task states what becomes of the resource.
+    if !task::is_current(sql, task)? || !leave_if_shared(sql, task.set, task.resource)? {
         return Ok(());
     }
     // The mirror is behind from there on also for the other sets.
@@ -217,6 +220,10 @@ fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
 /// Whether the mirror has applied a deletion that is not older than the task's change, and the task was to restore what the
 /// deletion removed (see [`SupersededTask`]). Then an answer that there is none confirms the deletion.
 fn was_deleted_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
+    // A list states that the resource exists now.
+    if task.origin.is_listing() {
+        return Ok(false);
+    }
     let state = resource::state(sql, &task.source, &task.uri, task.set)?;
     let known = state.and_then(|state| state.known);
     Ok(known.is_some_and(|known| known.deleted && task.changed_at <= known.changed_at))

@@ -26,9 +26,15 @@ pub struct ChannelChoice {
     pub surplus: usize,
 }
 
-/// Compares the channels that are advertised with those that are stored. Of each kind one is wanted: the first that is stored,
-/// or else the first. One that is advertised twice counts once.
-pub fn choose_channels(advertised: &[ChannelKey<'_>], stored: &[ChannelKey<'_>]) -> ChannelChoice {
+/// Compares the channels that are advertised with those that are stored. Of each kind one is wanted: the first that is followed
+/// (`is_followed`, by the place in `stored`), or else the first that is stored, or else the first. One that is advertised twice
+/// counts once.
+pub fn choose_channels(
+    advertised: &[ChannelKey<'_>],
+    stored: &[ChannelKey<'_>],
+    is_followed: impl Fn(usize) -> bool,
+) -> ChannelChoice {
+    let place = |key: &ChannelKey<'_>| stored.iter().position(|other| other == key);
     let mut choice = ChannelChoice::default();
     for (index, key) in advertised.iter().enumerate() {
         let is_of_kind = |other: &&ChannelKey<'_>| other.kind == key.kind;
@@ -37,10 +43,14 @@ pub fn choose_channels(advertised: &[ChannelKey<'_>], stored: &[ChannelKey<'_>])
             continue;
         }
         choice.surplus += of_kind.clone().filter(|other| *other != key).count();
-        let wanted = of_kind.find(|other| stored.contains(other)).unwrap_or(key);
+        let followed = of_kind
+            .clone()
+            .find(|key| place(key).is_some_and(&is_followed));
+        let wanted = followed.or_else(|| of_kind.find(|key| place(key).is_some()));
+        let wanted = wanted.unwrap_or(key);
         let index = advertised.iter().position(|other| other == wanted);
         let index = index.unwrap_or_default();
-        match stored.iter().position(|other| other == wanted) {
+        match place(wanted) {
             Some(place) => choice.known.push((index, place)),
             None => choice.new.push(index),
         }
@@ -58,6 +68,16 @@ mod tests {
     fn check(
         advertised: &[(&str, &str, bool)],
         stored: &[(&str, &str, bool)],
+        expected: ChannelChoice,
+    ) {
+        check_with(advertised, stored, &[], expected);
+    }
+
+    /// `left`: the places of the stored ones that are not followed any more.
+    fn check_with(
+        advertised: &[(&str, &str, bool)],
+        stored: &[(&str, &str, bool)],
+        left: &[usize],
         expected: ChannelChoice,
     ) {
         let own = |keys: &[(&str, &str, bool)]| -> Vec<(Capability, TopicUri, bool)> {
@@ -81,7 +101,8 @@ mod tests {
                 })
                 .collect()
         }
-        let choice = choose_channels(&keys(&own(advertised)), &keys(&own(stored)));
+        let is_followed = |place| !left.contains(&place);
+        let choice = choose_channels(&keys(&own(advertised)), &keys(&own(stored)), is_followed);
         assert_eq!(choice, expected, "{advertised:?}, {stored:?}");
     }
 
@@ -122,6 +143,11 @@ mod tests {
         check(&[a, b], &[b], surplus(1, choice(&[(1, 0)], &[], &[])));
         // An earlier version may have subscribed to several.
         check(&[a, b], &[b, a], surplus(1, choice(&[(0, 1)], &[], &[0])));
+        // One that was left is not taken up again, in whatever order they are advertised.
+        for (advertised, place) in [([a, b], 0), ([b, a], 1)] {
+            let expected = surplus(1, choice(&[(place, 0)], &[], &[1]));
+            check_with(&advertised, &[a, b], &[1], expected);
+        }
     }
 
     #[test]
