@@ -161,8 +161,8 @@ impl<S: Subscriber> Layer<S> for LogThrottle {
     fn event_enabled(&self, event: &Event<'_>, _: Context<'_, S>) -> bool {
         let metadata = event.metadata();
         let fields = metadata.fields();
-        // More verbose levels are for people who want everything.
-        if *metadata.level() > Level::INFO
+        // Other levels are for people who want everything, and a summary is a warning.
+        if *metadata.level() > Level::WARN
             || fields.field("code").is_none()
             || fields.field(SUPPRESSED).is_some()
         {
