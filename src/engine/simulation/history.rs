@@ -228,7 +228,6 @@ pub(super) fn change() -> impl Strategy<Value = Act> {
         6 => resource().prop_map(Act::Delete),
         2 => resource().prop_map(|resource| Act::Burst(resource, 10)),
         4 => resource().prop_map(Act::Recreate),
-        2 => (resource(), 0..2_usize).prop_map(|(resource, set)| Act::Leave(resource, set)),
         2 => Just(Act::ChangeAll),
         1 => Just(Act::DeleteAll),
     ]
@@ -302,6 +301,7 @@ pub(super) fn history(longest: usize) -> impl Strategy<Value = History> {
     ];
     let act = prop_oneof![
         16 => change(),
+        1 => (0..RESOURCES, set()).prop_map(|(resource, set)| Act::Leave(resource, set)),
         16 => (set(), fate()).prop_map(|(set, fate)| Act::Publish(set, fate)),
         20 => pass(),
         4 => set().prop_map(Act::WriteChangeLists),
