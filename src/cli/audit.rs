@@ -88,7 +88,7 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
             return FAILED;
         }
     };
-    let audits = match prepare(&config, arguments) {
+    let audits = match prepare(&config, arguments).await {
         Ok(audits) => audits,
         Err(error) => {
             eprintln!("resyncd: {error} [{}]", error.code());
@@ -124,13 +124,13 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
     if all.in_sync { OK } else { FAILED }
 }
 
-fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
+async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
     let client = Client::new(&config.http)?;
     if !arguments.repair {
         return Ok(Audit::comparing(config, &client));
     }
     let store = Store::open(&config.state_dir)?;
-    let engine = Engine::once(config, store, &client);
+    let engine = Engine::once(config, store, &client).await?;
     Ok(Audit::repairing(
         config,
         &client,

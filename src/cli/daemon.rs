@@ -111,7 +111,7 @@ impl Daemon {
         let rejections = RejectionCounters::default();
         let callback_listener =
             RunningListener::start_callback(callback, &config, &store, rejections.clone());
-        let engine = Engine::start(&config, Arc::clone(&store), &client);
+        let engine = Engine::start(&config, Arc::clone(&store), &client).await?;
         if callback_address.is_some() && !is_notified {
             let listener = callback_listener.stop.clone();
             tokio::spawn(stop_after_endings(Arc::clone(&store), listener));

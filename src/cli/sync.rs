@@ -35,7 +35,7 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
             return FAILED;
         }
     };
-    let engine = match prepare(&config) {
+    let engine = match prepare(&config).await {
         Ok(engine) => engine,
         Err(error) => {
             eprintln!("resyncd: {error} [{}]", error.code());
@@ -63,10 +63,10 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
     }
 }
 
-fn prepare(config: &Config) -> Result<Arc<Engine>, StartError> {
+async fn prepare(config: &Config) -> Result<Arc<Engine>, StartError> {
     let store = Store::open(&config.state_dir)?;
     let client = Client::new(&config.http)?;
-    Ok(Engine::once(config, store, &client))
+    Ok(Engine::once(config, store, &client).await?)
 }
 
 /// Synchronizes and shows the progress; also returns whether it was interrupted.

@@ -58,8 +58,13 @@ pub(super) struct FollowedSource {
 
 impl Engine {
     /// Starts to follow every Source of the configuration. The callback listener must be bound before: hubs verify at once.
-    #[must_use]
-    pub fn start(config: &Config, store: Arc<Store>, client: &Client) -> Arc<Self> {
+    /// Fails if the database can't be written.
+    pub async fn start(
+        config: &Config,
+        store: Arc<Store>,
+        client: &Client,
+    ) -> Result<Arc<Self>, StoreError> {
+        store.limit_resources(config.limits.resources).await?;
         let mut engine = Self::new(config, store, client, true);
         let mut workers = JoinSet::new();
         for source in &mut engine.sources {
@@ -86,7 +91,7 @@ impl Engine {
         };
         workers.spawn(unfollowed.end_all());
         engine.workers = tokio::sync::Mutex::new(workers);
-        Arc::new(engine)
+        Ok(Arc::new(engine))
     }
 
     /// An engine without workers.
@@ -96,8 +101,6 @@ impl Engine {
         client: &Client,
         subscribes: bool,
     ) -> Self {
-        // Done before anything that the workers write.
-        drop(store.limit_resources(config.limits.resources));
         let runtime_status = Arc::new(RuntimeStatus::default());
         let stop = CancellationToken::new();
         let followed = |source: &config::Source| FollowedSource {

@@ -28,7 +28,7 @@ use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
 use crate::mirror::Mirror;
 use crate::status::{Status, StatusError};
-use crate::store::{SetRecord, Store};
+use crate::store::{SetRecord, Store, StoreError};
 
 /// How often the discovery of the sets is tried.
 const TRIES: Bounds = Bounds {
@@ -38,10 +38,14 @@ const TRIES: Bounds = Bounds {
 };
 
 impl Engine {
-    /// Prepares a single run. Nothing happens before [`catch_up`](Self::catch_up).
-    #[must_use]
-    pub fn once(config: &Config, store: Arc<Store>, client: &Client) -> Arc<Self> {
-        Arc::new(Self::new(config, store, client, false))
+    /// Prepares a single run. Nothing is followed before [`catch_up`](Self::catch_up). Fails if the database can't be written.
+    pub async fn once(
+        config: &Config,
+        store: Arc<Store>,
+        client: &Client,
+    ) -> Result<Arc<Self>, StoreError> {
+        store.limit_resources(config.limits.resources).await?;
+        Ok(Arc::new(Self::new(config, store, client, false)))
     }
 
     /// Brings the Sources in sync as far as possible, and returns the status of their sets. Ends early, and in order, once it is

@@ -65,7 +65,7 @@ fn names(prefix: &str, count: usize) -> Vec<Change> {
 #[tokio::test]
 async fn resources_beyond_the_limit_are_rejected_and_nothing_else() {
     let world = World::new().await;
-    world.store.limit_resources(Some(3)).done().await.unwrap();
+    world.store.limit_resources(Some(3)).await.unwrap();
     world.announce(names("a", 2)).await;
     world.work("1").await;
     let too_many = world.batch(world.set, names("b", 2), Some(end()));
@@ -79,7 +79,7 @@ async fn resources_beyond_the_limit_are_rejected_and_nothing_else() {
     assert_eq!(world.totals(world.set).await.0, 2);
     world.announce(names("b", 1)).await;
     assert_eq!(world.known().await, 3);
-    world.store.limit_resources(None).done().await.unwrap();
+    world.store.limit_resources(None).await.unwrap();
     world.announce(names("c", 2)).await;
     assert_eq!(world.known().await, 5);
 }

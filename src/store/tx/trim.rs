@@ -10,7 +10,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use crate::store::ids::ResourceId;
 use crate::store::tables::resource::unused::{self, UnusedRule};
 use crate::store::tables::{feed, resource_count};
-use crate::store::{Store, StoreError, Writing, schema};
+use crate::store::{Store, StoreError, schema};
 
 /// How many entries of the feed are removed in one transaction.
 const ENTRIES_A_STEP: usize = 5000;
@@ -35,8 +35,9 @@ impl Default for TrimPosition {
 
 impl Store {
     /// Sets how many resources each Source may have; `None`: any number. It holds for what is written after this.
-    pub fn limit_resources(&self, most: Option<u64>) -> Writing<()> {
-        self.begin_write(move |tx| Ok(resource_count::set_limit(tx.sql, most)?))
+    pub async fn limit_resources(self: &Arc<Self>, most: Option<u64>) -> Result<(), StoreError> {
+        self.write(move |tx| Ok(resource_count::set_limit(tx.sql, most)?))
+            .await
     }
 
     /// Removes the oldest entries of the feed that were applied before that time, up to 5000. Returns whether there may be more.
