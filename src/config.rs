@@ -93,6 +93,8 @@ pub struct LimitsConfig {
     pub document: u64,
     /// One delivery to the callback.
     pub notification: u64,
+    /// A URI that is requested or read from a document, after it is resolved.
+    pub uri: usize,
     /// One resource; `None`: no limit.
     pub resource: Option<u64>,
     /// One package of a dump; `None`: no limit but the length that the dump states.

@@ -115,6 +115,9 @@ pub struct SetStatus {
     /// then `synced_until` does not move.
     #[serde(default)]
     pub undated: u64,
+    /// Entries of its documents that can't be read: what they name is unknown.
+    #[serde(default)]
+    pub unread: u64,
     /// How many parts of its indexes can't be read.
     #[serde(default)]
     pub dead_parts: u64,

@@ -57,7 +57,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 39] = [
+const KEYS: [(&str, &str); 40] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -73,6 +73,7 @@ const KEYS: [(&str, &str); 39] = [
     ("http.allow_private_addresses", "false"),
     ("limits.document", "\"64MiB\""),
     ("limits.notification", "\"8MiB\""),
+    ("limits.uri", "\"8KiB\""),
     ("limits.resource", "\"0\""),
     ("limits.package", "\"0\""),
     ("limits.inbox", "\"256MiB\""),
@@ -144,6 +145,7 @@ allow_private_addresses = true
 [limits]
 document = "1kB"
 notification = "2KiB"
+uri = "1kB"
 resource = "3MB"
 package = "5GB"
 inbox = "4MiB"
@@ -184,6 +186,7 @@ exclude = ["*/draft/*"]
     assert!(config.http.allow_private_addresses);
     assert_eq!(config.limits.document, 1000);
     assert_eq!(config.limits.notification, 2048);
+    assert_eq!(config.limits.uri, 1000);
     assert_eq!(config.limits.resource, Some(3_000_000));
     assert_eq!(config.limits.package, Some(5_000_000_000));
     assert_eq!(config.limits.inbox, 4_194_304);

@@ -125,7 +125,7 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
 }
 
 async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
-    let client = Client::new(&config.http)?;
+    let client = Client::of_config(config)?;
     if !arguments.repair {
         return Ok(Audit::comparing(config, &client));
     }

@@ -76,7 +76,7 @@ impl Daemon {
     /// # Errors
     /// [`StartError`]; then nothing runs.
     pub async fn start(config: Config) -> Result<Self, StartError> {
-        let client = Client::new(&config.http)?;
+        let client = Client::of_config(&config)?;
         Self::start_with(config, client).await
     }
 

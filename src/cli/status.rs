@@ -121,6 +121,8 @@ fn print_source(source: &SourceStatus) {
 fn other_errors(set: &SetStatus) -> Vec<String> {
     let dead = (set.dead_parts > 0)
         .then(|| format!("{} parts of its indexes can't be read", set.dead_parts));
+    let unread =
+        (set.unread > 0).then(|| format!("{} entries of its documents can't be read", set.unread));
     let shown = set.error.as_ref().map(|error| error.code.as_str());
     let others = set.errors.iter().filter_map(|error| {
         let CountedError {
@@ -135,7 +137,7 @@ fn other_errors(set: &SetStatus) -> Vec<String> {
             false => Some(format!("! {message} [{code}, {count} times]")),
         }
     });
-    dead.into_iter().chain(others).collect()
+    dead.into_iter().chain(unread).chain(others).collect()
 }
 
 fn print_notices(notices: &[CountedError], indent: &str) {
@@ -181,11 +183,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dead_parts_and_further_errors_have_lines() {
+    fn dead_parts_unread_entries_and_further_errors_have_lines() {
         let set = serde_json::json!({
             "capability_list": "http://example.com/", "state": "failing", "synced_until": null, "gaps": [],
             "resources": 0, "bytes": 0, "pending": 0, "failed": 0, "held_deletions": 0, "channels": [],
-            "last_poll_at": null, "next_poll_at": null, "dead_parts": 4,
+            "last_poll_at": null, "next_poll_at": null, "dead_parts": 4, "unread": 2,
             "error": {"code": "not-found", "message": "gone", "at": "now"},
             "errors": [
                 {"code": "not-found", "message": "gone", "at": "now", "count": 3},
@@ -197,6 +199,7 @@ mod tests {
             other_errors(&set),
             [
                 "4 parts of its indexes can't be read",
+                "2 entries of its documents can't be read",
                 "! 3 times [not-found]",
                 "! slow [timeout, 1 times]",
             ]

@@ -65,7 +65,7 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
 
 async fn prepare(config: &Config) -> Result<Arc<Engine>, StartError> {
     let store = Store::open(&config.state_dir)?;
-    let client = Client::new(&config.http)?;
+    let client = Client::of_config(config)?;
     Ok(Engine::once(config, store, &client).await?)
 }
 
@@ -151,6 +151,11 @@ fn print_source(source: &SourceStatus) {
                 set.dead_parts,
                 "parts of its indexes can't be read",
                 "dead-parts",
+            ),
+            (
+                set.unread,
+                "entries of its documents can't be read",
+                "unread",
             ),
             (set.pending, "changes are not applied yet", "pending"),
             (set.failed, "resources can't be fetched", "resources-failed"),

@@ -135,7 +135,7 @@ async fn without_daemon(
     let former = store.subscribed_sources().await;
     let former = former.map_err(|error| failed(error.into()))?;
     let selected = select(&config, former, names)?;
-    let client = Client::new(&config.http).map_err(|error| failed(error.into()))?;
+    let client = Client::of_config(&config).map_err(|error| failed(error.into()))?;
     let bound = bind_callback(&mut config).await.map_err(failed)?;
     let listener =
         RunningListener::start_callback(Some(bound), &config, &store, RejectionCounters::default());

@@ -10,7 +10,7 @@ use super::{
     Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig, LimitsConfig,
     Signatures, Source, StatusConfig,
 };
-use crate::protocol::Redaction;
+use crate::protocol::{MAX_URI_BYTES, Redaction};
 
 /// The default of `state_dir`.
 pub(super) const STATE_DIR: &str = "/var/lib/resyncd";
@@ -77,6 +77,7 @@ impl Default for LimitsConfig {
         Self {
             document: 64 * MIB,
             notification: 8 * MIB,
+            uri: MAX_URI_BYTES,
             resource: None,
             package: None,
             inbox: 256 * MIB,

@@ -15,7 +15,7 @@ use crate::config::syntax::parse_toml;
 use crate::config::table_reader::{Located, TableReader, parse_path, table_of};
 use crate::config::value::{
     parse_address, parse_duration, parse_host, parse_nonzero_duration, parse_nonzero_size,
-    parse_public_url, parse_size, parse_user_agent,
+    parse_public_url, parse_size, parse_uri_length, parse_user_agent,
 };
 
 impl Config {
@@ -158,6 +158,8 @@ fn read_limits(mut section: TableReader<'_, '_>) -> LimitsConfig {
     let mut limits = LimitsConfig::default();
     let document = section.text("document", SIZE, parse_nonzero_size);
     assign(&mut limits.document, document);
+    let uri = section.text("uri", SIZE, parse_uri_length);
+    assign(&mut limits.uri, uri);
     let resource = section.text("resource", SIZE, parse_size);
     limits.resource = resource.filter(|size| *size > 0);
     let package = section.text("package", SIZE, parse_size);

@@ -92,6 +92,15 @@ pub(super) fn parse_nonzero_size(text: &str) -> Result<u64, FaultKind> {
     }
 }
 
+/// The longest URI in bytes. Shorter ones than the least that is allowed would reject what every Source has.
+pub(super) fn parse_uri_length(text: &str) -> Result<usize, FaultKind> {
+    let size = parse_size(text)?;
+    usize::try_from(size)
+        .ok()
+        .filter(|size| (256..=64 << 10).contains(size))
+        .ok_or_else(|| FaultKind::OutOfRange(format!("{text:?} is not from 256B to 64KiB")))
+}
+
 /// A fraction from 0 to 1, of a text such as `"10%"` or `"2.5%"`.
 pub(super) fn parse_share(text: &str) -> Result<f64, FaultKind> {
     text.strip_suffix('%')
@@ -277,6 +286,22 @@ mod tests {
                 ("500ms", Err("out-of-range")),
                 ("1500ms", Err("out-of-range")),
                 ("ten days", Err("bad-duration")),
+            ],
+        );
+    }
+
+    #[test]
+    fn lengths_of_uris_are_within_a_range() {
+        check(
+            parse_uri_length,
+            &[
+                ("8KiB", Ok(8192)),
+                ("256", Ok(256)),
+                ("64KiB", Ok(65_536)),
+                ("255B", Err("out-of-range")),
+                ("65537", Err("out-of-range")),
+                ("0", Err("out-of-range")),
+                ("long", Err("bad-size")),
             ],
         );
     }

@@ -11,6 +11,7 @@ use super::progress::Progress;
 use super::runtime_status::RuntimeStatus;
 use crate::config;
 use crate::fetch::Client;
+use crate::protocol::BaseUri;
 use crate::store::Store;
 
 /// One Source that is followed.
@@ -38,6 +39,14 @@ pub(super) struct SourceContext {
 }
 
 impl SourceContext {
+    /// What the references of a document with that URI are resolved against.
+    pub(super) fn base_uri<'a>(&self, uri: &'a Url) -> BaseUri<'a> {
+        BaseUri {
+            uri,
+            max_bytes: self.limits.uri,
+        }
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.source.name
     }

@@ -6,7 +6,7 @@
 //!
 //! Specification: core, section 6.2 (navigation by `up` links).
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use url::Url;
@@ -18,6 +18,8 @@ use crate::status::OddityStatus;
 const MAX_DOCUMENTS: usize = 50;
 /// The limit on oddities in the status.
 const MAX_ROWS: usize = 200;
+/// The limit on documents whose unread entries are counted.
+const MAX_UNREAD: usize = 20_000;
 /// The limit on logged oddities, each of them once; the further ones of a set are not logged.
 const MAX_LOGGED: usize = 20_000;
 
@@ -28,6 +30,8 @@ pub(in crate::engine) struct OddDocuments {
     capability_list: Option<Url>,
     /// The one that was read last comes first.
     documents: Vec<(Url, Oddities)>,
+    /// The entries that can't be read of documents, by the hashes of their URIs.
+    unread: HashMap<u64, u64>,
     /// Hashes of the pairs of document and oddity that were logged.
     logged: HashSet<u64>,
 }
@@ -51,6 +55,22 @@ impl OddDocuments {
 
     /// Replaces the oddities of a document that was read again; returns whether one of them was not logged yet.
     pub(in crate::engine) fn replace(&mut self, document: &Url, oddities: Oddities) -> bool {
+        let mut hasher = DefaultHasher::new();
+        document.hash(&mut hasher);
+        let hash = hasher.finish();
+        self.unread.remove(&hash);
+        if oddities.bad_entries() > 0 && self.unread.len() < MAX_UNREAD {
+            self.unread.insert(hash, oddities.bad_entries());
+        }
+        self.put(document, oddities)
+    }
+
+    /// The entries that can't be read of all documents. Those of notifications don't count: a poll brings their changes.
+    pub(in crate::engine) fn unread(&self) -> u64 {
+        self.unread.values().sum()
+    }
+
+    fn put(&mut self, document: &Url, oddities: Oddities) -> bool {
         self.documents.retain(|(known, _)| known != document);
         let is_news = self.is_news(document, &oddities);
         if !oddities.is_empty() {
@@ -68,7 +88,7 @@ impl OddDocuments {
         let known = self.documents.iter().find(|(known, _)| known == document);
         let mut all = known.map(|(_, known)| known.clone()).unwrap_or_default();
         all.extend(oddities);
-        self.replace(document, all)
+        self.put(document, all)
     }
 
     /// Adds an oddity unless the document has it; returns whether it was not logged yet.
@@ -150,7 +170,9 @@ mod tests {
         );
         let rows = ["1.xml bad-loc", "1.xml no-up", "2.xml bad-loc"];
         assert_eq!(status_rows(&documents), rows.map(|row| (row.to_owned(), 1)));
+        assert_eq!(documents.unread(), 2);
         assert!(!documents.replace(&url(1), oddities(&[])), "repaired");
+        assert_eq!(documents.unread(), 1);
         assert_eq!(status_rows(&documents), [("2.xml bad-loc".to_owned(), 1)]);
         assert!(
             !documents.replace(&url(1), oddities(&[no_up])),

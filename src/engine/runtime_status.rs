@@ -113,6 +113,13 @@ impl RuntimeStatus {
         documents.map(OddDocuments::rows).unwrap_or_default()
     }
 
+    /// How many entries of the documents of a set can't be read.
+    pub(super) fn unread(&self, set: SetId) -> u64 {
+        let facts = self.0.lock();
+        let documents = facts.odd_documents.get(&set);
+        documents.map(OddDocuments::unread).unwrap_or_default()
+    }
+
     pub(super) fn channel(&self, channel: ChannelId) -> Option<StatusError> {
         self.0.lock().channels.get(&channel).cloned()
     }

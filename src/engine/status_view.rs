@@ -125,6 +125,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         last_poll_at: facts.last_poll_at.map(rfc3339),
         next_poll_at: facts.next_poll_at.map(rfc3339),
         undated: numbers.undated,
+        unread: context.runtime_status.unread(record.id),
         dead_parts: facts.dead_parts,
         describedby: texts(&facts.described_by),
         notices: facts.notices.clone().into_rows(),

@@ -7,8 +7,8 @@ use url::Url;
 use super::web_page::links_of_page;
 use super::{Client, DiscoveryError, FetchError, Fetched, FetchedDocument};
 use crate::protocol::{
-    Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES,
-    Oddities, Oddity, Offer, ReadError, Root, Validators,
+    Capability, Entry, Head, HeaderLink, HubUri, Link, MAX_HUBS, MAX_OFFERS, Oddities, Oddity,
+    Offer, ReadError, Root, Validators,
 };
 
 /// The maximum number of entries that are read of a Source Description or Capability List.
@@ -387,9 +387,7 @@ fn describing(links: &[Link]) -> Vec<Url> {
     let links = links
         .iter()
         .filter(|link| link.rel.eq_ignore_ascii_case("describedby"));
-    let targets = links
-        .map(|link| &link.href)
-        .filter(|href| is_web(href) && is_short(href));
+    let targets = links.map(|link| &link.href).filter(|href| is_web(href));
     targets.take(MAX_DESCRIBED_BY).cloned().collect()
 }
 
@@ -397,7 +395,7 @@ fn describing(links: &[Link]) -> Vec<Url> {
 fn unsupported_channels(entries: &[Entry]) -> Vec<UnsupportedChannel> {
     let channels = entries.iter().filter_map(|entry| {
         let capability = entry.md.capability.clone()?;
-        let is_other = is_channel(&capability) && !is_web(&entry.loc) && is_short(&entry.loc);
+        let is_other = is_channel(&capability) && !is_web(&entry.loc);
         is_other.then(|| UnsupportedChannel {
             capability,
             uri: entry.loc.clone(),
@@ -486,10 +484,6 @@ fn is_channel(capability: &Capability) -> bool {
         capability,
         Capability::ChangeNotification | Capability::FrameworkNotification
     )
-}
-
-fn is_short(url: &Url) -> bool {
-    url.as_str().len() <= MAX_URI_BYTES
 }
 
 fn is_web(url: &Url) -> bool {

@@ -22,7 +22,9 @@ use super::{Bounds, FetchError};
 use crate::clock;
 use crate::config;
 use crate::config::Credentials;
-use crate::protocol::{Redaction, ReferenceError, resolve_reference, without_userinfo};
+use crate::protocol::{
+    BaseUri, MAX_URI_BYTES, Redaction, ReferenceError, resolve_reference, without_userinfo,
+};
 
 /// The maximum number of redirects in a row.
 const MOST_REDIRECTS: usize = 5;
@@ -45,6 +47,8 @@ pub struct Client {
     /// `None`: the requests are not those of one Source.
     third_parties: Option<Arc<ThirdParties>>,
     retries: Bounds,
+    /// The maximum length of a URI, in bytes.
+    max_uri_bytes: usize,
     #[cfg(test)]
     transport: Option<Arc<dyn super::transport::Transport>>,
 }
@@ -58,6 +62,12 @@ impl Client {
     /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
     pub fn new(http: &config::HttpConfig) -> Result<Self, FetchError> {
         Self::with_public(http, &[])
+    }
+
+    /// Creates the client of a configuration: as [`new`](Self::new), with the limit of URIs.
+    pub fn of_config(config: &config::Config) -> Result<Self, FetchError> {
+        let client = Self::new(&config.http)?;
+        Ok(client.with_max_uri_bytes(config.limits.uri))
     }
 
     /// For tests: a client for which these addresses count as public. It can't be configured.
@@ -126,6 +136,7 @@ impl Client {
             permits: Arc::new(Permits::new(http.connections_per_host)),
             third_parties: None,
             retries: Bounds::DOCUMENT,
+            max_uri_bytes: MAX_URI_BYTES,
             #[cfg(test)]
             transport: None,
         })
@@ -145,6 +156,14 @@ impl Client {
     #[must_use]
     pub fn with_document_retries(mut self, bounds: Bounds) -> Self {
         self.retries = bounds;
+        self
+    }
+
+    /// The same client with another maximum for the length of a URI in bytes, [`MAX_URI_BYTES`] unless stated: of what is
+    /// requested and of what the documents state.
+    #[must_use]
+    pub fn with_max_uri_bytes(mut self, max_uri_bytes: usize) -> Self {
+        self.max_uri_bytes = max_uri_bytes;
         self
     }
 
@@ -173,6 +192,11 @@ impl Client {
         &self.redaction
     }
 
+    /// The maximum length of a URI, in bytes.
+    pub(super) fn max_uri_bytes(&self) -> usize {
+        self.max_uri_bytes
+    }
+
     /// The bounds for retries of documents.
     pub(super) fn retries(&self) -> &Bounds {
         &self.retries
@@ -195,43 +219,42 @@ impl Client {
         allowed: impl Fn(&Url) -> Result<(), FetchError>,
         request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
     ) -> Result<Answer, FetchError> {
-        let answer = self.follow(pool, start, follow, allowed, request).await;
-        answer.map_err(|error| error.redacted(&self.redaction))
-    }
-
-    async fn follow(
-        &self,
-        pool: Pool,
-        start: &Url,
-        follow: Follow,
-        allowed: impl Fn(&Url) -> Result<(), FetchError>,
-        request: impl Fn(&reqwest::Client, Url) -> RequestBuilder,
-    ) -> Result<Answer, FetchError> {
-        let mut url = without_userinfo(start.clone());
-        url.set_fragment(None);
-        for _ in 0..=MOST_REDIRECTS {
-            self.guard.check(&url)?;
-            allowed(&url)?;
-            if let Some(third_parties) = &self.third_parties {
-                third_parties.wait(pool, &url).await?;
+        let asking = async {
+            let mut url = without_userinfo(start.clone());
+            url.set_fragment(None);
+            for _ in 0..=MOST_REDIRECTS {
+                if url.as_str().len() > self.max_uri_bytes {
+                    return Err(FetchError::LongUri);
+                }
+                self.guard.check(&url)?;
+                allowed(&url)?;
+                if let Some(third_parties) = &self.third_parties {
+                    third_parties.wait(pool, &url).await?;
+                }
+                let permit = self.permits.acquire(pool, &url).await;
+                // reqwest converts the credentials in the URL to a header.
+                let request = request(&self.http, self.credentials.sign_in(&url));
+                let response = self.send(request).await?;
+                if !follow.follows(response.status()) {
+                    return Ok(Answer {
+                        response,
+                        url,
+                        redaction: self.redaction.clone(),
+                        _permit: permit,
+                    });
+                }
+                let base = BaseUri {
+                    uri: &url,
+                    max_bytes: self.max_uri_bytes,
+                };
+                let next = redirect_target(base, &response)?;
+                drain(response).await;
+                url = next;
             }
-            let permit = self.permits.acquire(pool, &url).await;
-            // reqwest converts the credentials in the URL to a header.
-            let request = request(&self.http, self.credentials.sign_in(&url));
-            let response = self.send(request).await?;
-            if !follow.follows(response.status()) {
-                return Ok(Answer {
-                    response,
-                    url,
-                    redaction: self.redaction.clone(),
-                    _permit: permit,
-                });
-            }
-            let next = redirect_target(&url, &response)?;
-            drain(response).await;
-            url = next;
-        }
-        Err(FetchError::TooManyRedirects)
+            Err(FetchError::TooManyRedirects)
+        };
+        let answer = asking.await;
+        answer.map_err(|error: FetchError| error.redacted(&self.redaction))
     }
 
     /// Sends one request; returns when the head of the answer has arrived.
@@ -335,19 +358,19 @@ async fn drain(mut response: Response) {
     let _ = tokio::time::timeout(DRAIN_TIME, read).await;
 }
 
-fn redirect_target(url: &Url, response: &Response) -> Result<Url, FetchError> {
+fn redirect_target(base: BaseUri<'_>, response: &Response) -> Result<Url, FetchError> {
     let location = response
         .headers()
         .get(LOCATION)
         .map(|value| String::from_utf8_lossy(value.as_bytes()))
         .ok_or(FetchError::RedirectWithoutLocation)?;
-    let mut next = resolve_reference(url, location.trim()).map_err(|error| match error {
-        ReferenceError::TooLong => FetchError::LongRedirect,
+    let mut next = resolve_reference(base, location.trim()).map_err(|error| match error {
+        ReferenceError::TooLong => FetchError::LongUri,
         ReferenceError::Syntax(_) => FetchError::RedirectWithoutLocation,
     })?;
     next.set_fragment(None);
     let next = without_userinfo(next);
-    if url.scheme() == "https" && next.scheme() == "http" {
+    if base.uri.scheme() == "https" && next.scheme() == "http" {
         return Err(FetchError::RedirectDowngrade(next.to_string()));
     }
     Ok(next)
@@ -440,7 +463,7 @@ mod tests {
                 .body("")
                 .unwrap();
             redirect_target(
-                &Url::parse("https://example.com/a/b").unwrap(),
+                (&Url::parse("https://example.com/a/b").unwrap()).into(),
                 &Response::from(response),
             )
         };

@@ -14,7 +14,8 @@ use super::spool::{Spool, Spooled};
 use super::validators::{last_modified, make_conditional, validators_of};
 use super::{FetchError, retry};
 use crate::protocol::{
-    DocumentReader, HeaderLink, ReadError, Redaction, SourceTime, Validators, parse_link_header,
+    BaseUri, DocumentReader, HeaderLink, ReadError, Redaction, SourceTime, Validators,
+    parse_link_header,
 };
 
 /// How many bytes of a body are collected before they are decompressed and written.
@@ -42,6 +43,8 @@ pub type OwnedReader = DocumentReader<Box<dyn BufRead + Send>>;
 #[derive(Debug)]
 pub struct FetchedDocument {
     url: Url,
+    /// The maximum length of a URI that it states, in bytes.
+    max_uri_bytes: usize,
     validators: Validators,
     last_modified: Option<SourceTime>,
     links: Vec<HeaderLink>,
@@ -89,17 +92,17 @@ impl FetchedDocument {
 
     /// Reads it from the beginning.
     pub fn reader(&mut self) -> Result<DocumentReader<impl BufRead>, ReadError> {
-        let url = self.url.clone();
-        DocumentReader::open_sitemap(self.bytes()?, &url)
+        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
+        DocumentReader::open_sitemap(self.bytes()?, BaseUri { uri, max_bytes })
     }
 
     /// Whether it is a sitemap in XML: a list of URIs as plain text may be a resource like any other.
     pub(super) fn is_sitemap(&mut self) -> bool {
-        let url = self.url.clone();
+        let (uri, max_bytes) = (&self.url.clone(), self.max_uri_bytes);
         let Ok(bytes) = self.bytes() else {
             return false;
         };
-        DocumentReader::open(bytes, &url).is_ok()
+        DocumentReader::open(bytes, BaseUri { uri, max_bytes }).is_ok()
     }
 
     /// As [`reader`](Self::reader), but the reader owns the document, so that it can be stored between two entries.
@@ -107,7 +110,11 @@ impl FetchedDocument {
         self.file.seek(SeekFrom::Start(0))?;
         let bytes: Box<dyn BufRead + Send> =
             Box::new(BufReader::with_capacity(64 << 10, self.file));
-        DocumentReader::open_sitemap(bytes, &self.url)
+        let base = BaseUri {
+            uri: &self.url,
+            max_bytes: self.max_uri_bytes,
+        };
+        DocumentReader::open_sitemap(bytes, base)
     }
 
     /// Its first bytes as text, if it is not a document. A byte order mark states that they are UTF-16.
@@ -194,6 +201,7 @@ impl Client {
             len: spooled.len,
             file: spooled.file,
             redaction: self.redaction().clone(),
+            max_uri_bytes: self.max_uri_bytes(),
         })))
     }
 }

@@ -59,9 +59,9 @@ pub enum FetchError {
     /// A redirect without a valid target.
     #[error("redirect without a valid Location")]
     RedirectWithoutLocation,
-    /// A redirect to a URI of more than 8 KiB.
-    #[error("redirect to a URI that is too long")]
-    LongRedirect,
+    /// A URI that is longer than accepted, perhaps after a redirect.
+    #[error("the URI is too long; see [limits] uri")]
+    LongUri,
     /// The Source has caused too many requests to a host that is not its own.
     #[error(
         "too many requests to {host}, which is not a host of the Source; see [limits] third_party_requests"
@@ -119,7 +119,7 @@ impl FetchError {
             Self::TooManyRedirects => "too-many-redirects",
             Self::RedirectDowngrade(_) => "redirect-downgrade",
             Self::RedirectWithoutLocation => "redirect-without-location",
-            Self::LongRedirect => "long-uri",
+            Self::LongUri => "long-uri",
             Self::ThirdPartyLimit { .. } => "third-party-limit",
             Self::TooLarge { .. } => "too-large",
             Self::Expansion => "expansion",
@@ -156,7 +156,7 @@ impl FetchError {
             | Self::TooManyRedirects
             | Self::RedirectDowngrade(_)
             | Self::RedirectWithoutLocation
-            | Self::LongRedirect
+            | Self::LongUri
             | Self::TooLarge { .. }
             | Self::Expansion => ErrorClass::Unusable,
         }
@@ -201,7 +201,7 @@ impl FetchError {
             | Self::Status { .. }
             | Self::TooManyRedirects
             | Self::RedirectWithoutLocation
-            | Self::LongRedirect
+            | Self::LongUri
             | Self::ThirdPartyLimit { .. }
             | Self::TooLarge { .. }
             | Self::Expansion
@@ -336,7 +336,7 @@ mod tests {
             (FetchError::TooManyRedirects, Unusable),
             (FetchError::RedirectDowngrade(text()), Unusable),
             (FetchError::RedirectWithoutLocation, Unusable),
-            (FetchError::LongRedirect, Unusable),
+            (FetchError::LongUri, Unusable),
             (FetchError::TooLarge { limit: 1 }, Unusable),
             (FetchError::Expansion, Unusable),
             (FetchError::BadGzip(text()), Retry),

@@ -20,14 +20,12 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use url::Url;
-
 use self::directory::{Directory, MemberEntry};
 pub use self::error::PackageError;
 pub use self::member::MemberReader;
 pub use self::partial::PartialPackage;
 use super::document::OwnedReader;
-use crate::protocol::DocumentReader;
+use crate::protocol::{BaseUri, DocumentReader};
 
 /// The maximum number of members of a package.
 const MAX_MEMBERS: usize = 1_000_000;
@@ -78,7 +76,11 @@ impl Package {
     /// # Errors
     /// [`PackageError::NoManifest`], [`PackageError::TooLarge`], [`PackageError::Manifest`], and those of
     /// [`Package::member`].
-    pub fn manifest(&self, base: &Url, limit: u64) -> Result<OwnedReader, PackageError> {
+    pub fn manifest<'a>(
+        &self,
+        base: impl Into<BaseUri<'a>>,
+        limit: u64,
+    ) -> Result<OwnedReader, PackageError> {
         let member = self.open_member(self.directory.manifest()?, false)?;
         if member.length() > limit {
             return Err(PackageError::TooLarge { limit });

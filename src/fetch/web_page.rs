@@ -40,7 +40,7 @@ fn sitemap_lines(text: &str, url: &Url) -> impl Iterator<Item = Url> {
         .lines()
         .filter_map(|line| line.split_once(':'))
         .filter(|(field, _)| field.trim().eq_ignore_ascii_case("sitemap"))
-        .filter_map(|(_, value)| {
+        .filter_map(move |(_, value)| {
             let value = value.split('#').next().unwrap_or_default();
             resolve_reference(url, value.trim()).ok()
         })

@@ -46,7 +46,7 @@ pub use reader::{DocumentReader, Place, ReadError, read_document};
 pub use redaction::Redaction;
 pub use summary::{ChangeCounts, DocumentSummary, UnstatedParts};
 pub use uri::{
-    HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
+    BaseUri, HubUri, MAX_URI_BYTES, ReferenceError, ResourceUri, TopicUri, UriError, hide_userinfo,
     resolve_reference, without_userinfo,
 };
 pub use validators::{ServedVersion, Validators};

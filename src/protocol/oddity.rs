@@ -49,7 +49,7 @@ pub enum Oddity {
     BadLink,
     /// More links of an entry, or of the head, than are read; the further ones were ignored.
     TooManyLinks,
-    /// A `loc` or `href` of more than 8 KiB, as it is resolved; what it is in was ignored.
+    /// A `loc` or `href` that is longer than accepted, as it is resolved; what it is in was ignored.
     LongUri,
     /// A channel with more than 10 hubs; the further ones were ignored.
     TooManyHubs,

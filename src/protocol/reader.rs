@@ -25,8 +25,8 @@ use std::io::BufRead;
 use url::Url;
 
 use super::{
-    Capability, ChangeFrequency, Document, Entry, ForeignScheme, Head, Link, LinkLimit,
-    MAX_URI_BYTES, Metadata, Oddities, Oddity, Root, SourceTime,
+    BaseUri, Capability, ChangeFrequency, Document, Entry, ForeignScheme, Head, Link, LinkLimit,
+    Metadata, Oddities, Oddity, Root, SourceTime,
 };
 use attributes::{OF_ENTRY, OF_HEAD, may_continue, merge_metadata, read_link, read_metadata};
 use beginning::Beginning;
@@ -81,7 +81,8 @@ enum State {
 
 impl<R: BufRead> DocumentReader<R> {
     /// Reads up to the first entry. Relative URIs are resolved against `base`, the URI of the document.
-    pub fn open(input: R, base: &Url) -> Result<Self, ReadError> {
+    pub fn open<'a>(input: R, base: impl Into<BaseUri<'a>>) -> Result<Self, ReadError> {
+        let base = base.into();
         let (input, beginning) = DocumentInput::new(input)?;
         match Beginning::of(&beginning) {
             Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
@@ -90,7 +91,8 @@ impl<R: BufRead> DocumentReader<R> {
     }
 
     /// As [`open`](Self::open), but a sitemap may also be plain text with a URI on each line.
-    pub fn open_sitemap(input: R, base: &Url) -> Result<Self, ReadError> {
+    pub fn open_sitemap<'a>(input: R, base: impl Into<BaseUri<'a>>) -> Result<Self, ReadError> {
+        let base = base.into();
         let (input, beginning) = DocumentInput::new(input)?;
         match Beginning::of(&beginning) {
             Beginning::Html { title } => Err(ReadError::HtmlPage(title)),
@@ -100,7 +102,7 @@ impl<R: BufRead> DocumentReader<R> {
     }
 
     /// A sitemap as plain text.
-    fn of_uris(input: DocumentInput<R>, base: &Url) -> Self {
+    fn of_uris(input: DocumentInput<R>, base: BaseUri<'_>) -> Self {
         let content = Content::UriList(Box::new(UriList::new(input)));
         let mut reader = Self::of(content, Root::Urlset, base);
         reader.oddities.add(Oddity::UriList);
@@ -108,7 +110,7 @@ impl<R: BufRead> DocumentReader<R> {
         reader
     }
 
-    fn of_xml(input: DocumentInput<R>, base: &Url) -> Result<Self, ReadError> {
+    fn of_xml(input: DocumentInput<R>, base: BaseUri<'_>) -> Result<Self, ReadError> {
         let mut events = Box::new(XmlEvents::new(input));
         let mut oddities = Oddities::default();
         let mut spelling = Spelling::default();
@@ -133,7 +135,7 @@ impl<R: BufRead> DocumentReader<R> {
     }
 
     /// A reader that has read nothing.
-    fn of(content: Content<R>, root: Root, base: &Url) -> Self {
+    fn of(content: Content<R>, root: Root, base: BaseUri<'_>) -> Self {
         Self {
             content,
             references: References::of(base),
@@ -355,7 +357,7 @@ impl<R: BufRead> DocumentReader<R> {
         };
         self.state = State::InLines;
         // A line that is no absolute URI is damaged, not relative.
-        let is_relative = line.len() <= MAX_URI_BYTES && Url::parse(&line).is_err();
+        let is_relative = !self.references.is_too_long(&line) && Url::parse(&line).is_err();
         let uri = if is_relative {
             None
         } else {

@@ -5,15 +5,33 @@ use std::fmt;
 
 use url::Url;
 
-/// The maximum length in bytes of a URI that is read from outside, after it is resolved: what servers accept in a request, and
-/// what links are stored with.
+/// The maximum length in bytes of a URI that is read from outside, after it is resolved, unless configured otherwise: what
+/// servers accept in a request, and what links are stored with.
 pub const MAX_URI_BYTES: usize = 8 << 10;
+
+/// What the references of a remote text are resolved against (RFC 3986, section 5.1), and how long they may be then.
+#[derive(Clone, Copy, Debug)]
+pub struct BaseUri<'a> {
+    /// The URI of the text.
+    pub uri: &'a Url,
+    /// The maximum length of a resolved URI, in bytes.
+    pub max_bytes: usize,
+}
+
+impl<'a> From<&'a Url> for BaseUri<'a> {
+    fn from(uri: &'a Url) -> Self {
+        Self {
+            uri,
+            max_bytes: MAX_URI_BYTES,
+        }
+    }
+}
 
 /// Why a reference of a remote text does not become a URI.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// Longer than [`MAX_URI_BYTES`], or it would be once it is resolved.
-    #[error("longer than {MAX_URI_BYTES} bytes")]
+    /// Longer than accepted, or it would be once it is resolved.
+    #[error("too long")]
     TooLong,
     /// Not a URI.
     #[error("not a URI: {0}")]
@@ -26,21 +44,25 @@ pub enum ReferenceError {
 /// is rejected before it is allocated, but for what percent-encoding adds, which is bounded by the lengths of the two.
 ///
 /// # Errors
-/// [`ReferenceError`] if it is not a URI, or longer than [`MAX_URI_BYTES`].
-pub fn resolve_reference(base: &Url, reference: &str) -> Result<Url, ReferenceError> {
-    if reference.len() > MAX_URI_BYTES {
+/// [`ReferenceError`] if it is not a URI, or longer than the base allows.
+pub fn resolve_reference<'a>(
+    base: impl Into<BaseUri<'a>>,
+    reference: &str,
+) -> Result<Url, ReferenceError> {
+    let BaseUri { uri, max_bytes } = base.into();
+    if reference.len() > max_bytes {
         return Err(ReferenceError::TooLong);
     }
-    let resolved = if base.as_str().len() > MAX_URI_BYTES {
+    let resolved = if uri.as_str().len() > max_bytes {
         // Only an absolute one takes nothing from its base.
         Url::parse(reference).map_err(|error| match error {
             url::ParseError::RelativeUrlWithoutBase => ReferenceError::TooLong,
             error => ReferenceError::Syntax(error),
         })?
     } else {
-        base.join(reference).map_err(ReferenceError::Syntax)?
+        uri.join(reference).map_err(ReferenceError::Syntax)?
     };
-    if resolved.as_str().len() > MAX_URI_BYTES {
+    if resolved.as_str().len() > max_bytes {
         return Err(ReferenceError::TooLong);
     }
     Ok(resolved)

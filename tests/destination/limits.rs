@@ -1,13 +1,17 @@
 //! The limits of what a Source may have.
 
-use resyncd::demo::SampleOptions;
+use std::time::Duration;
+
+use resyncd::config::Config;
+use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd::status::SetStatus;
 use resyncd::store::Store;
 
 use crate::support::{Rig, SET, eventually, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn resources_beyond_the_limit_are_reported_and_nothing_is_lost() {
-    let limit = |config: &mut resyncd::config::Config| config.limits.resources = Some(3);
+    let limit = |config: &mut Config| config.limits.resources = Some(3);
     let mut rig = Rig::start_with(resources(3), limit).await;
     rig.settled().await;
     rig.source.create(SET, "one-more.txt", "more");
@@ -67,4 +71,45 @@ async fn reader_of_the_feed_is_told_that_entries_were_removed() {
     for path in ["/changes", &format!("/changes?since={last}")] {
         assert_eq!(rig.operator.get(path).await.0, 200, "{path}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn list_with_a_uri_beyond_the_limit_is_not_complete_and_deletes_nothing() {
+    let polled = SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let short = |config: &mut Config| {
+        config.limits.uri = 256;
+        config.sources[0].poll_interval = Duration::from_secs(1);
+    };
+    let mut rig = Rig::start_with(polled, short).await;
+    rig.settled().await;
+    let long = format!("{}/{}.txt", "a".repeat(150), "b".repeat(150));
+    rig.source.create(SET, &long, "long");
+    rig.source.create(SET, "short.txt", "short");
+    rig.source.delete(SET, "r0001.txt");
+    rig.source.refresh_resource_list(SET);
+    rig.until_holds("short.txt", "short").await;
+    let is_long = |set: &SetStatus| set.oddities.iter().any(|oddity| oddity.code == "long-uri");
+    let set = rig.until("the long URI is reported", |set| {
+        is_long(set) && set.state == "failing"
+    });
+    assert_eq!(set.await.unread, 1);
+    let polls = rig.source.hits("/set1/resourcelist.xml");
+    rig.source
+        .wait_for_hits("/set1/resourcelist.xml", polls + 2)
+        .await;
+    assert!(
+        rig.mirrored("r0001.txt").is_some(),
+        "an incomplete list deletes nothing"
+    );
+    // Once it is raised, the list is complete.
+    rig.stop_daemon().await;
+    rig.config.limits.uri = 1024;
+    rig.start_daemon().await;
+    rig.until_holds(&long, "long").await;
+    rig.until_mirrored().await;
+    assert!(rig.mirrored("r0001.txt").is_none());
 }

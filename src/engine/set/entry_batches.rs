@@ -133,7 +133,8 @@ fn open(entries: EntrySource, context: &SourceContext) -> Result<OwnedReader, En
     match entries {
         EntrySource::Document(document) => Ok(document.into_reader()?),
         EntrySource::Package(OpenedPackage { package, uri }) => {
-            let manifest = package.manifest(&uri, context.limits.document);
+            let base = context.base_uri(&uri);
+            let manifest = package.manifest(base, context.limits.document);
             manifest.map_err(|error| EngineError::of_package(&uri, error))
         }
     }

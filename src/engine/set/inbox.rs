@@ -7,7 +7,6 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 use flate2::read::GzDecoder;
-use url::Url;
 
 use super::changes::change_of;
 use super::documents::note_notification;
@@ -18,8 +17,8 @@ use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::fetch::FetchError;
 use crate::protocol::{
-    Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place, ReadError,
-    Root, SourceTime, TopicUri,
+    BaseUri, Capability, ChangeKind, Document, DocumentReader, Entry, EntryOrder, HubUri, Place,
+    ReadError, Root, SourceTime, TopicUri,
 };
 use crate::store::{
     BaselineState, BatchCommit, Change, ChannelId, ChannelRecord, Delivery, DeliveryOutcome,
@@ -162,9 +161,10 @@ impl SetState {
         channel: &ChannelRecord,
     ) -> Result<(Delivery, Result<Document, EngineError>), EngineError> {
         let (topic, kind) = (channel.topic.clone(), channel.kind.clone());
-        let limit = self.context.limits.notification;
+        let context = Arc::clone(&self.context);
         let parsing = tokio::task::spawn_blocking(move || {
-            let document = parse_delivery(&delivery.body, topic.url(), &kind, limit);
+            let (base, limit) = (context.base_uri(topic.url()), context.limits.notification);
+            let document = parse_delivery(&delivery.body, base, &kind, limit);
             (delivery, document)
         });
         parsing.await.map_err(|_| EngineError::Interrupted)
@@ -461,13 +461,13 @@ fn is_dated(document: &Document) -> bool {
 /// that is not.
 fn parse_delivery(
     body: &[u8],
-    base: &Url,
+    base: BaseUri<'_>,
     kind: &Capability,
     limit: u64,
 ) -> Result<Document, EngineError> {
     let document = if body.starts_with(&[0x1f, 0x8b]) {
         let plain = unzip(body, limit).map_err(|error| EngineError::Fetch {
-            uri: format!("a notification of {base}"),
+            uri: format!("a notification of {}", base.uri),
             error,
         })?;
         parse_entries(&plain, base)?
@@ -482,7 +482,7 @@ fn parse_delivery(
     };
     match &document.head.md.capability {
         Some(found) if !is_expected => Err(EngineError::WrongCapability {
-            document: format!("a notification of {base}"),
+            document: format!("a notification of {}", base.uri),
             wanted: kind.clone(),
             found: found.clone(),
         }),
@@ -496,7 +496,7 @@ fn parse_delivery(
 }
 
 /// Parses a notification of at most as many entries as a document may have (sitemaps.org): they are all in memory at once.
-fn parse_entries(bytes: &[u8], base: &Url) -> Result<Document, EngineError> {
+fn parse_entries(bytes: &[u8], base: BaseUri<'_>) -> Result<Document, EngineError> {
     let mut reader = DocumentReader::open(bytes, base)?;
     let mut entries = Vec::new();
     while let Some(entry) = reader.next_entry()? {
@@ -533,6 +533,8 @@ mod tests {
     use flate2::write::GzEncoder;
 
     use super::*;
+    use url::Url;
+
     use crate::protocol::{Head, write_document};
 
     #[test]
@@ -546,7 +548,7 @@ mod tests {
             let topic = format!("http://example.org/{}", "t".repeat(length));
             Url::parse(&topic).unwrap()
         };
-        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic, &kind, 8 << 20);
+        let parse = |topic: &Url| parse_delivery(text.as_bytes(), topic.into(), &kind, 8 << 20);
         // Each of them would be longer than a URI may be.
         let longest = parse(&topic(60_000)).unwrap();
         assert_eq!(longest.entries.len(), 0);

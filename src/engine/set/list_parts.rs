@@ -94,8 +94,8 @@ impl SetState {
                 read: list,
                 record: changed.record,
             };
-            self.ingest_list_part(uri, list, None, at, &mut parts)
-                .await?;
+            let ingested = self.ingest_list_part(uri, list, None, at, &mut parts).await;
+            self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
             named = 1;
         } else {
             named = parts.bad_entries;
@@ -104,18 +104,10 @@ impl SetState {
         while let Some(list) = walk.next().await? {
             named += 1;
             let unnamed = parts.bad_index_entries;
-            let ingested = self.ingest_child(&list, &mut walk, at, is_stated, &mut parts);
-            match ingested.await {
-                Ok(()) => {}
-                Err(error) => {
-                    self.report_failed_part(&list.uri, &error);
-                    if error.is_unusable() {
-                        dead.add(error, 1);
-                    } else {
-                        failures.add(error)?;
-                    }
-                }
-            }
+            let ingested = self
+                .ingest_child(&list, &mut walk, at, is_stated, &mut parts)
+                .await;
+            self.note_part_failure(&list.uri, ingested, &mut dead, &mut failures)?;
             let unnamed = parts.bad_index_entries - unnamed;
             named += unnamed;
             self.add_unnamed_parts(&mut dead, &list.uri, unnamed);
@@ -132,6 +124,26 @@ impl SetState {
         // The time of an index is that of all its lists, that of a page only its own.
         parts.may_change_unseen &= stated.is_none() || parts.pages.is_some();
         Ok(parts)
+    }
+
+    /// Counts a list that could not be read, or not completely. Only errors that end the whole poll are returned.
+    fn note_part_failure(
+        &mut self,
+        list: &Url,
+        ingested: Result<(), EngineError>,
+        dead: &mut DeadParts,
+        failures: &mut PartFailures,
+    ) -> Result<(), EngineError> {
+        let Err(error) = ingested else {
+            return Ok(());
+        };
+        self.report_failed_part(list, &error);
+        if error.is_unusable() {
+            dead.add(error, 1);
+            Ok(())
+        } else {
+            failures.add(error)
+        }
     }
 
     /// Ingests a list that an index names, if it has changed. If it is an index itself, what it names comes next.
@@ -196,7 +208,8 @@ impl SetState {
         Ok(())
     }
 
-    /// Ingests the entries of a part. `stated`: what its index states of it; `None`: it is the Resource List itself, whose record
+    /// Ingests the entries of a part. Fails if some of them are damaged, once the others are ingested: the part names resources that
+    /// are unknown. It is read again then at each poll, since it proves nothing. `stated`: what its index states of it; `None`: it is the Resource List itself, whose record
     /// is committed only together with what it proves.
     async fn ingest_list_part(
         &mut self,
@@ -207,6 +220,7 @@ impl SetState {
         parts: &mut ListParts,
     ) -> Result<(), EngineError> {
         let bad_entries = changed.read.summary.bad_entries();
+        let damaged = changed.read.expect_undamaged();
         // A first page is read at each poll, changed or not.
         let first_page = stated
             .is_none()
@@ -214,6 +228,7 @@ impl SetState {
         let is_new = first_page.is_none() || first_page != self.first_page;
         parts.names_any |= changed.read.summary.entries > 0;
         parts.entries += changed.read.summary.entries;
+        let stated = stated.filter(|_| damaged.is_ok());
         let end = PartEnd {
             filter: self.context.source.filter.fingerprint().to_owned(),
             evidence: stated.unwrap_or(PartEvidence {
@@ -235,7 +250,7 @@ impl SetState {
         let result = ingest_part(&self.context, &list, uri, changed.read.document, end).await?;
         self.found += result.tasks;
         self.first_page = first_page.or(self.first_page.take());
-        Ok(())
+        damaged
     }
 
     /// Counts the parts whose entries in an index can't be read: what they name is unknown.

@@ -9,6 +9,7 @@ use std::io::{Cursor, Read, Write};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use url::Url;
 use zip::write::SimpleFileOptions;
 use zip::{CompressionMethod, ZipWriter};
 

@@ -1,6 +1,6 @@
 //! The URIs of a document: resolved against its URL, within limits.
 //!
-//! A document of a few kilobytes must not become gigabytes: a reference of one byte may stand for a URI of 8 KiB.
+//! A document of a few kilobytes must not become gigabytes: a reference of one byte may stand for a long URI.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use url::Url;
 
 use super::input::UNREADABLE;
 use crate::protocol::{
-    MAX_URI_BYTES, Oddities, Oddity, ReferenceError, resolve_reference, without_userinfo,
+    BaseUri, Oddities, Oddity, ReferenceError, resolve_reference, without_userinfo,
 };
 
 /// How many bytes relative URIs may add to any document: 50,000 entries with a base of 300 bytes.
@@ -19,14 +19,17 @@ const ADDED_PER_BYTE: u64 = 4;
 /// What the references of a document are resolved against, and how long that has made them.
 pub(super) struct References {
     base: Url,
+    /// The maximum length of a URI, in bytes.
+    max_bytes: usize,
     /// How many bytes longer the relative ones have become.
     added: u64,
 }
 
 impl References {
-    pub(super) fn of(base: &Url) -> Self {
+    pub(super) fn of(base: BaseUri<'_>) -> Self {
         Self {
-            base: base.clone(),
+            base: base.uri.clone(),
+            max_bytes: base.max_bytes,
             added: 0,
         }
     }
@@ -34,6 +37,11 @@ impl References {
     /// The URL of the document.
     pub(super) fn base(&self) -> &Url {
         &self.base
+    }
+
+    /// Whether a reference is too long, resolved or not.
+    pub(super) fn is_too_long(&self, text: &str) -> bool {
+        text.len() > self.max_bytes
     }
 
     /// Whether the URIs so far are too long for what was read of the document. `position`: how many bytes were read.
@@ -72,14 +80,18 @@ impl References {
     }
 
     fn resolve_text(&mut self, text: &str, oddities: &mut Oddities) -> Result<Url, ReferenceError> {
-        if text.len() > MAX_URI_BYTES {
+        if self.is_too_long(text) {
             return Err(ReferenceError::TooLong);
         }
         match Url::parse(text) {
-            Ok(url) if url.as_str().len() > MAX_URI_BYTES => Err(ReferenceError::TooLong),
+            Ok(url) if self.is_too_long(url.as_str()) => Err(ReferenceError::TooLong),
             Ok(url) => Ok(url),
             Err(url::ParseError::RelativeUrlWithoutBase) => {
-                let url = resolve_reference(&self.base, text)?;
+                let base = BaseUri {
+                    uri: &self.base,
+                    max_bytes: self.max_bytes,
+                };
+                let url = resolve_reference(base, text)?;
                 let more = url.as_str().len().saturating_sub(text.len());
                 self.added = self.added.saturating_add(more as u64);
                 oddities.add(Oddity::RelativeUri);
