@@ -231,7 +231,7 @@ impl Content {
     }
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Node {
     File {
         synced: Content,
@@ -242,6 +242,7 @@ enum Node {
 }
 
 /// The files below a folder, with what is not synced of them.
+#[derive(Clone)]
 pub(crate) struct LossyDisk {
     /// The first is the folder itself.
     nodes: Vec<Node>,

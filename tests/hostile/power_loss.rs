@@ -3,6 +3,8 @@
 //! whole and states nothing that the files are not, acknowledged deliveries are stored, and the next run completes the mirror, also
 //! if the Source has reverted its changes meanwhile.
 //!
+//! That the checks miss no sync is checked, too: with the syncs of one kind left out of the record, they must fail.
+//!
 //! `RESYNCD_POWER_CUTS` is the number of steps after which the power is lost, or `all`; unset, a sample. Where processes can't be
 //! traced, the tests print so and do nothing.
 
@@ -27,9 +29,9 @@ use crate::support::{SET, difference, expected_files, files, resources};
 use crate::traced::Tracer;
 
 /// After how many steps the power is lost by default.
-const SAMPLE: usize = 100;
+const SAMPLE: usize = 50;
 /// The daemon continues after one loss in so many, and after at most so many in all.
-const CONTINUES: (usize, usize) = (16, 100);
+const CONTINUES: (usize, usize) = (10, 100);
 /// How many run at once.
 const RUNS_AT_ONCE: usize = 4;
 
@@ -301,51 +303,36 @@ fn cuts(steps: usize) -> Vec<usize> {
     (1..=number).map(|cut| cut * steps / number).collect()
 }
 
-/// Loses power and checks what is left; returns the number of losses.
-#[allow(clippy::print_stdout, reason = "the test reports its progress")]
-async fn lose_power(digests: bool) {
-    let tracer = match Tracer::new() {
-        Ok(tracer) => tracer,
-        Err(why) => return println!("SKIPPED, no power was lost: {why}"),
-    };
-    // Not beside the tests that open thousands of connections.
-    let _permit = PROCESSOR.read().await;
-    let started = clock::now().mono;
-    let world = World::new(digests).await;
-    let mut disk = LossyDisk::read(world.home.folder());
-    let steps = world.record_everything(&tracer).await;
-    println!(
-        "recorded {} steps in {:?}",
-        steps.len(),
-        clock::now().mono - started
-    );
-    let is_acknowledgement = |step: &Step| match step {
+fn is_acknowledgement(step: &Step) -> bool {
+    match step {
         Step::Answer { head } => {
             head.starts_with("http/1.1 200") && head.contains("\r\ncontent-length: 0\r\n")
         }
         _ => false,
-    };
-    let answers = steps.iter().filter(|step| is_acknowledgement(step));
-    assert_eq!(
-        answers.map(|_| 1).sum::<u32>(),
-        world.published.get(),
-        "every answer is recorded"
-    );
+    }
+}
 
-    // A rename into the mirror is the step before which, and after which, most can go wrong.
+/// How often power was lost, and some of what was left then.
+struct Losses {
+    losses: u64,
+    continued: Vec<(Cut, TempDir)>,
+}
+
+/// Loses power after some of the steps and checks what is left; `Err` is the first promise that is broken.
+fn lose_power_after(world: &World, mut disk: LossyDisk, steps: &[&Step]) -> Result<Losses, String> {
     let cuts = cuts(steps.len());
     let mut continued: Vec<(Cut, TempDir)> = Vec::new();
-    let renames = steps
-        .iter()
-        .filter(|step| matches!(step, Step::Rename { .. }))
-        .count();
+    // A file that was published, and is not recorded yet: there most can go wrong.
+    let is_rename = |step: &Step| matches!(step, Step::Rename { .. });
+    let renames = steps.iter().filter(|step| is_rename(step)).count();
     let all = (cuts.len() / CONTINUES.0).clamp(1, CONTINUES.1) * 2;
     let every = (renames * LOSSES.len() / all).max(1);
-    let (mut acknowledged, mut losses, mut published, mut next) = (0, 0, 0, cuts.iter().peekable());
+    let (mut acknowledged, mut losses, mut published) = (0, 0, 0);
+    let mut next = cuts.iter().peekable();
     for (index, step) in steps.iter().enumerate() {
         disk.apply(step);
         acknowledged += u32::from(is_acknowledgement(step));
-        let is_rename = matches!(step, Step::Rename { .. });
+        let is_rename = is_rename(step);
         if next.next_if(|cut| **cut == index + 1).is_none() && !is_rename {
             continue;
         }
@@ -359,7 +346,7 @@ async fn lose_power(digests: bool) {
             let survivor = tempfile::tempdir().unwrap();
             disk.survive(loss, &mut Dice::new(cut.seed), survivor.path());
             if let Err(wrong) = world.check(survivor.path(), acknowledged) {
-                panic!("{cut:?}, after {step:?}: {wrong}");
+                return Err(format!("{cut:?}, after {step:?}: {wrong}"));
             }
             published += usize::from(is_rename);
             if is_rename && published % every == 0 {
@@ -370,6 +357,62 @@ async fn lose_power(digests: bool) {
             }
         }
     }
+    Ok(Losses { losses, continued })
+}
+
+/// Leaves out the syncs of one kind: each of them is needed, and the checks find that.
+#[allow(clippy::print_stdout, reason = "the test reports its progress")]
+fn check_that_missing_syncs_are_found(world: &World, disk: &LossyDisk, steps: &[Step]) {
+    let is_file = |path: &str| path.contains("/.resyncd/work/");
+    let is_folder = |path: &str| path.starts_with("mirror") && !path.contains("/.resyncd/");
+    let is_log = |path: &str| path == "state/resyncd.db-wal";
+    let kinds: [(&str, &dyn Fn(&str) -> bool); 3] = [
+        ("staged files", &is_file),
+        ("folders", &is_folder),
+        ("the log of the database", &is_log),
+    ];
+    for (kind, is_left_out) in kinds {
+        let rest: Vec<&Step> = steps
+            .iter()
+            .filter(|step| !matches!(step, Step::Sync { path } if is_left_out(path)))
+            .collect();
+        assert!(rest.len() < steps.len(), "{kind} are never synced");
+        match lose_power_after(world, disk.clone(), &rest) {
+            Err(wrong) => println!("without the syncs of {kind}: {:.300}", wrong),
+            Ok(_) => panic!("the syncs of {kind} are not missed"),
+        }
+    }
+}
+
+/// Loses power and checks what is left, and that resyncd completes it.
+#[allow(clippy::print_stdout, reason = "the test reports its progress")]
+async fn lose_power(digests: bool) {
+    let tracer = match Tracer::new() {
+        Ok(tracer) => tracer,
+        Err(why) => return println!("SKIPPED, no power was lost: {why}"),
+    };
+    // Not beside the tests that open thousands of connections.
+    let _permit = PROCESSOR.read().await;
+    let started = clock::now().mono;
+    let world = World::new(digests).await;
+    let disk = LossyDisk::read(world.home.folder());
+    let steps = world.record_everything(&tracer).await;
+    println!(
+        "recorded {} steps in {:?}",
+        steps.len(),
+        clock::now().mono - started
+    );
+    let answers = steps.iter().filter(|step| is_acknowledgement(step));
+    assert_eq!(
+        answers.map(|_| 1).sum::<u32>(),
+        world.published.get(),
+        "every answer is recorded"
+    );
+    if digests {
+        check_that_missing_syncs_are_found(&world, &disk, &steps);
+    }
+    let all: Vec<&Step> = steps.iter().collect();
+    let Losses { losses, continued } = lose_power_after(&world, disk, &all).unwrap();
     println!("{losses} losses in {:?}", clock::now().mono - started);
     let half = continued.len() / 2;
     complete_all(&world, &continued[..half]).await;

@@ -91,7 +91,13 @@ impl RevertingCycle {
         self.settled().await;
         for _ in 0..2 {
             toggle(&self.source);
-            self.source.notify_and_publish(SET).await.unwrap();
+            let notification = self.source.notify(SET);
+            eventually("acknowledged", None, async || {
+                let deliveries = self.source.publish(&notification).await.unwrap();
+                let is_accepted = deliveries.iter().any(|it| it.is_accepted());
+                is_accepted.then_some(()).ok_or(format!("{deliveries:?}"))
+            })
+            .await;
             eventually("applied, or failed", None, async || {
                 if traced.has_hit() || self.is_settled().await {
                     return Ok(());

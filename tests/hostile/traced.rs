@@ -130,6 +130,7 @@ impl Traced {
     ) -> Self {
         let (folder, config, mirror) = (home.folder(), home.config.clone(), home.mirror.clone());
         let log = folder.join("steps");
+        let files_before = files(&mirror);
         let mut traced = tracer
             .command(fault, folder, &log)
             .env("RUST_LOG", "error")
@@ -143,8 +144,8 @@ impl Traced {
         let waiting = thread::spawn(move || {
             let code = traced.wait().unwrap().code();
             let restarted = || Running::start(command(&config).env("RUST_LOG", "error"));
-            let has_files = || !files(&mirror).is_empty();
-            if code == Some(1) && matches!(fault, Fault::Fail(_)) && !has_files() {
+            let is_untouched = || files(&mirror) == files_before;
+            if code == Some(1) && matches!(fault, Fault::Fail(_)) && is_untouched() {
                 // Restart on failure, as systemd does.
                 return Exit::StartFailed(restarted());
             }
