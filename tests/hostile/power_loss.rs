@@ -378,7 +378,7 @@ fn check_that_missing_syncs_are_found(world: &World, disk: &LossyDisk, steps: &[
             .collect();
         assert!(rest.len() < steps.len(), "{kind} are never synced");
         match lose_power_after(world, disk.clone(), &rest) {
-            Err(wrong) => println!("without the syncs of {kind}: {:.300}", wrong),
+            Err(wrong) => println!("without the syncs of {kind}: {wrong:.300}"),
             Ok(_) => panic!("the syncs of {kind} are not missed"),
         }
     }
