@@ -70,6 +70,13 @@ impl Mirror {
         results.collect()
     }
 
+    /// Syncs the folders of a file that is at its path, as far as an earlier sync of them has failed: without its entry in them a
+    /// file is lost with the power. It blocks.
+    pub fn sync_entry(&self, path: &MirrorPath) -> Result<(), MirrorError> {
+        let mut unsynced = self.unsynced.lock();
+        FolderSyncs::default().sync(self, path.folder(), &mut unsynced)
+    }
+
     /// Creates the folders for a file, and renames it to its path; returns it on failure.
     fn rename<'a>(
         &self,

@@ -342,6 +342,18 @@ fn unsynced_removal_is_not_reported_by_the_next_call_either() {
 }
 
 #[test]
+fn entry_of_a_file_is_synced_after_its_sync_has_failed() {
+    let world = World::new();
+    world.fail_syncs_of(&["h/a"]);
+    assert!(world.publish("h/a/1").is_err());
+    let file = path("h/a/1");
+    assert!(world.mirror.sync_entry(&file).is_err());
+    world.fail_syncs_of(&[]);
+    assert_eq!(world.mirror.sync_entry(&file), Ok(()));
+    assert!(world.mirror.unsynced.lock().is_empty());
+}
+
+#[test]
 fn concurrent_publishing_and_pruning_lose_nothing() {
     let world = World::new();
     std::thread::scope(|scope| {

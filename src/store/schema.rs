@@ -330,6 +330,13 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE resource ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE loss ADD COLUMN unconfirmed INTEGER NOT NULL DEFAULT 0;
     ",
+    "
+    -- Resources whose task was dropped while it may have been executed. If the process does not end in order, what it has done to
+    -- the file is not known.
+    CREATE TABLE dropped_task (
+        resource_id INTEGER PRIMARY KEY REFERENCES resource (id)
+    );
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

@@ -3,14 +3,20 @@
 use rusqlite::Connection;
 
 use super::error::StoreError;
-use super::tables::{resource, session};
+use super::tables::{dropped_task, resource, session};
+use super::tx::superseded::doubt_and_restore;
 
-/// Begins to work on the database. If the process before this one has not ended in order, every resource that has a task is in
-/// doubt.
+/// Begins to work on the database. If the process before this one has not ended in order, every resource is in doubt that has a task,
+/// or whose task was dropped while it may have been executed.
 pub(super) fn begin_session(sql: &Connection) -> Result<(), StoreError> {
     let transaction = sql.unchecked_transaction()?;
-    if !session::begin(&transaction)? {
+    let has_ended_in_order = session::begin(&transaction)?;
+    let dropped = dropped_task::take_all(&transaction)?;
+    if !has_ended_in_order {
         resource::doubt_all_with_tasks(&transaction)?;
+        for id in dropped {
+            doubt_and_restore(&transaction, id)?;
+        }
     }
     Ok(transaction.commit()?)
 }

@@ -168,6 +168,13 @@ impl World {
         }
     }
 
+    /// The same after the process has ended and the database was opened again.
+    fn reopened(self) -> Self {
+        drop(self.store);
+        let store = Store::open(self.folder.path()).unwrap();
+        Self { store, ..self }
+    }
+
     /// Keeps the writer busy until it is released, so that the jobs that follow share a commit.
     async fn busy_writer(&self) -> (mpsc::Sender<()>, JoinHandle<Result<(), StoreError>>) {
         let (release, released) = mpsc::channel::<()>();

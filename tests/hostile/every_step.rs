@@ -15,6 +15,7 @@ use tokio::runtime::Builder;
 use crate::PROCESSOR;
 use crate::completeness::{Watch, is_complete};
 use crate::cycle::Cycle;
+use crate::reverts::{RevertingCycle, toggle};
 use crate::traced::{Fault, RunReport, Traced, Tracer};
 
 /// How many steps are tried by default.
@@ -30,7 +31,13 @@ const NO_STEP: usize = 0;
 async fn run_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
     let cycle = Cycle::new().await;
     let watch = Watch::start(&cycle.home, Duration::from_millis(50), is_complete);
-    let traced = Traced::start(&cycle.home, tracer, fault, Arc::clone(&cycle.happened));
+    let traced = Traced::start(
+        &cycle.home,
+        tracer,
+        fault,
+        Arc::clone(&cycle.happened),
+        || {},
+    );
     cycle.run().await;
     // The fault may still come while the daemon stops: the end is checked on a daemon without a fault.
     let settled = async || {
@@ -50,6 +57,16 @@ async fn run_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
     report
 }
 
+/// Runs the cycle in which the Source reverts its changes, with one fault.
+async fn run_reverting_cycle(tracer: &Tracer, fault: Fault) -> RunReport {
+    let cycle = RevertingCycle::new().await;
+    let source = Arc::clone(&cycle.source);
+    let revert = move || toggle(&source);
+    let traced = Traced::start(&cycle.home, tracer, fault, Arc::default(), revert);
+    cycle.run(&traced).await;
+    traced.stop(async || cycle.settled().await).await
+}
+
 /// Prints the fault if the test panics, and ends the other workers.
 struct StepReporter<'a>(Fault, &'a AtomicUsize);
 
@@ -64,7 +81,10 @@ impl Drop for StepReporter<'_> {
 }
 
 /// Runs a cycle for each fault, several concurrently, until no step is left.
-fn run_cycles(tracer: &Tracer, faults: impl Iterator<Item = Fault> + Send) -> Vec<RunReport> {
+fn run_cycles(
+    faults: impl Iterator<Item = Fault> + Send,
+    run: &(impl AsyncFn(Fault) -> RunReport + Sync),
+) -> Vec<RunReport> {
     let (faults, reports) = (Mutex::new(faults), Mutex::new(Vec::new()));
     let misses = AtomicUsize::new(0);
     let worker = || {
@@ -78,7 +98,7 @@ fn run_cycles(tracer: &Tracer, faults: impl Iterator<Item = Fault> + Send) -> Ve
                 return;
             };
             let reporter = StepReporter(fault, &misses);
-            let report = runtime.block_on(run_cycle(tracer, fault));
+            let report = runtime.block_on(run(fault));
             drop(reporter);
             if report.hit.is_none() {
                 misses.fetch_add(1, Ordering::Relaxed);
@@ -116,9 +136,13 @@ fn kind(step: &str) -> String {
     format!("{call}, {place}")
 }
 
-/// Runs the cycle once for each step that the environment variable selects.
+/// Runs a cycle once for each step that the environment variable selects.
 #[allow(clippy::print_stdout, reason = "the test reports its progress")]
-fn try_steps(variable: &str, fault: fn(usize) -> Fault) {
+fn try_steps(
+    variable: &str,
+    fault: fn(usize) -> Fault,
+    run: impl AsyncFn(&Tracer, Fault) -> RunReport + Sync,
+) {
     let tracer = match Tracer::new() {
         Ok(tracer) => tracer,
         Err(why) => return println!("SKIPPED, no step was tried: {why}"),
@@ -126,7 +150,8 @@ fn try_steps(variable: &str, fault: fn(usize) -> Fault) {
     // Not beside the tests that open thousands of connections.
     let _permit = PROCESSOR.blocking_read();
     let started = clock::now().mono;
-    let complete = run_cycles(&tracer, std::iter::once(fault(NO_STEP)));
+    let run = async |fault| run(&tracer, fault).await;
+    let complete = run_cycles(std::iter::once(fault(NO_STEP)), &run);
     let steps = complete[0].steps.len();
     println!("the cycle takes {steps} steps");
     // The number of steps differs from cycle to cycle.
@@ -140,7 +165,7 @@ fn try_steps(variable: &str, fault: fn(usize) -> Fault) {
         },
         Err(_) => (1..=SAMPLE).map(|n| n * steps / (SAMPLE + 1)).collect(),
     };
-    let reports = run_cycles(&tracer, selected.into_iter().map(fault));
+    let reports = run_cycles(selected.into_iter().map(fault), &run);
     let kinds = kinds(&reports);
     for (kind, hit) in &kinds {
         println!("{hit:6} at: {kind}");
@@ -152,10 +177,20 @@ fn try_steps(variable: &str, fault: fn(usize) -> Fault) {
 
 #[test]
 fn kill_at_any_step_loses_nothing() {
-    try_steps("RESYNCD_STEPS", Fault::Kill);
+    try_steps("RESYNCD_STEPS", Fault::Kill, run_cycle);
 }
 
 #[test]
 fn failure_of_any_step_loses_nothing() {
-    try_steps("RESYNCD_FAULTS", Fault::Fail);
+    try_steps("RESYNCD_FAULTS", Fault::Fail, run_cycle);
+}
+
+#[test]
+fn kill_at_any_step_of_a_change_that_the_source_reverts_leaves_the_former_version() {
+    try_steps("RESYNCD_STEPS", Fault::Kill, run_reverting_cycle);
+}
+
+#[test]
+fn failure_of_any_step_of_a_change_that_the_source_reverts_leaves_the_former_version() {
+    try_steps("RESYNCD_FAULTS", Fault::Fail, run_reverting_cycle);
 }

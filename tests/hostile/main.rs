@@ -47,7 +47,8 @@
 //! | another process locks the database | [`rebuilding`]: `database_locked_…` |
 //! | one step of a poll fails in the database | [`retries`] |
 //! | a kill at any step of the work | [`every_step`]: `kill_at_any_step_…` |
-//! | a kill between a rename and its commit, and a Source that reverts the change | [`reverts`] |
+//! | a loss of power at any step of the work, also where the Source then reverts | [`power_loss`] |
+//! | a kill between a rename and its commit, and a Source that reverts the change | [`reverts`]; at any step: [`every_step`]: `…_that_the_source_reverts_…` |
 //! | failure of any step of the work, of the mirror or of the database | [`every_step`]: `failure_of_any_step_…` |
 //! | web pages that request the status endpoint | [`foreign_pages`]: `foreign_web_pages_…`, `every_answer_…`; `http::host_origin_guard` |
 //! | event streams that occupy the status endpoint; requests without its token | [`foreign_pages`]: `event_streams_…`, `status_endpoint_requires_…` |
@@ -102,8 +103,10 @@ mod growth;
 mod hubs;
 mod intervals;
 mod logs;
+mod lossy_disk;
 mod paths;
 mod peers;
+mod power_loss;
 mod private_addresses;
 mod rebuilding;
 mod redirects;

@@ -2,10 +2,17 @@
  * Runs a program and kills it just before the Nth step below a folder, or has that step fail. A step is a system call that
  * changes or syncs files, including those of the database.
  *
- * Usage: steps kill|fail N FOLDER LOG PROGRAM [ARGUMENT...]
+ * Usage: steps kill|fail|record N FOLDER LOG PROGRAM [ARGUMENT...]
  *
  * With N = 0 there is no fault. LOG gets the process id, and then one line for each step: the call and its path.
  * A step that fails is not carried out; the program gets EIO.
+ *
+ * `record` has no fault. LOG gets the process id, and then one record for each step that has succeeded, and for each answer of
+ * HTTP that reports success, in the order in which they happened: no two steps are carried out at once. A record is a line
+ *     NAME NUMBER LENGTH_OF_PATH LENGTH_OF_SECOND_PATH LENGTH_OF_DATA
+ * and then both paths, the data and a line feed. NUMBER is the offset of a write, the length after a truncation, and the time of a
+ * file in nanoseconds. What is written through shared memory is not recorded.
+ *
  * Exits with the status of the program; 137 if it was killed; 77 if processes can't be traced or their calls not be changed.
  *
  * A seccomp filter stops a thread at these calls only, and ptrace reports them before they are carried out: when the process
@@ -18,12 +25,15 @@
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/user.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,6 +46,7 @@ enum where {
     NEW_AT,     /* the same, only with O_EXCL, which creates a file */
     TO,         /* the second is the new path */
     TO_AT,      /* the third is the folder and the fourth the new path in it */
+    SOCKET,     /* the first is a socket; recorded only */
 };
 
 static const struct call {
@@ -52,6 +63,7 @@ static const struct call {
     {SYS_ftruncate, "truncate", DESCRIPTOR},
     {SYS_fsync, "fsync", DESCRIPTOR},
     {SYS_fdatasync, "fsync", DESCRIPTOR},
+    {SYS_syncfs, "syncfs", DESCRIPTOR},
     {SYS_utimensat, "date", DESCRIPTOR},
     {SYS_openat, "create", NEW_AT},
     {SYS_mkdirat, "mkdir", AT},
@@ -72,14 +84,16 @@ static const struct call {
 #ifdef SYS_mkdir
     {SYS_mkdir, "mkdir", PATH},
 #endif
+    {SYS_sendto, "answer", SOCKET},
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-static void install_filter(void) {
+static void install_filter(int records) {
     struct sock_filter filter[2 * CALLS + 2];
     int at = 0;
     filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < CALLS; i++) {
+        if (calls[i].where == SOCKET && !records) continue;
         filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i].number, 0, 1);
         filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
     }
@@ -122,20 +136,21 @@ static void path_in(pid_t thread, int folder, unsigned long address, char *path,
     strncat(path, name, size - strlen(path) - 1);
 }
 
-/* The call that a stopped thread is about to make, and the path of its file. */
-static const struct call *call_of(pid_t thread, char *path, size_t size) {
+/* The call that a stopped thread is about to make, its arguments, and the path of its file. */
+static const struct call *call_of(pid_t thread, int records, __uint64_t args[6], char *path, size_t size) {
     struct __ptrace_syscall_info info;
     if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0) return NULL;
     const struct call *call = NULL;
     for (int i = 0; i < CALLS; i++)
         if ((unsigned long)calls[i].number == info.seccomp.nr) call = &calls[i];
     if (!call) return NULL;
-    const __uint64_t *args = info.seccomp.args;
+    memcpy(args, info.seccomp.args, sizeof info.seccomp.args);
     switch (call->where) {
+    case SOCKET:
     case DESCRIPTOR: path_of(thread, (int)args[0], path, size); break;
     case PATH: path_in(thread, AT_FDCWD, args[0], path, size); break;
     case NEW_AT:
-        if (!(args[2] & O_EXCL)) return NULL;
+        if (!(args[2] & (records ? O_CREAT | O_TRUNC : O_EXCL))) return NULL;
         /* fall through */
     case AT: path_in(thread, (int)args[0], args[1], path, size); break;
     case TO: path_in(thread, AT_FDCWD, args[1], path, size); break;
@@ -155,9 +170,102 @@ static int fail_call(pid_t thread) {
 #endif
 }
 
+static void write_record(FILE *log, const char *name, long long number, const char *path, const char *second, const char *data,
+                         size_t length) {
+    fprintf(log, "%s %lld %zu %zu %zu\n%s%s", name, number, strlen(path), strlen(second), length, path, second);
+    fwrite(data, 1, length, log);
+    fputc('\n', log);
+    fflush(log);
+}
+
+/* Reads bytes from a thread's memory; returns how many. */
+static size_t read_memory(pid_t thread, unsigned long address, void *bytes, size_t size) {
+    struct iovec here = {bytes, size}, there = {(void *)address, size};
+    ssize_t length = process_vm_readv(thread, &here, 1, &there, 1, 0);
+    return length < 0 ? 0 : (size_t)length;
+}
+
+/* Records an answer of HTTP, if that is what the call sends: its first bytes. */
+static void record_answer(FILE *log, pid_t thread, const struct call *call, const __uint64_t args[6]) {
+    unsigned long address = args[1], length = args[2];
+    if (call->number == SYS_writev) {
+        struct iovec first;
+        if (read_memory(thread, args[1], &first, sizeof first) != sizeof first) return;
+        address = (unsigned long)first.iov_base;
+        length = first.iov_len;
+    }
+    char head[1024];
+    length = read_memory(thread, address, head, length < sizeof head ? length : sizeof head);
+    if (length > 10 && memcmp(head, "HTTP/1.1 2", 10) == 0) write_record(log, "answer", 0, "", "", head, length);
+}
+
+/* The position of a file descriptor. */
+static long long position_of(pid_t thread, int descriptor) {
+    char name[64];
+    long long position = -1;
+    snprintf(name, sizeof name, "/proc/%d/fdinfo/%d", thread, descriptor);
+    FILE *info = fopen(name, "r");
+    if (!info) return -1;
+    if (fscanf(info, "pos: %lld", &position) != 1) position = -1;
+    fclose(info);
+    return position;
+}
+
+/* Carries out the call of a stopped thread while no other recorded call is, and records it if it succeeds. Returns 0 if the thread
+ * has ended, and exits where the call can't be recorded. */
+static int record(FILE *log, pid_t thread, const struct call *call, const __uint64_t args[6], const char *path) {
+    char from[8192] = "", name[64];
+    struct stat file;
+    int is_new = call->where == NEW_AT && lstat(path, &file);
+    if (call->where == TO_AT) path_in(thread, (int)args[0], args[1], from, sizeof from);
+    if (call->where == TO) path_in(thread, AT_FDCWD, args[0], from, sizeof from);
+    int status;
+    if (ptrace(PTRACE_SYSCALL, thread, 0, 0) || waitpid(thread, &status, __WALL) < 0 || !WIFSTOPPED(status)) return 0;
+    struct __ptrace_syscall_info info;
+    if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0 || info.op != PTRACE_SYSCALL_INFO_EXIT) exit(3);
+    if (info.exit.is_error) return 1;
+    long long result = info.exit.rval;
+    snprintf(name, sizeof name, "/proc/%d/fd/%d", thread, (int)args[0]);
+    switch (call->number) {
+    case SYS_copy_file_range: exit(3);
+    case SYS_write:
+    case SYS_writev:
+    case SYS_pwrite64:
+    case SYS_pwritev: {
+        int is_at = call->number == SYS_pwrite64 || call->number == SYS_pwritev;
+        long long offset = is_at ? (long long)args[3] : position_of(thread, (int)args[0]) - result;
+        char *data = malloc((size_t)result + 1);
+        /* What is in the file now, in whatever way it was written. */
+        int opened = open(name, O_RDONLY | O_CLOEXEC);
+        if (!data || opened < 0 || offset < 0 || pread(opened, data, (size_t)result, offset) != result) exit(3);
+        close(opened);
+        write_record(log, call->name, offset, path, "", data, (size_t)result);
+        free(data);
+        return 1;
+    }
+    case SYS_fallocate:
+    case SYS_ftruncate:
+        if (stat(name, &file)) exit(3);
+        write_record(log, "truncate", file.st_size, path, "", "", 0);
+        return 1;
+    case SYS_utimensat:
+        if (stat(name, &file)) exit(3);
+        write_record(log, call->name, file.st_mtim.tv_sec * 1000000000LL + file.st_mtim.tv_nsec, path, "", "", 0);
+        return 1;
+    case SYS_openat:
+        if (is_new) write_record(log, call->name, 0, path, "", "", 0);
+        else if (args[2] & O_TRUNC) write_record(log, "truncate", 0, path, "", "", 0);
+        return 1;
+    default:
+        if (*from) write_record(log, call->name, 0, from, path, "", 0);
+        else write_record(log, call->name, 0, path, "", "", 0);
+        return 1;
+    }
+}
+
 int main(int count, char **arguments) {
     if (count < 6) return 2;
-    int fails = strcmp(arguments[1], "fail") == 0;
+    int fails = strcmp(arguments[1], "fail") == 0, records = strcmp(arguments[1], "record") == 0;
     long at = atol(arguments[2]), steps = 0;
     const char *folder = arguments[3];
     FILE *log = fopen(arguments[4], "w");
@@ -168,14 +276,14 @@ int main(int count, char **arguments) {
     if (process == 0) {
         if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(77);
         raise(SIGSTOP);
-        install_filter();
+        install_filter(records);
         execv(arguments[5], arguments + 5);
         _exit(127);
     }
     int status, result = 77;
     if (process < 0 || waitpid(process, &status, __WALL) < 0 || !WIFSTOPPED(status)) return 77;
     long options = PTRACE_O_TRACECLONE | PTRACE_O_TRACEFORK | PTRACE_O_TRACEVFORK | PTRACE_O_TRACEEXEC |
-                   PTRACE_O_TRACESECCOMP | PTRACE_O_EXITKILL;
+                   PTRACE_O_TRACESECCOMP | PTRACE_O_TRACESYSGOOD | PTRACE_O_EXITKILL;
     if (ptrace(PTRACE_SETOPTIONS, process, 0, options)) {
         kill(process, SIGKILL);
         return 77;
@@ -193,8 +301,14 @@ int main(int count, char **arguments) {
         int signal = WSTOPSIG(status), event = status >> 16;
         if (event == PTRACE_EVENT_SECCOMP) {
             char path[8192];
-            const struct call *call = call_of(thread, path, sizeof path);
-            if (call && strncmp(path, folder, strlen(folder)) == 0) {
+            __uint64_t args[6];
+            const struct call *call = call_of(thread, records, args, path, sizeof path);
+            int is_below = call && strncmp(path, folder, strlen(folder)) == 0;
+            if (records) {
+                int is_socket = call && strncmp(path, "socket:", 7) == 0;
+                if (is_socket) record_answer(log, thread, call, args);
+                if (is_below && !record(log, thread, call, args, path)) continue;
+            } else if (is_below) {
                 fprintf(log, "%s %s\n", call->name, path);
                 if (++steps == at && !(fails && fail_call(thread))) {
                     kill(process, SIGKILL);

@@ -64,6 +64,15 @@ impl Tracer {
         }
     }
 
+    /// The command, without its last argument, that runs the daemon and records in `log` what it does to its files.
+    pub(crate) fn recording(&self, home: &Home, log: &Path) -> Command {
+        let mut command = isolated_command(&self.program);
+        command.args(["record", "0"]).args([home.folder(), log]);
+        command.arg(env!("CARGO_BIN_EXE_resyncd"));
+        command.arg("--config").arg(&home.config);
+        command
+    }
+
     fn command(&self, fault: Fault, folder: &Path, log: &Path) -> Command {
         let mut command = isolated_command(&self.program);
         let (what, at) = match fault {
@@ -111,15 +120,17 @@ pub(crate) struct RunReport {
 }
 
 impl Traced {
-    /// Starts it. `happened` counts the changes at the Source.
+    /// Starts it. `happened` counts the changes at the Source; `between` runs between a kill and the restart.
     pub(crate) fn start(
         home: &Home,
         tracer: &Tracer,
         fault: Fault,
         happened: Arc<AtomicUsize>,
+        between: impl FnOnce() + Send + 'static,
     ) -> Self {
         let (folder, config, mirror) = (home.folder(), home.config.clone(), home.mirror.clone());
         let log = folder.join("steps");
+        let files_before = files(&mirror);
         let mut traced = tracer
             .command(fault, folder, &log)
             .env("RUST_LOG", "error")
@@ -133,8 +144,8 @@ impl Traced {
         let waiting = thread::spawn(move || {
             let code = traced.wait().unwrap().code();
             let restarted = || Running::start(command(&config).env("RUST_LOG", "error"));
-            let has_files = || !files(&mirror).is_empty();
-            if code == Some(1) && matches!(fault, Fault::Fail(_)) && !has_files() {
+            let is_untouched = || files(&mirror) == files_before;
+            if code == Some(1) && matches!(fault, Fault::Fail(_)) && is_untouched() {
                 // Restart on failure, as systemd does.
                 return Exit::StartFailed(restarted());
             }
@@ -154,6 +165,7 @@ impl Traced {
                 files: files(&mirror),
                 happened,
             };
+            between();
             Exit::Killed(crash, restarted())
         });
         Self {
@@ -166,6 +178,18 @@ impl Traced {
 
     fn is_finished(&self) -> bool {
         self.waiting.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+
+    /// Whether the fault has come.
+    pub(crate) fn has_hit(&self) -> bool {
+        let (Fault::Kill(at) | Fault::Fail(at)) = self.fault;
+        at > 0 && self.steps() >= at
+    }
+
+    /// The number of steps so far.
+    pub(crate) fn steps(&self) -> usize {
+        let log = fs::read_to_string(&self.log).unwrap();
+        log.lines().count().saturating_sub(1)
     }
 
     /// Stops it by SIGTERM. If the fault has ended it, the restarted daemon is stopped after `settled`.

@@ -32,7 +32,10 @@ pub(super) async fn adopt(mirror: &Arc<Mirror>, task: &Task) -> Option<Adopted> 
         let path = MirrorPath::parse(&task.path).ok()?;
         let file = mirror.open_file(&path).ok()?;
         // A file that can't be read is fetched.
-        examine(&file, &task).ok().flatten()
+        let adopted = examine(&file, &task).ok().flatten()?;
+        // It may be here because the sync of its folder has failed. It is published again while that still fails.
+        mirror.sync_entry(&path).ok()?;
+        Some(adopted)
     });
     reading.await.ok().flatten()
 }

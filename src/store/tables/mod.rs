@@ -8,6 +8,7 @@ pub(super) mod channel;
 pub(super) mod coverage;
 pub(super) mod delivered;
 pub(super) mod document;
+pub(super) mod dropped_task;
 pub(super) mod dump;
 pub(super) mod dump_package;
 pub(super) mod feed;

@@ -340,6 +340,19 @@ pub(in crate::store) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
     .map(drop)
 }
 
+/// The Source, the set and the URI of a resource; `None`: its set is not followed any more, or it has no row.
+pub(in crate::store) fn followed(
+    sql: &Connection,
+    id: ResourceId,
+) -> Result<Option<(String, SetId, ResourceUri)>> {
+    sql.prepare_cached(
+        "SELECT resource.source, resource.set_id, resource.uri FROM resource
+         JOIN source_set ON source_set.id = resource.set_id WHERE resource.id = ?1 AND ended = 0",
+    )?
+    .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+    .optional()
+}
+
 /// The kind of the change that was applied; a listing states none.
 fn change_of(task: &Task) -> Option<ChangeKind> {
     match task.origin {

@@ -76,6 +76,78 @@ async fn bytes_published_by_a_superseded_task_are_replaced() {
     assert_eq!(lengths, [Some(5), Some(6), Some(5)]);
 }
 
+fn failed_in_doubt(task: Task) -> TaskResult {
+    let failure = TaskFailure {
+        is_in_doubt: true,
+        ..failure_of(Some(DateTime::UNIX_EPOCH))
+    };
+    TaskResult::Failed { task, failure }
+}
+
+/// It may have been renamed into place, and the folder could not be synced.
+#[tokio::test]
+async fn file_that_a_superseded_task_may_have_changed_is_fetched_again() {
+    let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;
+    world.complete(vec![failed_in_doubt(task)]).await;
+    let due = world.due().await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert!(due[0].live_doubted);
+    world.work("first").await;
+    assert!(world.due().await.is_empty());
+    let statistics = world.statistics().await;
+    assert_eq!((statistics.pending, statistics.failed), (0, 0));
+}
+
+/// The process is killed before the result of a superseded task is stored.
+#[tokio::test]
+async fn superseded_task_is_undone_after_a_kill() {
+    for (change, expected) in [
+        (with_content(updated("a", 15), "second"), "updated a"),
+        (deleted("a", 15), "updated a"),
+    ] {
+        let (world, _) = in_progress(change).await;
+        world.store.lose_results();
+        let world = world.reopened();
+        let due = world.due().await;
+        assert_eq!(world.due_names().await, [expected]);
+        assert!(due[0].live_doubted);
+        world.work("first").await;
+        assert!(world.due().await.is_empty());
+        assert_eq!(world.totals(world.set).await, (1, 5));
+    }
+}
+
+#[tokio::test]
+async fn file_of_a_superseded_creation_is_removed_after_a_kill() {
+    let world = World::new().await;
+    world.announce(vec![created("a", 10)]).await;
+    world.work("first").await;
+    world.announce(vec![deleted("a", 15)]).await;
+    world.work("").await;
+    world.announce(vec![created("a", 15)]).await;
+    world.due().await;
+    world.announce(vec![deleted("a", 15)]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert_eq!(world.totals(world.set).await, (0, 0));
+}
+
+#[tokio::test]
+async fn superseded_task_whose_result_is_stored_is_not_undone_after_a_kill() {
+    let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;
+    let same = Publication {
+        news: false,
+        ..publication(task, "first")
+    };
+    world.complete(vec![TaskResult::Published(same)]).await;
+    world.store.lose_results();
+    assert!(world.reopened().due().await.is_empty());
+    let (world, _) = in_progress(with_content(updated("a", 15), "second")).await;
+    assert!(world.reopened().due().await.is_empty(), "an end in order");
+}
+
 #[tokio::test]
 async fn superseded_task_without_effect_is_not_undone() {
     let (world, task) = in_progress(with_content(updated("a", 15), "second")).await;

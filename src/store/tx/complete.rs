@@ -7,14 +7,14 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::membership::{count_file, leave_if_shared};
-use super::superseded::SupersededTask;
+use super::superseded::{SupersededTask, doubt_and_restore};
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, NewEntry};
 use crate::store::tables::resource::{self, Publication};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
-use crate::store::tables::{member, part, source_set};
+use crate::store::tables::{dropped_task, member, part, source_set};
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::latest_plausible;
@@ -100,7 +100,7 @@ impl Store {
                     }
                     TaskResult::Failed { task, failure } => {
                         if failure.is_in_doubt {
-                            resource::doubt(tx.sql, task.resource)?;
+                            doubt_and_restore(tx.sql, task.resource)?;
                         }
                         let is_over = failure.is_absent && failure.retry_at.is_none();
                         if is_over && was_absent_later(tx.sql, task)? {
@@ -113,6 +113,8 @@ impl Store {
                     }
                 }
                 let task = result.task();
+                // One task of a resource is executed at a time: an older one has ended, too.
+                dropped_task::delete(tx.sql, task.resource)?;
                 sets.insert(task.set);
                 tx.wake(Wake::Tasks(task.source.clone()));
             }

@@ -3,13 +3,13 @@
 //! A file is renamed into place before its record is committed. If the process ends in between, the record is that of the former
 //! file. The task is executed again; but by then the Source may have reverted the change, and state again what is recorded. A
 //! resource in doubt is therefore like none of its descriptions, and its validators are not used, until its task, or another
-//! one, has replaced or removed its file.
+//! one, has replaced or removed its file. If its task was dropped meanwhile it gets a new one.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use super::superseded::doubt_and_restore;
 use crate::store::ids::ResourceId;
-use crate::store::tables::resource;
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -17,7 +17,7 @@ impl Store {
     pub async fn doubt(self: &Arc<Self>, resources: Vec<ResourceId>) -> Result<(), StoreError> {
         self.write(move |tx| {
             for &id in &resources {
-                resource::doubt(tx.sql, id)?;
+                doubt_and_restore(tx.sql, id)?;
             }
             Ok(())
         })

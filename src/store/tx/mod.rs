@@ -9,7 +9,6 @@ pub(super) mod deletion_guard;
 mod membership;
 mod put_task;
 mod resource_state;
-mod superseded;
 mod undated;
 
 pub(super) mod adopt;
@@ -27,6 +26,7 @@ pub(super) mod repair;
 pub(super) mod retry;
 pub(super) mod sets;
 pub(super) mod subscribe;
+pub(super) mod superseded;
 pub(super) mod trim;
 pub(super) mod unfollowed;
 pub(super) mod uptime;

@@ -11,7 +11,7 @@ use crate::store::error::StoreError;
 use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::member::Membership;
 use crate::store::tables::resource::{self, ResourceState};
-use crate::store::tables::{coverage, resource_count, source_set, task};
+use crate::store::tables::{coverage, dropped_task, resource_count, source_set, task};
 use crate::sync::{Decision, Pending, plan_change};
 
 impl ResourceState {
@@ -151,6 +151,7 @@ impl ResourceState {
         if self.pending.is_some() {
             // It may be in progress: its result must not be taken for that of the resource's next task.
             resource::raise_next_version(sql, self.id)?;
+            dropped_task::insert(sql, self.id)?;
             task::delete(sql, self.id)?;
         }
         Ok(())

@@ -1,14 +1,15 @@
 //! Tasks that were dropped while they were executed: a document stated that the mirror was up to date without them, and then
-//! they changed the mirror all the same. The change is undone by a new task.
+//! they changed the mirror all the same, or may have done so. The change is undone by a new task.
 
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::put_task::put_task;
-use crate::protocol::{Algorithm, ChangeKind, ContentInfo, Digest};
-use crate::store::change::Change;
+use crate::protocol::{Algorithm, ChangeKind, ContentInfo, Digest, ResourceUri};
+use crate::store::change::{Change, Origin};
 use crate::store::error::StoreError;
+use crate::store::ids::ResourceId;
 use crate::store::tables::task::Task;
 use crate::store::tables::{coverage, resource, task};
 
@@ -18,19 +19,34 @@ pub(super) struct SupersededTask(Change);
 impl SupersededTask {
     /// Whether an executed task was dropped meanwhile. If a newer task has taken its place, that one corrects the mirror.
     pub(super) fn find(sql: &Connection, task: &Task) -> Result<Option<Self>, StoreError> {
-        let Some(applied) = resource::applied_without_task(sql, task.resource)? else {
+        let is_announced = !task.content.hashes.is_empty();
+        let applied = Self::of(sql, task.resource, &task.uri, is_announced)?;
+        Ok(applied.map(|Self(applied)| {
+            let kind = match (applied.kind, task.kind) {
+                (ChangeKind::Updated, ChangeKind::Deleted) => ChangeKind::Created,
+                (kind, _) => kind,
+            };
+            Self(Change { kind, ..applied })
+        }))
+    }
+
+    /// What was applied of a resource that has no task. `is_announced`: whether its Source states digests.
+    fn of(
+        sql: &Connection,
+        resource: ResourceId,
+        uri: &ResourceUri,
+        is_announced: bool,
+    ) -> Result<Option<Self>, StoreError> {
+        let Some(applied) = resource::applied_without_task(sql, resource)? else {
             return Ok(None);
         };
-        let kind = match (applied.deleted, task.kind) {
-            (true, _) => ChangeKind::Deleted,
-            (false, ChangeKind::Deleted) => ChangeKind::Created,
-            (false, _) => ChangeKind::Updated,
+        let kind = match applied.deleted {
+            true => ChangeKind::Deleted,
+            false => ChangeKind::Updated,
         };
         // A digest that we computed ourselves may be that of other bytes than the Source has by now.
         let is_ours = |hash: &Digest| hash.algorithm() == Algorithm::Sha256;
-        let is_announced =
-            !task.content.hashes.is_empty() || !applied.content.hashes.iter().all(is_ours);
-        let content = match is_announced {
+        let content = match is_announced || !applied.content.hashes.iter().all(is_ours) {
             true => applied.content,
             false => ContentInfo {
                 media_type: applied.content.media_type,
@@ -38,13 +54,13 @@ impl SupersededTask {
             },
         };
         Ok(Some(Self(Change {
-            uri: task.uri.clone(),
+            uri: uri.clone(),
             kind,
             changed_at: applied.changed_at,
             lastmod: applied.lastmod,
             content,
             links: applied.links,
-            authority: task.uri.authority(),
+            authority: uri.authority(),
             late: false,
             frequency: None,
             encoding: None,
@@ -60,10 +76,37 @@ impl SupersededTask {
         now: DateTime<Utc>,
     ) -> Result<(), StoreError> {
         let context = BatchContext::read(sql, task.set, &task.source, task.origin, now)?;
-        put_task(sql, &context, task.resource, &self.0)?;
+        self.put(sql, &context, task.resource)
+    }
+
+    fn put(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        resource: ResourceId,
+    ) -> Result<(), StoreError> {
+        put_task(sql, context, resource, &self.0)?;
         // A deletion was decided before, and is not decided again. `synced_until` is not lowered, because it was claimed
         // already; but it does not advance either.
-        let since = coverage::unbroken_until(sql, task.set)?.max(self.0.changed_at);
-        Ok(task::release(sql, task.resource, since)?)
+        let since = coverage::unbroken_until(sql, context.set)?.max(self.0.changed_at);
+        Ok(task::release(sql, resource, since)?)
     }
+}
+
+/// Doubts the file of a resource, which a task may have changed whose result is not known. If the resource has no task, nothing else
+/// would replace the file: it gets one that restores what was applied.
+pub(in crate::store) fn doubt_and_restore(
+    sql: &Connection,
+    id: ResourceId,
+) -> Result<(), StoreError> {
+    resource::doubt(sql, id)?;
+    let Some((source, set, uri)) = resource::followed(sql, id)? else {
+        return Ok(());
+    };
+    if let Some(applied) = SupersededTask::of(sql, id, &uri, false)? {
+        let (origin, at_once) = (Origin::ChangeList, DateTime::UNIX_EPOCH);
+        let context = BatchContext::read(sql, set, &source, origin, at_once)?;
+        applied.put(sql, &context, id)?;
+    }
+    Ok(())
 }

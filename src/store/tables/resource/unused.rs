@@ -14,6 +14,7 @@ const IS_UNUSED: &str = "
     NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id)
     AND NOT EXISTS (SELECT 1 FROM member WHERE member.resource_id = resource.id)
     AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = resource.id)
+    AND NOT EXISTS (SELECT 1 FROM dropped_task WHERE dropped_task.resource_id = resource.id)
     AND (applied_at IS NULL OR (
         deleted = 1 AND applied_at < ?1 AND source IN (SELECT value FROM json_each(?2))
         AND NOT EXISTS (SELECT 1 FROM source_set WHERE source_set.source = resource.source AND ended = 0

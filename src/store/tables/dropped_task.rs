@@ -1,0 +1,26 @@
+//! `dropped_task`: resources whose task was dropped while it may have been executed, and whose result is not known yet.
+
+use rusqlite::{Connection, Result};
+
+use crate::store::ids::ResourceId;
+
+/// Records that the task of a resource is dropped.
+pub(in crate::store) fn insert(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached("INSERT OR IGNORE INTO dropped_task (resource_id) VALUES (?1)")?
+        .execute([resource])
+        .map(drop)
+}
+
+/// Records that a result of the resource is stored: nothing older is executed any more.
+pub(in crate::store) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached("DELETE FROM dropped_task WHERE resource_id = ?1")?
+        .execute([resource])
+        .map(drop)
+}
+
+/// Removes all rows and returns their resources.
+pub(in crate::store) fn take_all(sql: &Connection) -> Result<Vec<ResourceId>> {
+    sql.prepare("DELETE FROM dropped_task RETURNING resource_id")?
+        .query_map([], |row| row.get(0))?
+        .collect()
+}

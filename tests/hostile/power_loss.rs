@@ -1,0 +1,449 @@
+//! Loss of power at any step. A daemon's writes, syncs, renames and so on are recorded; after any of them the disk may have lost, or
+//! torn, what was not synced (see [`crate::lossy_disk`]). Whatever is left must keep the promises: files are complete, the database is
+//! whole and states nothing that the files are not, acknowledged deliveries are stored, and the next run completes the mirror, also
+//! if the Source has reverted its changes meanwhile.
+//!
+//! That the checks miss no sync is checked, too: with the syncs of one kind left out of the record, they must fail.
+//!
+//! `RESYNCD_POWER_CUTS` is the number of steps after which the power is lost, or `all`; unset, a sample. Where processes can't be
+//! traced, the tests print so and do nothing.
+
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use resyncd::clock;
+use resyncd::demo::{SampleOptions, SampleSource};
+use rusqlite::Connection;
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+
+use crate::PROCESSOR;
+use crate::completeness::content_of_length;
+use crate::lossy_disk::{Dice, LOSSES, Loss, LossyDisk, Step, read_log};
+use crate::process::{Home, Running, command};
+use crate::support::{SET, difference, expected_files, files, resources};
+use crate::traced::Tracer;
+
+/// After how many steps the power is lost by default.
+const SAMPLE: usize = 50;
+/// The daemon continues after one loss in so many, and after at most so many in all.
+const CONTINUES: (usize, usize) = (10, 100);
+/// How many run at once.
+const RUNS_AT_ONCE: usize = 4;
+
+/// A Source, and every version of every resource.
+struct World {
+    source: SampleSource,
+    home: Home,
+    /// By path in the mirror: the name, and its versions, all of the same length.
+    versions: RefCell<BTreeMap<String, (String, Vec<String>)>>,
+    number: Cell<usize>,
+    /// The number of notifications that were acknowledged.
+    published: Cell<u32>,
+}
+
+impl World {
+    async fn new(digests: bool) -> Self {
+        let source = SampleSource::start(SampleOptions {
+            digests,
+            ..resources(0)
+        })
+        .await
+        .unwrap();
+        let world = Self {
+            home: Home::new(&source.url(), ""),
+            source,
+            versions: RefCell::default(),
+            number: Cell::new(0),
+            published: Cell::new(0),
+        };
+        for name in [
+            "r0", "r1", "r2", "r3", "long", "f/a", "f/b", "f/g/h/a", "f/g/h/b", "d/e", "f/gone",
+        ] {
+            world.write(name);
+        }
+        world.source.refresh_resource_list(SET);
+        world
+    }
+
+    fn path(&self, name: &str) -> String {
+        let uri = self.source.resource_uri(SET, name).to_string();
+        uri.trim_start_matches("http://").to_owned()
+    }
+
+    /// Creates or updates a resource.
+    fn write(&self, name: &str) {
+        self.number.set(self.number.get() + 1);
+        let length = if name == "long" {
+            30_000
+        } else {
+            700 + 40 * name.len()
+        };
+        let bytes = content_of_length(self.number.get() + 1000, length);
+        let path = self.path(name);
+        if expected_files(&self.source, &[SET.to_owned()]).contains_key(&path) {
+            self.source.update(SET, name, bytes.clone());
+        } else {
+            self.source.create(SET, name, bytes.clone());
+        }
+        let mut versions = self.versions.borrow_mut();
+        let of_path = versions.entry(path);
+        of_path
+            .or_insert_with(|| (name.to_owned(), Vec::new()))
+            .1
+            .push(bytes);
+    }
+
+    async fn publish(&self) {
+        let notification = self.source.notify(SET);
+        let deliveries = self.source.publish(&notification).await.unwrap();
+        assert!(
+            deliveries.iter().all(|it| it.is_accepted()),
+            "{deliveries:?}"
+        );
+        let delivered = u32::try_from(deliveries.len()).unwrap();
+        self.published.set(self.published.get() + delivered);
+        self.home.settled(&self.source).await;
+    }
+
+    /// Runs the daemon while `work` is done, and returns what it did to its files.
+    async fn record(&self, tracer: &Tracer, work: impl Future<Output = ()>) -> Vec<Step> {
+        let folder = tempfile::tempdir().unwrap();
+        let log = folder.path().join("log");
+        let mut daemon = Running::start(&mut tracer.recording(&self.home, &log));
+        self.home.settled(&self.source).await;
+        work.await;
+        let recorded = fs::read(&log).unwrap();
+        let process = recorded.split(|&byte| byte == b'\n').next().unwrap();
+        let process = std::str::from_utf8(process).unwrap();
+        let stopped = Command::new("kill").args(["-TERM", process]).status();
+        assert!(stopped.unwrap().success());
+        let ended = daemon.wait_for_exit().await;
+        assert_eq!(ended.code(), Some(0));
+        read_log(&fs::read(&log).unwrap(), self.home.folder())
+    }
+
+    /// A baseline, notifications of changes, and a second process with more of them.
+    async fn record_everything(&self, tracer: &Tracer) -> Vec<Step> {
+        let mut steps = self
+            .record(tracer, async {
+                for name in ["r0", "long", "f/a", "new", "n/e/w"] {
+                    self.write(name);
+                }
+                self.source.delete(SET, "d/e");
+                self.publish().await;
+                for name in ["r0", "r1", "f/a", "d/e", "n/e/w"] {
+                    self.write(name);
+                }
+                self.source.delete(SET, "f/gone");
+                self.source.delete(SET, "new");
+                self.publish().await;
+            })
+            .await;
+        let more = self.record(tracer, async {
+            for name in ["r0", "r2", "f/g/h/a", "n/e/x/t", "long"] {
+                self.write(name);
+            }
+            self.source.delete(SET, "n/e/w");
+            self.publish().await;
+            self.write("f/b");
+            self.write("new");
+            self.publish().await;
+        });
+        steps.extend(more.await);
+        steps
+    }
+
+    /// Checks what is left after a loss of power, before anything runs.
+    fn check(&self, folder: &Path, acknowledged: u32) -> Result<(), String> {
+        let mirrored = files(&folder.join("mirror"));
+        let versions = self.versions.borrow();
+        for (path, bytes) in &mirrored {
+            let is_version = versions
+                .get(path)
+                .is_some_and(|(_, versions)| versions.iter().any(|it| it.as_bytes() == bytes));
+            if !is_version {
+                return Err(format!("{path} is no version: {} bytes", bytes.len()));
+            }
+        }
+        let database = folder.join("state/resyncd.db");
+        let claims = match database.exists() {
+            true => Claims::read(&database).map_err(|error| format!("the database: {error}"))?,
+            false => Claims::default(),
+        };
+        if claims.received < acknowledged {
+            let received = claims.received;
+            return Err(format!(
+                "{received} of {acknowledged} deliveries are stored"
+            ));
+        }
+        for claim in &claims.files {
+            let file = mirrored.get(&claim.path);
+            let is_true = match file {
+                Some(bytes) => !claim.deleted && claim.hashes.contains(&sha256(bytes)),
+                None => claim.deleted,
+            };
+            if !is_true {
+                return Err(format!("{claim:?}, the file is {file:?}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs resyncd on what is left after a loss of power, and checks that the mirror is complete again.
+    async fn complete(&self, folder: &Path) -> Result<(), String> {
+        let mut sync = command(&folder.join("config.toml"));
+        sync.arg("sync");
+        let output = tokio::task::spawn_blocking(move || sync.output()).await;
+        let output = output.unwrap().unwrap();
+        let mut wrong = difference(
+            &expected_files(&self.source, &[SET.to_owned()]),
+            &files(&folder.join("mirror")),
+        );
+        let state = fs::read_dir(folder.join("state")).unwrap();
+        for entry in state.map(|entry| entry.unwrap().file_name()) {
+            if entry.to_string_lossy().contains("damaged") {
+                write!(wrong, "{entry:?}").unwrap();
+            }
+        }
+        if output.status.success() && wrong.is_empty() {
+            return Ok(());
+        }
+        Err(format!("{wrong}\n{output:?}"))
+    }
+
+    /// Reverts every resource to the version before its newest one, which has the same length.
+    fn revert(&self) {
+        let state = expected_files(&self.source, &[SET.to_owned()]);
+        for (path, (name, versions)) in self.versions.borrow().iter() {
+            if let [.., former, _] = &versions[..]
+                && state.contains_key(path)
+            {
+                self.source.update(SET, name, former.clone());
+            }
+        }
+    }
+}
+
+/// What the database states.
+#[derive(Default)]
+struct Claims {
+    received: u32,
+    files: Vec<Claim>,
+}
+
+/// What it states of a file without a pending change.
+#[derive(Debug)]
+struct Claim {
+    path: String,
+    hashes: String,
+    deleted: bool,
+}
+
+impl Claims {
+    fn read(database: &Path) -> rusqlite::Result<Self> {
+        let sql = Connection::open(database)?;
+        // What the check itself writes need not be on disk.
+        sql.pragma_update(None, "synchronous", "OFF")?;
+        let check: String = sql.query_row("PRAGMA integrity_check", [], |row| row.get(0))?;
+        assert_eq!(check, "ok");
+        let begun =
+            "SELECT COUNT(*) FROM sqlite_schema WHERE name IN ('session', 'resource', 'channel')";
+        if sql.query_row(begun, [], |row| row.get::<_, u32>(0))? < 3 {
+            return Ok(Self::default());
+        }
+        let received = "SELECT COALESCE(SUM(received), 0) FROM channel";
+        let received = sql.query_row(received, [], |row| row.get(0))?;
+        let mut files = sql.prepare(
+            "SELECT path, hashes, deleted FROM resource WHERE applied_at IS NOT NULL AND doubted = 0
+             AND NOT EXISTS (SELECT 1 FROM task WHERE resource_id = resource.id)",
+        )?;
+        let files = files.query_map([], |row| {
+            Ok(Claim {
+                path: row.get(0)?,
+                hashes: row.get(1)?,
+                deleted: row.get(2)?,
+            })
+        })?;
+        Ok(Self {
+            received,
+            files: files.collect::<rusqlite::Result<_>>()?,
+        })
+    }
+}
+
+fn sha256(bytes: &[u8]) -> String {
+    let mut text = "sha-256:".to_owned();
+    for byte in Sha256::digest(bytes) {
+        write!(text, "{byte:02x}").unwrap();
+    }
+    text
+}
+
+/// A loss of power after some of the steps.
+#[derive(Clone, Copy, Debug)]
+#[expect(dead_code, reason = "they are printed")]
+struct Cut {
+    steps: usize,
+    loss: Loss,
+    seed: u64,
+}
+
+/// After how many steps the power is lost, ascending.
+fn cuts(steps: usize) -> Vec<usize> {
+    let number = match std::env::var("RESYNCD_POWER_CUTS").as_deref() {
+        Ok("all") => steps,
+        Ok(number) => number.parse::<usize>().unwrap().min(steps),
+        Err(_) => SAMPLE.min(steps),
+    };
+    (1..=number).map(|cut| cut * steps / number).collect()
+}
+
+fn is_acknowledgement(step: &Step) -> bool {
+    match step {
+        Step::Answer { head } => {
+            head.starts_with("http/1.1 200") && head.contains("\r\ncontent-length: 0\r\n")
+        }
+        _ => false,
+    }
+}
+
+/// How often power was lost, and some of what was left then.
+struct Losses {
+    losses: u64,
+    continued: Vec<(Cut, TempDir)>,
+}
+
+/// Loses power after some of the steps and checks what is left; `Err` is the first promise that is broken.
+fn lose_power_after(world: &World, mut disk: LossyDisk, steps: &[&Step]) -> Result<Losses, String> {
+    let cuts = cuts(steps.len());
+    let mut continued: Vec<(Cut, TempDir)> = Vec::new();
+    // A file that was published, and is not recorded yet: there most can go wrong.
+    let is_rename = |step: &Step| matches!(step, Step::Rename { .. });
+    let renames = steps.iter().filter(|step| is_rename(step)).count();
+    let all = (cuts.len() / CONTINUES.0).clamp(1, CONTINUES.1) * 2;
+    let every = (renames * LOSSES.len() / all).max(1);
+    let (mut acknowledged, mut losses, mut published) = (0, 0, 0);
+    let mut next = cuts.iter().peekable();
+    for (index, step) in steps.iter().enumerate() {
+        disk.apply(step);
+        acknowledged += u32::from(is_acknowledgement(step));
+        let is_rename = is_rename(step);
+        if next.next_if(|cut| **cut == index + 1).is_none() && !is_rename {
+            continue;
+        }
+        for loss in LOSSES {
+            losses += 1;
+            let cut = Cut {
+                steps: index + 1,
+                loss,
+                seed: losses,
+            };
+            let survivor = tempfile::tempdir().unwrap();
+            disk.survive(loss, &mut Dice::new(cut.seed), survivor.path());
+            if let Err(wrong) = world.check(survivor.path(), acknowledged) {
+                return Err(format!("{cut:?}, after {step:?}: {wrong}"));
+            }
+            published += usize::from(is_rename);
+            if is_rename && published % every == 0 {
+                // Reading the database has changed its files.
+                let survivor = tempfile::tempdir().unwrap();
+                disk.survive(loss, &mut Dice::new(cut.seed), survivor.path());
+                continued.push((cut, survivor));
+            }
+        }
+    }
+    Ok(Losses { losses, continued })
+}
+
+/// Leaves out the syncs of one kind: each of them is needed, and the checks find that.
+#[allow(clippy::print_stdout, reason = "the test reports its progress")]
+fn check_that_missing_syncs_are_found(world: &World, disk: &LossyDisk, steps: &[Step]) {
+    let is_file = |path: &str| path.contains("/.resyncd/work/");
+    let is_folder = |path: &str| path.starts_with("mirror") && !path.contains("/.resyncd/");
+    let is_log = |path: &str| path == "state/resyncd.db-wal";
+    let kinds: [(&str, &dyn Fn(&str) -> bool); 3] = [
+        ("staged files", &is_file),
+        ("folders", &is_folder),
+        ("the log of the database", &is_log),
+    ];
+    for (kind, is_left_out) in kinds {
+        let rest: Vec<&Step> = steps
+            .iter()
+            .filter(|step| !matches!(step, Step::Sync { path } if is_left_out(path)))
+            .collect();
+        assert!(rest.len() < steps.len(), "{kind} are never synced");
+        match lose_power_after(world, disk.clone(), &rest) {
+            Err(wrong) => println!("without the syncs of {kind}: {wrong:.300}"),
+            Ok(_) => panic!("the syncs of {kind} are not missed"),
+        }
+    }
+}
+
+/// Loses power and checks what is left, and that resyncd completes it.
+#[allow(clippy::print_stdout, reason = "the test reports its progress")]
+async fn lose_power(digests: bool) {
+    let tracer = match Tracer::new() {
+        Ok(tracer) => tracer,
+        Err(why) => return println!("SKIPPED, no power was lost: {why}"),
+    };
+    // Not beside the tests that open thousands of connections.
+    let _permit = PROCESSOR.read().await;
+    let started = clock::now().mono;
+    let world = World::new(digests).await;
+    let disk = LossyDisk::read(world.home.folder());
+    let steps = world.record_everything(&tracer).await;
+    println!(
+        "recorded {} steps in {:?}",
+        steps.len(),
+        clock::now().mono - started
+    );
+    let answers = steps.iter().filter(|step| is_acknowledgement(step));
+    assert_eq!(
+        answers.map(|_| 1).sum::<u32>(),
+        world.published.get(),
+        "every answer is recorded"
+    );
+    if digests {
+        check_that_missing_syncs_are_found(&world, &disk, &steps);
+    }
+    let all: Vec<&Step> = steps.iter().collect();
+    let Losses { losses, continued } = lose_power_after(&world, disk, &all).unwrap();
+    println!("{losses} losses in {:?}", clock::now().mono - started);
+    let half = continued.len() / 2;
+    complete_all(&world, &continued[..half]).await;
+    world.revert();
+    complete_all(&world, &continued[half..]).await;
+    println!(
+        "continued {} times, {:?} in all",
+        continued.len(),
+        clock::now().mono - started
+    );
+}
+
+async fn complete_all(world: &World, survivors: &[(Cut, TempDir)]) {
+    for some in survivors.chunks(RUNS_AT_ONCE) {
+        let runs = some
+            .iter()
+            .map(|(_, survivor)| world.complete(survivor.path()));
+        for ((cut, _), completed) in some.iter().zip(futures_util::future::join_all(runs).await) {
+            if let Err(wrong) = completed {
+                panic!("{cut:?}: {wrong}");
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn power_loss_at_any_step_breaks_no_promise() {
+    lose_power(true).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn power_loss_where_the_source_states_no_digests_breaks_no_promise() {
+    lose_power(false).await;
+}
