@@ -6,6 +6,8 @@
 //!   published and both were committed;
 //! - **batch**: the same for one notification of 1,000 changes.
 //!
+//! Notifications are measured with `trust_hub = true` and without, where the Source confirms what its hub states.
+//!
 //! The mirror and the database are on the disk that `target` is on. At the end the mirror is compared with the Source.
 //! Run it with `cargo bench`.
 
@@ -42,26 +44,30 @@ async fn main() -> BenchResult<()> {
         "baseline_and_push: {cores} cores, {RESOURCES} resources of {RESOURCE_SIZE} bytes, loopback"
     );
     let mut baselines = Vec::new();
-    for _ in 1..BASELINES {
-        let run = Run::start().await?;
+    for _ in 0..BASELINES {
+        let run = Run::start(Some(true)).await?;
         baselines.push(run.baseline);
         run.stop().await?;
     }
-    let mut run = Run::start().await?;
-    baselines.push(run.baseline);
     report("baseline", &mut baselines);
+    push("hub trusted", Some(true)).await?;
+    push("hub not trusted", None).await
+}
 
+/// Measures notifications. `trust_hub`: as in the configuration; the hub has another origin than the Source.
+async fn push(hub: &str, trust_hub: Option<bool>) -> BenchResult<()> {
+    let mut run = Run::start(trust_hub).await?;
     run.wait_for_subscription().await?;
     let mut pushes = Vec::new();
     for number in 0..PUSHES {
         pushes.push(run.push(number, 1).await?);
     }
-    report("push, one change each", &mut pushes);
+    report(&format!("push, {hub}"), &mut pushes);
     let mut batches = Vec::new();
     for number in 0..5 {
         batches.push(run.push(PUSHES + number, RESOURCES).await?);
     }
-    report("batch of 1,000 changes", &mut batches);
+    report(&format!("batch, {hub}"), &mut batches);
     run.compare()?;
     run.stop().await
 }
@@ -78,7 +84,7 @@ struct Run {
 
 impl Run {
     /// Starts both, and waits for the baseline.
-    async fn start() -> BenchResult<Self> {
+    async fn start(trust_hub: Option<bool>) -> BenchResult<Self> {
         let source = SampleSource::start(SampleOptions {
             sets: vec![SET.to_owned()],
             resources_per_set: RESOURCES,
@@ -87,7 +93,7 @@ impl Run {
         })
         .await?;
         let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR"))?;
-        let config = configuration(folder.path(), source.base());
+        let config = configuration(folder.path(), source.base(), trust_hub);
         let started = clock::now().mono;
         let daemon = Daemon::start(config).await?;
         let mut run = Self {
@@ -184,8 +190,9 @@ impl Run {
     }
 }
 
-fn configuration(folder: &Path, source: Url) -> Config {
-    let followed = Source::new("bench", source, folder.join("mirror"));
+fn configuration(folder: &Path, source: Url, trust_hub: Option<bool>) -> Config {
+    let mut followed = Source::new("bench", source, folder.join("mirror"));
+    followed.trust_hub = trust_hub;
     let mut config = Config::new(folder.join("state"), vec![followed]);
     let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
     config.callback.listen = any_port;

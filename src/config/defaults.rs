@@ -32,11 +32,15 @@ impl Config {
         }
     }
 
-    /// Removes the passwords of all Sources from remote text.
+    /// Removes the passwords of all Sources, and the token of the status endpoint, from remote text.
     #[must_use]
     pub fn redaction(&self) -> Redaction {
+        let own = match &self.status.token {
+            Some(token) => Redaction::default().with(token.expose()),
+            None => Redaction::default(),
+        };
         let sources = self.sources.iter();
-        sources.fold(Redaction::default(), |redaction, source| {
+        sources.fold(own, |redaction, source| {
             source.credentials.added_to(redaction)
         })
     }
@@ -130,4 +134,21 @@ impl Source {
 
 fn loopback(port: u16) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Secret;
+
+    #[test]
+    fn token_of_the_status_endpoint_is_redacted() {
+        let mut config = Config::new("/", Vec::new());
+        config.status.token = Secret::new("0123456789-is-the-token");
+        let text = config
+            .redaction()
+            .redact("echoed: Bearer 0123456789-is-the-token");
+        assert!(text.starts_with("echoed: "), "{text}");
+        assert!(!text.contains("is-the-token"), "{text}");
+    }
 }

@@ -1,6 +1,7 @@
 //! Representations as servers negotiate them: by media type, and coded.
 
 use resyncd::protocol::{Algorithm, Digest};
+use resyncd::status::StatusError;
 
 use crate::site::{Follower, Site, entry, gzip, resource_list};
 
@@ -42,6 +43,23 @@ async fn stated_type_is_asked_for() {
     let turtle = [("content-type", "text/turtle")];
     site.put_variant("/a", ("accept", "text/turtle"), &turtle, TEXT.to_vec());
     until_mirrored(site, TEXT, None).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn stated_type_is_cut_and_redacted_in_messages() {
+    let long = format!("application/http://user:password@host/{}", "x".repeat(5000));
+    let site = site_of(&format!("type=\"{long}\"")).await;
+    let html = [("content-type", "text/html")];
+    site.put_bytes("/a", &html, TEXT.to_vec());
+    let follower = Follower::start(site).await;
+    let reported = |error: &StatusError| error.code == "type-mismatch";
+    let set = follower
+        .until("reported", |set| set.error.as_ref().is_some_and(reported))
+        .await;
+    let message = set.error.unwrap().message;
+    assert!(message.contains("application/http"), "{message}");
+    assert!(message.len() < 500, "{message}");
+    assert!(!message.contains("password"), "{message}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -12,7 +12,8 @@ use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, Wanted, pause};
 use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
 use crate::protocol::{
-    Mismatch, ResourceUri, ServedVersion, SourceTime, Verified, Verifier, media_type_essence,
+    Mismatch, Redaction, ResourceUri, ServedVersion, SourceTime, Verified, Verifier,
+    media_type_essence,
 };
 use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
@@ -28,6 +29,8 @@ const TRIES: Bounds = Bounds {
 const TRIES_IF_ABSENT: Bounds = Bounds { tries: 3, ..TRIES };
 /// The pause after a disk error.
 const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
+/// How much of a stated media type a message shows, in characters.
+const LONGEST_TYPE: usize = 100;
 /// How many bytes are buffered before they are written: a small file is written in one step.
 const WRITE: usize = 256 * 1024;
 
@@ -142,7 +145,8 @@ pub(super) async fn download(
         reject_stale(&content, &candidate.expected)?;
     }
     if !source.source.allow_type_mismatch {
-        reject_page(&content, &candidate.expected, task)?;
+        let secrets = source.client.redaction();
+        reject_page(&content, &candidate.expected, task, secrets)?;
     }
     let version = content.version().filter(|_| candidate.is_own);
     let media_type = task
@@ -200,7 +204,12 @@ fn reject_stale(content: &Content, expected: &Expected) -> Result<(), DownloadEr
 }
 
 /// Rejects a web page where another type is stated and no digest decides: it is one for signing in, or of an error.
-fn reject_page(content: &Content, expected: &Expected, task: &Task) -> Result<(), DownloadError> {
+fn reject_page(
+    content: &Content,
+    expected: &Expected,
+    task: &Task,
+    secrets: &Redaction,
+) -> Result<(), DownloadError> {
     let is_page = |essence: &str| matches!(essence, "text/html" | "application/xhtml+xml");
     // What is stated where the type is unknown.
     let is_any = |essence: &str| {
@@ -215,6 +224,7 @@ fn reject_page(content: &Content, expected: &Expected, task: &Task) -> Result<()
     let is_served = content.media_type().is_some_and(is_page);
     let is_other = stated.contains('/') && !is_page(&stated) && !is_any(&stated);
     if is_served && is_other && expected.content.hashes.is_empty() {
+        let stated = secrets.excerpt(&stated, LONGEST_TYPE);
         return Err(DownloadError::TypeMismatch { stated });
     }
     Ok(())

@@ -139,20 +139,22 @@ impl Store {
         .await
     }
 
-    /// Records a fault of the deliveries of change notifications of a set.
+    /// Records a fault of the deliveries of change notifications of a set, and returns the topic of their channel.
     pub async fn note_delivery_fault(
         self: &Arc<Self>,
         set: SetId,
         kind: DeliveryFaultKind,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<TopicUri>, StoreError> {
         self.write(move |tx| {
+            let mut topic = None;
             for record in channel::of_set(tx.sql, set)? {
                 if record.kind == Capability::ChangeNotification && record.former_of.is_none() {
                     change_in(tx, record.id, None, |channel| channel.note_fault(kind, now))?;
+                    topic = Some(record.topic);
                 }
             }
-            Ok(())
+            Ok(topic)
         })
         .await
     }
