@@ -265,7 +265,9 @@ impl Store {
     pub async fn answers(self: &Arc<Self>) -> bool {
         let written = self.write(|_| Ok(())).await;
         let read = self.read_in(Lane::Lookups, |_| Ok(())).await;
-        ![written, read].iter().any(|answer| matches!(answer, Err(StoreError::Closed)))
+        ![written, read]
+            .iter()
+            .any(|answer| matches!(answer, Err(StoreError::Closed)))
     }
 
     /// Returns when a thread that reads for the workers has answered.

@@ -433,7 +433,9 @@ mod tests {
     async fn panic_fails_one_query_and_costs_no_thread() {
         let (_folder, store) = store();
         for _ in 0..=2 * Lane::Work.threads().max(BLOCKING_CONNECTIONS) {
-            let panicking = store.readers.run::<(), _>(Lane::Work, |_| panic!("a query panics"));
+            let panicking = store
+                .readers
+                .run::<(), _>(Lane::Work, |_| panic!("a query panics"));
             assert_eq!(panicking.await.unwrap_err().code(), "panicked");
             let panicking = store
                 .readers

@@ -152,8 +152,7 @@ fn in_savepoint<T>(
     tx.sql.execute_batch("SAVEPOINT job")?;
     let woken = (tx.wakes.len(), tx.feed);
     // A panic fails the one job, no more: the thread commits those of all Sources.
-    let outcome =
-        catch_unwind(AssertUnwindSafe(|| job(tx))).unwrap_or(Err(StoreError::Panicked));
+    let outcome = catch_unwind(AssertUnwindSafe(|| job(tx))).unwrap_or(Err(StoreError::Panicked));
     if tx.sql.is_autocommit() {
         return Err(abort(tx, outcome.err()));
     }

@@ -67,8 +67,10 @@ impl Store {
         token: &str,
     ) -> Result<Option<ChannelRecord>, StoreError> {
         let token = token.to_owned();
-        self.read_in(Lane::Lookups, move |sql| Ok(channel::by_token(sql, &token)?))
-            .await
+        self.read_in(Lane::Lookups, move |sql| {
+            Ok(channel::by_token(sql, &token)?)
+        })
+        .await
     }
 
     /// Whether a URI is the topic of another channel than this one, or the Capability List of another set than its own.
@@ -107,7 +109,8 @@ impl Store {
         uri: &ResourceUri,
     ) -> Result<Option<ResourceView>, StoreError> {
         let uri = uri.clone();
-        self.read_in(Lane::Lookups, move |sql| Ok(resource::view(sql, &uri)?)).await
+        self.read_in(Lane::Lookups, move |sql| Ok(resource::view(sql, &uri)?))
+            .await
     }
 
     /// The applied changes after a sequence number of the feed, oldest first.

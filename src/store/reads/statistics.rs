@@ -47,14 +47,17 @@ pub struct SetStatistics {
 impl Store {
     /// The statistics of a set.
     pub async fn set_statistics(self: &Arc<Self>, set: SetId) -> Result<SetStatistics, StoreError> {
-        self.read_in(Lane::Reports, move |sql| statistics(sql, set)).await
+        self.read_in(Lane::Reports, move |sql| statistics(sql, set))
+            .await
     }
 
     /// How many tasks of a Source are ready.
     pub async fn pending(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
         let source = source.to_owned();
-        self.read_in(Lane::Reports, move |sql| Ok(status::count_ready(sql, &source)?))
-            .await
+        self.read_in(Lane::Reports, move |sql| {
+            Ok(status::count_ready(sql, &source)?)
+        })
+        .await
     }
 }
 
