@@ -144,10 +144,13 @@ impl Daemon {
         })
     }
 
-    /// Returns once the database and a thread for blocking work have answered: whether no worker has died. It hangs if one of
-    /// them does.
+    /// Returns once the database and a thread for blocking work have answered: whether the database and the workers have not
+    /// ended. It hangs if one of them does.
     pub(super) async fn works(&self) -> bool {
-        self.store.answers().await;
+        if !self.store.answers().await {
+            return false;
+        }
+        self.store.serves_workers().await;
         let thread = tokio::task::spawn_blocking(|| ()).await;
         thread.is_ok() && self.engine.workers_run().await
     }

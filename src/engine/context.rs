@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::apply::members::Members;
+use super::package_places::PackagePlaces;
 use super::progress::Progress;
 use super::runtime_status::RuntimeStatus;
 use crate::config;
@@ -26,6 +27,8 @@ pub(super) struct SourceContext {
     pub(super) public_url: Option<Url>,
     /// The members of open packages.
     pub(super) members: Members,
+    /// The places of packages in progress.
+    pub(super) package_places: PackagePlaces,
     /// Whether channels are subscribed to, renewed and ended at all: a single run does not.
     pub(super) subscribes: bool,
     /// How far the work has come.

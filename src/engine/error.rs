@@ -7,6 +7,9 @@
 //!
 //! Must not know what a worker does about an error.
 
+use std::fmt::Display;
+
+use tokio::task::JoinError;
 use url::Url;
 
 use crate::clock;
@@ -91,6 +94,8 @@ pub(super) enum EngineError {
     TooManyEntries(usize),
     #[error("the delivery states {link} {uri}, of another channel or another set")]
     Misdirected { link: &'static str, uri: TopicUri },
+    #[error("resyncd panicked while it read {0}; see the log")]
+    Panicked(String),
     #[error("random numbers are unavailable: {0}")]
     Random(String),
     #[error("the operation was interrupted")]
@@ -102,12 +107,22 @@ impl From<StoreError> for EngineError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::TooManyResources(_) => Self::TooManyResources(error),
+            // Nor is a panic: it may be due to what a Source has sent.
+            StoreError::Panicked => Self::Panicked("the database".to_owned()),
             error => Self::Store(error),
         }
     }
 }
 
 impl EngineError {
+    /// The error of reading `what` on a blocking thread that has returned nothing.
+    pub(super) fn of_join(error: &JoinError, what: impl Display) -> Self {
+        match error.is_panic() {
+            true => Self::Panicked(what.to_string()),
+            false => Self::Interrupted,
+        }
+    }
+
     pub(super) fn of_package(uri: &Url, error: PackageError) -> Self {
         Self::Package {
             uri: uri.to_string(),
@@ -154,12 +169,13 @@ impl EngineError {
             Self::TooManyLists => "too-many-lists",
             Self::TooManyEntries(_) => "too-many-entries",
             Self::Misdirected { .. } => DeliveryFaultKind::Misdirected.code(),
+            Self::Panicked(_) => "panicked",
             Self::Random(_) => "no-random-numbers",
             Self::Interrupted => "interrupted",
         }
     }
 
-    /// The class. An error of a package counts as the Source's also if the disk failed, because the changes are followed
+    /// The class. A document that makes the program panic does so until it changes. An error of a package counts as the Source's also if the disk failed, because the changes are followed
     /// meanwhile.
     pub(super) fn class(&self) -> ErrorClass {
         match self {
@@ -189,6 +205,7 @@ impl EngineError {
             | Self::TooManyLists
             | Self::TooManyEntries(_)
             | Self::TooManyResources(_)
+            | Self::Panicked(_)
             | Self::Misdirected { .. } => ErrorClass::Unusable,
         }
     }
@@ -235,6 +252,7 @@ mod tests {
         };
         for (error, class) in [
             (StoreError::Closed.into(), Fatal),
+            (StoreError::Panicked.into(), Unusable),
             (MirrorError::Missing { path: text() }.into(), Unusable),
             (
                 MirrorError::Locked {
@@ -263,6 +281,7 @@ mod tests {
             (EngineError::TooManyLists, Unusable),
             (EngineError::TooManyEntries(1), Unusable),
             (StoreError::TooManyResources(1).into(), Unusable),
+            (EngineError::Panicked(text()), Unusable),
             (EngineError::Random(text()), Fatal),
             (EngineError::Interrupted, Fatal),
         ] {

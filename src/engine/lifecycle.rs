@@ -20,7 +20,9 @@ use super::apply::members::Members;
 use super::channels::{EndingSource, Unfollowed};
 use super::context::SourceContext;
 use super::error::EngineError;
+use super::package_places::{PackagePlaces, SharedPlaces};
 use super::progress::Progress;
+use super::restarts::restarting;
 use super::runtime_status::RuntimeStatus;
 use super::set::worker::Command;
 use super::source::worker::SourceWorker;
@@ -45,7 +47,7 @@ pub struct Engine {
     client: Client,
     public_url: Option<Url>,
     workers: tokio::sync::Mutex<JoinSet<()>>,
-    /// Whether a worker has ended by a panic.
+    /// Whether a worker has ended by a panic, and was not started again.
     has_panicked: AtomicBool,
     pub(super) stop: CancellationToken,
 }
@@ -72,15 +74,17 @@ impl Engine {
             source.commands = Some(commands);
             workers.spawn(SourceWorker::new(Arc::clone(&source.context), receiver).run());
         }
-        workers.spawn(record_uptime(
-            Arc::clone(&engine.store),
-            engine.stop.clone(),
+        let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
+        workers.spawn(restarting(
+            "record of the uptime",
+            stop.clone(),
+            move || record_uptime(Arc::clone(&store), stop.clone()),
         ));
-        workers.spawn(trim(
-            Arc::clone(&engine.store),
-            TrimRules::of(config),
-            engine.stop.clone(),
-        ));
+        let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
+        let rules = TrimRules::of(config);
+        workers.spawn(restarting("trimming", stop.clone(), move || {
+            trim(Arc::clone(&store), rules.clone(), stop.clone())
+        }));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
             client: client.clone(),
@@ -89,7 +93,12 @@ impl Engine {
             followed: followed_sets(&config.sources),
             stop: engine.stop.clone(),
         };
-        workers.spawn(unfollowed.end_all());
+        let ending = move || unfollowed.clone().end_all();
+        workers.spawn(restarting(
+            "end of subscriptions",
+            engine.stop.clone(),
+            ending,
+        ));
         engine.workers = tokio::sync::Mutex::new(workers);
         Ok(Arc::new(engine))
     }
@@ -103,6 +112,7 @@ impl Engine {
     ) -> Self {
         let runtime_status = Arc::new(RuntimeStatus::default());
         let stop = CancellationToken::new();
+        let places = SharedPlaces::default();
         let followed = |source: &config::Source| FollowedSource {
             context: Arc::new(SourceContext {
                 source: source.clone(),
@@ -113,6 +123,7 @@ impl Engine {
                 runtime_status: Arc::clone(&runtime_status),
                 public_url: config.callback.public_url.clone(),
                 members: Members::default(),
+                package_places: PackagePlaces::new(places.clone()),
                 subscribes,
                 progress: Progress::default(),
                 rediscover: Notify::new(),
@@ -134,7 +145,7 @@ impl Engine {
         }
     }
 
-    /// Whether no worker of a Source has ended by a panic.
+    /// Whether no worker has ended by a panic without being started again.
     pub async fn workers_run(&self) -> bool {
         let mut workers = self.workers.lock().await;
         while let Some(ended) = workers.try_join_next() {

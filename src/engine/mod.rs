@@ -26,7 +26,9 @@ mod faults;
 mod lifecycle;
 mod oddities;
 mod one_shot;
+mod package_places;
 mod progress;
+mod restarts;
 mod runtime_status;
 mod set;
 #[cfg(test)]

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::sync::mpsc;
 
 use super::apply::session::{drain, with_executor};
 use super::context::SourceContext;
@@ -106,8 +105,8 @@ async fn catch_up(context: Arc<SourceContext>) -> Vec<String> {
             fail(&context, error.code(), error.to_string());
             return polled;
         }
-        Err(_) => {
-            let error = EngineError::Interrupted;
+        Err(error) => {
+            let error = EngineError::of_join(&error, "the mirror");
             fail(&context, error.code(), error.to_string());
             return polled;
         }
@@ -186,9 +185,7 @@ async fn catch_up_set(
     record: SetRecord,
 ) {
     let id = record.id;
-    // No command is ever sent.
-    let (_, commands) = mpsc::channel(1);
-    let worker = SetWorker::new(Arc::clone(context), Arc::clone(packages), record, commands);
+    let worker = SetWorker::new(Arc::clone(context), Arc::clone(packages), record);
     match worker.await {
         Ok(worker) => worker.catch_up().await,
         Err(error) => context

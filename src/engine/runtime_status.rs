@@ -44,6 +44,8 @@ impl SourceState {
 pub(super) struct SourceFacts {
     pub(super) state: SourceState,
     pub(super) error: Option<StatusError>,
+    /// The panic of the executor, until it is started again.
+    pub(super) executor_error: Option<StatusError>,
     /// What is notable in the last discovery, but no error.
     pub(super) notices: Faults,
     /// The documents that describe the Source.
@@ -129,6 +131,11 @@ impl RuntimeStatus {
             facts.state = state;
             facts.error = error;
         });
+    }
+
+    /// Records that the executor of a Source does not work, or does again.
+    pub(super) fn note_executor(&self, name: &str, error: Option<StatusError>) {
+        self.change_source(name, |facts| facts.executor_error = error);
     }
 
     pub(super) fn change_source(&self, name: &str, change: impl FnOnce(&mut SourceFacts)) {

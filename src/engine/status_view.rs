@@ -66,7 +66,8 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
     })
 }
 
-/// The state of a Source, and its error. A Source that was discovered is failing nevertheless if each of its sets is.
+/// The state of a Source, and its error. A Source that was discovered is failing nevertheless if each of its sets is, or if none
+/// of its tasks is executed.
 fn source_state(facts: &SourceFacts, sets: &[SetStatus]) -> (SourceState, Option<StatusError>) {
     let is_failing = |set: &SetStatus| set.state == "failing";
     match facts.state {
@@ -75,6 +76,7 @@ fn source_state(facts: &SourceFacts, sets: &[SetStatus]) -> (SourceState, Option
             (SourceState::Failing, error)
         }
         SourceState::Failing => (SourceState::Failing, facts.error.clone()),
+        _ if facts.executor_error.is_some() => (SourceState::Failing, facts.executor_error.clone()),
         state => (state, None),
     }
 }

@@ -16,6 +16,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
 
 /// What is removed.
+#[derive(Clone)]
 pub(super) struct TrimRules {
     /// How long entries of the feed stay; `None`: for ever.
     feed: Option<TimeDelta>,

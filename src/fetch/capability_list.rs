@@ -224,8 +224,7 @@ pub(super) async fn examine(
             let of_reading = uri.clone();
             let reading = tokio::task::spawn_blocking(move || role_of(&of_reading, document));
             let role = reading.await.unwrap_or_else(|error| {
-                let interrupted = FetchError::Io(error.to_string());
-                Err(DiscoveryError::fetching(uri, interrupted))
+                Err(DiscoveryError::fetching(uri, FetchError::of_join(&error)))
             });
             Ok((role?, validators))
         }

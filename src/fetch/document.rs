@@ -229,7 +229,7 @@ async fn run_blocking<T: Send + 'static>(
 ) -> Result<T, FetchError> {
     tokio::task::spawn_blocking(work)
         .await
-        .unwrap_or_else(|error| Err(FetchError::Io(error.to_string())))
+        .unwrap_or_else(|error| Err(FetchError::of_join(&error)))
 }
 
 #[cfg(test)]

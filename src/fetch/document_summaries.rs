@@ -124,7 +124,7 @@ impl Client {
                     let reading = tokio::task::spawn_blocking(move || document.is_sitemap());
                     let is_document = reading
                         .await
-                        .map_err(|error| (part, FetchError::Io(error.to_string())))?;
+                        .map_err(|error| (part, FetchError::of_join(&error)))?;
                     is_index = Some(is_document);
                     if !is_document {
                         break;
@@ -172,7 +172,7 @@ impl Client {
                 retry_after: None,
             }));
         };
-        let interrupted = |error: JoinError| failed(FetchError::Io(error.to_string()));
+        let interrupted = |error: JoinError| failed(FetchError::of_join(&error));
         let unreadable = |error| DiscoveryError::reading(uri, error, self.redaction());
         let reading = tokio::task::spawn_blocking(move || {
             let summary = DocumentSummary::read(document.reader()?, latest)?;

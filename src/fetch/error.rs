@@ -4,6 +4,8 @@ use std::error::Error;
 use std::io;
 use std::time::Duration;
 
+use tokio::task::JoinError;
+
 use crate::error_class::ErrorClass;
 use crate::protocol::Redaction;
 
@@ -95,6 +97,9 @@ pub enum FetchError {
         /// The error of the system.
         message: String,
     },
+    /// What was received has made the program panic.
+    #[error("resyncd panicked while it read the answer; see the log")]
+    Panicked,
     /// Any other error of the transport, or of the local disk.
     #[error("I/O error: {0}")]
     Io(String),
@@ -125,6 +130,7 @@ impl FetchError {
             Self::Expansion => "expansion",
             Self::BadGzip(_) => "bad-gzip",
             Self::CutShort => "cut-short",
+            Self::Panicked => "panicked",
             Self::Disk { is_full: true, .. } => "disk-full",
             Self::Disk { .. } | Self::Io(_) => "io",
         }
@@ -158,7 +164,8 @@ impl FetchError {
             | Self::RedirectWithoutLocation
             | Self::LongUri
             | Self::TooLarge { .. }
-            | Self::Expansion => ErrorClass::Unusable,
+            | Self::Expansion
+            | Self::Panicked => ErrorClass::Unusable,
         }
     }
 
@@ -206,7 +213,16 @@ impl FetchError {
             | Self::TooLarge { .. }
             | Self::Expansion
             | Self::CutShort
+            | Self::Panicked
             | Self::Disk { .. }) => error,
+        }
+    }
+
+    /// The error of reading an answer on a blocking thread that has returned nothing.
+    pub(super) fn of_join(error: &JoinError) -> Self {
+        match error.is_panic() {
+            true => Self::Panicked,
+            false => Self::Io(error.to_string()),
         }
     }
 
@@ -339,6 +355,7 @@ mod tests {
             (FetchError::LongUri, Unusable),
             (FetchError::TooLarge { limit: 1 }, Unusable),
             (FetchError::Expansion, Unusable),
+            (FetchError::Panicked, Unusable),
             (FetchError::BadGzip(text()), Retry),
             (FetchError::CutShort, Retry),
             (disk, Retry),

@@ -129,7 +129,7 @@ impl Check {
                     damage.note(&error);
                 }
             });
-        let thread = thread.map_err(|error| StoreError::Folder(database.to_owned(), error))?;
+        let thread = thread.map_err(StoreError::Thread)?;
         Ok(Self {
             interrupt,
             thread: Some(thread),

@@ -27,6 +27,9 @@ pub enum StoreError {
     /// The folder or the lock file can't be opened.
     #[error("{0}: {1}")]
     Folder(PathBuf, std::io::Error),
+    /// The system starts no thread.
+    #[error("a thread of the database can't be started: {0}")]
+    Thread(std::io::Error),
     /// SQLite failed, or a column holds a value that this program never writes.
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
@@ -48,6 +51,9 @@ pub enum StoreError {
     /// The channel was deleted meanwhile.
     #[error("the channel is gone")]
     NoChannel,
+    /// A query or a write panicked. It has changed nothing.
+    #[error("resyncd panicked while it used the database; see the log")]
+    Panicked,
     /// The database is being closed.
     #[error("the database is closed")]
     Closed,
@@ -60,6 +66,7 @@ impl StoreError {
             Self::Locked(_) => "state-locked",
             Self::NewerSchema { .. } => "newer-schema",
             Self::Folder(..) => "state-folder",
+            Self::Thread(_) => "store-thread",
             Self::Sqlite(error) => sqlite_code(error),
             Self::Commit(error) => sqlite_code(error),
             Self::Damaged(_) => "database-damaged",
@@ -67,6 +74,7 @@ impl StoreError {
             Self::TooManyResources(_) => "too-many-resources",
             Self::FeedTrimmed { .. } => "feed-trimmed",
             Self::NoChannel => "no-channel",
+            Self::Panicked => "panicked",
             Self::Closed => "database-closed",
         }
     }

@@ -6,6 +6,7 @@
 //! | `tables` | SQL, one table a file, and the records that rows become; nothing else but `schema` has SQL |
 //! | `tx` | use cases that write, one a file: what happens in one transaction |
 //! | `reads` | queries |
+//! | `readers` | the threads that read |
 //! | `writer` | the thread that commits |
 //! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
 //! | `audit_db` | the temporary database of an audit |
@@ -15,7 +16,7 @@
 //!   fails has changed nothing.
 //! - The database never states more than the files: a resource's row changes after its file was published, never before.
 //! - One thread writes, and commits queued jobs as one transaction; a caller gets its answer after the commit. Readers have
-//!   connections of their own.
+//!   connections and threads of their own: neither waits for a thread of the runtime.
 //! - A worker that waits for something is woken by a [`Wake`], sent after the commit that brought it.
 //!
 //! The room knows values of [`protocol`](crate::protocol) and [`sync`](crate::sync), and neither the network nor the mirror.
@@ -29,6 +30,7 @@ mod corruption;
 mod error;
 mod folder;
 mod ids;
+mod readers;
 mod reads;
 mod schema;
 mod session;
@@ -39,12 +41,11 @@ mod write_health;
 mod writer;
 
 use std::fs::{File, TryLockError};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use parking_lot::Mutex;
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 use tokio::sync::broadcast;
 
 pub use audit_db::{
@@ -85,6 +86,7 @@ pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
 use corruption::{Check, Damage};
+use readers::{Lane, Readers};
 use session::begin_session;
 use tables::{feed, probe};
 use write_health::WriteHealth;
@@ -159,7 +161,8 @@ impl Store {
             #[cfg(test)]
             Arc::clone(&commit_hook),
         );
-        let writer = writer.map_err(folder_error)?;
+        let writer = writer.map_err(StoreError::Thread)?;
+        let readers = Readers::start(&path, Arc::clone(&damage))?;
         let check = match corruption::is_checked_first(&path) {
             true => None,
             false => Some(Check::begin(&path, Arc::clone(&damage))?),
@@ -167,10 +170,7 @@ impl Store {
         Ok(Arc::new(Self {
             _check: check,
             writer,
-            readers: Readers {
-                path,
-                idle: Mutex::default(),
-            },
+            readers,
             wakes,
             damage,
             write_health,
@@ -192,31 +192,34 @@ impl Store {
         self.damage.found().await;
     }
 
-    /// Runs a query on a reader's connection, off the asynchronous threads.
-    async fn read<T, F>(self: &Arc<Self>, query: F) -> Result<T, StoreError>
+    /// Runs a query for a worker, on a thread of the store.
+    async fn read<T, F>(&self, query: F) -> Result<T, StoreError>
     where
         T: Send + 'static,
         F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     {
-        let store = Arc::clone(self);
+        self.read_in(Lane::Work, query).await
+    }
+
+    /// As [`read`](Self::read), on a thread of that lane.
+    async fn read_in<T, F>(&self, lane: Lane, query: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
+    {
         #[cfg(test)]
         if self.commit_hook.is_stopped() {
             return Err(StoreError::Closed);
         }
-        let reading = tokio::task::spawn_blocking(move || store.read_blocking(query));
-        reading.await.map_err(|_| StoreError::Closed)?
+        self.readers.run(lane, query).await
     }
 
-    /// As [`read`](Self::read), for a caller on a blocking thread.
+    /// Runs a query on the calling thread, which may block.
     fn read_blocking<T>(
         &self,
         query: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
-        let answer = self.readers.run(query);
-        if let Err(error) = &answer {
-            self.damage.note(error);
-        }
-        answer
+        self.readers.run_blocking(query)
     }
 
     /// Runs a job on the writer's thread and returns when it is on disk.
@@ -258,55 +261,33 @@ impl Store {
         Ok(())
     }
 
-    /// Returns when the writer and a reader have answered, whatever they answer.
-    pub async fn answers(self: &Arc<Self>) {
-        // An error is an answer: `/readyz` reports it.
-        let _ = self.write(|_| Ok(())).await;
+    /// Whether what the listeners need works: returns when the writer and a thread for look-ups have answered. An error is an
+    /// answer, and `/readyz` reports it; but one that has ended is not.
+    pub async fn answers(self: &Arc<Self>) -> bool {
+        let written = self.write(|_| Ok(())).await;
+        let read = self.read_in(Lane::Lookups, |_| Ok(())).await;
+        ![written, read]
+            .iter()
+            .any(|answer| matches!(answer, Err(StoreError::Closed)))
+    }
+
+    /// Returns when a thread that reads for the workers has answered.
+    pub async fn serves_workers(&self) {
+        // An error is an answer.
         let _ = self.read(|_| Ok(())).await;
     }
 }
 
-/// Runs a query of several statements in one read transaction: all of them see the same state.
-fn in_snapshot<T>(
-    connection: &Connection,
-    query: impl FnOnce(&Connection) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let snapshot = connection.unchecked_transaction()?;
-    let answer = query(&snapshot)?;
-    snapshot.commit()?;
-    Ok(answer)
-}
+#[cfg(test)]
+impl Store {
+    /// Occupies the threads that answer hubs and watchers.
+    pub(crate) fn occupy_lookups(&self) -> readers::OccupiedReaders {
+        self.readers.occupy(&[Lane::Lookups])
+    }
 
-/// Connections that only read.
-struct Readers {
-    path: PathBuf,
-    idle: Mutex<Vec<Connection>>,
-}
-
-impl Readers {
-    const MOST_IDLE: usize = 8;
-
-    fn run<T>(
-        &self,
-        query: impl FnOnce(&Connection) -> Result<T, StoreError>,
-    ) -> Result<T, StoreError> {
-        let idle = self.idle.lock().pop();
-        let connection = match idle {
-            Some(connection) => connection,
-            None => {
-                let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-                let connection = Connection::open_with_flags(&self.path, flags)?;
-                connection.busy_timeout(schema::BUSY_TIMEOUT)?;
-                schema::keep_plans(&connection)?;
-                connection
-            }
-        };
-        let answer = in_snapshot(&connection, query);
-        let mut idle = self.idle.lock();
-        if idle.len() < Self::MOST_IDLE {
-            idle.push(connection);
-        }
-        answer
+    /// Occupies the threads that read the status and the feed.
+    pub(crate) fn occupy_reports(&self) -> readers::OccupiedReaders {
+        self.readers.occupy(&[Lane::Reports])
     }
 }
 

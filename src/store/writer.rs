@@ -1,5 +1,6 @@
 //! The thread that writes: it commits the queued jobs of all callers as one transaction.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
@@ -150,7 +151,8 @@ fn in_savepoint<T>(
     }
     tx.sql.execute_batch("SAVEPOINT job")?;
     let woken = (tx.wakes.len(), tx.feed);
-    let outcome = job(tx);
+    // A panic fails the one job, no more: the thread commits those of all Sources.
+    let outcome = catch_unwind(AssertUnwindSafe(|| job(tx))).unwrap_or(Err(StoreError::Panicked));
     if tx.sql.is_autocommit() {
         return Err(abort(tx, outcome.err()));
     }

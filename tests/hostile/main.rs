@@ -13,6 +13,7 @@
 //! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
+//! | input that makes the program panic | `engine::set::inbox` `delivery_that_panics_…`; `engine::source::worker`; `engine::apply::executor`; `store::readers` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
 //! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |
@@ -22,6 +23,7 @@
 //! | slow and silent peers | [`floods`]: `thousand_silent_peers_…`; [`peers`]: `stalled_peers_…`; `http::keyed_semaphore` |
 //! | deliveries that are truncated, never end, or exceed the inbox | [`peers`]: `truncated_delivery_…`, `endless_delivery_…`; tests/destination `full_inbox_…` |
 //! | many hosts that never answer | [`unresponsive_hosts`] |
+//! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_places`; `store::readers`; `engine::set::ingest` |
 //! | ten times the load | [`floods`]: `tenfold_overload_…` |
 //! | no file descriptors left | [`floods`]: `listeners_survive_…` |
 //! | replays of a signed notification | [`replays`], and the tests of `store::delivered` |
@@ -116,6 +118,7 @@ mod reverts;
 mod site;
 mod stale_documents;
 mod third_parties;
+mod threads;
 mod traced;
 mod unresponsive_hosts;
 mod uris;

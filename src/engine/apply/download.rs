@@ -4,6 +4,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use chrono::TimeDelta;
+use tokio::task::JoinError;
+
 use super::coding::{Coding, DecodeError, decode};
 use super::context::ApplyContext;
 use super::staged::{Description, StagedResource};
@@ -17,7 +20,6 @@ use crate::protocol::{
 };
 use crate::store::{Task, TaskFailure};
 use crate::sync::{Candidate, Expected};
-use chrono::TimeDelta;
 
 /// How often a resource is tried, and with what pauses, before it is given up until the next poll.
 const TRIES: Bounds = Bounds {
@@ -69,6 +71,14 @@ pub(super) enum DownloadError {
 }
 
 impl DownloadError {
+    /// The error of work on a blocking thread that has returned nothing.
+    pub(super) fn of_join(error: &JoinError) -> Self {
+        match error.is_panic() {
+            true => Self::Panicked,
+            false => Self::Interrupted,
+        }
+    }
+
     pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Fetch(error) => error.code(),
@@ -266,7 +276,9 @@ async fn copy(
         staged.write(&buffer)?;
         staged.finish(lastmod)
     });
-    let file = finishing.await.map_err(|_| DownloadError::Interrupted)??;
+    let file = finishing
+        .await
+        .map_err(|error| DownloadError::of_join(&error))??;
     Ok(Copied {
         file,
         verified,
@@ -332,7 +344,9 @@ async fn copy_coded(
             encoding: is_coded.then_some(label),
         })
     });
-    finishing.await.map_err(|_| DownloadError::Interrupted)?
+    finishing
+        .await
+        .map_err(|error| DownloadError::of_join(&error))?
 }
 
 /// Whether a resource is a compressed file by its name, before or after redirects, or by its type: some servers state its
@@ -382,5 +396,7 @@ async fn write(
         staged.write(&bytes)?;
         Ok::<_, MirrorError>(staged)
     });
-    Ok(writing.await.map_err(|_| DownloadError::Interrupted)??)
+    Ok(writing
+        .await
+        .map_err(|error| DownloadError::of_join(&error))??)
 }

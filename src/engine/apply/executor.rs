@@ -15,6 +15,7 @@ use super::execute::{TaskOutcome, execute};
 use super::publisher::{ExecutedTask, publish_all};
 use crate::clock::{self, ClockStepDetector, Now};
 use crate::engine::context::SourceContext;
+use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Task, TasksInProgress, Wake};
 
@@ -27,6 +28,25 @@ const AT_ONCE: usize = 64;
 const FINISHED: usize = 256;
 /// The pause after a database error.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
+
+/// Executes the tasks of a Source until it is stopped. An executor that panics is replaced after a pause.
+pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror: Arc<Mirror>) {
+    let mut restarts = Restarts::of("executor", context.name());
+    let runtime_status = &context.runtime_status;
+    loop {
+        let executor = Executor::new(Arc::clone(&context), Arc::clone(&mirror));
+        if executor.run().await.is_ok() {
+            return;
+        }
+        let (error, pause) = restarts.after_panic();
+        runtime_status.note_executor(context.name(), Some(error));
+        tokio::select! {
+            () = context.stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        runtime_status.note_executor(context.name(), None);
+    }
+}
 
 /// The executor of one Source.
 pub(in crate::engine) struct Executor {
@@ -55,13 +75,27 @@ impl Executor {
         }
     }
 
-    /// Works until it is stopped; what is executed by then is still published.
-    pub(in crate::engine) async fn run(mut self) {
-        let mut wakes = self.context.source.store.wakes();
+    /// Works until it is stopped; what is executed by then is still published. After a panic, too: then the next executor of the
+    /// Source begins when this has returned.
+    pub(in crate::engine) async fn run(mut self) -> Result<(), Panicked> {
         let (finished, queue) = mpsc::channel(FINISHED);
-        let (concluded_sender, mut concluded) = mpsc::unbounded_channel();
+        let (concluded_sender, concluded) = mpsc::unbounded_channel();
         let publishing = publish_all(Arc::clone(&self.context), queue, concluded_sender);
         let publisher = tokio::spawn(publishing);
+        let worked = catch_panic(self.work(&finished, concluded)).await;
+        self.downloads.shutdown().await;
+        drop(finished);
+        let published = publisher.await;
+        worked.and(published.map_err(|_| Panicked))
+    }
+
+    /// Works until it is stopped, or the publisher has ended.
+    async fn work(
+        &mut self,
+        finished: &mpsc::Sender<ExecutedTask>,
+        mut concluded: mpsc::UnboundedReceiver<Vec<ResourceId>>,
+    ) {
+        let mut wakes = self.context.source.store.wakes();
         let stop = self.context.source.stop.clone();
         let mut is_stale = true;
         loop {
@@ -78,12 +112,13 @@ impl Executor {
                 Some(done) = self.downloads.join_next() => {
                     if let Ok((task, outcome)) = done {
                         self.free(&task.authority);
-                        // The publisher ends after this side.
-                        let _ = finished.send(ExecutedTask { task, outcome }).await;
+                        if finished.send(ExecutedTask { task, outcome }).await.is_err() {
+                            break;
+                        }
                     }
                 }
-                Some(ids) = concluded.recv() => {
-                    let ids: Vec<ResourceId> = ids;
+                ids = concluded.recv() => {
+                    let Some(ids) = ids else { break };
                     ids.iter().for_each(|id| { self.in_progress.remove(id); });
                     // A newer task of the resource was not returned while this one was in progress.
                     is_stale = true;
@@ -96,11 +131,6 @@ impl Executor {
                 () = tokio::time::sleep_until(next_due) => { self.next_due = None; is_stale = true; }
                 () = tokio::time::sleep_until(pause), if is_stale => {}
             }
-        }
-        self.downloads.shutdown().await;
-        drop(finished);
-        if let Err(error) = publisher.await {
-            tracing::error!(code = "publisher", source = self.context.name(), %error, "publisher panicked");
         }
     }
 
@@ -183,6 +213,8 @@ impl Executor {
         while self.downloads.len() < most
             && let Some(task) = self.next_task()
         {
+            #[cfg(test)]
+            tests::panic_once(&task);
             *self.busy.entry(task.authority.clone()).or_default() += 1;
             let context = Arc::clone(&self.context);
             self.downloads.spawn(async move {
@@ -216,5 +248,86 @@ impl Executor {
                 self.busy.remove(authority);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
+    use url::Url;
+
+    use super::*;
+    use crate::config::{Config, Source};
+    use crate::engine::Engine;
+    use crate::fetch::transport::Transport;
+    use crate::fetch::{Client, FetchError};
+    use crate::protocol::{ChangeKind, ResourceUri};
+    use crate::store::{Change, ChangeBatch, Origin, Store};
+
+    const NAME: &str = "source";
+    /// The executor panics the first time that it begins a task of this resource.
+    const RESOURCE: &str = "https://example.org/panic-of-an-executor";
+    static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    pub(super) fn panic_once(task: &Task) {
+        let is_due = task.uri.as_str() == RESOURCE && !HAS_PANICKED.swap(true, Ordering::SeqCst);
+        assert!(!is_due, "a test");
+    }
+
+    /// Sends that it was asked for something, and does not answer.
+    struct Silent(mpsc::UnboundedSender<()>);
+
+    impl Transport for Silent {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            let _ = self.0.send(());
+            std::future::pending().boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn executor_that_panics_is_started_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let url = Url::parse("https://example.org/").unwrap();
+        let source = Source::new(NAME, url.clone(), folder.path().join("mirror"));
+        let config = Config::new(folder.path(), vec![source]);
+        let (requests, mut requested) = mpsc::unbounded_channel();
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_transport(Arc::new(Silent(requests)));
+        let engine = Engine::new(&config, Arc::clone(&store), &client, false);
+        let context = Arc::clone(&engine.sources[0].context);
+        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+        let set = store.begin_set(NAME, &url).await.unwrap().id;
+        let created = Change {
+            kind: ChangeKind::Created,
+            ..Change::deletion(ResourceUri::parse(RESOURCE).unwrap(), None)
+        };
+        let applied = store.apply(ChangeBatch {
+            set,
+            source: NAME.to_owned(),
+            origin: Origin::Notification,
+            now: clock::now().wall,
+            begins: true,
+            changes: vec![created],
+            end: None,
+        });
+        assert_eq!(applied.await.unwrap().tasks, 1);
+        let executing = tokio::spawn(execute_tasks(Arc::clone(&context), mirror));
+        let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
+        assert_eq!(requested.unwrap(), Some(()), "the task is executed");
+        assert!(HAS_PANICKED.load(Ordering::SeqCst));
+        let error = context.runtime_status.source(NAME).executor_error;
+        assert!(error.is_none(), "it works again");
+        context.stop.cancel();
+        tokio::time::timeout(LIMIT, executing)
+            .await
+            .unwrap()
+            .unwrap();
     }
 }

@@ -11,6 +11,7 @@ use super::context::ApplyContext;
 use super::execute::TaskOutcome;
 use super::staged::{Description, StagedResource};
 use crate::clock;
+use crate::engine::restarts::{Panicked, catch_panic};
 use crate::error_class::ErrorClass;
 use crate::mirror::{CompletedFile, Mirror, MirrorError, file_time};
 use crate::mirror_path::{MirrorPath, made_path};
@@ -20,7 +21,7 @@ use crate::store::{Origin, Publication, ResourceId, Task, TaskFailure, TaskResul
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
-/// The pause after a database error.
+/// The pause after a database error or a panic.
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// An executed task.
@@ -44,12 +45,21 @@ pub(super) async fn publish_all(
             .collect();
         let (mirror, deletes) = (Arc::clone(&context.mirror), context.source.source.delete);
         let publishing = tokio::task::spawn_blocking(move || publish(&mirror, deletes, finished));
-        match publishing.await {
-            Ok(conclusions) => conclude(&context, conclusions).await,
+        let published = match publishing.await {
+            Ok(conclusions) => catch_panic(conclude(&context, conclusions)).await,
+            Err(_) => Err(Panicked),
+        };
+        if published.is_err() {
+            tracing::error!(
+                code = "publisher",
+                source = context.name(),
+                "publishing panicked; retrying"
+            );
+            doubt(&context, &ids).await;
             // The tasks are still in the database, and are executed again.
-            Err(error) => {
-                tracing::error!(code = "publisher", source = context.name(), %error, "publishing panicked");
-                doubt(&context, &ids).await;
+            tokio::select! {
+                () = context.source.stop.cancelled() => {}
+                () = tokio::time::sleep(PAUSE) => {}
             }
         }
         // After the executor has ended nothing receives it.

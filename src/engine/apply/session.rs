@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::executor::Executor;
+use super::executor::execute_tasks;
 use crate::clock;
 use crate::engine::context::SourceContext;
 use crate::mirror::Mirror;
@@ -20,7 +20,7 @@ pub(in crate::engine) async fn with_executor(
     mirror: Arc<Mirror>,
     work: impl Future<Output = ()>,
 ) {
-    let executor = tokio::spawn(Executor::new(Arc::clone(context), mirror).run());
+    let executor = tokio::spawn(execute_tasks(Arc::clone(context), mirror));
     tokio::select! {
         () = context.stop.cancelled() => {}
         () = work => {}

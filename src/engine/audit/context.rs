@@ -35,5 +35,5 @@ pub(super) async fn blocking<T: Send + 'static>(
 ) -> Result<T, EngineError> {
     tokio::task::spawn_blocking(work)
         .await
-        .map_err(|_| EngineError::Interrupted)
+        .map_err(|error| EngineError::of_join(&error, "what an audit compares"))
 }

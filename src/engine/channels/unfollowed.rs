@@ -20,6 +20,7 @@ const AT_ONCE: usize = 16;
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
 /// What the endings need.
+#[derive(Clone)]
 pub(in crate::engine) struct Unfollowed {
     pub(in crate::engine) store: Arc<Store>,
     pub(in crate::engine) client: Client,

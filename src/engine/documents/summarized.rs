@@ -43,7 +43,9 @@ impl SummarizedDocument {
             let summary = DocumentSummary::read(document.reader()?, latest)?;
             Ok(Self { document, summary })
         });
-        let read = reading.await.map_err(|_| EngineError::Interrupted)?;
+        let read = reading
+            .await
+            .map_err(|error| EngineError::of_join(&error, uri))?;
         read.map_err(|error: ReadError| EngineError::BadDocument {
             uri: uri.to_string(),
             error: error.redacted(&secrets),

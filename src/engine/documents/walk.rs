@@ -91,6 +91,8 @@ impl Child {
 
 /// The entries of a document, in its order, read a few at a time and off the asynchronous threads.
 pub(in crate::engine) struct Entries {
+    /// Where the document was fetched from.
+    uri: Url,
     rest: Rest,
     block: VecDeque<Entry>,
 }
@@ -104,6 +106,7 @@ enum Rest {
 impl Entries {
     pub(in crate::engine) fn of(document: Box<FetchedDocument>) -> Self {
         Self {
+            uri: document.url().clone(),
             rest: Rest::Closed(document),
             block: VecDeque::new(),
         }
@@ -115,7 +118,9 @@ impl Entries {
             let rest = std::mem::replace(&mut self.rest, Rest::Ended);
             if !matches!(rest, Rest::Ended) {
                 let reading = tokio::task::spawn_blocking(move || rest.read_block());
-                (self.rest, self.block) = reading.await.map_err(|_| EngineError::Interrupted)??;
+                (self.rest, self.block) = reading
+                    .await
+                    .map_err(|error| EngineError::of_join(&error, &self.uri))??;
             }
         }
         Ok(self.block.pop_front())

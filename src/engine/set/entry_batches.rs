@@ -43,6 +43,8 @@ pub(super) struct EntryBatch {
 /// The entries of a document, a batch at a time.
 pub(super) struct EntryBatches {
     context: Arc<SourceContext>,
+    /// Where the document was fetched from.
+    uri: Url,
     /// `None` after the last batch.
     rest: Option<Rest>,
 }
@@ -93,6 +95,10 @@ impl EntryBatches {
     fn of(context: &Arc<SourceContext>, entries: EntrySource, selection: Selection) -> Self {
         Self {
             context: Arc::clone(context),
+            uri: match &entries {
+                EntrySource::Document(document) => document.url().clone(),
+                EntrySource::Package(opened) => opened.uri.clone(),
+            },
             rest: Some(Rest::Closed(entries, selection)),
         }
     }
@@ -105,7 +111,9 @@ impl EntryBatches {
         };
         let context = Arc::clone(&self.context);
         let reading = tokio::task::spawn_blocking(move || rest.read_batch(&context));
-        let (rest, batch) = reading.await.map_err(|_| EngineError::Interrupted)??;
+        let (rest, batch) = reading
+            .await
+            .map_err(|error| EngineError::of_join(&error, &self.uri))??;
         self.rest = rest;
         Ok(Some(batch))
     }

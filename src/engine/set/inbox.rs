@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io::Read;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use chrono::TimeDelta;
@@ -154,7 +155,7 @@ impl SetState {
             .await
     }
 
-    /// Parses a delivery on a blocking thread.
+    /// Parses a delivery on a blocking thread. One that makes that panic is rejected: it would do so again.
     async fn read_delivery(
         &self,
         delivery: Delivery,
@@ -164,7 +165,10 @@ impl SetState {
         let context = Arc::clone(&self.context);
         let parsing = tokio::task::spawn_blocking(move || {
             let (base, limit) = (context.base_uri(topic.url()), context.limits.notification);
-            let document = parse_delivery(&delivery.body, base, &kind, limit);
+            let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, limit));
+            let document = catch_unwind(parsing).unwrap_or_else(|_| {
+                Err(EngineError::Panicked(format!("a notification of {topic}")))
+            });
             (delivery, document)
         });
         parsing.await.map_err(|_| EngineError::Interrupted)
@@ -204,7 +208,12 @@ impl SetState {
         }
         let is_dated = is_dated(&document);
         let is_trusted = self.is_trusted(&delivery);
-        let news = self.news_of(document, filter, is_trusted).await?;
+        let news = match self.news_of(document, filter, is_trusted).await {
+            Err(error @ EngineError::Panicked(_)) => {
+                return self.reject_unread(&delivery, &error).await;
+            }
+            news => news?,
+        };
         let outcome = match outcome {
             DeliveryOutcome::Applied if !is_dated => DeliveryOutcome::Undated,
             // The interval was covered, but not by all that happened in it.
@@ -226,17 +235,25 @@ impl SetState {
                 self.report_held(result.held);
                 Ok(())
             }
-            // It states resources that are not read: it covers nothing.
-            Err(error @ EngineError::TooManyResources(_)) => {
-                self.sequencer.forget(delivery.id);
-                self.report_error(&error);
-                self.conclude_delivery(&delivery, DeliveryOutcome::Rejected)
-                    .await?;
-                self.schedule.soon(clock::now());
-                Ok(())
+            Err(error @ (EngineError::TooManyResources(_) | EngineError::Panicked(_))) => {
+                self.reject_unread(&delivery, &error).await
             }
             Err(error) => Err(error),
         }
+    }
+
+    /// Rejects a notification that states changes which can't be read: it covers nothing, and a poll brings them.
+    async fn reject_unread(
+        &mut self,
+        delivery: &Delivery,
+        error: &EngineError,
+    ) -> Result<(), EngineError> {
+        self.sequencer.forget(delivery.id);
+        self.report_error(error);
+        self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
+            .await?;
+        self.schedule.soon(clock::now());
+        Ok(())
     }
 
     /// Whether the hub that has sent a delivery may speak for the Source.
@@ -258,7 +275,9 @@ impl SetState {
         let reading = tokio::task::spawn_blocking(move || {
             News::of(&context, set, document, &filter, is_trusted)
         });
-        reading.await.map_err(|_| EngineError::Interrupted)?
+        reading
+            .await
+            .map_err(|error| EngineError::of_join(&error, "a notification"))?
     }
 
     /// Acts on a framework notification (Framework Notification 1.0.1, section 3).
@@ -346,7 +365,15 @@ impl SetState {
     ) -> Result<(), EngineError> {
         let secrets = self.context.client.redaction().with_keys();
         let message = channel.added_to(&secrets).redact(&error.to_string());
-        tracing::warn!(code = error.code(), source = channel.source, topic = %channel.topic, error = message, "delivery rejected");
+        match error {
+            // Not the Source's fault.
+            EngineError::Panicked(_) => {
+                tracing::error!(code = error.code(), source = channel.source, topic = %channel.topic, error = message, "delivery rejected")
+            }
+            _ => {
+                tracing::warn!(code = error.code(), source = channel.source, topic = %channel.topic, error = message, "delivery rejected")
+            }
+        }
         if matches!(error, EngineError::Misdirected { .. }) {
             let now = clock::now().wall;
             let note = move |channel: &mut Channel| {
@@ -417,6 +444,8 @@ impl News {
         is_trusted: bool,
     ) -> Result<Self, EngineError> {
         let mut entries = document.entries;
+        #[cfg(test)]
+        assert!(entries.iter().all(|entry| entry.loc.path() != tests::PANIC));
         let order: EntryOrder = entries.iter().map(Entry::changed_at).collect();
         if !order.is_newest_first() {
             entries.reverse();
@@ -465,6 +494,8 @@ fn parse_delivery(
     kind: &Capability,
     limit: u64,
 ) -> Result<Document, EngineError> {
+    #[cfg(test)]
+    assert!(!body.ends_with(tests::PANIC.as_bytes()));
     let document = if body.starts_with(&[0x1f, 0x8b]) {
         let plain = unzip(body, limit).map_err(|error| EngineError::Fetch {
             uri: format!("a notification of {}", base.uri),
@@ -535,7 +566,69 @@ mod tests {
     use super::*;
     use url::Url;
 
-    use crate::protocol::{Head, write_document};
+    use crate::config::{Config, Source};
+    use crate::engine::Engine;
+    use crate::engine::set::package_files::PackageFiles;
+    use crate::fetch::Client;
+    use crate::mirror::Mirror;
+    use crate::protocol::{Head, ResourceUri, write_document};
+    use crate::store::{CallbackKeys, Receipt, Store};
+
+    /// A delivery that ends with it, or has an entry with this path, makes the reader panic.
+    pub(super) const PANIC: &str = "/panic";
+    const NAME: &str = "source";
+
+    fn notification(path: &str) -> Vec<u8> {
+        let uri = Url::parse("https://example.org/")
+            .unwrap()
+            .join(path)
+            .unwrap();
+        let mut entry = Entry::new(uri);
+        entry.md.change = Some(ChangeKind::Created);
+        let head = Head::new(Root::Urlset, Capability::ChangeNotification);
+        write_document(&head, [&entry])
+    }
+
+    #[tokio::test]
+    async fn delivery_that_panics_is_rejected_and_the_next_one_is_applied() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        let source = Source::new(NAME, list.clone(), folder.path().join("mirror"));
+        let config = Config::new(folder.path(), vec![source]);
+        let client = Client::new(&config.http).unwrap();
+        let engine = Engine::new(&config, Arc::clone(&store), &client, false);
+        let context = Arc::clone(&engine.sources[0].context);
+        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
+
+        let record = store.begin_set(NAME, &list).await.unwrap();
+        let (set, now) = (record.id, clock::now().wall);
+        let kind = Capability::ChangeNotification;
+        let topic = TopicUri::try_from(list).unwrap();
+        let keys = CallbackKeys {
+            token: "token".to_owned(),
+            secret: None,
+        };
+        let channel = store.add_channel(now, set, &kind, &topic, &[], keys);
+        let channel = channel.await.unwrap().id;
+        for body in [
+            PANIC.as_bytes().to_vec(),
+            notification(PANIC),
+            notification("/fine"),
+        ] {
+            let received = store.receive(now, channel, body, 1 << 20, None).await;
+            assert_eq!(received.unwrap(), Receipt::Stored);
+        }
+        let state = SetState::load(context, packages, record);
+        state.await.unwrap().work_inbox().await.unwrap();
+        let channel = store.channel(channel).await.unwrap().unwrap();
+        assert_eq!((channel.received, channel.rejected), (3, 2));
+        assert!(store.deliveries(set, 0, 9).await.unwrap().is_empty());
+        let fine = ResourceUri::parse("https://example.org/fine").unwrap();
+        let tasks = store.tasks_of(NAME, now, vec![fine]).await.unwrap();
+        assert_eq!(tasks.len(), 1);
+    }
 
     #[test]
     fn notification_on_a_long_topic_takes_little_memory() {

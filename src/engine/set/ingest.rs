@@ -149,12 +149,14 @@ pub(super) async fn weigh(
     at: Option<SourceTime>,
     filter: NewsFilter,
 ) -> Result<(Box<FetchedDocument>, PackageWeight), EngineError> {
-    let context = Arc::clone(context);
+    let (context, uri) = (Arc::clone(context), document.url().clone());
     let weighing = tokio::task::spawn_blocking(move || {
         let weight = weigh_blocking(&context, set, document.reader()?, at, &filter)?;
         Ok((document, weight))
     });
-    weighing.await.map_err(|_| EngineError::Interrupted)?
+    weighing
+        .await
+        .map_err(|error| EngineError::of_join(&error, &uri))?
 }
 
 fn weigh_blocking<R: BufRead>(

@@ -13,6 +13,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::expect_capability;
+use crate::engine::package_places::PackagePlace;
 use crate::error_class::ErrorClass;
 use crate::fetch::{
     AllowedHosts, Bounds, FetchError, Package, PackageError, PartialPackage, pause,
@@ -52,7 +53,8 @@ impl PackageFiles {
         }
     }
 
-    /// Downloads a package, opens it, and summarizes its manifest. An unusable one is deleted, and rejected for a while.
+    /// Waits for a place, downloads a package, opens it, and summarizes its manifest. The place is free again when its file is
+    /// dropped or removed. An unusable package is deleted, and rejected for a while.
     pub(super) async fn open(
         &self,
         set: SetId,
@@ -61,6 +63,8 @@ impl PackageFiles {
     ) -> Result<OpenPackage, EngineError> {
         entry.check_type()?;
         self.rejected.check(entry)?;
+        let place = self.context.package_places.acquire().await;
+        let place = place.ok_or(EngineError::Interrupted)?;
         let mut is_second = false;
         loop {
             let (partial, resumed_from) = self.download(set, entry).await?;
@@ -69,16 +73,20 @@ impl PackageFiles {
                 let limit = self.context.limits.document;
                 tokio::task::spawn_blocking(move || check(partial, &entry, &capability, limit))
             };
-            match checking.await.map_err(|_| EngineError::Interrupted)? {
+            let checked = checking
+                .await
+                .unwrap_or_else(|error| Err(EngineError::of_join(&error, &entry.uri)));
+            match checked {
                 // What an earlier try left may be of another version, and have spoilt the rest.
                 Err(error) if resumed_from > 0 && !is_second => {
                     tracing::info!(code = error.code(), source = self.context.name(), %error, "resumed package unusable; downloading it again");
                     is_second = true;
                 }
-                Ok(open) => {
+                Ok(checked) => {
                     self.rejected.remove(entry);
-                    return Ok(open);
+                    return Ok(OpenPackage { checked, place });
                 }
+                Err(error @ EngineError::Interrupted) => return Err(error),
                 Err(error) => {
                     self.rejected.add(entry, &error);
                     return Err(error);
@@ -101,7 +109,9 @@ impl PackageFiles {
                 .and_then(|folder| PartialPackage::open(&folder, &uri))
                 .map_err(|error| EngineError::of_package(&uri, PackageError::Io(error)))
         });
-        opening.await.map_err(|_| EngineError::Interrupted)?
+        opening
+            .await
+            .map_err(|error| EngineError::of_join(&error, "a package file"))?
     }
 
     /// Removes the files of packages that are not needed any more, after a poll of a set that did not need them.
@@ -116,7 +126,8 @@ impl PackageFiles {
         let sweeping = tokio::task::spawn_blocking(move || {
             mirror.sweep_packages(&|name| needed.contains(name))
         });
-        let swept = sweeping.await.map_err(|_| EngineError::Interrupted)?;
+        let swept = sweeping.await;
+        let swept = swept.map_err(|error| EngineError::of_join(&error, "package files"))?;
         if let Err(error) = swept {
             tracing::warn!(code = error.code(), source = self.context.name(), %error, "package files can't be removed");
         }
@@ -190,26 +201,44 @@ pub(super) struct OpenedPackage {
 }
 
 /// An open package with the summary of its manifest and its file.
-pub(super) struct OpenPackage {
+struct CheckedPackage {
     opened: OpenedPackage,
     manifest: DocumentSummary,
     file: PartialPackage,
 }
 
+/// A package in progress.
+pub(super) struct OpenPackage {
+    checked: CheckedPackage,
+    place: PackagePlace,
+}
+
 impl OpenPackage {
     /// Separates what is read from the file that is removed after reading.
     pub(super) fn split(self) -> (OpenedPackage, DocumentSummary, PackageFile) {
-        (self.opened, self.manifest, PackageFile(self.file))
+        let CheckedPackage {
+            opened,
+            manifest,
+            file,
+        } = self.checked;
+        let file = PackageFile {
+            file,
+            _place: self.place,
+        };
+        (opened, manifest, file)
     }
 }
 
-/// The file of a package; dropping it leaves it on disk.
-pub(super) struct PackageFile(PartialPackage);
+/// The file of a package; dropping it leaves it on disk, and ends the package's progress.
+pub(super) struct PackageFile {
+    file: PartialPackage,
+    _place: PackagePlace,
+}
 
 impl PackageFile {
     /// Removes it. If that fails it is swept later.
     pub(super) async fn remove(self) {
-        let _ = tokio::task::spawn_blocking(move || self.0.remove()).await;
+        let _ = tokio::task::spawn_blocking(move || self.file.remove()).await;
     }
 }
 
@@ -219,9 +248,9 @@ fn check(
     entry: &PackageEntry,
     capability: &Capability,
     limit: u64,
-) -> Result<OpenPackage, EngineError> {
+) -> Result<CheckedPackage, EngineError> {
     match open(&file, entry, capability, limit) {
-        Ok((opened, manifest)) => Ok(OpenPackage {
+        Ok((opened, manifest)) => Ok(CheckedPackage {
             opened,
             manifest,
             file,
@@ -275,4 +304,69 @@ fn verify(
     file.seek(SeekFrom::Start(0)).map_err(io)?;
     verifier.read_all(file, |_| {}).map_err(io)?;
     verifier.finish().map(drop).map_err(differs)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
+
+    use super::*;
+    use crate::config::{Config, Source};
+    use crate::engine::Engine;
+    use crate::fetch::Client;
+    use crate::fetch::transport::Transport;
+    use crate::protocol::Entry;
+    use crate::store::Store;
+
+    const NAME: &str = "source";
+
+    /// A site that has nothing.
+    struct Nothing;
+
+    impl Transport for Nothing {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            std::future::ready(Err(FetchError::Status {
+                status: 404,
+                retry_after: None,
+            }))
+            .boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn package_waits_for_its_place_before_anything_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let uri = Url::parse("https://example.org/package.zip").unwrap();
+        let source = Source::new(NAME, uri.clone(), folder.path().join("mirror"));
+        let config = Config::new(folder.path(), vec![source]);
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_transport(Arc::new(Nothing));
+        let engine = Engine::new(&config, Arc::clone(&store), &client, false);
+        let context = Arc::clone(&engine.sources[0].context);
+        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+        let packages = PackageFiles::new(Arc::clone(&context), &mirror);
+        let set = store.begin_set(NAME, &uri).await.unwrap().id;
+
+        let acquire = || context.package_places.acquire().now_or_never().flatten();
+        let occupied: Vec<_> = std::iter::from_fn(acquire).collect();
+        let (entry, capability) = (
+            PackageEntry::of(Entry::new(uri)),
+            Capability::ResourceDumpManifest,
+        );
+        let mut opening = Box::pin(packages.open(set, &entry, &capability));
+        assert!(futures_util::poll!(&mut opening).is_pending());
+        // A write that it had queued would be on disk by then.
+        assert!(store.answers().await);
+        assert!(store.package_files(NAME).await.unwrap().is_empty());
+        drop(occupied);
+        let error = opening.await.err().unwrap();
+        assert_eq!(error.code(), "not-found");
+        assert_eq!(store.package_files(NAME).await.unwrap().len(), 1);
+        // A package that fails has freed its place.
+        let free: Vec<_> = std::iter::from_fn(acquire).collect();
+        assert_eq!(free.len(), crate::engine::package_places::OF_A_SOURCE);
+    }
 }

@@ -228,8 +228,15 @@ impl SetState {
         if !shown.is_some_and(|shown| {
             shown.code == status_error.code && shown.message == status_error.message
         }) {
-            tracing::warn!(code = status_error.code, source = self.context.name(), set = %self.record.capability_list,
-                error = status_error.message, "poll of a set failed");
+            let (code, message) = (&status_error.code, &status_error.message);
+            let (source, set) = (self.context.name(), &self.record.capability_list);
+            match error {
+                // Not the Source's fault.
+                EngineError::Panicked(_) => {
+                    tracing::error!(code, source, %set, error = message, "poll of a set failed")
+                }
+                _ => tracing::warn!(code, source, %set, error = message, "poll of a set failed"),
+            }
         }
         self.context
             .runtime_status

@@ -15,6 +15,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::restarts::{Panicked, catch_panic};
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
 use crate::sync::{ChannelState, Pacing, PushWatchdog};
 
@@ -35,7 +36,6 @@ pub(in crate::engine) struct SetWorker {
     pub(in crate::engine) state: SetState,
     watchdog: PushWatchdog,
     leases: HashMap<ChannelId, (ChannelState, u32)>,
-    commands: mpsc::Receiver<Command>,
 }
 
 impl SetWorker {
@@ -44,28 +44,34 @@ impl SetWorker {
         context: Arc<SourceContext>,
         packages: Arc<PackageFiles>,
         record: SetRecord,
-        commands: mpsc::Receiver<Command>,
     ) -> Result<Self, EngineError> {
         Ok(Self {
             state: SetState::load(context, packages, record).await?,
             watchdog: PushWatchdog::default(),
             leases: HashMap::new(),
-            commands,
         })
     }
 
-    /// Works until it is stopped.
-    pub(in crate::engine) async fn run(mut self) {
+    /// Works until it is stopped. After a panic its channels are stopped, too: the next worker of the set drives them.
+    pub(in crate::engine) async fn run(
+        mut self,
+        commands: &mut mpsc::Receiver<Command>,
+    ) -> Result<(), Panicked> {
         let mut wakes = self.state.context.store.wakes();
         let stop = self.state.context.stop.clone();
-        tokio::select! {
-            () = stop.cancelled() => {}
-            () = self.work(&mut wakes) => {}
-        }
+        let worked = tokio::select! {
+            () = stop.cancelled() => Ok(()),
+            worked = catch_panic(self.work(&mut wakes, commands)) => worked,
+        };
         self.state.channels.stop().await;
+        worked
     }
 
-    async fn work(&mut self, wakes: &mut broadcast::Receiver<Wake>) {
+    async fn work(
+        &mut self,
+        wakes: &mut broadcast::Receiver<Wake>,
+        commands: &mut mpsc::Receiver<Command>,
+    ) {
         let state = &mut self.state;
         if let Err(error) = state.channels.follow(&state.record.offers).await {
             state.report_error(&error);
@@ -73,7 +79,7 @@ impl SetWorker {
         self.wait_for_hubs(wakes).await;
         loop {
             let pause = self.work_now().await;
-            self.rest(wakes, pause).await;
+            self.rest(wakes, commands, pause).await;
         }
     }
 
@@ -220,7 +226,12 @@ impl SetWorker {
     }
 
     /// Waits until there is something to do.
-    async fn rest(&mut self, wakes: &mut broadcast::Receiver<Wake>, pause: Option<Duration>) {
+    async fn rest(
+        &mut self,
+        wakes: &mut broadcast::Receiver<Wake>,
+        commands: &mut mpsc::Receiver<Command>,
+        pause: Option<Duration>,
+    ) {
         if let Some(pause) = pause {
             tokio::time::sleep(pause).await;
             return;
@@ -229,7 +240,7 @@ impl SetWorker {
         loop {
             tokio::select! {
                 () = tokio::time::sleep_until(next) => return,
-                Some(Command::Poll) = self.commands.recv() => {
+                Some(Command::Poll) = commands.recv() => {
                     self.state.schedule.hurry(clock::now());
                     return;
                 }

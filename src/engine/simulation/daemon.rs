@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use parking_lot::Mutex;
-use tokio::sync::{broadcast, mpsc};
+use tokio::sync::broadcast;
 
 use super::documents::{Target, topic};
 use super::downloads::Downloads;
@@ -186,13 +186,11 @@ impl Daemon {
             let mut channels = self.inside.channels.lock();
             channels.insert((set, is_framework), id);
         }
-        // No command is sent: what one causes, the world does.
-        let (_, commands) = mpsc::channel(1);
         let context = Arc::clone(&self.inside.context);
         let packages = Arc::clone(&self.packages);
         self.workers.push(Worker {
             set,
-            worker: SetWorker::new(context, packages, record, commands).await?,
+            worker: SetWorker::new(context, packages, record).await?,
             is_awake: true,
             paused_until: 0,
         });

@@ -14,9 +14,10 @@ use super::discovery::{
 };
 use crate::clock;
 use crate::engine::EngineError;
-use crate::engine::apply::executor::Executor;
+use crate::engine::apply::executor::execute_tasks;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
+use crate::engine::restarts::{Restarts, catch_panic};
 use crate::engine::runtime_status::SourceState;
 use crate::engine::set::documents::note_description;
 use crate::engine::set::package_files::PackageFiles;
@@ -32,6 +33,8 @@ const SHORTEST_PACE: Duration = Duration::from_secs(60);
 /// The same for a site without ResourceSync: many URIs are requested before it is known to have nothing but its sitemaps, and
 /// those are polled anyway.
 const PACE_WITHOUT_RESOURCESYNC: Duration = Duration::from_secs(3600);
+/// The pause after a database error.
+const STORE_PAUSE: Duration = Duration::from_secs(2);
 /// The first pause after an error.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 
@@ -71,6 +74,53 @@ impl FollowedSet {
     }
 }
 
+/// Follows a set until it is stopped. A worker that panics is replaced after a pause.
+async fn follow_set(
+    context: Arc<SourceContext>,
+    packages: Arc<PackageFiles>,
+    mut worker: SetWorker,
+    mut commands: mpsc::Receiver<Command>,
+) {
+    let mut restarts = Restarts::of("worker of a set", context.name());
+    let id = worker.state.record.id;
+    while worker.run(&mut commands).await.is_err() {
+        let (error, pause) = restarts.after_panic();
+        context
+            .runtime_status
+            .note_set(id, |facts| facts.failing = Some(error));
+        let mut pause = pause;
+        worker = loop {
+            tokio::select! {
+                () = context.stop.cancelled() => return,
+                () = tokio::time::sleep(pause) => {}
+            }
+            match load_again(&context, &packages, id).await {
+                Ok(Some(worker)) => break worker,
+                // Discovery ends a set, and begins it again.
+                Ok(None) => return,
+                Err(error) => {
+                    tracing::error!(code = error.code(), source = context.name(), %error, "a set can't be read; retrying");
+                    pause = STORE_PAUSE;
+                }
+            }
+        };
+    }
+}
+
+/// A worker for a set that another one has followed; `None`: it is not followed any more.
+async fn load_again(
+    context: &Arc<SourceContext>,
+    packages: &Arc<PackageFiles>,
+    id: SetId,
+) -> Result<Option<SetWorker>, EngineError> {
+    let sets = context.store.sets(context.name()).await?;
+    let Some(record) = sets.into_iter().find(|set| set.id == id) else {
+        return Ok(None);
+    };
+    let worker = SetWorker::new(Arc::clone(context), Arc::clone(packages), record);
+    worker.await.map(Some)
+}
+
 impl SourceWorker {
     pub(in crate::engine) fn new(
         context: Arc<SourceContext>,
@@ -92,10 +142,10 @@ impl SourceWorker {
         };
         let mirror = Arc::new(mirror);
         let packages = PackageFiles::new(Arc::clone(&self.context), &mirror);
-        let executor = tokio::spawn(Executor::new(Arc::clone(&self.context), mirror).run());
+        let executor = tokio::spawn(execute_tasks(Arc::clone(&self.context), mirror));
         tokio::select! {
             () = stop.cancelled() => {}
-            () = self.follow(Arc::new(packages)) => {}
+            () = self.follow_restarting(Arc::new(packages)) => {}
         }
         for set in self.sets.values_mut() {
             set.ended().await;
@@ -107,18 +157,21 @@ impl SourceWorker {
     async fn open_mirror(&mut self, stop: &CancellationToken) -> Option<Mirror> {
         loop {
             let root = self.context.source.mirror.clone();
-            let opening = tokio::task::spawn_blocking(move || Mirror::open(&root))
-                .await
-                .ok()?;
+            let opening = tokio::task::spawn_blocking(move || Mirror::open(&root)).await;
             match opening {
-                Ok(mirror) => {
+                Ok(Ok(mirror)) => {
                     self.context
                         .runtime_status
                         .clear_disk_error(self.context.name(), None);
                     self.failures = 0;
                     return Some(mirror);
                 }
+                Err(error) if error.is_cancelled() => return None,
                 Err(error) => {
+                    let error = EngineError::of_join(&error, "the mirror");
+                    self.fail(error.code(), error.to_string());
+                }
+                Ok(Err(error)) => {
                     if error.class() == ErrorClass::Fatal {
                         self.note_disk_error(&error);
                     }
@@ -133,12 +186,24 @@ impl SourceWorker {
         }
     }
 
-    async fn follow(&mut self, packages: Arc<PackageFiles>) {
-        if let Err(error) = self.resume(&packages).await {
+    /// Follows the Source. After a panic it goes on after a pause; the workers of the sets are not affected.
+    async fn follow_restarting(&mut self, packages: Arc<PackageFiles>) {
+        let mut restarts = Restarts::of("worker of the Source", self.context.name());
+        while catch_panic(self.follow(&packages)).await.is_err() {
+            let (error, pause) = restarts.after_panic();
+            let (runtime_status, name) = (&self.context.runtime_status, self.context.name());
+            runtime_status.note_source(name, SourceState::Failing, Some(error));
+            self.discovery_cache = DiscoveryCache::default();
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    async fn follow(&mut self, packages: &Arc<PackageFiles>) {
+        if let Err(error) = self.resume(packages).await {
             self.fail(error.code(), error.to_string());
         }
         loop {
-            let pause = match self.discover(&packages).await {
+            let pause = match self.discover(packages).await {
                 Ok(pace) => {
                     self.failures = 0;
                     self.context.runtime_status.note_source(
@@ -160,7 +225,9 @@ impl SourceWorker {
     /// Continues with the sets in the database, before the Source is asked for its sets.
     async fn resume(&mut self, packages: &Arc<PackageFiles>) -> Result<(), EngineError> {
         for record in self.context.store.sets(self.context.name()).await? {
-            if is_wanted(&self.context.source, &record.capability_list) {
+            let followed = self.sets.get(&record.id);
+            let is_running = followed.is_some_and(|set| !set.task.is_finished());
+            if !is_running && is_wanted(&self.context.source, &record.capability_list) {
                 self.start(packages, record).await?;
             }
         }
@@ -229,14 +296,9 @@ impl SourceWorker {
         let (id, capability_list) = (record.id, record.capability_list.clone());
         let is_implied = record.is_implied();
         let (commands, receiver) = mpsc::channel(4);
-        let worker = SetWorker::new(
-            Arc::clone(&self.context),
-            Arc::clone(packages),
-            record,
-            receiver,
-        )
-        .await?;
-        let task = tokio::spawn(worker.run());
+        let (context, packages) = (Arc::clone(&self.context), Arc::clone(packages));
+        let worker = SetWorker::new(Arc::clone(&context), Arc::clone(&packages), record).await?;
+        let task = tokio::spawn(follow_set(context, packages, worker, receiver));
         self.sets.insert(
             id,
             FollowedSet {
@@ -322,5 +384,101 @@ impl SourceWorker {
             longest,
         };
         pause(self.failures, None, &bounds).unwrap_or(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
+
+    use super::*;
+    use crate::config::{Config, Source};
+    use crate::engine::Engine;
+    use crate::fetch::transport::Transport;
+    use crate::fetch::{Client, FetchError};
+    use crate::store::Store;
+
+    const NAME: &str = "source";
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    /// Panics at the first request, and never answers another one.
+    struct Panicking {
+        has_panicked: AtomicBool,
+        requests: mpsc::UnboundedSender<()>,
+    }
+
+    impl Transport for Panicking {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            async {
+                assert!(self.has_panicked.swap(true, Ordering::SeqCst), "a test");
+                let _ = self.requests.send(());
+                std::future::pending().await
+            }
+            .boxed()
+        }
+    }
+
+    /// The context of a Source whose first request panics, and what receives the other requests.
+    fn context(folder: &std::path::Path) -> (Arc<SourceContext>, mpsc::UnboundedReceiver<()>) {
+        let store = Store::open(folder).unwrap();
+        let url = Url::parse("https://example.org/").unwrap();
+        let source = Source::new(NAME, url, folder.join("mirror"));
+        let config = Config::new(folder, vec![source]);
+        let (requests, requested) = mpsc::unbounded_channel();
+        let transport = Panicking {
+            has_panicked: AtomicBool::new(false),
+            requests,
+        };
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_transport(Arc::new(transport));
+        let engine = Engine::new(&config, store, &client, false);
+        (Arc::clone(&engine.sources[0].context), requested)
+    }
+
+    #[tokio::test]
+    async fn worker_of_a_set_that_panics_is_shown_and_started_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (context, mut requested) = context(folder.path());
+        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
+        let list = Url::parse("https://example.org/set").unwrap();
+        let record = context.store.begin_set(NAME, &list).await.unwrap();
+        let id = record.id;
+        let worker = SetWorker::new(Arc::clone(&context), Arc::clone(&packages), record);
+        let worker = worker.await.unwrap();
+        let (_commands, receiver) = mpsc::channel(1);
+        let following = tokio::spawn(follow_set(Arc::clone(&context), packages, worker, receiver));
+        let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
+        assert_eq!(requested.unwrap(), Some(()), "it polls again");
+        let error = context.runtime_status.set(id).failing.unwrap();
+        assert_eq!(error.code, "worker-panicked");
+        context.stop.cancel();
+        tokio::time::timeout(LIMIT, following)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
+    #[tokio::test]
+    async fn worker_of_a_source_that_panics_is_shown_and_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        let (context, mut requested) = context(folder.path());
+        let (_commands, receiver) = mpsc::channel(1);
+        let following = tokio::spawn(SourceWorker::new(Arc::clone(&context), receiver).run());
+        let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
+        assert_eq!(requested.unwrap(), Some(()), "it discovers again");
+        let facts = context.runtime_status.source(NAME);
+        assert_eq!(facts.state, SourceState::Failing);
+        assert_eq!(facts.error.unwrap().code, "worker-panicked");
+        context.stop.cancel();
+        tokio::time::timeout(LIMIT, following)
+            .await
+            .unwrap()
+            .unwrap();
     }
 }

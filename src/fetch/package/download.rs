@@ -301,7 +301,7 @@ async fn write_blocking(
     let working = tokio::task::spawn_blocking(move || work(&mut partial).map(|()| partial));
     match working.await {
         Ok(done) => done.map_err(|error| FetchError::from_disk(&error)),
-        Err(error) => Err(FetchError::Io(error.to_string())),
+        Err(error) => Err(FetchError::of_join(&error)),
     }
 }
 

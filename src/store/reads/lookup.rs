@@ -7,6 +7,7 @@ use url::Url;
 
 use crate::protocol::{ResourceUri, TopicUri};
 use crate::store::ids::{ChannelId, SetId};
+use crate::store::readers::Lane;
 use crate::store::tables::channel::{self, ChannelRecord};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::dump::{self, DumpProgress};
@@ -66,8 +67,10 @@ impl Store {
         token: &str,
     ) -> Result<Option<ChannelRecord>, StoreError> {
         let token = token.to_owned();
-        self.read(move |sql| Ok(channel::by_token(sql, &token)?))
-            .await
+        self.read_in(Lane::Lookups, move |sql| {
+            Ok(channel::by_token(sql, &token)?)
+        })
+        .await
     }
 
     /// Whether a URI is the topic of another channel than this one, or the Capability List of another set than its own.
@@ -106,7 +109,8 @@ impl Store {
         uri: &ResourceUri,
     ) -> Result<Option<ResourceView>, StoreError> {
         let uri = uri.clone();
-        self.read(move |sql| Ok(resource::view(sql, &uri)?)).await
+        self.read_in(Lane::Lookups, move |sql| Ok(resource::view(sql, &uri)?))
+            .await
     }
 
     /// The applied changes after a sequence number of the feed, oldest first.
@@ -118,12 +122,12 @@ impl Store {
         since: i64,
         limit: usize,
     ) -> Result<Vec<FeedEntry>, StoreError> {
-        self.read(
-            move |sql| match feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
+        self.read_in(Lane::Reports, move |sql| {
+            match feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
                 Some(oldest) => Err(StoreError::FeedTrimmed { oldest }),
                 None => Ok(feed::after(sql, since, limit)?),
-            },
-        )
+            }
+        })
         .await
     }
 

@@ -6,6 +6,7 @@ use rusqlite::Connection;
 
 use crate::protocol::SourceTime;
 use crate::store::ids::SetId;
+use crate::store::readers::Lane;
 use crate::store::tables::source_set::{self, BaselineState};
 use crate::store::tables::task::status::CountedFailure;
 use crate::store::tables::task::{self, TaskState, status};
@@ -46,14 +47,17 @@ pub struct SetStatistics {
 impl Store {
     /// The statistics of a set.
     pub async fn set_statistics(self: &Arc<Self>, set: SetId) -> Result<SetStatistics, StoreError> {
-        self.read(move |sql| statistics(sql, set)).await
+        self.read_in(Lane::Reports, move |sql| statistics(sql, set))
+            .await
     }
 
     /// How many tasks of a Source are ready.
     pub async fn pending(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
         let source = source.to_owned();
-        self.read(move |sql| Ok(status::count_ready(sql, &source)?))
-            .await
+        self.read_in(Lane::Reports, move |sql| {
+            Ok(status::count_ready(sql, &source)?)
+        })
+        .await
     }
 }
 

@@ -230,3 +230,21 @@ fn frequent_queries_use_an_index() {
         assert!(!sorts, "{query}: {steps:?}");
     }
 }
+
+#[tokio::test]
+async fn write_that_panics_changes_nothing_and_costs_no_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let store = Store::open(folder.path()).unwrap();
+    let list = url::Url::parse("https://example.org/set").unwrap();
+    let of_panic = list.clone();
+    let panicking = store.write::<(), _>(move |tx| {
+        crate::store::tables::source_set::follow(tx.sql, SOURCE, &of_panic)?;
+        panic!("a write panics")
+    });
+    let followed = store.begin_set("another", &list);
+    let (panicked, followed) = tokio::join!(panicking, followed);
+    assert_eq!(panicked.unwrap_err().code(), "panicked");
+    followed.unwrap();
+    assert!(store.sets(SOURCE).await.unwrap().is_empty());
+    assert!(store.answers().await);
+}

@@ -8,6 +8,7 @@ use rusqlite::Connection;
 use url::Url;
 
 use crate::store::ids::ChannelId;
+use crate::store::readers::Lane;
 use crate::store::tables::channel::{self, ChannelOfSet, ChannelRecord};
 use crate::store::tables::{delivered, inbox};
 use crate::store::tx::subscribe::change_in;
@@ -74,7 +75,7 @@ impl Store {
         self: &Arc<Self>,
         followed: Vec<FollowedSets>,
     ) -> Result<Vec<UnfollowedChannel>, StoreError> {
-        self.read(move |sql| {
+        self.read_in(Lane::Reports, move |sql| {
             let all = channel::all(sql)?.into_iter();
             let is_unfollowed = |found: &ChannelOfSet| {
                 !followed.iter().any(|one| one.includes(found))

@@ -130,7 +130,7 @@ async fn ingest_all() -> Vec<String> {
     let is_offered = |number| context.members.has_offer(&resource(number));
     assert!(!(0..SETS).any(is_offered), "offers are withdrawn");
     context.stop.cancel();
-    executor.await.unwrap();
+    executor.await.unwrap().unwrap();
     let file = |number| context.source.mirror.join(format!("example.org/{number}"));
     let published = (0..SETS).map(|number| std::fs::read_to_string(file(number)).unwrap());
     published.collect()

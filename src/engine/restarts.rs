@@ -1,0 +1,133 @@
+//! Workers that are started again after a panic.
+//!
+//! A panic is a fault of this program. It must not stop what has nothing to do with it: it is logged, shown in the status, and the
+//! worker is started again, after a pause that grows while that does not help.
+
+use std::panic::AssertUnwindSafe;
+use std::time::{Duration, Instant};
+
+use futures_util::FutureExt;
+use tokio_util::sync::CancellationToken;
+
+use crate::clock;
+use crate::fetch::{Bounds, pause};
+use crate::status::StatusError;
+
+/// The pauses before a worker is started again.
+const PAUSES: Bounds = Bounds {
+    tries: u32::MAX,
+    first: Duration::from_secs(1),
+    longest: Duration::from_secs(600),
+};
+/// A worker that has worked for longer starts anew with the shortest pause.
+const LASTING: Duration = Duration::from_secs(3600);
+/// The stable code of the panic of a worker.
+const CODE: &str = "worker-panicked";
+
+/// What has panicked. The hook for panics has printed the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Panicked;
+
+/// Runs some work, and catches its panic. What the work has left in memory must not be relied on afterwards.
+pub(super) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
+    AssertUnwindSafe(work)
+        .catch_unwind()
+        .await
+        .map_err(|_| Panicked)
+}
+
+/// The restarts of one worker.
+pub(super) struct Restarts {
+    worker: &'static str,
+    /// The Source that it works on; empty: none.
+    source: String,
+    panics: u32,
+    began: Instant,
+}
+
+impl Restarts {
+    /// A worker begins.
+    pub(super) fn of(worker: &'static str, source: &str) -> Self {
+        Self {
+            worker,
+            source: source.to_owned(),
+            panics: 0,
+            began: clock::now().mono,
+        }
+    }
+
+    /// Logs that the worker has panicked. Returns the error for the status, and the pause before the worker is started again.
+    pub(super) fn after_panic(&mut self) -> (StatusError, Duration) {
+        let now = clock::now();
+        if now.mono.saturating_duration_since(self.began) > LASTING {
+            self.panics = 0;
+        }
+        self.panics = self.panics.saturating_add(1);
+        let pause = pause(self.panics, None, &PAUSES).unwrap_or(PAUSES.longest);
+        self.began = now.mono + pause;
+        let (worker, source, seconds) = (self.worker, &self.source, pause.as_secs_f32());
+        tracing::error!(
+            code = CODE,
+            source,
+            worker,
+            seconds,
+            "worker panicked; starting it again after a pause"
+        );
+        let message = format!("the {worker} panicked; see the log");
+        (StatusError::new(CODE, message, now.wall), pause)
+    }
+}
+
+/// Runs work that belongs to no Source until it has ended, and starts it again if it panics.
+pub(super) async fn restarting<F: Future<Output = ()>>(
+    worker: &'static str,
+    stop: CancellationToken,
+    mut start: impl FnMut() -> F,
+) {
+    let mut restarts = Restarts::of(worker, "");
+    while catch_panic(start()).await.is_err() {
+        let (_, pause) = restarts.after_panic();
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_panics_is_started_again_until_it_ends() {
+        let started = Cell::new(0);
+        restarting("test", CancellationToken::new(), || {
+            started.set(started.get() + 1);
+            let number = started.get();
+            async move { assert!(number > 3, "a panic of a test") }
+        })
+        .await;
+        assert_eq!(started.get(), 4);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_panics_is_not_started_again_after_the_stop() {
+        let stop = CancellationToken::new();
+        let stopping = stop.clone();
+        restarting("test", stop, || {
+            stopping.cancel();
+            async { panic!("a panic of a test") }
+        })
+        .await;
+    }
+
+    #[test]
+    fn pauses_grow_up_to_a_limit() {
+        let mut restarts = Restarts::of("test", "");
+        let pauses: Vec<Duration> = (0..20).map(|_| restarts.after_panic().1).collect();
+        assert!(pauses[0] < 2 * PAUSES.first);
+        assert!(pauses[19] > PAUSES.longest / 3 && pauses[19] < 2 * PAUSES.longest);
+    }
+}
