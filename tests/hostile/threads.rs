@@ -41,7 +41,7 @@ fn listeners_answer_while_all_threads_for_blocking_work_are_occupied() {
         );
         // A delivery is stored and acknowledged.
         rig.source.create(SET, "new", "new");
-        rig.source.notify(SET);
+        rig.source.notify_and_publish(SET).await.unwrap();
         eventually("the notification is received", None, async || {
             let received = rig.channel().await.received;
             (received > before)
