@@ -42,6 +42,7 @@ const KEYS: [(&str, &[&str]); 7] = [
             "resource",
             "package",
             "inbox",
+            "uri",
             "held_notifications",
             "resources",
             "sets",
