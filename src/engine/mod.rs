@@ -19,7 +19,6 @@ mod apply;
 mod audit;
 mod channels;
 mod context;
-mod contradictions;
 mod documents;
 mod error;
 mod faults;

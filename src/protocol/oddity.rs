@@ -105,8 +105,6 @@ pub enum Oddity {
     WellKnownSpelling,
     /// A web page or robots.txt links to the Source Description instead of a Capability List or a Resource List.
     LinkToDescription,
-    /// A change of a notification that the Source's own answer or document contradicts.
-    HubContradicted,
 }
 
 /// A scheme of URIs that resources can't be fetched from.
@@ -200,7 +198,6 @@ impl Oddity {
             Self::FutureTime => "future-time",
             Self::WellKnownSpelling => "well-known-spelling",
             Self::LinkToDescription => "link-to-description",
-            Self::HubContradicted => "hub-contradicted",
         }
     }
 }

@@ -337,13 +337,6 @@ pub(super) const STEPS: &[&str] = &[
         resource_id INTEGER PRIMARY KEY REFERENCES resource (id)
     );
     ",
-    "
-    -- What only a hub states, by time: documents of the Source confirm or contradict it. Deletions count for another time then.
-    CREATE INDEX resource_unconfirmed ON resource (set_id, changed_at) WHERE unconfirmed = 1;
-    CREATE INDEX task_unconfirmed ON task (set_id, changed_at) WHERE unconfirmed = 1;
-    DROP INDEX loss_of_set;
-    CREATE INDEX loss_of_set ON loss (set_id, unconfirmed, let_go_at);
-    ",
 ];
 
 /// Opens the database and brings its schema up to date.

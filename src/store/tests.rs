@@ -3,7 +3,6 @@
 mod audit_state;
 mod channels;
 mod corruption;
-mod cross_check;
 mod deletion_guard;
 mod dumps;
 mod inbox;

@@ -77,15 +77,10 @@ pub struct Pending {
 impl Pending {
     /// Whether the Source itself now states what only a hub has stated: the entry counts then, and not the notification.
     fn is_confirmed_by(&self, announced: &Announced<'_>) -> bool {
-        is_restated(self.unconfirmed, self.changed_at, announced)
-    }
-
-    /// Whether it is a deletion that the Source has stated, and now a hub states that the resource exists.
-    fn is_doubted_by(&self, announced: &Announced<'_>) -> bool {
-        self.kind == ChangeKind::Deleted
-            && !self.unconfirmed
-            && announced.unconfirmed
-            && announced.kind != ChangeKind::Deleted
+        self.unconfirmed
+            && !announced.unconfirmed
+            && announced.changed_at.is_some()
+            && announced.changed_at == self.changed_at
     }
 
     /// The last moment at which the change may have happened.
@@ -95,12 +90,6 @@ impl Pending {
 }
 
 impl LocalState {
-    /// Whether the Source itself now states the change that only a hub has stated: the entry counts.
-    #[must_use]
-    pub fn is_restated_by(&self, announced: &Announced<'_>) -> bool {
-        is_restated(self.unconfirmed, self.changed_at, announced)
-    }
-
     /// Whether its time does not order it and an announced update: the one is a hub's, and the other the Source's.
     #[must_use]
     pub fn is_unordered(&self, announced: &Announced<'_>) -> bool {
@@ -121,9 +110,6 @@ pub enum Decision {
     Done,
     /// A newer change is known: ignore the entry.
     Older,
-    /// Only a hub states that a resource exists whose deletion, which the Source has stated, is pending: the deletion remains, and
-    /// is executed only if the Source does not serve the resource.
-    Doubt,
 }
 
 /// Plans a change from a notification or a Change List.
@@ -142,15 +128,12 @@ pub fn plan_change(
     if pending.is_some_and(|pending| is_older(pending.changed_at)) {
         return Decision::Older;
     }
-    if pending.is_some_and(|pending| pending.is_doubted_by(announced)) {
-        return Decision::Doubt;
-    }
     // A deletion of an unknown resource is a task as well: otherwise an older creation that arrives late would bring it back.
     let Some(known) = known else {
         return Decision::Task;
     };
     let is_unordered = known.is_unordered(announced);
-    if !is_unordered && !known.is_restated_by(announced) && is_older(known.changed_at) {
+    if !is_unordered && is_older(known.changed_at) {
         return Decision::Older;
     }
     let done = match (announced.kind, known.deleted) {
@@ -218,10 +201,6 @@ pub fn plan_late(
             LateChange::News
         };
     };
-    // The Source's statement is compared, and confirms the hub's or replaces it.
-    if known.is_restated_by(announced) {
-        return LateChange::News;
-    }
     let is_unordered = known.is_unordered(announced);
     if !is_unordered && is_known(known.changed_at) {
         return LateChange::Known;
@@ -261,11 +240,8 @@ pub fn plan_listed(
     let is_newer = |changed_at: Option<SourceTime>, latest: Option<SourceTime>| {
         latest.is_some_and(|latest| latest >= at) && announced.changed_at <= changed_at
     };
-    // What only a hub has stated for an earlier time than the list's does not make the list's entry older.
-    let is_overtaken =
-        |update: &Pending| !update.unconfirmed && is_before(announced.lastmod, update.changed_at);
     if pending.is_some_and(|pending| is_newer(pending.changed_at, pending.latest_change()))
-        || update.is_some_and(is_overtaken)
+        || update.is_some_and(|update| is_before(announced.lastmod, update.changed_at))
     {
         return Decision::Older;
     }
@@ -281,8 +257,6 @@ pub fn plan_listed(
     let (same, proven) = match compare(announced, known) {
         ContentMatch::Same => (true, true),
         ContentMatch::Different => (false, true),
-        // The times are a hub's: they prove nothing.
-        ContentMatch::Unknown if known.unconfirmed => (false, false),
         ContentMatch::Unknown => {
             let seen = known.lastmod.max(known.changed_at);
             (
@@ -313,43 +287,6 @@ pub fn plan_absent(at: SourceTime, known: Option<&LocalState>, pending: Option<&
         })
 }
 
-/// Whether an entry of the Source contradicts what only a hub has stated of its resource. `listed_at`: the time of the Resource
-/// List that has the entry; `None`: it is of a document that states changes. `stated`: the content that is stated for `pending`.
-///
-/// An entry of a Resource List contradicts an earlier change only if it states that the resource was not modified since.
-#[must_use]
-pub fn contradicts_hub(
-    announced: &Announced<'_>,
-    listed_at: Option<SourceTime>,
-    known: Option<&LocalState>,
-    pending: Option<(&Pending, &ContentInfo)>,
-) -> bool {
-    let concerns = |changed_at: Option<SourceTime>| match listed_at {
-        None => changed_at.is_some() && announced.changed_at == changed_at,
-        Some(at) => {
-            let latest = changed_at.map(SourceTime::latest_possible);
-            latest.is_some_and(|latest| latest < at)
-                && announced.lastmod.is_some()
-                && announced.lastmod <= changed_at
-        }
-    };
-    let deletes = announced.kind == ChangeKind::Deleted;
-    if announced.unconfirmed {
-        return false;
-    }
-    if let Some((pending, stated)) = pending {
-        let is_deletion = pending.kind == ChangeKind::Deleted;
-        let differs = || !deletes && differ(announced.content, stated.length, &stated.hashes);
-        return pending.unconfirmed
-            && concerns(pending.changed_at)
-            && (deletes != is_deletion || differs());
-    }
-    known.is_some_and(|known| {
-        let differs = || !deletes && differ(announced.content, known.length, &known.hashes);
-        known.unconfirmed && concerns(known.changed_at) && (deletes != known.deleted || differs())
-    })
-}
-
 /// Whether so many deletions at once, of a set that had `resources`, need the approval of a person: more than 100, and more
 /// than `max_share` of the resources.
 #[must_use]
@@ -367,38 +304,17 @@ enum ContentMatch {
     Unknown,
 }
 
-/// Whether the Source now states the change that only a hub has stated: one of the same time.
-fn is_restated(
-    unconfirmed: bool,
-    changed_at: Option<SourceTime>,
-    announced: &Announced<'_>,
-) -> bool {
-    unconfirmed
-        && !announced.unconfirmed
-        && announced.changed_at.is_some()
-        && announced.changed_at == changed_at
-}
-
 /// Compares the announced length and digests with those of the file in the mirror.
 fn compare(announced: &Announced<'_>, known: &LocalState) -> ContentMatch {
     if known.is_doubted {
         return ContentMatch::Different;
     }
-    match_content(announced.content, known.length, &known.hashes)
-}
-
-/// Whether an announced length or digest differs from one that is known.
-fn differ(announced: &ContentInfo, length: Option<u64>, hashes: &[Digest]) -> bool {
-    let found = match_content(announced, length, hashes);
-    matches!(found, ContentMatch::Different)
-}
-
-fn match_content(announced: &ContentInfo, length: Option<u64>, hashes: &[Digest]) -> ContentMatch {
-    let lengths_differ =
-        matches!((announced.length, length), (Some(announced), Some(known)) if announced != known);
+    let announced = announced.content;
+    let lengths_differ = matches!((announced.length, known.length), (Some(announced), Some(known)) if announced != known);
     let mut compared = false;
     for hash in &announced.hashes {
-        for own in hashes
+        for own in known
+            .hashes
             .iter()
             .filter(|own| own.algorithm() == hash.algorithm())
         {

@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use resyncd::demo::{Fault, Notification, SampleOptions, SampleSource};
+use resyncd::demo::{Notification, SampleOptions, SampleSource};
 use resyncd::protocol::{Algorithm, ChangeKind, Digest, Entry, Link};
-use resyncd::status::OddityStatus;
 
 use crate::support::{NAME, Rig, SET, change, change_list, eventually, resources};
 
@@ -121,31 +120,4 @@ async fn forged_digest_of_the_former_version_does_not_hide_a_change() {
     .await;
     rig.operator.poll(NAME).await;
     rig.until_holds(RESOURCE, "the newer version").await;
-}
-
-/// The hub announces a deletion while the resource is not available for a moment. The Change List does not have the deletion.
-#[tokio::test(flavor = "multi_thread")]
-async fn deletion_that_the_change_list_does_not_have_is_undone_and_reported() {
-    let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
-    let before = rig.mirrored(RESOURCE);
-    rig.source.advance(Duration::from_secs(1));
-    let path = rig.source.resource_uri(SET, RESOURCE).path().to_owned();
-    rig.source.fail(&path, Fault::Status(404), 1);
-    let entry = forged_deletion(&rig, RESOURCE);
-    rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
-    rig.until("the deletion is applied", |set| set.resources == 2)
-        .await;
-    rig.source.advance(Duration::from_secs(1));
-    rig.source.update(SET, "r0002.txt", "changed by the Source");
-    rig.operator.poll(NAME).await;
-    rig.until("the resource is back", |set| set.resources == 3)
-        .await;
-    assert_eq!(rig.mirrored(RESOURCE), before);
-    rig.until("it is counted", |set| {
-        let counted = |odd: &OddityStatus| odd.code == "hub-contradicted" && odd.count == 1;
-        set.oddities.iter().any(counted)
-    })
-    .await;
-    until_contradicted(&rig).await;
 }

@@ -10,7 +10,6 @@ use super::download::{DownloadError, FetchOutcome, download};
 use super::members::Member;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
-use crate::engine::contradictions::note_contradictions;
 use crate::fetch::{AllowedHosts, FetchError};
 use crate::protocol::{ContentInfo, Link, ResourceUri, ServedVersion};
 use crate::store::{Task, TaskFailure};
@@ -165,7 +164,13 @@ pub(super) async fn report_contradiction(context: &ApplyContext, task: &Task, fo
     let (kind, source) = (DeliveryFaultKind::Contradicted, context.name());
     tracing::warn!(code = kind.code(), source, uri = %task.uri, change = task.kind.as_str(), found,
         "the Source's answer contradicts what its hub has delivered; following the Source");
-    note_contradictions(&context.source, task.set, 1).await;
+    let noted = context
+        .source
+        .store
+        .note_delivery_fault(task.set, kind, clock::now().wall);
+    if let Err(error) = noted.await {
+        tracing::error!(code = error.code(), source, %error, "database error; the fault of the hub is not shown");
+    }
 }
 
 fn is_skipped(context: &ApplyContext, candidate: &Candidate) -> bool {

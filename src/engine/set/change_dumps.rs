@@ -302,7 +302,6 @@ impl SetState {
         }
         let mut commit = self.commit_of(&trial, None);
         commit.documents.extend(record.filter(|_| damaged == 0));
-        commit.complete_for = closed.filter(|_| damaged == 0);
         let changes = DocumentChanges {
             origin: Origin::ChangeDump,
             newest_first: summary.newest_first,
@@ -313,8 +312,6 @@ impl SetState {
         self.sequencer = trial;
         self.found += result.tasks;
         self.report_held(result.held);
-        self.report_contradictions(&package.uri, &result.contradictions)
-            .await;
         if damaged > 0 {
             return Err(EngineError::UnreadEntries {
                 document: package.uri.to_string(),

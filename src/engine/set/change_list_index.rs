@@ -10,7 +10,7 @@ use url::Url;
 
 use super::documents::{ChangedDocument, poll_document, poll_document_since};
 use super::remembered::{ReachedList, ReadIndex, ReadList, is_settled};
-use super::span::{complete_for, end_of, span_of};
+use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -116,7 +116,7 @@ impl SetState {
             reached: self.take_reached(),
             list: Some(list),
         };
-        self.ingest_part(read, record, index.from, index.until, false)
+        self.ingest_part(read, record, index.from, index.until)
             .await?;
         self.read_lists(index).await
     }
@@ -203,9 +203,8 @@ impl SetState {
             }
         };
         let (next, damaged) = (read.next_page().cloned(), read.expect_undamaged());
-        let is_whole = !child.is_page && next.is_none();
         let span = self
-            .ingest_part(read, record, child.from, child.until, is_whole)
+            .ingest_part(read, record, child.from, child.until)
             .await?;
         damaged?;
         Ok(ChildRead::List(ReachedList {
@@ -215,15 +214,13 @@ impl SetState {
     }
 
     /// Ingests what is news in a list that covers nothing by itself, but with the others of its index, or with its other pages.
-    /// `from`, `until`: the interval that is stated for it where it states none. `is_whole`: whether it is a list, and no page of
-    /// one. Returns its own interval.
+    /// `from`, `until`: the interval that is stated for it where it states none. Returns its own.
     async fn ingest_part(
         &mut self,
         read: SummarizedDocument,
         record: DocumentRecord,
         from: Option<SourceTime>,
         until: Option<SourceTime>,
-        is_whole: bool,
     ) -> Result<Span, EngineError> {
         if read.summary.packages_of_changes > 0 {
             let changed = ChangedDocument { read, record };
@@ -241,10 +238,7 @@ impl SetState {
             None => NewsFilter::everything(),
         };
         let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
-        let mut commit = self.commit_of_part(record);
-        if is_whole && read.expect_undamaged().is_ok() {
-            commit.complete_for = complete_for(&read.summary);
-        }
+        let commit = self.commit_of_part(record);
         self.ingest_news(read, filter, commit).await?;
         Ok(span)
     }

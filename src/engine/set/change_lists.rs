@@ -10,7 +10,7 @@ use super::documents::{ChangedDocument, poll_document};
 use super::entry_batches::EntrySource;
 use super::ingest::{DocumentChanges, ingest_changes};
 use super::remembered::{MAX_CLOSED, ReadList};
-use super::span::{complete_for, end_of, span_of};
+use super::span::{end_of, span_of};
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -230,7 +230,6 @@ impl SetState {
         let mut commit = self.commit_of(&trial, None);
         if damaged.is_ok() {
             commit.documents.push(changed.record);
-            commit.complete_for = complete_for(&changed.read.summary);
         }
         self.ingest_news(changed.read, filter, commit).await?;
         self.sequencer = trial;
@@ -271,8 +270,6 @@ impl SetState {
         let result = ingest_changes(&self.context, self.record.id, source, changes).await?;
         self.found += result.tasks;
         self.report_held(result.held);
-        self.report_contradictions(&document, &result.contradictions)
-            .await;
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %document, entries,
             news = result.tasks, "Change List read");
         Ok(())

@@ -180,7 +180,7 @@ impl SetState {
             if weight.is_light() {
                 let entries = EntrySource::Document(document);
                 return self
-                    .ingest_manifest(&package.uri, entries, &found.summary, at, proof)
+                    .ingest_manifest(entries, &found.summary, at, proof)
                     .await;
             }
             copy = Some((document, found.summary));
@@ -189,9 +189,7 @@ impl SetState {
             Ok(open) => {
                 let (opened, summary, file) = open.split();
                 let entries = EntrySource::Package(opened);
-                let proves = self
-                    .ingest_manifest(&package.uri, entries, &summary, at, proof)
-                    .await?;
+                let proves = self.ingest_manifest(entries, &summary, at, proof).await?;
                 file.remove().await;
                 Ok(proves)
             }
@@ -204,8 +202,7 @@ impl SetState {
                     tracing::warn!(code = error.code(), source = self.context.name(), package = %package.uri, %error,
                         "package unusable; fetching its resources one by one");
                     let entries = EntrySource::Document(document);
-                    self.ingest_manifest(&package.uri, entries, &summary, at, proof)
-                        .await
+                    self.ingest_manifest(entries, &summary, at, proof).await
                 }
                 _ => Err(error),
             },
@@ -214,7 +211,6 @@ impl SetState {
 
     async fn ingest_manifest(
         &mut self,
-        package: &Url,
         entries: EntrySource,
         summary: &DocumentSummary,
         at: SourceTime,
@@ -222,10 +218,7 @@ impl SetState {
     ) -> Result<bool, EngineError> {
         proof.names_any |= summary.entries > 0;
         let list = self.list_progress(Origin::ResourceDump, at);
-        let result = ingest_listed(&self.context, &list, entries).await?;
-        self.found += result.tasks;
-        self.report_contradictions(package, &result.contradictions)
-            .await;
+        self.found += ingest_listed(&self.context, &list, entries).await?.tasks;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
         Ok(is_stated && summary.bad_entries() == 0)
     }

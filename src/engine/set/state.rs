@@ -14,15 +14,13 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
-use crate::engine::contradictions::note_contradictions;
 use crate::engine::documents::offered;
 use crate::engine::faults::PollReport;
 use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::StatusError;
 use crate::store::{
-    BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, Contradictions,
-    DeletionRules, DeliveryFaultKind, DeliveryOutcome, DocumentRecord, ListProgress, Origin,
-    SetRecord,
+    BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, DeletionRules,
+    DeliveryOutcome, DocumentRecord, ListProgress, Origin, SetRecord,
 };
 use crate::sync::{CheckRules, Limits, Schedule, Sequencer, Span};
 
@@ -278,18 +276,6 @@ impl SetState {
         } else {
             self.clear_notice(code);
         }
-    }
-
-    /// Reports what only a hub has stated, and a document of the Source contradicts.
-    pub(super) async fn report_contradictions(&self, document: &Url, found: &Contradictions) {
-        if found.count == 0 {
-            return;
-        }
-        let first = found.first.as_ref().map(tracing::field::display);
-        tracing::warn!(code = DeliveryFaultKind::Contradicted.code(), source = self.context.name(), set = %self.record.capability_list,
-            %document, changes = found.count, first,
-            "document of the Source contradicts what its hub has delivered; following the Source");
-        note_contradictions(&self.context, self.record.id, found.count).await;
     }
 
     /// Logs deletions that the deletion guard has held back.

@@ -25,11 +25,8 @@ pub(in crate::store) fn delete_outside(
     unconfirmed_from: DateTime<Utc>,
 ) -> Result<()> {
     sql.prepare_cached(
-        "DELETE FROM loss WHERE resource_id IN (
-             SELECT resource_id FROM loss WHERE set_id = ?1 AND unconfirmed = 0 AND let_go_at < ?2
-             UNION ALL SELECT resource_id FROM loss WHERE set_id = ?1 AND unconfirmed = 0 AND let_go_at > ?3
-             UNION ALL SELECT resource_id FROM loss WHERE set_id = ?1 AND unconfirmed = 1 AND let_go_at < ?4
-             UNION ALL SELECT resource_id FROM loss WHERE set_id = ?1 AND unconfirmed = 1 AND let_go_at > ?3)",
+        "DELETE FROM loss WHERE set_id = ?1
+             AND let_go_at NOT BETWEEN CASE unconfirmed WHEN 0 THEN ?2 ELSE ?4 END AND ?3",
     )?
     .execute(params![
         set,
@@ -46,15 +43,13 @@ pub(in crate::store) fn estimate(
     set: SetId,
     since: DateTime<Utc>,
 ) -> Result<RecentDeletions> {
-    sql.prepare_cached(
-        "SELECT COUNT(*) FROM loss WHERE set_id = ?1 AND unconfirmed IN (0, 1) AND let_go_at >= ?2",
-    )?
-    .query_row(params![set, Micros(since)], |row| {
-        Ok(RecentDeletions {
-            all: row.get::<_, Count>(0)?.0,
-            applied: 0,
+    sql.prepare_cached("SELECT COUNT(*) FROM loss WHERE set_id = ?1 AND let_go_at >= ?2")?
+        .query_row(params![set, Micros(since)], |row| {
+            Ok(RecentDeletions {
+                all: row.get::<_, Count>(0)?.0,
+                applied: 0,
+            })
         })
-    })
 }
 
 /// The deletions since a time that were not undone by a later change. There are few: more would have been held back.
@@ -66,7 +61,7 @@ pub(in crate::store) fn count(
     sql.prepare_cached(
         "SELECT COUNT(*), COALESCE(SUM(resource.deleted), 0)
          FROM loss JOIN resource ON resource.id = loss.resource_id
-         WHERE loss.set_id = ?1 AND loss.unconfirmed IN (0, 1) AND loss.let_go_at >= ?2 AND (resource.deleted = 1 OR EXISTS (
+         WHERE loss.set_id = ?1 AND loss.let_go_at >= ?2 AND (resource.deleted = 1 OR EXISTS (
              SELECT 1 FROM task WHERE task.resource_id = loss.resource_id AND task.kind = 'deleted'))",
     )?
     .query_row(params![set, Micros(since)], |row| {

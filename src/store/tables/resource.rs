@@ -10,7 +10,7 @@ use super::member::Membership;
 use super::task::Task;
 use super::values::{Count, DigestList, LinkList, Micros, content_info};
 use crate::protocol::{
-    ChangeKind, ContentInfo, Digest, Interval, Link, ResourceUri, ServedVersion, SourceTime,
+    ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
@@ -351,50 +351,6 @@ pub(in crate::store) fn followed(
     )?
     .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     .optional()
-}
-
-/// Records that a document of the Source states what only a hub has stated.
-pub(in crate::store) fn confirm(sql: &Connection, id: ResourceId) -> Result<()> {
-    sql.prepare_cached("UPDATE resource SET unconfirmed = 0 WHERE id = ?1")?
-        .execute([id])
-        .map(drop)
-}
-
-/// The same where a document shows that there was no such change: the resource is as it was at the time `from` or later.
-pub(in crate::store) fn reject_change(
-    sql: &Connection,
-    id: ResourceId,
-    from: SourceTime,
-) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE resource SET unconfirmed = 0, changed_at = MIN(changed_at, ?2) WHERE id = ?1",
-    )?
-    .execute(params![id, from])
-    .map(drop)
-}
-
-/// At most `limit` resources of a set whose last change only a hub has stated, for a time in `interval`.
-pub(in crate::store) fn unconfirmed_in(
-    sql: &Connection,
-    set: SetId,
-    interval: Interval,
-    limit: usize,
-) -> Result<Vec<ResourceUri>> {
-    sql.prepare_cached(
-        "SELECT uri FROM resource
-         WHERE set_id = ?1 AND unconfirmed = 1 AND changed_at >= ?2 AND changed_at < ?3
-         ORDER BY changed_at LIMIT ?4",
-    )?
-    .query_map(
-        params![
-            set,
-            interval.from(),
-            interval.until(),
-            Count::of_rows(limit)
-        ],
-        |row| row.get(0),
-    )?
-    .collect()
 }
 
 /// The kind of the change that was applied; a listing states none.

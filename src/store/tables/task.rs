@@ -13,7 +13,7 @@ use super::served_version::served_version;
 use super::source_set::SHARING;
 use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, texts};
 use crate::protocol::{
-    ChangeKind, ContentInfo, Digest, Interval, Link, ResourceUri, ServedVersion, SourceTime,
+    ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
 };
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ResourceId, SetId};
@@ -207,7 +207,13 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             change.unconfirmed,
         ])?;
     if put == 0 && !change.unconfirmed {
-        confirm(sql, task.resource, task.origin)?;
+        // The Source itself states it now: a deletion that was held back is decided again at the end of the document. What is in progress does not count: it may be the Source's answer to another statement.
+        sql.prepare_cached(
+            "UPDATE task SET unconfirmed = 0, origin = ?2, attempts = 0, version = version + 1,
+                 state = CASE state WHEN 'held' THEN 'weighed' ELSE state END
+             WHERE resource_id = ?1 AND unconfirmed = 1",
+        )?
+        .execute(params![task.resource, task.origin])?;
     }
     if put == 0 && links.is_empty() {
         sql.prepare_cached(
@@ -216,78 +222,6 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
         .execute([task.resource])?;
     }
     Ok(put > 0)
-}
-
-/// Records that the Source itself states now what only a hub has stated: a deletion that was held back is decided again at the end of
-/// the document. What is in progress does not count: it may be the Source's answer to another statement.
-pub(in crate::store) fn confirm(
-    sql: &Connection,
-    resource: ResourceId,
-    origin: Origin,
-) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET unconfirmed = 0, origin = ?2, attempts = 0, version = version + 1,
-             state = CASE state WHEN 'held' THEN 'weighed' ELSE state END
-         WHERE resource_id = ?1 AND unconfirmed = 1",
-    )?
-    .execute(params![resource, origin])?;
-    Ok(())
-}
-
-/// Makes a deletion one that is confirmed by the Source's answer before it is executed. Held back, it remains so.
-pub(in crate::store) fn doubt_deletion(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached(
-        "UPDATE task SET unconfirmed = 1, version = version + 1
-         WHERE resource_id = ?1 AND kind = 'deleted' AND unconfirmed = 0",
-    )?
-    .execute([resource])?;
-    Ok(())
-}
-
-/// What is stated of the content for a resource's task; `None`: it has none.
-pub(in crate::store) fn content_of(
-    sql: &Connection,
-    resource: ResourceId,
-) -> Result<Option<ContentInfo>> {
-    sql.prepare_cached("SELECT length, media_type, hashes FROM task WHERE resource_id = ?1")?
-        .query_row([resource], content_info)
-        .optional()
-}
-
-/// A task whose change only a hub has stated.
-pub(in crate::store) struct UnconfirmedTask {
-    pub(in crate::store) uri: ResourceUri,
-    /// Whether it stands for an older change as well.
-    pub(in crate::store) stands_for_older: bool,
-    /// Whether it was given up because the Source has answered that there is no such resource.
-    pub(in crate::store) is_absent: bool,
-}
-
-/// At most `limit` tasks of a set whose changes only a hub has stated, for times in `interval`.
-pub(in crate::store) fn unconfirmed_in(
-    sql: &Connection,
-    set: SetId,
-    interval: Interval,
-    limit: usize,
-) -> Result<Vec<UnconfirmedTask>> {
-    sql.prepare_cached(
-        "SELECT resource.uri, task.since IS NOT task.changed_at,
-                task.state = 'failed' AND task.error_code IN ('not-found', 'gone')
-         FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE task.set_id = ?1 AND task.unconfirmed = 1 AND task.changed_at >= ?2 AND task.changed_at < ?3
-         ORDER BY task.changed_at LIMIT ?4",
-    )?
-    .query_map(
-        params![set, interval.from(), interval.until(), Count::of_rows(limit)],
-        |row| {
-            Ok(UnconfirmedTask {
-                uri: row.get(0)?,
-                stands_for_older: row.get(1)?,
-                is_absent: row.get(2)?,
-            })
-        },
-    )?
-    .collect()
 }
 
 /// Marks the undecided deletions of a set: the document that stated them was not ingested to its end.

@@ -209,15 +209,6 @@ fn frequent_queries_use_an_index() {
         "SELECT * FROM feed JOIN source_set ON source_set.id = feed.set_id WHERE seq > 1 ORDER BY seq LIMIT 3",
         "SELECT * FROM resource WHERE uri = 'a' AND source IN (SELECT DISTINCT source FROM source_set)",
         "SELECT 1 FROM member WHERE resource_id = 1 AND set_id <> 2",
-        "DELETE FROM loss WHERE resource_id IN (
-             SELECT resource_id FROM loss WHERE set_id = 1 AND unconfirmed = 0 AND let_go_at < 2
-             UNION ALL SELECT resource_id FROM loss WHERE set_id = 1 AND unconfirmed = 1 AND let_go_at > 3)",
-        "SELECT COUNT(*) FROM loss WHERE set_id = 1 AND unconfirmed IN (0, 1) AND let_go_at >= 2",
-        "SELECT uri FROM resource WHERE set_id = 1 AND unconfirmed = 1 AND changed_at >= 2 AND changed_at < 3
-         ORDER BY changed_at LIMIT 9",
-        "SELECT resource.uri FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE task.set_id = 1 AND task.unconfirmed = 1 AND task.changed_at >= 2 AND task.changed_at < 3
-         ORDER BY task.changed_at LIMIT 9",
         "SELECT * FROM channel WHERE token = 'a' OR next_token = 'a'",
         "SELECT 1 FROM channel WHERE id <> 1 AND former_of IS NULL AND (topic = 'a' OR subscribed_topic = 'a')",
     ] {

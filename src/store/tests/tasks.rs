@@ -50,7 +50,7 @@ async fn repeated_change_does_not_restart_its_task() {
         BatchResult {
             tasks: 0,
             known: 2,
-            ..BatchResult::default()
+            held: 0
         }
     );
     let failed = in_progress

@@ -6,15 +6,14 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::cross_check::{Contradictions, compare_with_hub, cross_check};
 use super::deletion_guard::{DeletionRules, decide_deletions};
-use super::put_task::{put_task, put_task_since};
-use crate::protocol::{ChangeKind, ContentInfo, Interval, SourceTime};
+use super::put_task::put_task;
+use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ChannelId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::inbox::{self, DeliveryOutcome};
-use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::resource::ResourceState;
 use crate::store::tables::{
     channel, coverage, delivered, dump, dump_package, gap, member, part, source_set, task,
 };
@@ -58,9 +57,6 @@ pub struct BatchCommit {
     pub read_until: Option<SourceTime>,
     /// The channels of which a gap was opened.
     pub missed_by: Vec<ChannelId>,
-    /// The interval of which the document states every change: what only a hub states for it is contradicted. `None`: the
-    /// document is not one of the Source, or a part of one.
-    pub complete_for: Option<Interval>,
 }
 
 impl BatchCommit {
@@ -74,13 +70,12 @@ impl BatchCommit {
             listed: None,
             read_until: None,
             missed_by: Vec::new(),
-            complete_for: None,
         }
     }
 }
 
 /// What became of the entries of a batch.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BatchResult {
     /// Changes that became tasks.
     pub tasks: u64,
@@ -88,8 +83,6 @@ pub struct BatchResult {
     pub known: u64,
     /// Deletions that were held back.
     pub held: u64,
-    /// What only a hub has stated, and the document contradicts.
-    pub contradictions: Contradictions,
 }
 
 impl BatchResult {
@@ -98,7 +91,6 @@ impl BatchResult {
         self.tasks += other.tasks;
         self.known += other.known;
         self.held += other.held;
-        self.contradictions.add(other.contradictions);
     }
 }
 
@@ -117,17 +109,13 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
         task::interrupt_undecided(sql, batch.set)?;
     }
     for change in &batch.changes {
-        if apply_change(sql, &context, change, &mut result.contradictions)? {
+        if apply_change(sql, &context, change)? {
             result.tasks += 1;
         } else {
             result.known += 1;
         }
     }
     if let Some(end) = &batch.end {
-        // Before the coverage moves: what is repaired was claimed up to where it ends now.
-        if let Some(interval) = end.complete_for {
-            cross_check(sql, &context, interval, &mut result.contradictions)?;
-        }
         result.held = commit(sql, &context, end)?;
     }
     if result.tasks > 0 || batch.end.is_some() {
@@ -141,7 +129,6 @@ fn apply_change(
     sql: &Connection,
     context: &BatchContext<'_>,
     change: &Change,
-    contradictions: &mut Contradictions,
 ) -> Result<bool, StoreError> {
     let deletes = change.kind == ChangeKind::Deleted;
     let state = ResourceState::of_change(sql, context, change)?;
@@ -152,7 +139,6 @@ fn apply_change(
     if deletes && state.is_interrupted && state.pending_at() == change.changed_at {
         task::resume_interrupted(sql, state.id)?;
     }
-    compare_with_hub(sql, &state, change, None, contradictions)?;
     let decision = plan_change(
         &change.announced(),
         state.known.as_ref(),
@@ -170,17 +156,6 @@ fn apply_change(
                 part::doubt_parts_of(sql, state.id)?;
             }
             match &state.known {
-                // `synced_until` is not lowered, because it was claimed already; but it does not advance either.
-                Some(known) if known.is_restated_by(&change.announced()) => {
-                    let claimed = coverage::unbroken_until(sql, context.set)?;
-                    put_task_since(
-                        sql,
-                        context,
-                        state.id,
-                        change,
-                        change.changed_at.max(claimed),
-                    )
-                }
                 Some(known)
                     if known.is_unordered(&change.announced())
                         && change.changed_at < known.changed_at =>
@@ -193,14 +168,7 @@ fn apply_change(
                         },
                         ..change.clone()
                     };
-                    let claimed = coverage::unbroken_until(sql, context.set)?;
-                    put_task_since(
-                        sql,
-                        context,
-                        state.id,
-                        &asked,
-                        asked.changed_at.max(claimed),
-                    )
+                    put_task(sql, context, state.id, &asked)
                 }
                 _ => put_task(sql, context, state.id, change),
             }
@@ -212,15 +180,6 @@ fn apply_change(
         Decision::Done => {
             state.drop_task(sql)?;
             state.set_links(sql, &change.links)?;
-            if let Some(known) = &state.known
-                && known.is_restated_by(&change.announced())
-            {
-                resource::confirm(sql, state.id)?;
-            }
-            Ok(false)
-        }
-        Decision::Doubt => {
-            task::doubt_deletion(sql, state.id)?;
             Ok(false)
         }
     }

@@ -103,7 +103,6 @@ fn delete_absent(
         put_task(sql, context, state.id, deletion)?;
     } else if is_proven {
         task::resume_interrupted(sql, state.id)?;
-        task::confirm(sql, state.id, context.origin)?;
     }
     let unnamed = Membership {
         generation: context.generation,

@@ -5,7 +5,6 @@ use rusqlite::Connection;
 use url::Url;
 
 use super::batch_context::BatchContext;
-use super::cross_check::{Contradictions, compare_with_hub};
 use super::ingest::BatchResult;
 use super::membership::PartAssignment;
 use super::put_task::put_task;
@@ -15,7 +14,7 @@ use crate::store::change::{Change, Origin};
 use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
-use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::resource::ResourceState;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
 use crate::sync::{CheckRules, Decision, plan_listed};
@@ -140,7 +139,6 @@ fn list_entries(
             parts.as_mut(),
             checks.as_mut(),
             entry,
-            &mut result.contradictions,
         )? {
             result.tasks += 1;
         } else {
@@ -177,7 +175,6 @@ fn list_entry(
     parts: Option<&mut PartAssignment<'_>>,
     checks: Option<&mut UndatedChecks>,
     entry: &Change,
-    contradictions: &mut Contradictions,
 ) -> Result<bool, StoreError> {
     let state = ResourceState::of_change(sql, context, entry)?;
     let state = state.decided_for(sql, context, true)?;
@@ -188,7 +185,6 @@ fn list_entry(
         }
         return Ok(false);
     }
-    compare_with_hub(sql, &state, entry, Some(at), contradictions)?;
     let known = state.known.as_ref();
     let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
     // A resource that was deleted after the snapshot is in the list, and not a member.
@@ -221,13 +217,9 @@ fn list_entry(
                 state.drop_task(sql)?;
             }
             state.set_links(sql, &entry.links)?;
-            if known.is_some_and(|known| known.unconfirmed) {
-                resource::confirm(sql, state.id)?;
-            }
             Ok(false)
         }
-        // A list is the Source's: it doubts nothing.
-        Decision::Older | Decision::Doubt => {
+        Decision::Older => {
             // The list may cover a change that happened before the pending one; at an unknown time, if nothing was covered.
             state.lower_since(sql, context.unbroken)?;
             Ok(false)

@@ -1,11 +1,10 @@
 //! The use cases that write, one a file: what one transaction does, from the tables that it reads to the wakes that it sends.
 //!
 //! Each is a method of [`Store`](super::Store), which runs it as one job of the writer. The steps that several of them share
-//! have files of their own: [`batch_context`], [`cross_check`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`],
+//! have files of their own: [`batch_context`], [`resource_state`], [`membership`], [`put_task`], [`deletion_guard`],
 //! [`superseded`]. Decisions about single changes are made by `plan_*` of [`sync`](crate::sync).
 
 mod batch_context;
-pub(super) mod cross_check;
 pub(super) mod deletion_guard;
 mod membership;
 mod put_task;

@@ -139,22 +139,20 @@ impl Store {
         .await
     }
 
-    /// Records a fault of the deliveries of change notifications of a set, and returns the topic of their channel.
+    /// Records a fault of the deliveries of change notifications of a set.
     pub async fn note_delivery_fault(
         self: &Arc<Self>,
         set: SetId,
         kind: DeliveryFaultKind,
         now: DateTime<Utc>,
-    ) -> Result<Option<TopicUri>, StoreError> {
+    ) -> Result<(), StoreError> {
         self.write(move |tx| {
-            let mut topic = None;
             for record in channel::of_set(tx.sql, set)? {
                 if record.kind == Capability::ChangeNotification && record.former_of.is_none() {
                     change_in(tx, record.id, None, |channel| channel.note_fault(kind, now))?;
-                    topic = Some(record.topic);
                 }
             }
-            Ok(topic)
+            Ok(())
         })
         .await
     }

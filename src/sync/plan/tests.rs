@@ -447,7 +447,7 @@ impl Mirror {
         match plan_change(&state.announced(), self.known.as_ref(), pending.as_ref()) {
             Task => self.task = Some(state.clone()),
             Done => self.task = None,
-            Older | Decision::Doubt => {}
+            Older => {}
         }
     }
 
@@ -622,7 +622,6 @@ fn times_of_a_hub_hide_nothing_that_the_source_states() {
     check(Updated, 10, true, known);
     check(Deleted, 10, false, known);
     check(Deleted, 30, false, news);
-    check(Deleted, 20, false, news);
 
     let content = ContentInfo::default();
     let pending = Pending {
@@ -645,80 +644,5 @@ fn times_of_a_hub_hide_nothing_that_the_source_states() {
         };
         let planned = plan_late(&announced, None, Some(&pending), None);
         assert_eq!(planned, expected, "{time} {unconfirmed}");
-    }
-}
-
-#[test]
-fn hub_does_not_replace_a_deletion_that_the_source_has_stated() {
-    let content = ContentInfo::default();
-    for (kind, by_hub, pending_by_hub, expected) in [
-        (ChangeKind::Updated, true, false, Decision::Doubt),
-        (ChangeKind::Deleted, true, false, Decision::Task),
-        (ChangeKind::Updated, true, true, Decision::Task),
-        (ChangeKind::Updated, false, false, Decision::Task),
-    ] {
-        let announced = Announced {
-            kind,
-            changed_at: at(30),
-            lastmod: None,
-            content: &content,
-            late: false,
-            unconfirmed: by_hub,
-        };
-        let pending = Pending {
-            kind: ChangeKind::Deleted,
-            changed_at: at(20),
-            unconfirmed: pending_by_hub,
-        };
-        let planned = plan_change(&announced, Some(&LocalState::default()), Some(&pending));
-        assert_eq!(planned, expected, "{kind:?} {by_hub} {pending_by_hub}");
-    }
-}
-
-/// The times that a hub states do not make the entry of a later Resource List older than what is known.
-#[test]
-fn times_of_a_hub_do_not_overtake_a_later_resource_list() {
-    let content = ContentInfo::default();
-    let listed = Announced {
-        kind: ChangeKind::Created,
-        changed_at: at(15),
-        lastmod: at(15),
-        content: &content,
-        late: false,
-        unconfirmed: false,
-    };
-    let known = |unconfirmed| LocalState {
-        kind: Some(ChangeKind::Updated),
-        changed_at: at(20),
-        unconfirmed,
-        ..LocalState::default()
-    };
-    let plan = |known: &LocalState, pending: Option<&Pending>| {
-        plan_listed(&listed, at(30).unwrap(), Some(known), pending)
-    };
-    assert_eq!(plan(&known(false), None), Decision::Done);
-    assert_eq!(plan(&known(true), None), Decision::Task, "not compared");
-    let pending = |unconfirmed| Pending {
-        kind: ChangeKind::Updated,
-        changed_at: at(20),
-        unconfirmed,
-    };
-    let older = LocalState {
-        hashes: vec![Digest::of(Algorithm::Sha256, b"mirrored")],
-        changed_at: at(5),
-        ..LocalState::default()
-    };
-    let content = ContentInfo {
-        hashes: vec![Digest::of(Algorithm::Sha256, b"listed")],
-        ..ContentInfo::default()
-    };
-    let listed = Announced {
-        content: &content,
-        ..listed.clone()
-    };
-    for (unconfirmed, expected) in [(false, Decision::Older), (true, Decision::Task)] {
-        let pending = pending(unconfirmed);
-        let planned = plan_listed(&listed, at(30).unwrap(), Some(&older), Some(&pending));
-        assert_eq!(planned, expected, "{unconfirmed}");
     }
 }
