@@ -4,15 +4,26 @@
 
 use std::io::{self, Read, Write};
 use std::path::Path;
+use std::sync::Arc;
 
-use resyncd::config::Config;
-use resyncd::fetch::Package;
+use axum::body::Body;
+use axum::http::{Request, StatusCode};
+use axum::response::Response;
+use futures_util::future::{BoxFuture, FutureExt as _};
+use hyper::service::Service as _;
+use hyper_util::service::TowerToHyperService;
+use resyncd::config::{Config, StatusConfig};
+use resyncd::fetch::{Package, offers};
+use resyncd::http::{RejectionCounters, operator_router};
 use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
 use resyncd::protocol::{
-    DocumentReader, Oddities, ResourceUri, SourceTime, parse_hashes, parse_link_header,
-    read_document, write_document,
+    DocumentReader, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES, Oddities, ResourceUri, SourceTime,
+    parse_hashes, parse_link_header, read_document, write_document,
 };
+use resyncd::status::{Operations, Status, StatusError, UnsubscribeResult};
+use resyncd::store::Store;
+use tokio_util::sync::CancellationToken;
 use url::Url;
 
 fn base() -> Url {
@@ -178,4 +189,106 @@ pub(crate) fn package(data: &[u8]) {
             Err(error) => assert!(!error.to_string().is_empty(), "{path}"),
         }
     }
+}
+
+/// A Capability List of any length offers a bounded number of capabilities and hubs, of a bounded length.
+pub(crate) fn capability_list(data: &[u8]) {
+    let Ok(read) = read_document(data, &base()) else {
+        return;
+    };
+    let offers = offers(&read.head, &read.entries, &mut Oddities::default());
+    assert!(offers.len() <= MAX_OFFERS);
+    for offer in offers {
+        assert!(offer.hubs.len() <= MAX_HUBS, "{offer:?}");
+        assert!(offer.uri.as_str().len() <= MAX_URI_BYTES, "{offer:?}");
+    }
+}
+
+/// A notification on a topic with a URI as long as accepted takes no more memory for URIs than 16 MiB and four times its length.
+pub(crate) fn notification(data: &[u8]) {
+    let topic = format!("http://example.com/{}/", "t".repeat(MAX_URI_BYTES - 100));
+    let topic = Url::parse(&topic).expect("a constant URL can be parsed");
+    let Ok(read) = read_document(data, &topic) else {
+        return;
+    };
+    let uris = read.entries.iter().flat_map(|entry| {
+        let links = entry.links.iter().map(|link| &link.href);
+        links.chain([&entry.loc])
+    });
+    let lengths = uris.map(|uri| uri.as_str().len());
+    assert!(lengths.sum::<usize>() <= (16 << 20) + 8 * data.len() + 2 * MAX_URI_BYTES);
+}
+
+/// A Source that nobody follows.
+struct NoSources;
+
+impl Operations for NoSources {
+    fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>> {
+        let error = StatusError::new("none", "there is no status", Default::default());
+        async { Err(error) }.boxed()
+    }
+
+    fn unwritable_mirror(&self) -> Option<(String, StatusError)> {
+        None
+    }
+
+    fn poll(&self, _: &str) -> bool {
+        false
+    }
+
+    fn approve(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        async { Ok(None) }.boxed()
+    }
+
+    fn unsubscribe(&self, _: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {
+        async { None }.boxed()
+    }
+}
+
+/// A request to the status listener (method, path with query, then a header a line) is answered, for no page of another origin, and
+/// never by an internal error: but for `/status` and `/`, which have no status here.
+pub(crate) fn status(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let mut lines = text.lines();
+    let mut request = Request::builder()
+        .method(lines.next().unwrap_or_default())
+        .uri(lines.next().unwrap_or_default());
+    for line in lines {
+        if let Some((name, value)) = line.split_once(": ") {
+            request = request.header(name, value);
+        }
+    }
+    let Ok(request) = request.body(Body::empty()) else {
+        return;
+    };
+    let path = request.uri().path().to_owned();
+    let answer = answer(request);
+    assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
+    if !matches!(path.as_str(), "/" | "/status") {
+        assert_ne!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR, "{path}");
+    }
+}
+
+fn answer(request: Request<Body>) -> Response {
+    thread_local! {
+        static RUNTIME: tokio::runtime::Runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime can be built");
+        static STORE: (tempfile::TempDir, Arc<Store>) = {
+            let folder = tempfile::tempdir().expect("a temporary folder can be created");
+            let store = Store::open(folder.path()).expect("a new database can be opened");
+            (folder, store)
+        };
+    }
+    let router = operator_router(
+        Arc::new(NoSources),
+        STORE.with(|(_, store)| Arc::clone(store)),
+        &StatusConfig::default(),
+        CancellationToken::new(),
+        RejectionCounters::default(),
+    );
+    let service = TowerToHyperService::new(router);
+    let answer = RUNTIME.with(|runtime| runtime.block_on(service.call(request)));
+    answer.expect("a router always answers")
 }

@@ -117,5 +117,8 @@ targets!(
     path,
     callback,
     configuration,
-    package
+    package,
+    capability_list,
+    notification,
+    status
 );

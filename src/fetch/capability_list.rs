@@ -414,7 +414,8 @@ pub(super) fn bytes_of(uri: &Url) -> usize {
     size_of::<Url>() + uri.as_str().len()
 }
 
-fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Offer> {
+/// What a Capability List offers, within the limits: at most 256 offers with ten hubs each.
+pub fn offers(head: &Head, entries: &[Entry], oddities: &mut Oddities) -> Vec<Offer> {
     let mut offers = Vec::new();
     let mut left = MAX_OFFER_BYTES;
     for entry in entries {

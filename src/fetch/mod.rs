@@ -41,7 +41,7 @@ mod test_site;
 #[cfg(test)]
 pub(crate) mod transport;
 
-pub use capability_list::{CapabilityList, UnsupportedChannel};
+pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
 pub use client::Client;
 pub use content::{AllowedHosts, Content, Wanted};
 pub use discovery::{Attempt, Discovery, DiscoveryCache, DiscoveryError};

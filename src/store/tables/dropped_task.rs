@@ -4,11 +4,14 @@ use rusqlite::{Connection, Result};
 
 use crate::store::ids::ResourceId;
 
-/// Records that the task of a resource is dropped.
+/// Records that the task of a resource is about to be dropped, unless it has failed: then it is not being executed.
 pub(in crate::store) fn insert(sql: &Connection, resource: ResourceId) -> Result<()> {
-    sql.prepare_cached("INSERT OR IGNORE INTO dropped_task (resource_id) VALUES (?1)")?
-        .execute([resource])
-        .map(drop)
+    sql.prepare_cached(
+        "INSERT OR IGNORE INTO dropped_task (resource_id)
+         SELECT resource_id FROM task WHERE resource_id = ?1 AND state <> 'failed'",
+    )?
+    .execute([resource])
+    .map(drop)
 }
 
 /// Records that a result of the resource is stored: nothing older is executed any more.

@@ -404,6 +404,8 @@ pub(in crate::store) struct AppliedState {
     pub(in crate::store) lastmod: Option<SourceTime>,
     pub(in crate::store) content: ContentInfo,
     pub(in crate::store) links: Vec<Link>,
+    /// Whether only a hub has stated it.
+    pub(in crate::store) unconfirmed: bool,
 }
 
 /// The last applied state of a resource; `None` if it has a task, or nothing was applied.
@@ -412,7 +414,7 @@ pub(in crate::store) fn applied_without_task(
     id: ResourceId,
 ) -> Result<Option<AppliedState>> {
     sql.prepare_cached(
-        "SELECT deleted, changed_at, lastmod, length, media_type, hashes, links FROM resource
+        "SELECT deleted, changed_at, lastmod, length, media_type, hashes, links, unconfirmed FROM resource
          WHERE id = ?1 AND applied_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM task WHERE resource_id = ?1)",
     )?
     .query_row([id], |row| {
@@ -422,6 +424,7 @@ pub(in crate::store) fn applied_without_task(
             lastmod: row.get("lastmod")?,
             content: content_info(row)?,
             links: row.get::<_, LinkList<_>>("links")?.0,
+            unconfirmed: row.get("unconfirmed")?,
         })
     })
     .optional()

@@ -64,7 +64,7 @@ impl SupersededTask {
             late: false,
             frequency: None,
             encoding: None,
-            unconfirmed: false,
+            unconfirmed: applied.unconfirmed,
         })))
     }
 
