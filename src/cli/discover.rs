@@ -80,7 +80,7 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
         url: credentials.extract(entry.url.clone()),
         fallback: entry.fallback.clone(),
     };
-    let client = match Client::of_config(&config) {
+    let client = match Client::of_config(config) {
         Ok(client) => client.with_credentials(&credentials),
         Err(error) => return DiscoveryReport::failed(&entry.url, error.code(), &error),
     };

@@ -360,16 +360,20 @@ fn lose_power_after(world: &World, mut disk: LossyDisk, steps: &[&Step]) -> Resu
     Ok(Losses { losses, continued })
 }
 
+/// Whether the syncs of a path are left out.
+type IsLeftOut = fn(&str) -> bool;
+
 /// Leaves out the syncs of one kind: each of them is needed, and the checks find that.
 #[allow(clippy::print_stdout, reason = "the test reports its progress")]
 fn check_that_missing_syncs_are_found(world: &World, disk: &LossyDisk, steps: &[Step]) {
-    let is_file = |path: &str| path.contains("/.resyncd/work/");
-    let is_folder = |path: &str| path.starts_with("mirror") && !path.contains("/.resyncd/");
-    let is_log = |path: &str| path == "state/resyncd.db-wal";
-    let kinds: [(&str, &dyn Fn(&str) -> bool); 3] = [
-        ("staged files", &is_file),
-        ("folders", &is_folder),
-        ("the log of the database", &is_log),
+    let kinds: [(&str, IsLeftOut); 3] = [
+        ("staged files", |path| path.contains("/.resyncd/work/")),
+        ("folders", |path| {
+            path.starts_with("mirror") && !path.contains("/.resyncd/")
+        }),
+        ("the log of the database", |path| {
+            path == "state/resyncd.db-wal"
+        }),
     ];
     for (kind, is_left_out) in kinds {
         let rest: Vec<&Step> = steps
