@@ -195,24 +195,29 @@ fn bytes_of(text: &[Unit], units: Range<usize>) -> Range<usize> {
     text[units.start].bytes.start..text[units.end - 1].bytes.end
 }
 
-/// Where the text ends: at its end, or before an encoded character that has been cut.
-fn ends_of(chars: &[char]) -> impl Iterator<Item = usize> {
+/// Where the text ends: at its end, or before an encoded character that has been cut, in any layer.
+fn ends_of(chars: &[char]) -> Vec<usize> {
     let recent = chars.len().saturating_sub(LONGEST_ENCODED);
-    let is_cut = |&at: &usize| {
-        let rest = &chars[at + 1..];
-        match chars[at] {
-            '%' => rest.len() < 2,
-            '\\' => rest
-                .iter()
-                .all(|&char| char == '{' || char.is_ascii_alphanumeric()),
-            '&' => rest
-                .iter()
-                .all(|&char| char == '#' || char.is_ascii_alphanumeric()),
-            _ => false,
+    let mut ends = vec![chars.len()];
+    for at in (recent..chars.len()).rev() {
+        let is_cut = |&end: &usize| {
+            let rest = &chars[at + 1..end];
+            match chars[at] {
+                '%' => rest.len() < 2,
+                '\\' => rest
+                    .iter()
+                    .all(|&char| char == '{' || char.is_ascii_alphanumeric()),
+                '&' => rest
+                    .iter()
+                    .all(|&char| char == '#' || char.is_ascii_alphanumeric()),
+                _ => false,
+            }
+        };
+        if ends.iter().any(is_cut) {
+            ends.push(at);
         }
-    };
-    let marks = (recent..chars.len()).filter(is_cut);
-    marks.chain([chars.len()])
+    }
+    ends
 }
 
 /// Finds what stands between `://` and `@` of a URL.
