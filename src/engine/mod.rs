@@ -34,6 +34,8 @@ mod set;
 mod simulation;
 mod source;
 mod status_view;
+#[cfg(test)]
+mod test_source;
 mod trimming;
 
 pub use audit::{Audit, ReportedFinding, Summary, Sums};

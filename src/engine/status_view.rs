@@ -48,7 +48,7 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
     let config = &context.source;
     let facts = context.runtime_status.source(&config.name);
     let mut sets = Vec::new();
-    for record in context.store.sets(&config.name).await? {
+    for record in context.store.reported_sets(&config.name).await? {
         if config.sets.is_empty() || config.sets.contains(&record.capability_list) {
             sets.push(set(context, &record).await?);
         }
@@ -102,7 +102,7 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
         facts.notices.replace(notice, 1);
     }
     let mut channels = Vec::new();
-    for channel in context.store.channels(record.id).await? {
+    for channel in context.store.reported_channels(record.id).await? {
         // A channel that ended because it is no longer offered is not shown.
         let has_ended = channel.left
             && channel.lease.state == ChannelState::Unsubscribed
@@ -288,4 +288,24 @@ pub(super) fn unfollowed(
         error: runtime_status.channel(channel.record.id),
     };
     channels.into_iter().map(status).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::test_source::{NAME, TestSource};
+
+    /// Ends a test that would hang; nothing relies on the time that something takes.
+    const LIMIT: Duration = Duration::from_secs(60);
+
+    #[tokio::test]
+    async fn status_waits_for_no_worker() {
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        let source = TestSource::new(&list, |client| client);
+        source.store.begin_set(NAME, &list).await.unwrap();
+        let _occupied = source.store.occupy_workers();
+        let contexts = [&*source.context].into_iter();
+        let status = tokio::time::timeout(LIMIT, status(clock::now().wall, contexts)).await;
+        assert_eq!(status.unwrap().unwrap().sources[0].sets.len(), 1);
+    }
 }

@@ -284,6 +284,11 @@ impl Store {
         self.readers.occupy(&[Lane::Lookups])
     }
 
+    /// Occupies the threads that answer the workers.
+    pub(crate) fn occupy_workers(&self) -> readers::OccupiedReaders {
+        self.readers.occupy(&[Lane::Work])
+    }
+
     /// Occupies the threads that read the status and the feed.
     pub(crate) fn occupy_reports(&self) -> readers::OccupiedReaders {
         self.readers.occupy(&[Lane::Reports])

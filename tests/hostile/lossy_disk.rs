@@ -321,7 +321,7 @@ impl LossyDisk {
         let id = self.existing(path);
         match &mut self.nodes[id] {
             Node::File { unsynced, .. } => unsynced.push(change),
-            // The time of a folder is of no use to anybody.
+            // Nothing reads the time of a folder.
             Node::Folder(_) => {}
         }
     }

@@ -261,14 +261,12 @@ mod tests {
     use url::Url;
 
     use super::*;
-    use crate::config::{Config, Source};
-    use crate::engine::Engine;
+    use crate::engine::test_source::{NAME, TestSource};
+    use crate::fetch::FetchError;
     use crate::fetch::transport::Transport;
-    use crate::fetch::{Client, FetchError};
     use crate::protocol::{ChangeKind, ResourceUri};
-    use crate::store::{Change, ChangeBatch, Origin, Store};
+    use crate::store::{Change, ChangeBatch, Origin};
 
-    const NAME: &str = "source";
     /// The executor panics the first time that it begins a task of this resource.
     const RESOURCE: &str = "https://example.org/panic-of-an-executor";
     static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
@@ -292,17 +290,12 @@ mod tests {
 
     #[tokio::test]
     async fn executor_that_panics_is_started_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
         let url = Url::parse("https://example.org/").unwrap();
-        let source = Source::new(NAME, url.clone(), folder.path().join("mirror"));
-        let config = Config::new(folder.path(), vec![source]);
         let (requests, mut requested) = mpsc::unbounded_channel();
-        let client = Client::new(&config.http).unwrap();
-        let client = client.with_transport(Arc::new(Silent(requests)));
-        let engine = Engine::new(&config, Arc::clone(&store), &client, false);
-        let context = Arc::clone(&engine.sources[0].context);
-        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+        let source = TestSource::new(&url, |client| {
+            client.with_transport(Arc::new(Silent(requests)))
+        });
+        let (store, context) = (&source.store, &source.context);
         let set = store.begin_set(NAME, &url).await.unwrap().id;
         let created = Change {
             kind: ChangeKind::Created,
@@ -318,7 +311,10 @@ mod tests {
             end: None,
         });
         assert_eq!(applied.await.unwrap().tasks, 1);
-        let executing = tokio::spawn(execute_tasks(Arc::clone(&context), mirror));
+        let executing = tokio::spawn(execute_tasks(
+            Arc::clone(context),
+            Arc::clone(&source.mirror),
+        ));
         let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
         assert_eq!(requested.unwrap(), Some(()), "the task is executed");
         assert!(HAS_PANICKED.load(Ordering::SeqCst));

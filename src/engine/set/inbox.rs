@@ -566,17 +566,13 @@ mod tests {
     use super::*;
     use url::Url;
 
-    use crate::config::{Config, Source};
-    use crate::engine::Engine;
     use crate::engine::set::package_files::PackageFiles;
-    use crate::fetch::Client;
-    use crate::mirror::Mirror;
+    use crate::engine::test_source::{NAME, TestSource};
     use crate::protocol::{Head, ResourceUri, write_document};
-    use crate::store::{CallbackKeys, Receipt, Store};
+    use crate::store::{CallbackKeys, Receipt};
 
     /// A delivery that ends with it, or has an entry with this path, makes the reader panic.
     pub(super) const PANIC: &str = "/panic";
-    const NAME: &str = "source";
 
     fn notification(path: &str) -> Vec<u8> {
         let uri = Url::parse("https://example.org/")
@@ -591,16 +587,10 @@ mod tests {
 
     #[tokio::test]
     async fn delivery_that_panics_is_rejected_and_the_next_one_is_applied() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
         let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
-        let source = Source::new(NAME, list.clone(), folder.path().join("mirror"));
-        let config = Config::new(folder.path(), vec![source]);
-        let client = Client::new(&config.http).unwrap();
-        let engine = Engine::new(&config, Arc::clone(&store), &client, false);
-        let context = Arc::clone(&engine.sources[0].context);
-        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
-        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
+        let source = TestSource::new(&list, |client| client);
+        let (store, context) = (&source.store, Arc::clone(&source.context));
+        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &source.mirror));
 
         let record = store.begin_set(NAME, &list).await.unwrap();
         let (set, now) = (record.id, clock::now().wall);

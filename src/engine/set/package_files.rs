@@ -313,14 +313,9 @@ mod tests {
     use reqwest::{Request, Response};
 
     use super::*;
-    use crate::config::{Config, Source};
-    use crate::engine::Engine;
-    use crate::fetch::Client;
+    use crate::engine::test_source::{NAME, TestSource};
     use crate::fetch::transport::Transport;
     use crate::protocol::Entry;
-    use crate::store::Store;
-
-    const NAME: &str = "source";
 
     /// A site that has nothing.
     struct Nothing;
@@ -337,17 +332,10 @@ mod tests {
 
     #[tokio::test]
     async fn package_waits_for_its_place_before_anything_else() {
-        let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
         let uri = Url::parse("https://example.org/package.zip").unwrap();
-        let source = Source::new(NAME, uri.clone(), folder.path().join("mirror"));
-        let config = Config::new(folder.path(), vec![source]);
-        let client = Client::new(&config.http).unwrap();
-        let client = client.with_transport(Arc::new(Nothing));
-        let engine = Engine::new(&config, Arc::clone(&store), &client, false);
-        let context = Arc::clone(&engine.sources[0].context);
-        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
-        let packages = PackageFiles::new(Arc::clone(&context), &mirror);
+        let source = TestSource::new(&uri, |client| client.with_transport(Arc::new(Nothing)));
+        let (store, context) = (&source.store, &source.context);
+        let packages = PackageFiles::new(Arc::clone(context), &source.mirror);
         let set = store.begin_set(NAME, &uri).await.unwrap().id;
 
         let acquire = || context.package_places.acquire().now_or_never().flatten();

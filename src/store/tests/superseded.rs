@@ -117,16 +117,23 @@ async fn superseded_task_is_undone_after_a_kill() {
     }
 }
 
-#[tokio::test]
-async fn file_of_a_superseded_creation_is_removed_after_a_kill() {
+/// A deleted resource, and the task that creates it again, which was dropped while it was executed.
+async fn superseded_creation() -> (World, Task) {
     let world = World::new().await;
     world.announce(vec![created("a", 10)]).await;
     world.work("first").await;
     world.announce(vec![deleted("a", 15)]).await;
     world.work("").await;
     world.announce(vec![created("a", 15)]).await;
-    world.due().await;
+    let task = world.due().await.remove(0);
     world.announce(vec![deleted("a", 15)]).await;
+    assert!(world.due().await.is_empty(), "it is superseded");
+    (world, task)
+}
+
+#[tokio::test]
+async fn file_of_a_superseded_creation_is_removed_after_a_kill() {
+    let (world, _) = superseded_creation().await;
     world.store.lose_results();
     let world = world.reopened();
     assert_eq!(world.due_names().await, ["deleted a"]);
@@ -161,15 +168,7 @@ async fn superseded_task_without_effect_is_not_undone() {
 
 #[tokio::test]
 async fn file_published_by_a_superseded_task_is_removed_again() {
-    let world = World::new().await;
-    world.announce(vec![created("a", 10)]).await;
-    world.work("first").await;
-    world.announce(vec![deleted("a", 15)]).await;
-    world.work("").await;
-    world.announce(vec![created("a", 15)]).await;
-    let task = world.due().await.remove(0);
-    world.announce(vec![deleted("a", 15)]).await;
-    assert!(world.due().await.is_empty(), "it is superseded");
+    let (world, task) = superseded_creation().await;
     world.complete(vec![published(task, "second")]).await;
     assert_eq!(world.due_names().await, ["deleted a"]);
     world.work("").await;

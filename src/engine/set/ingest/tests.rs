@@ -9,18 +9,15 @@ use zip::write::SimpleFileOptions;
 
 use super::{DocumentChanges, PackageWeight, ingest_changes};
 use crate::clock;
-use crate::config::{Config, Source};
-use crate::engine::Engine;
 use crate::engine::apply::executor::Executor;
 use crate::engine::set::entry_batches::EntrySource;
 use crate::engine::set::package_files::OpenedPackage;
-use crate::fetch::{Client, Package};
-use crate::mirror::Mirror;
+use crate::engine::test_source::{NAME, TestSource};
+use crate::fetch::Package;
 use crate::protocol::ResourceUri;
 use crate::store::{BatchCommit, DeletionRules, Origin, Store};
 use crate::sync::NewsFilter;
 
-const NAME: &str = "source";
 /// More than the blocking threads.
 const SETS: usize = 5;
 const BLOCKING_THREADS: usize = 2;
@@ -87,19 +84,13 @@ fn package(number: usize) -> OpenedPackage {
 
 /// Ingests a package for each set while no task is executed yet, then executes the tasks. Returns what was published.
 async fn ingest_all() -> Vec<String> {
-    let folder = tempfile::tempdir().unwrap();
-    let store = Store::open(folder.path()).unwrap();
     let entry_point = Url::parse("https://example.org/").unwrap();
-    let source = Source::new(NAME, entry_point.clone(), folder.path().join("mirror"));
-    let config = Config::new(folder.path(), vec![source]);
-    let client = Client::new(&config.http).unwrap();
-    let engine = Engine::new(&config, Arc::clone(&store), &client, false);
-    let context = Arc::clone(&engine.sources[0].context);
-    let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+    let source = TestSource::new(&entry_point, |client| client);
+    let (store, context, mirror) = (&source.store, &source.context, &source.mirror);
 
     let mut ingesting = JoinSet::new();
     for number in 0..SETS {
-        let context = Arc::clone(&context);
+        let context = Arc::clone(context);
         let set = entry_point.join(&format!("set{number}")).unwrap();
         let set = store.begin_set(NAME, &set).await.unwrap().id;
         let changes = DocumentChanges {
@@ -119,10 +110,10 @@ async fn ingest_all() -> Vec<String> {
         });
     }
     // Each set waits for the executor now.
-    while pending(&store).await < SETS {
+    while pending(store).await < SETS {
         tokio::task::yield_now().await;
     }
-    let executor = Executor::new(Arc::clone(&context), Arc::clone(&mirror)).run();
+    let executor = Executor::new(Arc::clone(context), Arc::clone(mirror)).run();
     let executor = tokio::spawn(executor);
     for result in ingesting.join_all().await {
         assert_eq!(result.tasks, 1);

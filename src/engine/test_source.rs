@@ -1,0 +1,43 @@
+//! For tests: a Source with an empty database and an empty mirror. Nothing follows it but what a test starts.
+
+use std::sync::Arc;
+
+use url::Url;
+
+use super::Engine;
+use super::context::SourceContext;
+use crate::config::{Config, Source};
+use crate::fetch::Client;
+use crate::mirror::Mirror;
+use crate::store::Store;
+
+/// The name of the Source.
+pub(super) const NAME: &str = "source";
+
+pub(super) struct TestSource {
+    pub(super) store: Arc<Store>,
+    pub(super) context: Arc<SourceContext>,
+    pub(super) mirror: Arc<Mirror>,
+    #[expect(dead_code, reason = "dropped last")]
+    folder: tempfile::TempDir,
+}
+
+impl TestSource {
+    /// A Source at that URL; `client` changes the client for its requests.
+    pub(super) fn new(url: &Url, client: impl FnOnce(Client) -> Client) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let source = Source::new(NAME, url.clone(), folder.path().join("mirror"));
+        let config = Config::new(folder.path(), vec![source]);
+        let client = client(Client::new(&config.http).unwrap());
+        let engine = Engine::new(&config, Arc::clone(&store), &client, false);
+        let context = Arc::clone(&engine.sources[0].context);
+        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
+        Self {
+            store,
+            context,
+            mirror,
+            folder,
+        }
+    }
+}
