@@ -19,6 +19,7 @@ mod apply;
 mod audit;
 mod channels;
 mod context;
+mod contradictions;
 mod documents;
 mod error;
 mod faults;

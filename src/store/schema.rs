@@ -337,6 +337,13 @@ pub(super) const STEPS: &[&str] = &[
         resource_id INTEGER PRIMARY KEY REFERENCES resource (id)
     );
     ",
+    "
+    -- Whether a list of the Source was compared with what only a hub has stated of a resource.
+    ALTER TABLE resource ADD COLUMN compared INTEGER NOT NULL DEFAULT 0;
+    CREATE INDEX resource_unconfirmed ON resource (set_id, changed_at) WHERE unconfirmed = 1 AND compared = 0;
+    -- Whether such a list contradicts a hub: the Source's answer decides.
+    ALTER TABLE task ADD COLUMN contradicted INTEGER NOT NULL DEFAULT 0;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

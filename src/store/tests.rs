@@ -3,6 +3,7 @@
 mod audit_state;
 mod channels;
 mod corruption;
+mod cross_check;
 mod deletion_guard;
 mod dumps;
 mod inbox;
@@ -262,8 +263,7 @@ impl World {
             .await
             .unwrap()
         {
-            sum.tasks += absent.tasks;
-            sum.known += absent.known;
+            sum.add(absent);
         }
         let end = BatchCommit {
             progress: Some((coverage(time), Vec::new())),

@@ -17,6 +17,7 @@ mod candidates;
 mod channel;
 mod circuit_breaker;
 mod coverage;
+mod cross_check;
 mod lease;
 mod news_filter;
 mod part;
@@ -35,6 +36,7 @@ pub use channel::{
 };
 pub use circuit_breaker::HostCircuitBreaker;
 pub use coverage::Coverage;
+pub use cross_check::CrossCheck;
 pub use lease::{Asked, ChannelState, Lease, Ruling};
 pub use news_filter::NewsFilter;
 pub use part::{KnownPart, PartPlan, plan_part, trusted_check_times, unchanged_proof};

@@ -99,6 +99,36 @@ impl LocalState {
             && announced.kind != ChangeKind::Deleted
             && announced.changed_at.is_some()
     }
+
+    /// Whether only the time that a hub has stated keeps it from being known that an announced update was applied.
+    #[must_use]
+    pub fn has_hub_time_of(&self, announced: &Announced<'_>) -> bool {
+        let may_be_applied = announced.changed_at < self.changed_at
+            || (announced.changed_at == self.changed_at
+                && !matches!(compare(announced, self), ContentMatch::Different));
+        self.is_unordered(announced) && may_be_applied
+    }
+
+    /// Whether a list of the time `at` names a resource that was deleted because only a hub has stated so, and that was not changed
+    /// since, while every change until then is known. `covered`: the end of the unbroken coverage.
+    #[must_use]
+    pub fn is_refuted_by(
+        &self,
+        listed: &Announced<'_>,
+        at: SourceTime,
+        covered: Option<SourceTime>,
+    ) -> bool {
+        let modified = listed.lastmod.map(SourceTime::latest_possible);
+        let is_unchanged = modified.is_some() && modified < self.changed_at;
+        self.unconfirmed && self.deleted && is_unchanged && covered > Some(at.latest_possible())
+    }
+
+    /// Whether a list of the time `at` does not name a resource that only a hub has stated to exist, while every change until then
+    /// is known. `covered`: the end of the unbroken coverage.
+    #[must_use]
+    pub fn is_refuted_by_absence(&self, at: SourceTime, covered: Option<SourceTime>) -> bool {
+        self.unconfirmed && !self.deleted && covered > Some(at.latest_possible())
+    }
 }
 
 /// What to do with an entry.

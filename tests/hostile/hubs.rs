@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use resyncd::demo::{Notification, SampleOptions, SampleSource};
+use chrono::TimeDelta;
+use resyncd::demo::{Fault, Notification, SampleOptions, SampleSource};
 use resyncd::protocol::{Algorithm, ChangeKind, Digest, Entry, Link};
 
 use crate::support::{NAME, Rig, SET, change, change_list, eventually, resources};
@@ -120,4 +121,90 @@ async fn forged_digest_of_the_former_version_does_not_hide_a_change() {
     .await;
     rig.operator.poll(NAME).await;
     rig.until_holds(RESOURCE, "the newer version").await;
+}
+
+/// The hub announces a deletion while the resource is not available for a moment. The Change List does not have the deletion.
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_that_the_change_list_does_not_have_is_undone_and_reported() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let before = rig.mirrored(RESOURCE);
+    rig.source.advance(Duration::from_secs(1));
+    let path = rig.source.resource_uri(SET, RESOURCE).path().to_owned();
+    rig.source.fail(&path, Fault::Status(404), 1);
+    let entry = forged_deletion(&rig, RESOURCE);
+    rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
+    rig.until("the deletion is applied", |set| set.resources == 2)
+        .await;
+    rig.source.advance(Duration::from_secs(5));
+    rig.source.update(SET, "r0002.txt", "changed by the Source");
+    rig.operator.poll(NAME).await;
+    rig.until("the resource is back", |set| set.resources == 3)
+        .await;
+    assert_eq!(rig.mirrored(RESOURCE), before);
+    until_contradicted(&rig).await;
+}
+
+/// The hub announces a change with a time that is yet to come, and the resource is deleted before that.
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_that_the_time_of_a_hub_has_hidden_is_applied_and_reported() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    let notification = rig.source.notify(SET);
+    let ahead = notification.interval.unwrap().until().to_datetime() + TimeDelta::seconds(60);
+    let entry = change(&rig.source.resource_uri(SET, RESOURCE), ahead.into());
+    rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
+    rig.until("the notification is applied", |set| {
+        set.pending == 0 && set.channels.iter().any(|channel| channel.applied > 0)
+    })
+    .await;
+    rig.source.advance(Duration::from_secs(1));
+    rig.source.delete(SET, RESOURCE);
+    rig.source.advance(Duration::from_secs(120));
+    rig.source.update(SET, "r0002.txt", "changed by the Source");
+    rig.operator.poll(NAME).await;
+    rig.until("the deletion is applied", |set| set.resources == 2)
+        .await;
+    assert_eq!(rig.mirrored(RESOURCE), None);
+    until_contradicted(&rig).await;
+}
+
+/// The Source deletes a resource, and the hub announces a change of it with a later time: the deletion looks older.
+#[tokio::test(flavor = "multi_thread")]
+async fn deletion_before_an_update_that_the_hub_makes_up_is_applied_and_reported() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.source.advance(Duration::from_secs(1));
+    rig.source.delete(SET, RESOURCE);
+    rig.source.advance(Duration::from_secs(1));
+    let uri = rig.source.resource_uri(SET, RESOURCE);
+    let entry = change(&uri, rig.source.boundary());
+    rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
+    rig.until("the update is given up", |set| set.failed == 1)
+        .await;
+    rig.source.advance(Duration::from_secs(5));
+    rig.source.update(SET, "r0002.txt", "changed by the Source");
+    rig.operator.poll(NAME).await;
+    rig.until("the deletion is applied", |set| set.resources == 2)
+        .await;
+    until_contradicted(&rig).await;
+}
+
+/// A resource that the Source neither lists nor serves does not keep the set from being in sync for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_the_hub_makes_up_is_forgotten() {
+    let rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.source.advance(Duration::from_secs(1));
+    let nothing = rig.source.resource_uri(SET, "nothing.txt");
+    let entry = change(&nothing, rig.source.boundary());
+    rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
+    rig.until("the resource is given up", |set| set.failed == 1)
+        .await;
+    rig.source.advance(Duration::from_secs(5));
+    rig.source.update(SET, "r0002.txt", "changed by the Source");
+    rig.operator.poll(NAME).await;
+    rig.until("it is forgotten", |set| set.state == "in-sync")
+        .await;
+    until_contradicted(&rig).await;
 }

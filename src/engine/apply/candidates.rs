@@ -10,6 +10,7 @@ use super::download::{DownloadError, FetchOutcome, download};
 use super::members::Member;
 use super::unpack::{UnpackError, unpack};
 use crate::clock;
+use crate::engine::contradictions::note_contradiction;
 use crate::fetch::{AllowedHosts, FetchError};
 use crate::protocol::{ContentInfo, Link, ResourceUri, ServedVersion};
 use crate::store::{Task, TaskFailure};
@@ -164,13 +165,7 @@ pub(super) async fn report_contradiction(context: &ApplyContext, task: &Task, fo
     let (kind, source) = (DeliveryFaultKind::Contradicted, context.name());
     tracing::warn!(code = kind.code(), source, uri = %task.uri, change = task.kind.as_str(), found,
         "the Source's answer contradicts what its hub has delivered; following the Source");
-    let noted = context
-        .source
-        .store
-        .note_delivery_fault(task.set, kind, clock::now().wall);
-    if let Err(error) = noted.await {
-        tracing::error!(code = error.code(), source, %error, "database error; the fault of the hub is not shown");
-    }
+    note_contradiction(&context.source, task.set).await;
 }
 
 fn is_skipped(context: &ApplyContext, candidate: &Candidate) -> bool {

@@ -32,7 +32,7 @@ pub(super) enum TaskOutcome {
         /// Whether it serves what the mirror has, as far as that can be told.
         is_same: bool,
     },
-    /// The resource is to be deleted, as only a hub has stated, and the Source still serves it.
+    /// The resource is to be deleted, as only a hub has stated or as a list contradicts a hub, and the Source still serves it.
     Contradicted {
         /// Whether it serves what the mirror has, as far as that can be told.
         is_same: bool,
@@ -77,7 +77,12 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
         known = known.filter(|_| in_place);
     }
     match candidates::fetch(context, task, known.as_ref()).await {
-        Ok(FetchOutcome::Fetched(fetched)) => TaskOutcome::Fetched(fetched),
+        Ok(FetchOutcome::Fetched(fetched)) => {
+            if task.contradicted {
+                candidates::report_contradiction(context, task, "the Source serves it").await;
+            }
+            TaskOutcome::Fetched(fetched)
+        }
         Ok(FetchOutcome::NotModified) => TaskOutcome::Same {
             lastmod: task.lastmod,
         },
@@ -98,10 +103,19 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
         Ok(served) => TaskOutcome::Left {
             is_same: served.is_none(),
         },
-        Err(error) if error.is_absent() => TaskOutcome::Remove,
+        Err(error) if error.is_absent() => {
+            if task.contradicted {
+                candidates::report_contradiction(context, task, "the Source does not serve it")
+                    .await;
+            }
+            TaskOutcome::Remove
+        }
         Err(error) if error.class() == ErrorClass::Retry => {
             TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
         }
+        Err(_) if task.contradicted && !task.is_shared => TaskOutcome::Contradicted {
+            is_same: !task.live_doubted,
+        },
         // A server may hide in this way that there is none.
         Err(error) if !task.is_shared => {
             TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
@@ -113,6 +127,10 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
 }
 
 async fn still_served(context: &ApplyContext, task: &Task, is_same: bool) -> TaskOutcome {
+    if task.contradicted {
+        // As the hub has stated.
+        return TaskOutcome::Contradicted { is_same };
+    }
     let failure = DownloadError::StillServed.into_failure(task);
     if failure.retry_at.is_some() {
         return TaskOutcome::Failed(failure);

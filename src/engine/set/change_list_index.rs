@@ -203,6 +203,10 @@ impl SetState {
             }
         };
         let (next, damaged) = (read.next_page().cloned(), read.expect_undamaged());
+        let read = match child.is_page {
+            true => read,
+            false => self.cross_check(read, child.from).await?,
+        };
         let span = self
             .ingest_part(read, record, child.from, child.until)
             .await?;

@@ -215,23 +215,23 @@ impl SetState {
         changed: ChangedDocument,
         span: Span,
     ) -> Result<(), EngineError> {
-        let damaged = changed.read.expect_undamaged();
+        let ChangedDocument { read, record } = changed;
+        let read = self.cross_check(read, None).await?;
+        let damaged = read.expect_undamaged();
         let mut trial = self.sequencer.clone();
         let filter = match span.interval() {
             Some(interval) => trial.change_list(clock::now(), interval),
             None => NewsFilter::everything(),
         };
-        let filter = self
-            .sequencer
-            .mark_late_end(filter, end_of(&changed.read.summary));
+        let filter = self.sequencer.mark_late_end(filter, end_of(&read.summary));
         if damaged.is_err() {
             trial = self.sequencer.clone();
         }
         let mut commit = self.commit_of(&trial, None);
         if damaged.is_ok() {
-            commit.documents.push(changed.record);
+            commit.documents.push(record);
         }
-        self.ingest_news(changed.read, filter, commit).await?;
+        self.ingest_news(read, filter, commit).await?;
         self.sequencer = trial;
         damaged
     }

@@ -21,6 +21,7 @@ mod change_dumps;
 mod change_list_index;
 mod change_lists;
 pub(super) mod changes;
+mod cross_check;
 pub(super) mod documents;
 mod entry_batches;
 mod inbox;

@@ -95,14 +95,18 @@ impl SetState {
         readings: u32,
     ) -> Result<(), EngineError> {
         let list = self.list_progress(origin, at);
+        let mut contradicted = 0;
         loop {
             let filter = self.context.source.filter.clone();
             let wants = move |uri: &ResourceUri| filter.wants(uri);
             let (store, now) = (&self.context.store, clock::now().wall);
             let step = store.list_absent(&list, now, readings, wants);
-            if step.await?.is_none() {
-                return Ok(());
+            match step.await? {
+                Some(step) => contradicted += step.contradicted,
+                None => break,
             }
         }
+        self.report_contradictions(contradicted).await;
+        Ok(())
     }
 }

@@ -141,7 +141,7 @@ impl SetState {
         }
     }
 
-    fn deletion_rules(&self) -> DeletionRules {
+    pub(super) fn deletion_rules(&self) -> DeletionRules {
         DeletionRules {
             max_share: self.context.source.max_delete,
             holds_all: false,

@@ -1,6 +1,7 @@
 //! `resource`: what the mirror has, and what was last applied.
 
 pub(in crate::store) mod audit;
+pub(in crate::store) mod unconfirmed;
 pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
@@ -281,7 +282,8 @@ pub(in crate::store) fn publish(
          served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
          etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
          last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
-         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0, unconfirmed = ?17
+         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0, unconfirmed = ?17,
+         compared = compared AND changed_at IS COALESCE(?8, changed_at)
          WHERE id = ?1",
     )?
     .execute(params![
@@ -310,7 +312,8 @@ pub(in crate::store) fn publish(
 pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>) -> Result<()> {
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
-             links = NULL, doubted = 0, unconfirmed = ?6
+             links = NULL, doubted = 0, unconfirmed = ?6,
+             compared = compared AND deleted = 1 AND changed_at IS COALESCE(?3, changed_at)
          WHERE id = ?1",
     )?
     .execute(params![

@@ -49,6 +49,8 @@ pub struct Task {
     pub origin: Origin,
     /// Whether only a hub states it that is not the Source.
     pub unconfirmed: bool,
+    /// Whether a list of the Source contradicts what only a hub has stated: it is to be asked which of them is true.
+    pub contradicted: bool,
     /// The number of failed attempts.
     pub attempts: u32,
     /// The path of the file, relative to the mirror.
@@ -84,6 +86,7 @@ impl Task {
             links: row.get::<_, LinkList<_>>("links")?.0,
             origin: row.get("origin")?,
             unconfirmed: row.get("unconfirmed")?,
+            contradicted: row.get("contradicted")?,
             attempts: row.get("attempts")?,
             path: row.get("path")?,
             live: row.get("live")?,
@@ -100,7 +103,7 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     task.set_id AS set_id, resource.uri AS uri, task.authority AS authority, task.kind AS kind,
     task.changed_at AS changed_at, task.lastmod AS lastmod, task.length AS length, task.media_type AS media_type, task.encoding AS encoding,
     task.hashes AS hashes, task.links AS links, task.origin AS origin, task.unconfirmed AS unconfirmed,
-    task.attempts AS attempts,
+    task.contradicted AS contradicted, task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
     resource.length AS live_length, resource.hashes AS live_hashes,
     resource.doubted AS live_doubted, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
@@ -181,7 +184,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                  set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
                  origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, encoding = ?16, version = version + 1,
                  unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
-                 attempts = 0, error_code = NULL, error_message = NULL
+                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
                 OR (?16 IS NOT NULL AND encoding IS NOT ?16)
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
@@ -209,7 +212,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
     if put == 0 && !change.unconfirmed {
         // The Source itself states it now: a deletion that was held back is decided again at the end of the document. What is in progress does not count: it may be the Source's answer to another statement.
         sql.prepare_cached(
-            "UPDATE task SET unconfirmed = 0, origin = ?2, attempts = 0, version = version + 1,
+            "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1,
                  state = CASE state WHEN 'held' THEN 'weighed' ELSE state END
              WHERE resource_id = ?1 AND unconfirmed = 1",
         )?
@@ -254,7 +257,7 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
              origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), encoding = ?15, version = version + 1, attempts = 0,
-             unconfirmed = 0, error_code = NULL, error_message = NULL",
+             unconfirmed = 0, contradicted = 0, error_code = NULL, error_message = NULL",
     )?
     .execute(params![
         task.resource,
@@ -295,6 +298,19 @@ pub(in crate::store) fn release(
     sql.prepare_cached("UPDATE task SET state = 'ready', since = ?2 WHERE resource_id = ?1")?
         .execute(params![resource, since])?;
     Ok(())
+}
+
+/// Records that a list contradicts what only a hub has stated.
+pub(in crate::store) fn set_contradicted(sql: &Connection, resource: ResourceId) -> Result<()> {
+    sql.prepare_cached("UPDATE task SET contradicted = 1 WHERE resource_id = ?1")?
+        .execute([resource])
+        .map(drop)
+}
+
+/// Whether the task of a resource was given up until the next poll.
+pub(in crate::store) fn is_given_up(sql: &Connection, resource: ResourceId) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND state = 'failed'")?
+        .exists([resource])
 }
 
 /// Makes a task due now, under another origin, with its attempts counted anew.

@@ -50,7 +50,8 @@ async fn repeated_change_does_not_restart_its_task() {
         BatchResult {
             tasks: 0,
             known: 2,
-            held: 0
+            held: 0,
+            contradicted: 0,
         }
     );
     let failed = in_progress

@@ -43,7 +43,8 @@ pub enum TaskResult {
         /// Whether the Source serves what the mirror has.
         is_same: bool,
     },
-    /// The deletion of a resource that only a hub has stated, and that the Source still serves.
+    /// The deletion of a resource that only a hub has stated, or that a list has in place of what a hub has stated, and that the
+    /// Source still serves.
     Contradicted {
         /// The task.
         task: Task,

@@ -7,7 +7,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
-use super::put_task::put_task;
+use super::put_task::{put_task, put_task_since};
 use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::{ChannelId, SetId};
@@ -83,14 +83,39 @@ pub struct BatchResult {
     pub known: u64,
     /// Deletions that were held back.
     pub held: u64,
+    /// What only a hub has stated, and the entries of a Resource List or Resource Dump contradict, or what they do not name.
+    pub contradicted: u64,
+}
+
+/// What became of one entry of a list, or of a member that it does not name.
+pub(super) enum EntryOutcome {
+    /// It became a task.
+    Task,
+    /// It became a task, and contradicts what only a hub has stated.
+    Contradiction,
+    /// It is no news.
+    Known,
 }
 
 impl BatchResult {
+    /// Counts what became of an entry.
+    pub(super) fn count(&mut self, outcome: EntryOutcome) {
+        match outcome {
+            EntryOutcome::Task => self.tasks += 1,
+            EntryOutcome::Contradiction => {
+                self.tasks += 1;
+                self.contradicted += 1;
+            }
+            EntryOutcome::Known => self.known += 1,
+        }
+    }
+
     /// Adds the result of another batch of the same document.
     pub fn add(&mut self, other: Self) {
         self.tasks += other.tasks;
         self.known += other.known;
         self.held += other.held;
+        self.contradicted += other.contradicted;
     }
 }
 
@@ -155,23 +180,30 @@ fn apply_change(
             if change.kind == ChangeKind::Deleted {
                 part::doubt_parts_of(sql, state.id)?;
             }
-            match &state.known {
-                Some(known)
-                    if known.is_unordered(&change.announced())
-                        && change.changed_at < known.changed_at =>
-                {
-                    // Which of the two is newer is not known. What the Source answers now is: the entry states nothing about that.
-                    let asked = Change {
-                        content: ContentInfo {
-                            media_type: change.content.media_type.clone(),
-                            ..ContentInfo::default()
-                        },
-                        ..change.clone()
-                    };
-                    put_task(sql, context, state.id, &asked)
-                }
-                _ => put_task(sql, context, state.id, change),
-            }
+            let announced = change.announced();
+            let Some(known) = state
+                .known
+                .as_ref()
+                .filter(|known| known.has_hub_time_of(&announced))
+            else {
+                return put_task(sql, context, state.id, change);
+            };
+            // Which of the two is newer is not known. What the Source answers now is: an older entry states nothing about that.
+            let content = match change.changed_at < known.changed_at {
+                true => ContentInfo {
+                    media_type: change.content.media_type.clone(),
+                    ..ContentInfo::default()
+                },
+                false => change.content.clone(),
+            };
+            let asked = Change {
+                content,
+                ..change.clone()
+            };
+            // `synced_until` is not lowered, because it was claimed already; but it does not advance either.
+            let claimed = coverage::unbroken_until(sql, context.set)?;
+            let since = asked.changed_at.max(claimed);
+            put_task_since(sql, context, state.id, &asked, since)
         }
         Decision::Older => {
             state.hold_back_for(sql, context.set, change)?;

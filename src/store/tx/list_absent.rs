@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use super::ingest::BatchResult;
+use super::ingest::{BatchResult, EntryOutcome};
 use super::list_entries::ListProgress;
 use super::membership::{join, leave_if_shared};
 use super::put_task::put_task;
@@ -71,28 +71,24 @@ fn list_absent(
     for (_, uri) in absent {
         let is_wanted = wants(&uri);
         let deletion = Change::deletion(uri, Some(at));
-        if delete_absent(sql, &context, at, is_wanted, &deletion)? {
-            result.tasks += 1;
-        } else {
-            result.known += 1;
-        }
+        result.count(delete_absent(sql, &context, at, is_wanted, &deletion)?);
     }
     Ok(Some(result))
 }
 
-/// Plans the deletion of an absent member, if it is proven, and returns whether it became a task.
+/// Plans the deletion of an absent member, if it is proven, and returns what became of it.
 fn delete_absent(
     sql: &Connection,
     context: &BatchContext<'_>,
     at: SourceTime,
     is_wanted: bool,
     deletion: &Change,
-) -> Result<bool, StoreError> {
+) -> Result<EntryOutcome, StoreError> {
     let state = ResourceState::of_change(sql, context, deletion)?;
     let pending = state.pending_for_listing();
     let is_proven = is_wanted && plan_absent(at, state.known.as_ref(), pending);
     if is_proven && leave_if_shared(sql, context.set, state.id)? {
-        return Ok(false);
+        return Ok(EntryOutcome::Known);
     }
     // A pending deletion stays as it is, held back or approved; one whose document was not ingested to its end is decided now.
     let is_pending = state
@@ -109,5 +105,13 @@ fn delete_absent(
         part: None,
     };
     join(sql, context.set, state.id, state.member, unnamed)?;
-    Ok(becomes_task)
+    if !becomes_task {
+        return Ok(EntryOutcome::Known);
+    }
+    let known = state.known.as_ref();
+    let is_refuted = known.is_some_and(|known| known.is_refuted_by_absence(at, context.unbroken));
+    Ok(match is_refuted {
+        true => EntryOutcome::Contradiction,
+        false => EntryOutcome::Task,
+    })
 }

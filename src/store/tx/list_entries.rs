@@ -5,7 +5,7 @@ use rusqlite::Connection;
 use url::Url;
 
 use super::batch_context::BatchContext;
-use super::ingest::BatchResult;
+use super::ingest::{BatchResult, EntryOutcome};
 use super::membership::PartAssignment;
 use super::put_task::put_task;
 use super::undated::{UndatedChecks, is_planned};
@@ -132,18 +132,14 @@ fn list_entries(
     let mut checks = checks.transpose()?;
     let mut result = BatchResult::default();
     for entry in entries {
-        if list_entry(
+        result.count(list_entry(
             sql,
             &context,
             list.at,
             parts.as_mut(),
             checks.as_mut(),
             entry,
-        )? {
-            result.tasks += 1;
-        } else {
-            result.known += 1;
-        }
+        )?);
     }
     if let Some(checks) = checks {
         checks.save(sql, list.set)?;
@@ -167,7 +163,7 @@ fn is_overtaken(context: &BatchContext<'_>, state: &ResourceState, entry: &Chang
     is_named && entry.lastmod < listed
 }
 
-/// Compares one entry of a list of the time `at`, and returns whether it became a task.
+/// Compares one entry of a list of the time `at`, and returns what became of it.
 fn list_entry(
     sql: &Connection,
     context: &BatchContext<'_>,
@@ -175,7 +171,7 @@ fn list_entry(
     parts: Option<&mut PartAssignment<'_>>,
     checks: Option<&mut UndatedChecks>,
     entry: &Change,
-) -> Result<bool, StoreError> {
+) -> Result<EntryOutcome, StoreError> {
     let state = ResourceState::of_change(sql, context, entry)?;
     let state = state.decided_for(sql, context, true)?;
     if is_overtaken(context, &state, entry) {
@@ -183,7 +179,7 @@ fn list_entry(
         if let Some(parts) = parts {
             state.join_listed(sql, context, parts)?;
         }
-        return Ok(false);
+        return Ok(EntryOutcome::Known);
     }
     let known = state.known.as_ref();
     let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
@@ -205,7 +201,13 @@ fn list_entry(
                 kind,
                 ..entry.clone()
             };
-            put_task(sql, context, state.id, &change)
+            let is_contradiction = known
+                .is_some_and(|known| known.is_refuted_by(&entry.announced(), at, context.unbroken));
+            Ok(match put_task(sql, context, state.id, &change)? {
+                true if is_contradiction => EntryOutcome::Contradiction,
+                true => EntryOutcome::Task,
+                false => EntryOutcome::Known,
+            })
         }
         Decision::Done => {
             let is_checked = match checks {
@@ -217,12 +219,12 @@ fn list_entry(
                 state.drop_task(sql)?;
             }
             state.set_links(sql, &entry.links)?;
-            Ok(false)
+            Ok(EntryOutcome::Known)
         }
         Decision::Older => {
             // The list may cover a change that happened before the pending one; at an unknown time, if nothing was covered.
             state.lower_since(sql, context.unbroken)?;
-            Ok(false)
+            Ok(EntryOutcome::Known)
         }
     }
 }

@@ -15,6 +15,7 @@ pub(super) mod adopt;
 pub(super) mod approve;
 pub(super) mod begin_list;
 pub(super) mod complete;
+pub(super) mod cross_check;
 pub(super) mod doubt;
 pub(super) mod ingest;
 pub(super) mod list_absent;

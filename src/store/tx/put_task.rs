@@ -4,7 +4,7 @@ use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
-use crate::protocol::ChangeKind;
+use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::Change;
 use crate::store::error::StoreError;
 use crate::store::ids::ResourceId;
@@ -29,10 +29,6 @@ pub(super) fn put_task_at(
     change: &Change,
     not_before: DateTime<Utc>,
 ) -> Result<bool, StoreError> {
-    let state = match change.kind {
-        ChangeKind::Deleted => TaskState::Undecided,
-        ChangeKind::Created | ChangeKind::Updated => TaskState::Ready,
-    };
     // The mirror is behind from this change on; what a listing reveals may be as old as the end of the unbroken coverage, or of
     // any time if there is none.
     let since = if context.origin.is_listing() {
@@ -41,6 +37,32 @@ pub(super) fn put_task_at(
             .map(|unbroken| change.changed_at.map_or(unbroken, |at| at.min(unbroken)))
     } else {
         change.changed_at
+    };
+    put(sql, context, resource, change, not_before, since)
+}
+
+/// As [`put_task`], where the mirror may be behind from another time than that of the change; `None`: from any.
+pub(super) fn put_task_since(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    resource: ResourceId,
+    change: &Change,
+    since: Option<SourceTime>,
+) -> Result<bool, StoreError> {
+    put(sql, context, resource, change, context.now, since)
+}
+
+fn put(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    resource: ResourceId,
+    change: &Change,
+    not_before: DateTime<Utc>,
+    since: Option<SourceTime>,
+) -> Result<bool, StoreError> {
+    let state = match change.kind {
+        ChangeKind::Deleted => TaskState::Undecided,
+        ChangeKind::Created | ChangeKind::Updated => TaskState::Ready,
     };
     let task = NewTask {
         resource,

@@ -1,0 +1,134 @@
+//! Compares a Change List with what only a hub has stated for the time that the list covers.
+//!
+//! Invariants: nothing is compared with a list of which a part is missing or damaged, and nothing twice. A list that contradicts
+//! the hub changes nothing by itself: it may be behind, or state other times. The Source's answer for the resource decides.
+
+use std::collections::HashMap;
+
+use chrono::TimeDelta;
+
+use super::span::{end_of, span_of};
+use super::state::SetState;
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::contradictions::note_contradiction;
+use crate::engine::documents::SummarizedDocument;
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
+use crate::store::{Comparison, Unconfirmed, UnconfirmedState};
+use crate::sync::{CrossCheck, DeliveryFaultKind, is_plausible};
+
+/// How many statements of a hub are compared in one pass over a list, and in how many passes.
+const AT_ONCE: u64 = 5000;
+const PASSES: u32 = 20;
+/// How far from the begin and the end of the list a statement must be: what is nearer may be in the list before or after it.
+const MARGIN: TimeDelta = TimeDelta::seconds(1);
+
+impl SetState {
+    /// Compares a Change List with what only a hub has stated, before the list is ingested. Where the list contradicts the hub, the
+    /// Source is asked. `from`: where the list begins, if it does not state that.
+    pub(super) async fn cross_check(
+        &self,
+        mut read: SummarizedDocument,
+        from: Option<SourceTime>,
+    ) -> Result<SummarizedDocument, EngineError> {
+        let from = span_of(&read.summary).from.or(from);
+        let is_whole = read.next_page().is_none()
+            && read.summary.packages_of_changes == 0
+            && read.expect_undamaged().is_ok();
+        let (Some(from), Some(until), true) = (from, end_of(&read.summary), is_whole) else {
+            return Ok(read);
+        };
+        let from = SourceTime::from(from.to_datetime() + MARGIN);
+        let until = SourceTime::from(until.to_datetime() - MARGIN);
+        let document = read.document.url().clone();
+        let (set, store) = (self.record.id, &self.context.store);
+        for _ in 0..PASSES {
+            let statements = store.unconfirmed(set, from, until, AT_ONCE).await?;
+            let is_last = statements.len() < AT_ONCE as usize;
+            if statements.is_empty() {
+                break;
+            }
+            let comparing = tokio::task::spawn_blocking(move || compare(read, statements, until));
+            let (contradicted, confirmed);
+            (read, (contradicted, confirmed)) = comparing
+                .await
+                .map_err(|error| EngineError::of_join(&error, &document))??;
+            let filter = &self.context.source.filter;
+            let is_wanted = |statement: &Unconfirmed| filter.wants(&statement.uri);
+            let contradicted: Vec<Unconfirmed> =
+                contradicted.into_iter().filter(is_wanted).collect();
+            // Where the Source does not serve what only the hub has, it has been asked.
+            let nobody = UnconfirmedState::Unserved { live: false };
+            let made_up = contradicted.iter().find(|it| it.state == nobody).cloned();
+            let comparison = Comparison {
+                set,
+                source: self.context.name().to_owned(),
+                confirmed,
+                contradicted,
+                rules: self.deletion_rules(),
+            };
+            let (source, now) = (self.context.name(), clock::now().wall);
+            let count = store.conclude_comparison(now, comparison).await?;
+            if count > 0 {
+                tracing::info!(source, %document, count,
+                    "the Change List does not have what the hub has delivered; asking the Source");
+            }
+            if let Some(made_up) = made_up.filter(|_| count > 0) {
+                tracing::warn!(code = DeliveryFaultKind::Contradicted.code(), source, %document, uri = %made_up.uri,
+                    "the hub has announced a resource that the Source neither lists nor serves; forgetting it");
+                note_contradiction(&self.context, set).await;
+            }
+            if is_last {
+                break;
+            }
+        }
+        Ok(read)
+    }
+
+    /// Reports what only a hub has stated, and a Resource List or Resource Dump contradicts.
+    pub(super) async fn report_contradictions(&self, count: u64) {
+        if count > 0 {
+            let (code, source) = (DeliveryFaultKind::Contradicted.code(), self.context.name());
+            tracing::warn!(code, source, set = %self.record.capability_list, count,
+                "the Resource List contradicts what the hub has delivered; following the list");
+            note_contradiction(&self.context, self.record.id).await;
+        }
+    }
+}
+
+/// Reads the list once to its end, and divides the statements into those that it contradicts and the others. A date may stand for a
+/// time that the list does not cover. For a blocking thread.
+#[expect(clippy::type_complexity, reason = "it is taken apart at once")]
+fn compare(
+    mut read: SummarizedDocument,
+    statements: Vec<Unconfirmed>,
+    until: SourceTime,
+) -> Result<(SummarizedDocument, (Vec<Unconfirmed>, Vec<Unconfirmed>)), EngineError> {
+    let newest_first = read.summary.newest_first;
+    let mut checks: HashMap<ResourceUri, CrossCheck> = statements
+        .iter()
+        .map(|statement| {
+            let is_deleted = statement.state == UnconfirmedState::Deleted;
+            let check = CrossCheck::of(statement.at, is_deleted, newest_first);
+            (statement.uri.clone(), check)
+        })
+        .collect();
+    let now = clock::now().wall;
+    let mut reader = read.document.reader()?;
+    while let Some(entry) = reader.next_entry()? {
+        let changed_at = entry.changed_at().filter(|&at| is_plausible(at, now));
+        let is_deleted = entry.md.change == Some(ChangeKind::Deleted);
+        if let Ok(uri) = ResourceUri::try_from(entry.loc)
+            && let Some(check) = checks.get_mut(&uri)
+        {
+            check.add(changed_at, is_deleted);
+        }
+    }
+    drop(reader);
+    let is_contradicted = |statement: &Unconfirmed| {
+        let check = checks.get(&statement.uri);
+        statement.at.latest_possible() < until && check.is_some_and(CrossCheck::is_contradicted)
+    };
+    let divided = statements.into_iter().partition(is_contradicted);
+    Ok((read, divided))
+}

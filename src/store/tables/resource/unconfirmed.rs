@@ -1,0 +1,103 @@
+//! Resources of which only a hub has stated the last change that is known, and whether a Change List was compared with it.
+
+use rusqlite::{Connection, Result, Row, params};
+
+use crate::protocol::{ResourceUri, SourceTime};
+use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::values::Count;
+
+/// What only a hub has stated of a resource, which is not trusted to speak for the Source.
+#[derive(Clone, Debug)]
+pub struct Unconfirmed {
+    /// The resource.
+    pub resource: ResourceId,
+    /// Its URI.
+    pub uri: ResourceUri,
+    /// When it was changed, as the hub states.
+    pub at: SourceTime,
+    /// What became of the statement.
+    pub state: UnconfirmedState,
+}
+
+/// What became of a statement that only a hub has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnconfirmedState {
+    /// The mirror has the resource, as the Source serves it.
+    Live,
+    /// The resource was deleted, because the Source does not serve it.
+    Deleted,
+    /// The hub states that the resource exists, and the Source answers that there is none: the task has failed.
+    Unserved {
+        /// Whether the mirror has the resource.
+        live: bool,
+    },
+}
+
+impl Unconfirmed {
+    fn from_row(row: &Row<'_>, state: UnconfirmedState) -> Result<Self> {
+        Ok(Self {
+            resource: row.get("id")?,
+            uri: row.get("uri")?,
+            at: row.get("changed_at")?,
+            state,
+        })
+    }
+}
+
+/// What only a hub has stated for a time from `from` to before `until`, and what was not compared yet: the oldest first, as many at
+/// most. Resources that have a task are left out.
+pub(in crate::store) fn applied(
+    sql: &Connection,
+    set: SetId,
+    from: SourceTime,
+    until: SourceTime,
+    most: u64,
+) -> Result<Vec<Unconfirmed>> {
+    sql.prepare_cached(
+        "SELECT id, uri, changed_at, deleted FROM resource
+         WHERE set_id = ?1 AND unconfirmed = 1 AND compared = 0 AND changed_at >= ?2 AND changed_at < ?3
+           AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id)
+         ORDER BY changed_at LIMIT ?4",
+    )?
+    .query_map(params![set, from, until, Count(most)], |row| {
+        let state = match row.get("deleted")? {
+            true => UnconfirmedState::Deleted,
+            false => UnconfirmedState::Live,
+        };
+        Unconfirmed::from_row(row, state)
+    })?
+    .collect()
+}
+
+/// The same of updates and creations that were given up because the Source answers that there is no such resource. Resources that
+/// another document names are left out: that is a statement of the Source.
+pub(in crate::store) fn unserved(
+    sql: &Connection,
+    set: SetId,
+    from: SourceTime,
+    until: SourceTime,
+    most: u64,
+) -> Result<Vec<Unconfirmed>> {
+    sql.prepare_cached(
+        "SELECT resource.id AS id, resource.uri AS uri, task.changed_at AS changed_at,
+                resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live
+         FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE task.set_id = ?1 AND task.state = 'failed' AND task.error_code IN ('not-found', 'gone') AND task.unconfirmed = 1
+           AND task.kind <> 'deleted' AND task.changed_at >= ?2 AND task.changed_at < ?3
+           AND (resource.applied_at IS NOT NULL AND resource.deleted = 0 OR NOT EXISTS (
+                SELECT 1 FROM member WHERE member.resource_id = resource.id AND (member.part IS NOT NULL OR member.set_id <> ?1)))
+         ORDER BY resource.id LIMIT ?4",
+    )?
+    .query_map(params![set, from, until, Count(most)], |row| {
+        let live = row.get("live")?;
+        Unconfirmed::from_row(row, UnconfirmedState::Unserved { live })
+    })?
+    .collect()
+}
+
+/// Stores that what only a hub has stated was compared.
+pub(in crate::store) fn set_compared(sql: &Connection, id: ResourceId) -> Result<()> {
+    sql.prepare_cached("UPDATE resource SET compared = 1 WHERE id = ?1")?
+        .execute([id])
+        .map(drop)
+}

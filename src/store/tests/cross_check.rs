@@ -1,0 +1,264 @@
+//! What only a hub has stated, and a list of the Source confirms or contradicts.
+
+use super::*;
+
+fn by_hub(change: Change) -> Change {
+    Change {
+        unconfirmed: true,
+        ..change
+    }
+}
+
+impl World {
+    /// A resource that the mirror has since the 10th second. Every change until the 40th is known.
+    async fn with_resource(name: &str) -> Self {
+        let world = Self::new().await;
+        world.list(world.set, 10, vec![created(name, 5)]).await;
+        world.work("1").await;
+        world.announce_until(Vec::new(), 40).await;
+        world
+    }
+
+    /// What is to be compared with a list of the seconds from `from` to `until`: URIs and states.
+    async fn unconfirmed(&self, from: i64, until: i64) -> Vec<Unconfirmed> {
+        let found = self.store.unconfirmed(self.set, at(from), at(until), 100);
+        found.await.unwrap()
+    }
+
+    /// A list confirms some statements and contradicts the others.
+    async fn conclude(&self, confirmed: Vec<Unconfirmed>, contradicted: Vec<Unconfirmed>) -> u64 {
+        let comparison = Comparison {
+            set: self.set,
+            source: SOURCE.to_owned(),
+            confirmed,
+            contradicted,
+            rules: end().rules,
+        };
+        let concluded = self.store.conclude_comparison(self.now, comparison);
+        concluded.await.unwrap()
+    }
+
+    /// The Source answers that the resource of the one due deletion exists.
+    async fn served(&self) {
+        let task = self.due().await.remove(0);
+        assert!(task.kind == ChangeKind::Deleted && task.contradicted);
+        let is_same = true;
+        self.complete(vec![TaskResult::Contradicted { task, is_same }])
+            .await;
+    }
+
+    fn late(&self, change: Change) -> LateChange {
+        let late = Change {
+            late: true,
+            ..change
+        };
+        let compared = self
+            .store
+            .compare_late(self.set, SOURCE, [&late].into_iter());
+        compared.unwrap()[0]
+    }
+}
+
+#[tokio::test]
+async fn only_what_a_hub_states_within_the_interval_is_compared_and_once() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![created("b", 20)]).await;
+    world.announce(vec![by_hub(updated("a", 20))]).await;
+    assert!(world.unconfirmed(5, 30).await.is_empty(), "not applied yet");
+    world.work("2").await;
+    assert!(world.unconfirmed(21, 30).await.is_empty());
+    assert!(world.unconfirmed(5, 20).await.is_empty());
+    let found = world.unconfirmed(20, 21).await;
+    assert_eq!(found.len(), 1);
+    assert_eq!(
+        (&found[0].uri, found[0].state),
+        (&uri("a"), UnconfirmedState::Live)
+    );
+    assert_eq!(world.conclude(found, Vec::new()).await, 0);
+    assert!(world.unconfirmed(5, 30).await.is_empty());
+    assert!(world.due().await.is_empty());
+    // Another change is compared again.
+    world.announce(vec![by_hub(updated("a", 25))]).await;
+    world.work("3").await;
+    assert_eq!(world.unconfirmed(5, 30).await.len(), 1);
+}
+
+#[tokio::test]
+async fn resource_that_the_list_does_not_have_is_asked_for() {
+    for is_served in [true, false] {
+        let world = World::with_resource("a").await;
+        world.announce(vec![by_hub(updated("a", 20))]).await;
+        world.work("2").await;
+        assert_eq!(world.late(deleted("a", 15)), LateChange::Known);
+        let found = world.unconfirmed(5, 30).await;
+        assert_eq!(world.conclude(Vec::new(), found).await, 1);
+        assert_eq!(world.due_names().await, ["deleted a"]);
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(40)), "it was claimed already");
+        if is_served {
+            world.served().await;
+            assert!(world.unconfirmed(5, 30).await.is_empty(), "asked once");
+        } else {
+            world.work("").await;
+        }
+        assert!(world.due().await.is_empty());
+        assert_eq!(world.totals(world.set).await.0, u64::from(is_served));
+    }
+}
+
+/// A resource that the Source has deleted before the hub states that it was updated: the deletion looks older.
+#[tokio::test]
+async fn deletion_that_a_failed_update_of_a_hub_hides_is_asked_for() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(updated("a", 20))]).await;
+    let task = world.due().await.remove(0);
+    assert!(world.unconfirmed(5, 30).await.is_empty(), "in progress");
+    world.complete(vec![failed(task, None)]).await;
+    assert_eq!(world.late(deleted("a", 15)), LateChange::Known);
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(found[0].state, UnconfirmedState::Unserved { live: true });
+    assert_eq!(world.conclude(Vec::new(), found).await, 1);
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert_eq!(world.totals(world.set).await.0, 0);
+    assert_eq!(world.statistics().await.failed, 0);
+}
+
+/// So many that a person decides, whatever the Source answers at the moment.
+#[tokio::test]
+async fn many_resources_that_lists_do_not_have_are_held_back() {
+    let world = World::new().await;
+    let all = || (0..200).map(|number| created(&format!("r{number}"), 10));
+    world.announce(all().collect()).await;
+    world.work("1").await;
+    let updates = (0..150).map(|number| by_hub(updated(&format!("r{number}"), 20)));
+    world.announce(updates.collect()).await;
+    world.work("2").await;
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(found.len(), 100);
+    assert_eq!(world.conclude(Vec::new(), found).await, 100);
+    assert_eq!(world.due().await.len(), 100, "a hundred are not too many");
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(world.conclude(Vec::new(), found).await, 50);
+    assert_eq!(world.due().await.len(), 100);
+    assert_eq!(world.statistics().await.held_deletions, 50);
+}
+
+#[tokio::test]
+async fn resource_whose_deletion_is_contradicted_is_requested_again() {
+    for is_served in [true, false] {
+        let world = World::with_resource("a").await;
+        world.announce(vec![by_hub(deleted("a", 20))]).await;
+        world.work("").await;
+        assert_eq!(world.totals(world.set).await.0, 0);
+        let found = world.unconfirmed(5, 30).await;
+        assert_eq!(found[0].state, UnconfirmedState::Deleted);
+        assert_eq!(world.conclude(Vec::new(), found).await, 1);
+        assert_eq!(world.due_names().await, ["created a"]);
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(40)), "it was claimed already");
+        // What the Source states of an earlier time is known: what it serves now is asked for.
+        assert_eq!(world.late(updated("a", 15)), LateChange::Known);
+        let task = world.due().await.remove(0);
+        if is_served {
+            world.complete(vec![published(task, "1")]).await;
+            assert_eq!(world.totals(world.set).await.0, 1);
+        } else {
+            world.complete(vec![failed_as_absent(task)]).await;
+            assert_eq!(world.statistics().await.failed, 0);
+            assert_eq!(world.totals(world.set).await.0, 0);
+        }
+        assert!(world.due().await.is_empty());
+        assert!(
+            world.unconfirmed(5, 30).await.is_empty(),
+            "it is not reported again"
+        );
+    }
+}
+
+#[tokio::test]
+async fn resource_that_only_a_hub_knows_and_nobody_serves_is_dropped() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(created("b", 20))]).await;
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed(task, None)]).await;
+    assert_eq!(world.statistics().await.failed, 1);
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(found[0].state, UnconfirmedState::Unserved { live: false });
+    assert_eq!(world.conclude(found, Vec::new()).await, 0);
+    assert_eq!(world.statistics().await.failed, 1);
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(world.conclude(Vec::new(), found).await, 1);
+    let statistics = world.statistics().await;
+    assert_eq!((statistics.failed, statistics.pending), (0, 0));
+    assert!(world.unconfirmed(5, 30).await.is_empty());
+}
+
+#[tokio::test]
+async fn resource_that_another_document_names_is_not_dropped() {
+    let world = World::with_resource("a").await;
+    let other = begin(&world.store, "other.xml").await;
+    world.list(other, 15, vec![created("b", 12)]).await;
+    world.announce(vec![by_hub(updated("b", 20))]).await;
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed(task, None)]).await;
+    assert!(world.unconfirmed(5, 30).await.is_empty());
+}
+
+#[tokio::test]
+async fn what_has_changed_since_the_comparison_is_left_alone() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(updated("a", 20))]).await;
+    world.work("2").await;
+    let found = world.unconfirmed(5, 30).await;
+    // A task.
+    world.announce(vec![by_hub(deleted("a", 21))]).await;
+    assert_eq!(world.conclude(Vec::new(), found.clone()).await, 0);
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    // Another change.
+    world.work("").await;
+    assert_eq!(world.conclude(Vec::new(), found.clone()).await, 0);
+    // The Source's own statement.
+    world.announce(vec![updated("a", 22)]).await;
+    world.work("3").await;
+    assert_eq!(world.conclude(Vec::new(), found).await, 0);
+    assert!(world.unconfirmed(5, 30).await.is_empty());
+}
+
+#[tokio::test]
+async fn resource_list_contradicts_what_only_a_hub_has_stated() {
+    let world = World::with_resource("a").await;
+    world.list(world.set, 12, vec![created("a", 10)]).await;
+    assert!(world.due().await.is_empty());
+    let stated = vec![by_hub(deleted("a", 20)), by_hub(created("b", 21))];
+    world.announce_until(stated, 40).await;
+    world.work("2").await;
+    let of = |name: &str, lastmod: i64| Change {
+        lastmod: Some(at(lastmod)),
+        ..created(name, lastmod)
+    };
+    let listed = world.list(world.set, 30, vec![of("a", 10)]).await;
+    assert_eq!((listed.tasks, listed.contradicted), (2, 2));
+    assert_eq!(world.due_names().await, ["created a", "deleted b"]);
+    // The same of what the Source itself has stated is no contradiction.
+    world.work("1").await;
+    world
+        .announce_until(vec![deleted("a", 42), created("b", 43)], 60)
+        .await;
+    world.work("3").await;
+    let listed = world.list(world.set, 50, vec![of("a", 10)]).await;
+    assert_eq!((listed.tasks, listed.contradicted), (2, 0));
+}
+
+#[tokio::test]
+async fn resource_that_has_returned_since_a_hub_stated_its_deletion_is_no_contradiction() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(deleted("a", 20))]).await;
+    world.work("").await;
+    let returned = Change {
+        lastmod: Some(at(25)),
+        ..created("a", 25)
+    };
+    let listed = world.list(world.set, 30, vec![returned]).await;
+    assert_eq!((listed.tasks, listed.contradicted), (1, 0));
+}

@@ -1,0 +1,158 @@
+//! Stores what a Change List says about what only a hub has stated for the time that the list covers. Where the list contradicts the
+//! hub, the Source is asked: a list may be behind what happens, and its times may be less exact than the hub's.
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use rusqlite::Connection;
+
+use super::batch_context::BatchContext;
+use super::deletion_guard::{DeletionRules, decide_deletions};
+use super::put_task::put_task_since;
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::store::change::{Change, Origin};
+use crate::store::ids::SetId;
+use crate::store::tables::resource::unconfirmed::{self, Unconfirmed, UnconfirmedState};
+use crate::store::tables::resource::{self, ResourceState};
+use crate::store::tables::{coverage, member, source_set, task};
+use crate::store::{Store, StoreError, Wake};
+
+/// What a Change List says about statements of a hub.
+#[derive(Debug)]
+pub struct Comparison {
+    /// The set.
+    pub set: SetId,
+    /// The label of its Source.
+    pub source: String,
+    /// The statements that it confirms.
+    pub confirmed: Vec<Unconfirmed>,
+    /// Those that it contradicts.
+    pub contradicted: Vec<Unconfirmed>,
+    /// Decides whether resources are deleted that the Source does not serve.
+    pub rules: DeletionRules,
+}
+
+impl Store {
+    /// What only a hub has stated for a time from `from` to before `until`, and what was not compared yet: up to `most` applied
+    /// statements, and as many of resources that the Source does not serve.
+    pub async fn unconfirmed(
+        self: &Arc<Self>,
+        set: SetId,
+        from: SourceTime,
+        until: SourceTime,
+        most: u64,
+    ) -> Result<Vec<Unconfirmed>, StoreError> {
+        self.read(move |sql| {
+            let mut found = unconfirmed::applied(sql, set, from, until, most)?;
+            found.extend(unconfirmed::unserved(sql, set, from, until, most)?);
+            Ok(found)
+        })
+        .await
+    }
+
+    /// Stores a comparison. What has changed since it was made is left alone. Returns how many statements are contradicted.
+    pub async fn conclude_comparison(
+        self: &Arc<Self>,
+        now: DateTime<Utc>,
+        comparison: Comparison,
+    ) -> Result<u64, StoreError> {
+        self.write(move |tx| {
+            let contradicted = conclude(tx.sql, now, &comparison)?;
+            if contradicted > 0 {
+                tx.wake(Wake::Tasks(comparison.source));
+            }
+            Ok(contradicted)
+        })
+        .await
+    }
+}
+
+fn conclude(
+    sql: &Connection,
+    now: DateTime<Utc>,
+    comparison: &Comparison,
+) -> Result<u64, StoreError> {
+    let set = comparison.set;
+    let context = BatchContext::read(sql, set, &comparison.source, Origin::ChangeList, now)?;
+    for statement in &comparison.confirmed {
+        if current(sql, &context, statement)?.is_some() {
+            unconfirmed::set_compared(sql, statement.resource)?;
+        }
+    }
+    // Undecided deletions are those of a document that was not ingested to its end.
+    task::interrupt_undecided(sql, set)?;
+    let mut contradicted = 0;
+    for statement in &comparison.contradicted {
+        if let Some(state) = current(sql, &context, statement)? {
+            unconfirmed::set_compared(sql, statement.resource)?;
+            ask(sql, &context, statement, &state)?;
+            contradicted += 1;
+        }
+    }
+    decide_deletions(sql, set, now, comparison.rules)?;
+    source_set::end_finished_baselines(sql, set)?;
+    Ok(contradicted)
+}
+
+/// The state of the resource, if what the hub has stated is still the last that is known of it.
+fn current(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    statement: &Unconfirmed,
+) -> Result<Option<ResourceState>, StoreError> {
+    let at = Some(statement.at);
+    let Some(state) = resource::state(sql, context.source, &statement.uri, context.set)? else {
+        return Ok(None);
+    };
+    let is_live = state.known.as_ref().is_some_and(|known| !known.deleted);
+    let is_current = match (statement.state, &state.pending, &state.known) {
+        // What is given up is not executed.
+        (UnconfirmedState::Unserved { live }, Some(pending), _) => {
+            pending.unconfirmed
+                && pending.kind != ChangeKind::Deleted
+                && pending.changed_at == at
+                && is_live == live
+                && task::is_given_up(sql, state.id)?
+        }
+        (UnconfirmedState::Live | UnconfirmedState::Deleted, None, Some(known)) => {
+            known.unconfirmed
+                && known.changed_at == at
+                && is_live == (statement.state == UnconfirmedState::Live)
+        }
+        _ => false,
+    };
+    Ok(is_current.then_some(state))
+}
+
+/// Makes the task that asks the Source: it deletes the resource if the Source does not serve it, or creates it if it does.
+fn ask(
+    sql: &Connection,
+    context: &BatchContext<'_>,
+    statement: &Unconfirmed,
+    state: &ResourceState,
+) -> Result<(), StoreError> {
+    let deletion = Change {
+        unconfirmed: true,
+        ..Change::deletion(statement.uri.clone(), Some(statement.at))
+    };
+    let question = match statement.state {
+        UnconfirmedState::Live | UnconfirmedState::Unserved { live: true } => deletion,
+        UnconfirmedState::Deleted => {
+            state.join_changed(sql, context)?;
+            Change {
+                kind: ChangeKind::Created,
+                ..deletion
+            }
+        }
+        // It was asked, and has answered.
+        UnconfirmedState::Unserved { live: false } => {
+            state.drop_task(sql)?;
+            return Ok(member::delete_from_all(sql, state.id, i64::MAX)?);
+        }
+    };
+    // `synced_until` is not lowered, because it was claimed already; but it does not advance either.
+    let claimed = coverage::unbroken_until(sql, context.set)?;
+    let since = claimed.max(Some(statement.at));
+    put_task_since(sql, context, state.id, &question, since)?;
+    Ok(task::set_contradicted(sql, state.id)?)
+}
