@@ -2,8 +2,8 @@
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `told` the time that
 //! the index stated for it, if that is proof; `read` and `kept` the generations in which it was last read, or last found
-//! unchanged; `doubted` is set when a member was deleted since; `page_at`, `page_newest` and `next_page` what the part
-//! states of itself as a page of a longer list.
+//! unchanged; `doubted` is set when a member was deleted since; `bad_entries` how many of its entries could not be read;
+//! `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
 
 use std::ops::RangeInclusive;
 
@@ -88,11 +88,12 @@ pub(in crate::store) fn id_of(sql: &Connection, set: SetId, uri: &Url) -> Result
         .query_row(params![set, uri], |row| row.get(0))
 }
 
-/// Marks a part as read completely in this generation.
+/// Marks a part as read to its end in this generation. `filter`: what was wanted; `None` if the part is damaged: it counts as
+/// incomplete.
 pub(in crate::store) fn end(
     sql: &Connection,
     part: PartId,
-    filter: &str,
+    filter: Option<&str>,
     evidence: PartEvidence,
     bad_entries: u64,
     page: &PageEnd,
