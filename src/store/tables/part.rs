@@ -156,6 +156,21 @@ pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<O
     .optional()
 }
 
+/// The parts with entries that can't be read, at most so many, and how many those are of each.
+pub(in crate::store) fn unread(
+    sql: &Connection,
+    set: SetId,
+    most: usize,
+) -> Result<Vec<(Url, u64)>> {
+    sql.prepare_cached(
+        "SELECT uri, bad_entries FROM part WHERE set_id = ?1 AND bad_entries > 0 LIMIT ?2",
+    )?
+    .query_map(params![set, Count::of_rows(most)], |row| {
+        Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
+    })?
+    .collect()
+}
+
 /// Whether a part is incomplete or was read with another filter, or relies on the time in its index although its server was
 /// not asked within `asked`.
 pub(in crate::store) fn any_unproven(
