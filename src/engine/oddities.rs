@@ -19,7 +19,7 @@ const MAX_DOCUMENTS: usize = 50;
 /// The limit on oddities in the status.
 const MAX_ROWS: usize = 200;
 /// The limit on documents whose unread entries are counted.
-const MAX_UNREAD: usize = 20_000;
+pub(in crate::engine) const MAX_UNREAD: usize = 20_000;
 /// The limit on logged oddities, each of them once; the further ones of a set are not logged.
 const MAX_LOGGED: usize = 20_000;
 
@@ -55,14 +55,19 @@ impl OddDocuments {
 
     /// Replaces the oddities of a document that was read again; returns whether one of them was not logged yet.
     pub(in crate::engine) fn replace(&mut self, document: &Url, oddities: Oddities) -> bool {
+        self.count_unread(document, oddities.bad_entries());
+        self.put(document, oddities)
+    }
+
+    /// Replaces the number of entries of a document that can't be read.
+    pub(in crate::engine) fn count_unread(&mut self, document: &Url, count: u64) {
         let mut hasher = DefaultHasher::new();
         document.hash(&mut hasher);
         let hash = hasher.finish();
         self.unread.remove(&hash);
-        if oddities.bad_entries() > 0 && self.unread.len() < MAX_UNREAD {
-            self.unread.insert(hash, oddities.bad_entries());
+        if count > 0 && self.unread.len() < MAX_UNREAD {
+            self.unread.insert(hash, count);
         }
-        self.put(document, oddities)
     }
 
     /// The entries that can't be read of all documents. Those of notifications don't count: a poll brings their changes.

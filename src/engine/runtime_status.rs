@@ -153,6 +153,15 @@ impl RuntimeStatus {
         documents.or_insert_with(|| OddDocuments::of(capability_list.clone()));
     }
 
+    /// Records how many entries can't be read of documents that were read before the start.
+    pub(super) fn restore_unread(&self, set: SetId, documents: &[(Url, u64)]) {
+        let mut facts = self.0.lock();
+        let known = facts.odd_documents.entry(set).or_default();
+        for (document, count) in documents {
+            known.count_unread(document, *count);
+        }
+    }
+
     /// Changes the recorded oddities of a set; returns what `change` returns: whether they are news.
     pub(super) fn note_oddities(
         &self,

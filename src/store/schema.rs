@@ -344,6 +344,15 @@ pub(super) const STEPS: &[&str] = &[
     -- Whether such a list contradicts a hub: the Source's answer decides.
     ALTER TABLE task ADD COLUMN contradicted INTEGER NOT NULL DEFAULT 0;
     ",
+    "
+    -- Damaged Resource Lists counted as read completely, and so did Resource Dumps with damaged manifests: they are read again.
+    DELETE FROM document WHERE EXISTS (SELECT 1 FROM part
+        WHERE part.set_id = document.set_id AND part.uri = document.uri AND part.bad_entries > 0);
+    UPDATE part SET filter = NULL, doubted = 0 WHERE bad_entries > 0;
+    DELETE FROM document WHERE EXISTS (SELECT 1 FROM dump
+        WHERE dump.set_id = document.set_id AND dump.uri = document.uri);
+    DELETE FROM dump_package WHERE proves = 0;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

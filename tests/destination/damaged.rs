@@ -1,8 +1,10 @@
-//! Change Lists and notifications with entries that can't be read: the others are applied, and nothing is covered.
+//! Lists and notifications with entries that can't be read: the others are applied, and nothing is covered.
 
+use resyncd::config::Filter;
 use resyncd::demo::{ChannelHub, Notification, SampleOptions};
 use resyncd::protocol::Capability;
 
+use super::packing::{LIST, damage, poll_twice};
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};
 
 const XML: &str = "application/xml";
@@ -53,6 +55,39 @@ async fn change_list_with_a_damaged_entry_covers_nothing() {
         set.state == "in-sync" && set.error.is_none()
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_list_is_read_at_each_poll_beside_a_change_list() {
+    let options = SampleOptions {
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let filter = |exclude: &[&str]| Filter::matching(&[], exclude).unwrap();
+    let mut rig = Rig::start_with(options, |config| {
+        config.sources[0].filter = filter(&["*/r0002.txt"]);
+    })
+    .await;
+    rig.until("in sync", |set| {
+        set.state == "in-sync" && set.resources == 2
+    })
+    .await;
+    damage(&rig, LIST, "r0001.txt").await;
+    // With another filter the list is needed again.
+    rig.stop_daemon().await;
+    rig.config.sources[0].filter = filter(&[]);
+    rig.start_daemon().await;
+    rig.until("failing", |set| {
+        set.state == "failing" && set.resources == 3
+    })
+    .await;
+    poll_twice(&rig, LIST).await;
+    let set = rig.set().await;
+    assert_eq!(set.state, "failing");
+    assert_eq!(set.error.unwrap().code, "bad-entries");
+    rig.source.remove_document(LIST);
+    rig.operator.poll(NAME).await;
+    rig.settled().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

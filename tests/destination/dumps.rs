@@ -7,7 +7,8 @@ use resyncd::demo::{ChannelHub, Fault, MemberFault, SampleOptions, SampleSource}
 use resyncd::protocol::{Capability, SourceTime};
 
 use super::packing::{
-    DUMP, HEAD, LIST, dumped, only_dumped, package, package_fetches, packages_left, single_fetches,
+    DUMP, HEAD, LIST, damage, dumped, only_dumped, package, package_fetches, packages_left,
+    poll_twice, single_fetches,
 };
 use crate::support::{NAME, Rig, SET, time};
 
@@ -167,6 +168,50 @@ async fn dump_that_is_not_read_completely_deletes_nothing() {
         })
         .await;
         assert_eq!(rig.mirrored("r0001.txt"), deleted, "{removed}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_dump_claims_and_deletes_nothing_until_it_is_repaired() {
+    // The dump, the index of dumps, and one of its dumps.
+    for (indexed, damaged, lost) in [
+        (false, DUMP, "resourcedump-0001.zip"),
+        (true, DUMP, "resourcedump-0001.xml"),
+        (true, "/set1/resourcedump-0001.xml", "resourcedump-0001.zip"),
+    ] {
+        let mut options = SampleOptions {
+            change_list: false,
+            hub: ChannelHub::None,
+            ..only_dumped(25)
+        };
+        options.dumps.indexed = indexed;
+        let rig = Rig::start(options).await;
+        let claimed = rig.settled().await.synced_until;
+        rig.source.delete(SET, "r0001.txt");
+        rig.source.update(SET, "r0002.txt", "new");
+        rig.source.update(SET, "r0024.txt", "new");
+        let at = rig.source.refresh_resource_dump(SET);
+        damage(&rig, damaged, lost).await;
+        rig.operator.poll(NAME).await;
+        // The packages before and after the one that is unknown are read.
+        rig.until_holds("r0002.txt", "new").await;
+        rig.until_holds("r0024.txt", "new").await;
+        let set = rig.until("failing", |set| set.state == "failing").await;
+        assert_eq!(set.error.unwrap().code, "bad-entries", "{damaged}");
+        assert_eq!((set.dead_parts, set.synced_until), (1, claimed));
+        // The document is read again at each poll, the packages are not.
+        let packages = package_fetches(&rig, 3);
+        poll_twice(&rig, damaged).await;
+        assert_eq!(package_fetches(&rig, 3), packages, "{damaged}");
+        assert!(rig.mirrored("r0001.txt").is_some(), "{damaged}");
+        rig.source.remove_document(damaged);
+        rig.operator.poll(NAME).await;
+        rig.until_mirrored().await;
+        rig.until("in sync", |set| {
+            let reached = set.synced_until.as_ref().map(time);
+            set.state == "in-sync" && set.error.is_none() && reached >= Some(at)
+        })
+        .await;
     }
 }
 

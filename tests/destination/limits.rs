@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use resyncd::config::Config;
-use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd::demo::{ChannelHub, SampleOptions, SampleSource};
 use resyncd::status::SetStatus;
 use resyncd::store::Store;
 
+use super::packing::only_dumped;
 use crate::support::{Rig, SET, eventually, resources};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -112,4 +113,30 @@ async fn list_with_a_uri_beyond_the_limit_is_not_complete_and_deletes_nothing() 
     rig.until_holds(&long, "long").await;
     rig.until_mirrored().await;
     assert!(rig.mirrored("r0001.txt").is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn manifest_with_a_uri_beyond_the_limit_is_not_complete() {
+    let options = SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..only_dumped(3)
+    };
+    let source = SampleSource::start(options).await.unwrap();
+    let long = format!("{}/{}.txt", "a".repeat(150), "b".repeat(150));
+    source.create(SET, &long, "long");
+    source.refresh_resource_dump(SET);
+    let mut rig = Rig::follow(source, |config| config.limits.uri = 256).await;
+    let set = rig
+        .until("the others are mirrored", |set| {
+            set.resources == 3 && set.state == "failing"
+        })
+        .await;
+    assert_eq!(set.error.unwrap().code, "bad-entries");
+    assert_eq!(set.synced_until, None);
+    // Once it is raised, the manifest is complete.
+    rig.stop_daemon().await;
+    rig.config.limits.uri = 1024;
+    rig.start_daemon().await;
+    rig.settled().await;
 }

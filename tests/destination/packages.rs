@@ -1,12 +1,12 @@
 //! Packages of Resource Dumps (section 11): members, and unusable packages.
 
-use resyncd::demo::{Fault, MemberFault, PathForm, SampleOptions, SampleSource};
+use resyncd::demo::{ChannelHub, Fault, MemberFault, PathForm, SampleOptions, SampleSource};
 
 use super::packing::{
-    DUMP, HEAD, LIST, dumped, only_dumped, package, package_fetches, packages_left, put_zip,
-    single_fetches,
+    DUMP, HEAD, LIST, damage, dumped, only_dumped, package, package_fetches, packages_left,
+    poll_twice, put_zip, single_fetches,
 };
-use crate::support::{Rig, SET, eventually, files};
+use crate::support::{NAME, Rig, SET, eventually, files};
 
 const MANIFEST: &str = "capability=\"resourcedump-manifest\"";
 
@@ -89,6 +89,89 @@ async fn manifest_of_another_capability_is_rejected() {
         let set = rig.until("error reported", |set| set.error.is_some()).await;
         assert_eq!(set.error.unwrap().code, code);
     }
+}
+
+/// Serves a dump of two packages; `query` follows the second URI in the manifest of the first one.
+fn put_two_packages(source: &SampleSource, query: &str) {
+    let at = source.boundary();
+    let pack = |path: &str, entries: &str, members: &[(&str, &str)]| {
+        let manifest = format!(r#"{HEAD}<rs:md {MANIFEST} at="{at}"/>{entries}</urlset>"#);
+        let length = put_zip(source, path, &manifest, members);
+        format!("<url><loc>{path}</loc><lastmod>{at}</lastmod><rs:md length=\"{length}\"/></url>")
+    };
+    let entry = |number: usize, query: &str| {
+        format!(
+            "<url><loc>/set1/res/r000{number}.txt{query}</loc><rs:md path=\"/r{number}\"/></url>"
+        )
+    };
+    let packages = [
+        pack(
+            "/set1/one.zip",
+            &[entry(0, ""), entry(1, query)].concat(),
+            &[("r0", "zero"), ("r1", "one")],
+        ),
+        pack("/set1/two.zip", &entry(2, ""), &[("r2", "two")]),
+    ];
+    let dump = format!(
+        r#"{HEAD}<rs:md capability="resourcedump" at="{at}"/>{}</urlset>"#,
+        packages.concat()
+    );
+    source.put_document(DUMP, "application/xml", dump);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn package_with_a_damaged_manifest_proves_nothing_and_is_fetched_once() {
+    let source = SampleSource::start(only_dumped(3)).await.unwrap();
+    put_two_packages(&source, "?a=1&b=2");
+    let rig = Rig::follow(source, |_| {}).await;
+    rig.until_holds("r0000.txt", "zero").await;
+    rig.until_holds("r0002.txt", "two").await;
+    let set = rig.until("failing", |set| set.state == "failing").await;
+    let error = set.error.unwrap();
+    assert_eq!(error.code, "bad-entries");
+    assert!(error.message.contains("/set1/one.zip"), "{error:?}");
+    assert_eq!((set.resources, set.synced_until), (2, None));
+    poll_twice(&rig, DUMP).await;
+    let set = rig.set().await;
+    assert_eq!(set.error.unwrap().code, "bad-entries");
+    for package in ["/set1/one.zip", "/set1/two.zip"] {
+        assert_eq!(rig.source.hits(package), 1, "{package}");
+    }
+    assert_eq!(packages_left(&rig), 0);
+    // Repaired, it is another version.
+    put_two_packages(&rig.source, "");
+    rig.operator.poll(NAME).await;
+    rig.until_holds("r0001.txt", "one").await;
+    rig.until("in sync", |set| {
+        set.state == "in-sync" && set.resources == 3 && set.error.is_none()
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_copy_of_a_manifest_proves_nothing() {
+    let mut options = SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..only_dumped(25)
+    };
+    options.dumps.contents = true;
+    let rig = Rig::start(options).await;
+    let claimed = rig.settled().await.synced_until;
+    rig.source.update(SET, "r0001.txt", "new");
+    rig.source.refresh_resource_dump(SET);
+    let copy = "/set1/resourcedump-0000-manifest.xml";
+    damage(&rig, copy, "r0002.txt").await;
+    rig.operator.poll(NAME).await;
+    rig.until_holds("r0001.txt", "new").await;
+    let set = rig.until("failing", |set| set.state == "failing").await;
+    assert_eq!(set.error.unwrap().code, "bad-entries");
+    assert_eq!(set.synced_until, claimed);
+    rig.source.remove_document(copy);
+    rig.operator.poll(NAME).await;
+    let set = rig.settled().await;
+    assert!(set.error.is_none(), "{set:#?}");
+    assert_eq!(package_fetches(&rig, 3), [1, 1, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

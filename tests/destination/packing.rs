@@ -6,7 +6,7 @@ use resyncd::demo::{DumpOptions, SampleOptions, SampleSource};
 use zip::ZipWriter;
 use zip::write::SimpleFileOptions;
 
-use crate::support::{Rig, resources};
+use crate::support::{NAME, Rig, client, resources};
 
 /// Start of a document written by a test.
 pub(crate) const HEAD: &str = r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/">"#;
@@ -59,8 +59,13 @@ pub(crate) fn packages_left(rig: &Rig) -> usize {
     std::fs::read_dir(folder).map_or(0, Iterator::count)
 }
 
-/// Serves a package written by the test.
-pub(crate) fn put_zip(source: &SampleSource, path: &str, manifest: &str, members: &[(&str, &str)]) {
+/// Serves a package written by the test; returns its length in bytes.
+pub(crate) fn put_zip(
+    source: &SampleSource,
+    path: &str,
+    manifest: &str,
+    members: &[(&str, &str)],
+) -> usize {
     let mut zip = ZipWriter::new(Cursor::new(Vec::new()));
     let manifest = ("manifest.xml", manifest);
     for (name, text) in [&manifest].into_iter().chain(members) {
@@ -68,5 +73,27 @@ pub(crate) fn put_zip(source: &SampleSource, path: &str, manifest: &str, members
         zip.write_all(text.as_bytes()).unwrap();
     }
     let zip = zip.finish().unwrap().into_inner();
+    let length = zip.len();
     source.put_document(path, "application/zip", zip);
+    length
+}
+
+/// Serves a document of the Source with a bare ampersand in the URI that ends so.
+pub(crate) async fn damage(rig: &Rig, path: &str, uri: &str) {
+    let document = rig.source.base().join(path).unwrap();
+    let response = client().get(document).send().await.unwrap();
+    let text = response.text().await.unwrap();
+    let (whole, damaged) = (format!("{uri}</loc>"), format!("{uri}?a=1&b=2</loc>"));
+    assert!(text.contains(&whole), "{text}");
+    let damaged = text.replace(&whole, &damaged);
+    rig.source.put_document(path, "application/xml", damaged);
+}
+
+/// Waits for two more polls, of which each requests the document.
+pub(crate) async fn poll_twice(rig: &Rig, path: &str) {
+    for _ in 0..2 {
+        let before = rig.source.hits(path);
+        rig.operator.poll(NAME).await;
+        rig.source.wait_for_hits(path, before + 1).await;
+    }
 }

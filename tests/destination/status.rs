@@ -1,6 +1,9 @@
 //! The status endpoint.
 
-use crate::support::{FeedLine, NAME, Rig, SET, resources, soon, time};
+use resyncd::demo::{ChannelHub, SampleOptions};
+
+use super::packing::LIST;
+use crate::support::{FeedLine, NAME, Rig, SET, client, resources, soon, time};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_readiness_and_the_page_answer() {
@@ -142,4 +145,34 @@ async fn unknown_resource_and_unknown_source_are_not_found() {
     assert_eq!(status, 400);
     let (status, _) = rig.operator.post("/sources/unknown/poll").await;
     assert_eq!(status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unread_entries_of_an_unchanged_list_are_shown_after_a_restart() {
+    let polled = SampleOptions {
+        change_list: false,
+        hub: ChannelHub::None,
+        ..resources(3)
+    };
+    let mut rig = Rig::start(polled).await;
+    rig.settled().await;
+    let list = rig.source.base().join(LIST).unwrap();
+    let response = client().get(list).send().await.unwrap();
+    let text = response.text().await.unwrap();
+    let without_loc = text.replacen("<url>", "<url></url><url>", 1);
+    rig.source
+        .put_document(LIST, "application/xml", without_loc);
+    rig.operator.poll(NAME).await;
+    rig.until("unread", |set| set.unread == 1).await;
+    // Another poll begins when the list is stored as read.
+    let before = rig.source.hits(LIST);
+    rig.operator.poll(NAME).await;
+    rig.source.wait_for_hits(LIST, before + 1).await;
+    rig.stop_daemon().await;
+    rig.start_daemon().await;
+    let set = rig.until("in sync", |set| set.state == "in-sync").await;
+    assert_eq!(set.unread, 1);
+    rig.source.remove_document(LIST);
+    rig.operator.poll(NAME).await;
+    rig.until("repaired", |set| set.unread == 0).await;
 }

@@ -72,6 +72,35 @@ async fn damaged_entry_loses_only_itself_and_deletes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn part_that_is_repaired_to_its_former_bytes_is_complete_again() {
+    let index = |day: &str| {
+        let md = format!("capability=\"resourcelist\" at=\"2026-03-{day}T00:00:00Z\"");
+        let part = entry("/part.xml", "").replace("url>", "sitemap>");
+        document("sitemapindex", &md, &part)
+    };
+    let site = site_of_list(&index("01")).await;
+    let whole = resource_list(&[listed("/a"), listed("/b")].concat());
+    site.put("/part.xml", &whole);
+    for path in ["/a", "/b"] {
+        site.put(path, path);
+    }
+    let follower = Follower::start(site).await;
+    let both = [("/a", "/a"), ("/b", "/b")];
+    follower.until_mirrored(&both).await;
+    let damaged = [listed("/a"), entry("/b?x=1&y=2", "")].concat();
+    follower.site.put("/part.xml", &resource_list(&damaged));
+    follower.site.put("/list.xml", &index("02"));
+    follower.poll().await;
+    let set = follower
+        .until("reported", |set| has_error(set, "bad-entries"))
+        .await;
+    assert_eq!((set.state.as_str(), set.unread), ("failing", 1));
+    follower.site.put("/part.xml", &whole);
+    follower.poll().await;
+    assert_eq!(follower.until_mirrored(&both).await.unread, 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn latin1_document_is_read_in_the_encoding_that_it_declares() {
     let site = Site::with_lists("").await;
     site.put("/caf%C3%A9", "coffee");

@@ -14,5 +14,7 @@ mod walk;
 
 pub(super) use failures::{Alternatives, DeadParts, PartFailures};
 pub(super) use offered::offered;
-pub(super) use summarized::{SummarizedDocument, expect_capability, fetch_document};
+pub(super) use summarized::{
+    SummarizedDocument, expect_capability, expect_undamaged, fetch_document,
+};
 pub(super) use walk::{Child, DocumentWalk, Entered, Entries, Unsettled};

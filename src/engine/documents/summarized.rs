@@ -86,13 +86,7 @@ impl SummarizedDocument {
 
     /// Rejects a document with damaged entries, which may state changes that nothing else states.
     pub(in crate::engine) fn expect_undamaged(&self) -> Result<(), EngineError> {
-        match self.summary.oddities.damaged_entries() {
-            0 => Ok(()),
-            count => Err(EngineError::UnreadEntries {
-                document: self.document.url().to_string(),
-                count,
-            }),
-        }
+        expect_undamaged(&self.summary, self.document.url())
     }
 
     /// Rejects a document that has no entries and does not state what it is, as a Source serves that has lost its data. Its
@@ -136,6 +130,20 @@ fn first_plausible<const N: usize>(times: [Option<SourceTime>; N]) -> Option<Sou
     let latest = latest_source_time(clock::now().wall);
     let mut times = times.into_iter().flatten();
     times.find(|&time| time <= latest)
+}
+
+/// Rejects a document, or the manifest of a package, with damaged entries, which may name what nothing else names.
+pub(in crate::engine) fn expect_undamaged(
+    summary: &DocumentSummary,
+    document: impl Display,
+) -> Result<(), EngineError> {
+    match summary.oddities.damaged_entries() {
+        0 => Ok(()),
+        count => Err(EngineError::UnreadEntries {
+            document: document.to_string(),
+            count,
+        }),
+    }
 }
 
 /// Rejects a document that states another capability; one that states none is accepted, unless it can't state one. Some dumps state the capability of the

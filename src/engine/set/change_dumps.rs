@@ -13,7 +13,7 @@ use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::documents::{
-    Alternatives, Child, DocumentWalk, Entered, Entries, SummarizedDocument,
+    Alternatives, Child, DocumentWalk, Entered, Entries, SummarizedDocument, expect_undamaged,
 };
 use crate::protocol::{
     Algorithm, Capability, Digest, DocumentSummary, Interval, SourceTime, Validators,
@@ -241,7 +241,7 @@ impl SetState {
         Ok(())
     }
 
-    /// Ingests the changes of a package that are news.
+    /// Ingests the changes of a package that are news. Fails if entries of its manifest are damaged, once the others are ingested.
     async fn ingest_change_package(
         &mut self,
         package: &PackageEntry,
@@ -267,9 +267,9 @@ impl SetState {
             let (document, weight) = weighing.await?;
             if weight.is_light() {
                 let entries = EntrySource::Document(document);
-                return self
-                    .ingest_package_changes(package, entries, &copy.summary, record)
-                    .await;
+                let reach = self.ingest_package_changes(package, entries, &copy.summary, record);
+                let reach = reach.await?;
+                return expect_undamaged(&copy.summary, &package.uri).map(|()| reach);
             }
         }
         let open = self.packages.open(set, package, &manifest).await?;
@@ -278,7 +278,7 @@ impl SetState {
         let reach = self
             .ingest_package_changes(package, entries, &summary, record)
             .await?;
-        file.remove().await;
+        self.packages.end(package, &summary, file).await?;
         Ok(reach)
     }
 
@@ -294,14 +294,14 @@ impl SetState {
         // A closed package proves its interval if that leaves no hole before it; else only the dump may.
         let front = self.sequencer.coverage().front();
         let mut trial = self.sequencer.clone();
-        let damaged = summary.oddities.damaged_entries();
-        let proven = closed
-            .filter(|closed| damaged == 0 && front.is_some_and(|front| closed.from() <= front));
+        let is_whole = summary.oddities.damaged_entries() == 0;
+        let proven =
+            closed.filter(|closed| is_whole && front.is_some_and(|front| closed.from() <= front));
         if let Some(proven) = proven {
             let _ = trial.change_list(clock::now(), proven);
         }
         let mut commit = self.commit_of(&trial, None);
-        commit.documents.extend(record.filter(|_| damaged == 0));
+        commit.documents.extend(record.filter(|_| is_whole));
         let changes = DocumentChanges {
             origin: Origin::ChangeDump,
             newest_first: summary.newest_first,
@@ -312,12 +312,6 @@ impl SetState {
         self.sequencer = trial;
         self.found += result.tasks;
         self.report_held(result.held);
-        if damaged > 0 {
-            return Err(EngineError::UnreadEntries {
-                document: package.uri.to_string(),
-                count: damaged,
-            });
-        }
         Ok(PackageReach {
             until: span.until,
             closed: closed.map(|closed| closed.until()),

@@ -209,8 +209,8 @@ impl SetState {
     }
 
     /// Ingests the entries of a part. Fails if some of them are damaged, once the others are ingested: the part names resources that
-    /// are unknown. It is read again then at each poll, since it proves nothing. `stated`: what its index states of it; `None`: it is the Resource List itself, whose record
-    /// is committed only together with what it proves.
+    /// are unknown. It proves nothing and counts as incomplete, so that it is read again at each poll. `stated`: what its index states
+    /// of it; `None`: it is the Resource List itself, whose record is committed only together with what it proves.
     async fn ingest_list_part(
         &mut self,
         uri: &Url,
@@ -228,9 +228,9 @@ impl SetState {
         let is_new = first_page.is_none() || first_page != self.first_page;
         parts.names_any |= changed.read.summary.entries > 0;
         parts.entries += changed.read.summary.entries;
-        let stated = stated.filter(|_| damaged.is_ok());
+        let filter = self.context.source.filter.fingerprint().to_owned();
         let end = PartEnd {
-            filter: self.context.source.filter.fingerprint().to_owned(),
+            filter: damaged.is_ok().then_some(filter),
             evidence: stated.unwrap_or(PartEvidence {
                 announced: None,
                 asked_at: clock::now().wall,

@@ -12,7 +12,7 @@ use super::rejected_packages::RejectedPackages;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
-use crate::engine::documents::expect_capability;
+use crate::engine::documents::{expect_capability, expect_undamaged};
 use crate::engine::package_places::PackagePlace;
 use crate::error_class::ErrorClass;
 use crate::fetch::{
@@ -70,8 +70,8 @@ impl PackageFiles {
             let (partial, resumed_from) = self.download(set, entry).await?;
             let checking = {
                 let (entry, capability) = (entry.clone(), capability.clone());
-                let limit = self.context.limits.document;
-                tokio::task::spawn_blocking(move || check(partial, &entry, &capability, limit))
+                let context = Arc::clone(&self.context);
+                tokio::task::spawn_blocking(move || check(partial, &entry, &capability, &context))
             };
             let checked = checking
                 .await
@@ -82,10 +82,7 @@ impl PackageFiles {
                     tracing::info!(code = error.code(), source = self.context.name(), %error, "resumed package unusable; downloading it again");
                     is_second = true;
                 }
-                Ok(checked) => {
-                    self.rejected.remove(entry);
-                    return Ok(OpenPackage { checked, place });
-                }
+                Ok(checked) => return Ok(OpenPackage { checked, place }),
                 Err(error @ EngineError::Interrupted) => return Err(error),
                 Err(error) => {
                     self.rejected.add(entry, &error);
@@ -93,6 +90,23 @@ impl PackageFiles {
                 }
             }
         }
+    }
+
+    /// Removes the file of a package whose manifest was ingested. Fails if entries of the manifest are damaged, and rejects the package
+    /// from then on: it would be the same if it was fetched again.
+    pub(super) async fn end(
+        &self,
+        entry: &PackageEntry,
+        manifest: &DocumentSummary,
+        file: PackageFile,
+    ) -> Result<(), EngineError> {
+        file.remove().await;
+        let undamaged = expect_undamaged(manifest, &entry.uri);
+        match &undamaged {
+            Ok(()) => self.rejected.remove(entry),
+            Err(error) => self.rejected.add(entry, error),
+        }
+        undamaged
     }
 
     /// What is on disk of a package.
@@ -237,7 +251,7 @@ pub(super) struct PackageFile {
 
 impl PackageFile {
     /// Removes it. If that fails it is swept later.
-    pub(super) async fn remove(self) {
+    async fn remove(self) {
         let _ = tokio::task::spawn_blocking(move || self.file.remove()).await;
     }
 }
@@ -247,9 +261,9 @@ fn check(
     file: PartialPackage,
     entry: &PackageEntry,
     capability: &Capability,
-    limit: u64,
+    context: &SourceContext,
 ) -> Result<CheckedPackage, EngineError> {
-    match open(&file, entry, capability, limit) {
+    match open(&file, entry, capability, context) {
         Ok((opened, manifest)) => Ok(CheckedPackage {
             opened,
             manifest,
@@ -267,7 +281,7 @@ fn open(
     partial: &PartialPackage,
     entry: &PackageEntry,
     capability: &Capability,
-    limit: u64,
+    context: &SourceContext,
 ) -> Result<(OpenedPackage, DocumentSummary), EngineError> {
     let uri = &entry.uri;
     let io = |error| EngineError::of_package(uri, PackageError::Io(error));
@@ -277,7 +291,9 @@ fn open(
     let of_package = |error| EngineError::of_package(uri, error);
     let package = Package::open(file).map_err(of_package)?;
     let latest = latest_source_time(clock::now().wall);
-    let manifest = package.manifest(uri, limit).map_err(of_package)?;
+    // With the limits that hold when its entries are ingested: what they cut is counted here.
+    let manifest = package.manifest(context.base_uri(uri), context.limits.document);
+    let manifest = manifest.map_err(of_package)?;
     let summary =
         DocumentSummary::read(manifest, latest).map_err(|error| of_package(error.into()))?;
     expect_capability(&summary, capability, format_args!("the manifest of {uri}"))?;

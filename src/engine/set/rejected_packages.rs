@@ -1,4 +1,5 @@
-//! Packages that were fetched and turned out to be unusable: they are large, and not fetched again at every poll.
+//! Packages that were fetched and turned out to be unusable, or to have a damaged manifest: they are large, and not fetched again at
+//! every poll.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -29,7 +30,7 @@ struct Rejection {
     version: String,
     times: u32,
     until: Instant,
-    /// It is of an unsupported type, and another version of it would be recognized.
+    /// Fetched again it would be the same, and another version of it would be recognized.
     is_final: bool,
     code: &'static str,
     message: String,
@@ -64,7 +65,13 @@ impl RejectedPackages {
             rejected.clear();
         }
         let rejection = Rejection {
-            is_final: error.is_unsupported() && !version.is_empty(),
+            is_final: match error {
+                // A repaired one has another digest, or another length.
+                EngineError::UnreadEntries { .. } => {
+                    package.content.length.is_some() || !package.content.hashes.is_empty()
+                }
+                _ => error.is_unsupported() && !version.is_empty(),
+            },
             version,
             times,
             until: clock::now().mono + wait,
@@ -77,5 +84,39 @@ impl RejectedPackages {
     /// Forgets a package that is usable now.
     pub(super) fn remove(&self, package: &PackageEntry) {
         self.0.lock().remove(&package.uri);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::protocol::Entry;
+
+    #[test]
+    fn damaged_package_is_rejected_until_another_version_is_recognized() {
+        let plain = Entry::new(Url::parse("https://example.org/package.zip").unwrap());
+        let mut measured = plain.clone();
+        measured.md.content.length = Some(5);
+        let damaged = EngineError::UnreadEntries {
+            document: String::new(),
+            count: 1,
+        };
+        for (entry, is_final) in [(plain, false), (measured, true)] {
+            let package = PackageEntry::of(entry.clone());
+            let rejected = RejectedPackages::default();
+            for times in 1..=2 {
+                rejected.add(&package, &damaged);
+                let error = rejected.check(&package).unwrap_err();
+                assert_eq!(error.code(), "bad-entries");
+                let rejections = rejected.0.lock();
+                let rejection = &rejections[&package.uri];
+                assert_eq!((rejection.times, rejection.is_final), (times, is_final));
+            }
+            let mut other = entry;
+            other.md.content.length = Some(6);
+            assert!(rejected.check(&PackageEntry::of(other)).is_ok());
+            rejected.remove(&package);
+            assert!(rejected.check(&package).is_ok());
+        }
     }
 }

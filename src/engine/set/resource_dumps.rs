@@ -58,7 +58,7 @@ impl SetState {
         let mut proof = DumpProof::of(&changed.read.summary);
         proof.states_time = states_time;
         let mut failures = PartFailures::default();
-        self.ingest_dumps(changed.read, at, &mut proof, &mut failures)
+        self.ingest_dumps(uri, changed.read, at, &mut proof, &mut failures)
             .await?;
         failures.into_result()?;
         if proof.is_complete() {
@@ -73,34 +73,54 @@ impl SetState {
     }
 
     /// Ingests a dump, or all dumps of an index. A dump that was not read completely proves nothing; but an error of one does
-    /// not keep the others from being ingested, unless there is a Resource List to read instead.
+    /// not keep the others from being ingested, unless there is a Resource List to read instead. One of which entries are damaged
+    /// fails once the others are ingested.
     async fn ingest_dumps(
         &mut self,
+        uri: &Url,
         read: SummarizedDocument,
         at: SourceTime,
         proof: &mut DumpProof,
         failures: &mut PartFailures,
     ) -> Result<(), EngineError> {
         let mut walk = DocumentWalk::of(Capability::ResourceDump);
+        let all_named = expect_all_named(&read);
         if let Some(dump) = walk.enter(read)? {
             self.ingest_packages(dump, at, proof, failures).await?;
         }
-        while let Some(dump) = walk.next().await? {
-            let entered = self.dump_at(&dump).await.and_then(|read| {
+        self.note_dump(uri, all_named, failures)?;
+        while let Some(child) = walk.next().await? {
+            let entered = self.dump_at(&child).await.and_then(|read| {
                 proof.add(&read.summary);
-                walk.enter(read)
+                let all_named = expect_all_named(&read);
+                Ok((walk.enter(read)?, all_named))
             });
-            match entered {
-                Ok(Some(dump)) => self.ingest_packages(dump, at, proof, failures).await?,
-                Ok(None) => {}
-                Err(error) => {
-                    self.report_failed_part(&dump.uri, &error);
-                    self.add_failure(failures, error)?;
+            let all_named = match entered {
+                Ok((Some(dump), all_named)) => {
+                    self.ingest_packages(dump, at, proof, failures).await?;
+                    all_named
                 }
-            }
+                Ok((None, all_named)) => all_named,
+                Err(error) => Err(error),
+            };
+            self.note_dump(&child.uri, all_named, failures)?;
         }
         self.report_repeated_indexes(&walk);
         Ok(())
+    }
+
+    /// Adds the error of a dump, or of an index, that could not be read, or not completely.
+    fn note_dump(
+        &mut self,
+        uri: &Url,
+        read: Result<(), EngineError>,
+        failures: &mut PartFailures,
+    ) -> Result<(), EngineError> {
+        let Err(error) = read else {
+            return Ok(());
+        };
+        self.report_failed_part(uri, &error);
+        self.add_failure(failures, error)
     }
 
     /// A dump that an index names.
@@ -163,7 +183,8 @@ impl SetState {
         Ok(())
     }
 
-    /// Ingests a package; returns whether its manifest proves the absence of what it does not name.
+    /// Ingests a package; returns whether its manifest proves the absence of what it does not name. Fails if entries of the manifest
+    /// are damaged, once the others are ingested.
     async fn ingest_package(
         &mut self,
         package: &PackageEntry,
@@ -174,35 +195,37 @@ impl SetState {
         let manifest = Capability::ResourceDumpManifest;
         let mut copy = None;
         if let Some(found) = manifest_copy(&self.context, set, package, &manifest).await? {
+            let undamaged = found.expect_undamaged();
             let everything = NewsFilter::everything();
             let weighing = weigh(&self.context, set, found.document, Some(at), everything);
             let (document, weight) = weighing.await?;
             if weight.is_light() {
                 let entries = EntrySource::Document(document);
-                return self
-                    .ingest_manifest(entries, &found.summary, at, proof)
-                    .await;
+                let proves = self.ingest_manifest(entries, &found.summary, at, proof);
+                let proves = proves.await?;
+                return undamaged.map(|()| proves);
             }
-            copy = Some((document, found.summary));
+            copy = Some((document, found.summary, undamaged));
         }
         match self.packages.open(set, package, &manifest).await {
             Ok(open) => {
                 let (opened, summary, file) = open.split();
                 let entries = EntrySource::Package(opened);
                 let proves = self.ingest_manifest(entries, &summary, at, proof).await?;
-                file.remove().await;
+                self.packages.end(package, &summary, file).await?;
                 Ok(proves)
             }
             Err(error) => match copy {
                 // No other document names these resources; but each of them can be fetched by itself.
-                Some((document, summary))
+                Some((document, summary, undamaged))
                     if error.is_unsupported()
                         && self.offered(&Capability::ResourceList).is_empty() =>
                 {
                     tracing::warn!(code = error.code(), source = self.context.name(), package = %package.uri, %error,
                         "package unusable; fetching its resources one by one");
                     let entries = EntrySource::Document(document);
-                    self.ingest_manifest(entries, &summary, at, proof).await
+                    let proves = self.ingest_manifest(entries, &summary, at, proof).await?;
+                    undamaged.map(|()| proves)
                 }
                 _ => Err(error),
             },
@@ -218,9 +241,21 @@ impl SetState {
     ) -> Result<bool, EngineError> {
         proof.names_any |= summary.entries > 0;
         let list = self.list_progress(Origin::ResourceDump, at);
-        self.found += ingest_listed(&self.context, &list, entries).await?.tasks;
+        let result = ingest_listed(&self.context, &list, entries).await?;
+        self.found += result.tasks;
+        self.report_contradictions(result.contradicted).await;
         let is_stated = summary.head.md.capability == Some(Capability::ResourceDumpManifest);
         Ok(is_stated && summary.bad_entries() == 0)
+    }
+}
+
+/// Rejects an index with entries that can't be read, and a dump with damaged ones: the dumps, or the packages, that they name are
+/// unknown.
+fn expect_all_named(read: &SummarizedDocument) -> Result<(), EngineError> {
+    if read.summary.is_index {
+        read.expect_all()
+    } else {
+        read.expect_undamaged()
     }
 }
 

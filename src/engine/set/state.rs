@@ -16,6 +16,7 @@ use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
 use crate::engine::documents::offered;
 use crate::engine::faults::PollReport;
+use crate::engine::oddities::MAX_UNREAD;
 use crate::protocol::{Capability, ResourceUri, SourceTime};
 use crate::status::StatusError;
 use crate::store::{
@@ -60,6 +61,8 @@ impl SetState {
         context
             .runtime_status
             .begin_set(record.id, &record.capability_list);
+        let unread = context.store.unread_of_parts(record.id, MAX_UNREAD).await?;
+        context.runtime_status.restore_unread(record.id, &unread);
         let (coverage, gaps) = context.store.progress(record.id).await?;
         let limits = Limits {
             reorder_window: context.source.reorder_window,

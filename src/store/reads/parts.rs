@@ -36,6 +36,16 @@ impl Store {
             .await
     }
 
+    /// The parts with entries that can't be read, at most so many, and how many those are of each.
+    pub async fn unread_of_parts(
+        self: &Arc<Self>,
+        set: SetId,
+        most: usize,
+    ) -> Result<Vec<(Url, u64)>, StoreError> {
+        self.read(move |sql| Ok(part::unread(sql, set, most)?))
+            .await
+    }
+
     /// The stored part of that URI; `None` if it was never begun to be read.
     pub async fn part(self: &Arc<Self>, set: SetId, uri: &Url) -> Result<Option<Part>, StoreError> {
         let uri = uri.clone();

@@ -2,8 +2,8 @@
 //!
 //! Columns: `filter` is what was wanted when the part was read, NULL until it has been read completely; `told` the time that
 //! the index stated for it, if that is proof; `read` and `kept` the generations in which it was last read, or last found
-//! unchanged; `doubted` is set when a member was deleted since; `page_at`, `page_newest` and `next_page` what the part
-//! states of itself as a page of a longer list.
+//! unchanged; `doubted` is set when a member was deleted since; `bad_entries` how many of its entries could not be read;
+//! `page_at`, `page_newest` and `next_page` what the part states of itself as a page of a longer list.
 
 use std::ops::RangeInclusive;
 
@@ -88,11 +88,12 @@ pub(in crate::store) fn id_of(sql: &Connection, set: SetId, uri: &Url) -> Result
         .query_row(params![set, uri], |row| row.get(0))
 }
 
-/// Marks a part as read completely in this generation.
+/// Marks a part as read to its end in this generation. `filter`: what was wanted; `None` if the part is damaged: it counts as
+/// incomplete.
 pub(in crate::store) fn end(
     sql: &Connection,
     part: PartId,
-    filter: &str,
+    filter: Option<&str>,
     evidence: PartEvidence,
     bad_entries: u64,
     page: &PageEnd,
@@ -153,6 +154,21 @@ pub(in crate::store) fn get(sql: &Connection, set: SetId, uri: &Url) -> Result<O
         })
     })
     .optional()
+}
+
+/// The parts with entries that can't be read, at most so many, and how many those are of each.
+pub(in crate::store) fn unread(
+    sql: &Connection,
+    set: SetId,
+    most: usize,
+) -> Result<Vec<(Url, u64)>> {
+    sql.prepare_cached(
+        "SELECT uri, bad_entries FROM part WHERE set_id = ?1 AND bad_entries > 0 LIMIT ?2",
+    )?
+    .query_map(params![set, Count::of_rows(most)], |row| {
+        Ok((row.get(0)?, row.get::<_, Count>(1)?.0))
+    })?
+    .collect()
 }
 
 /// Whether a part is incomplete or was read with another filter, or relies on the time in its index although its server was

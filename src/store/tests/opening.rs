@@ -97,6 +97,59 @@ async fn database_of_the_first_version_keeps_working() {
     assert_eq!(world.totals(world.set).await, (2, 5));
 }
 
+/// A database of the time when damaged Resource Lists and manifests counted as read completely.
+#[tokio::test]
+async fn damaged_documents_that_counted_as_complete_are_read_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
+    let steps = schema::STEPS.iter();
+    let before: Vec<_> = steps
+        .take_while(|step| !step.contains("bad_entries > 0"))
+        .collect();
+    for step in &before {
+        database.execute_batch(step).unwrap();
+    }
+    let rows = format!(
+        "INSERT INTO source_set (id, source, capability_list, baseline, generation)
+         VALUES (1, 'demo', 'https://example.org/capabilitylist.xml', 'done', 1);
+         INSERT INTO part (set_id, uri, filter, doubted, bad_entries) VALUES
+             (1, 'https://example.org/damaged', 'all', 0, 1),
+             (1, 'https://example.org/doubted', 'all', 1, 1),
+             (1, 'https://example.org/whole', 'all', 0, 0);
+         INSERT INTO dump (set_id, uri, digest, generation) VALUES (1, 'https://example.org/dump', zeroblob(32), 1);
+         INSERT INTO dump_package (set_id, uri, version, proves) VALUES
+             (1, 'https://example.org/damaged.zip', 'v', 0),
+             (1, 'https://example.org/whole.zip', 'v', 1);
+         INSERT INTO document (set_id, uri, digest)
+             SELECT 1, 'https://example.org/' || value, zeroblob(32)
+             FROM json_each('[\"damaged\", \"doubted\", \"whole\", \"dump\", \"changes\"]');
+         PRAGMA user_version = {};",
+        before.len()
+    );
+    database.execute_batch(&rows).unwrap();
+    drop(database);
+    let store = Store::open(folder.path()).unwrap();
+    let url = |name: &str| url::Url::parse(&format!("https://example.org/{name}")).unwrap();
+    for (name, is_known) in [
+        ("damaged", false),
+        ("doubted", false),
+        ("whole", true),
+        ("dump", false),
+        ("changes", true),
+    ] {
+        let document = store.document(SetId(1), &url(name)).await.unwrap();
+        assert_eq!(document.is_some(), is_known, "{name}");
+        if let Some(part) = store.part(SetId(1), &url(name)).await.unwrap() {
+            assert_eq!(part.known.is_complete, is_known, "{name}");
+        }
+    }
+    // Although no document has changed.
+    assert!(store.has_incomplete_parts(SetId(1), "all").await.unwrap());
+    let package = async |name: &str| store.package(SetId(1), url(name).as_str()).await.unwrap();
+    assert!(package("damaged.zip").await.is_none());
+    assert!(package("whole.zip").await.is_some());
+}
+
 #[tokio::test]
 async fn damaged_database_is_set_aside() {
     let folder = tempfile::tempdir().unwrap();

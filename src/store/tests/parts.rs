@@ -87,7 +87,7 @@ async fn read(world: &World, parts: &Parts, time: i64, trusts: bool, writes: &mu
             checks: None,
         };
         let end = PartEnd {
-            filter: FILTER.to_owned(),
+            filter: Some(FILTER.to_owned()),
             evidence: PartEvidence {
                 announced: None,
                 asked_at: world.now,
@@ -261,7 +261,7 @@ async fn part_with_the_older_entry_of_a_resource_names_it_as_well() {
                 uri: part_uri(*part),
                 begins: true,
                 end: Some(PartEnd {
-                    filter: FILTER.to_owned(),
+                    filter: Some(FILTER.to_owned()),
                     evidence,
                     bad_entries: 0,
                     page: PageEnd::default(),

@@ -41,15 +41,15 @@ pub struct PartStep {
     pub uri: Url,
     /// Whether the batch has the first entries. From then on the part counts as incomplete.
     pub begins: bool,
-    /// Set if the batch has the last entries. From then on the part counts as complete.
+    /// Set if the batch has the last entries. From then on the part counts as complete, unless it is damaged.
     pub end: Option<PartEnd>,
 }
 
-/// What is stored of a part that was read completely.
+/// What is stored of a part that was read to its end.
 #[derive(Clone, Debug)]
 pub struct PartEnd {
-    /// The fingerprint of the filter with which it was read.
-    pub filter: String,
+    /// The fingerprint of the filter with which it was read; `None`: it is damaged, and counts as incomplete.
+    pub filter: Option<String>,
     /// By what the part is recognized as unchanged.
     pub evidence: PartEvidence,
     /// How many of its entries could not be read.
@@ -105,7 +105,7 @@ fn end_part(sql: &Connection, set: SetId, part: PartId, end: &PartEnd) -> Result
     part::end(
         sql,
         part,
-        &end.filter,
+        end.filter.as_deref(),
         end.evidence,
         end.bad_entries,
         &end.page,
