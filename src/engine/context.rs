@@ -1,7 +1,9 @@
 //! The handles that everything which works on one Source shares.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -31,6 +33,8 @@ pub(super) struct SourceContext {
     pub(super) package_places: PackagePlaces,
     /// Whether channels are subscribed to, renewed and ended at all: a single run does not.
     pub(super) subscribes: bool,
+    /// How often the processing of a delivery in the inbox has panicked, by its number there. It outlives the workers that panic.
+    pub(super) delivery_panics: Mutex<HashMap<i64, u32>>,
     /// How far the work has come.
     pub(super) progress: Progress,
     /// Makes the Source's worker discover its sets again.

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures_util::future::{BoxFuture, FutureExt, join_all};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -125,6 +126,7 @@ impl Engine {
                 members: Members::default(),
                 package_places: PackagePlaces::new(places.clone()),
                 subscribes,
+                delivery_panics: Mutex::default(),
                 progress: Progress::default(),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),

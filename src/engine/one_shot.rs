@@ -1,7 +1,7 @@
 //! A single run: every set is polled, its inbox is processed, its tasks are executed, and then the run ends.
 //!
 //! Invariants: the workers are the daemon's, but they subscribe to nothing, and leave existing subscriptions as they are; a run
-//! ends although a Source fails.
+//! ends although a Source fails. A worker that panics is not started again: the next run begins where this one ends.
 //!
 //! Must not know documents, notifications or files: the workers do.
 
@@ -16,6 +16,7 @@ use super::context::SourceContext;
 use super::error::EngineError;
 use super::lifecycle::Engine;
 use super::progress::Counts;
+use super::restarts::panic_as_error;
 use super::runtime_status::SourceState;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
@@ -55,7 +56,8 @@ impl Engine {
             .iter()
             .map(|source| catch_up(Arc::clone(&source.context)));
         let polled: HashSet<String> = join_all(polled).await.into_iter().flatten().collect();
-        let status = self.status_of_sources().await;
+        let status = Box::pin(self.status_of_sources());
+        let status = panic_as_error("the status", status).await;
         let mut status = status.map_err(|error| error.status_error())?;
         for source in &mut status.sources {
             // Sets that the Source no longer has don't count; the daemon ends them.
@@ -112,8 +114,11 @@ async fn catch_up(context: Arc<SourceContext>) -> Vec<String> {
         }
     };
     let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
-    let work = catch_up_sets(&context, &packages, &mut polled);
-    with_executor(&context, mirror, work).await;
+    // On the heap, as the other large futures: they are moved into the guards.
+    let work = Box::pin(catch_up_sets(&context, &packages, &mut polled));
+    if let Err(error) = with_executor(&context, mirror, work).await {
+        fail(&context, error.code(), error.to_string());
+    }
     polled
 }
 
@@ -122,7 +127,8 @@ async fn catch_up_sets(
     packages: &Arc<PackageFiles>,
     polled: &mut Vec<String>,
 ) {
-    let sets = match find_sets_retrying(context).await {
+    let finding = Box::pin(find_sets_retrying(context));
+    let sets = match panic_as_error(&context.source.url, finding).await {
         Ok(sets) => sets,
         Err(error) => {
             fail(context, error.code(), error.to_string());
@@ -184,13 +190,18 @@ async fn catch_up_set(
     packages: &Arc<PackageFiles>,
     record: SetRecord,
 ) {
-    let id = record.id;
-    let worker = SetWorker::new(Arc::clone(context), Arc::clone(packages), record);
-    match worker.await {
-        Ok(worker) => worker.catch_up().await,
-        Err(error) => context
+    let (id, capability_list) = (record.id, record.capability_list.clone());
+    let catching_up = Box::pin(async {
+        let worker = SetWorker::new(Arc::clone(context), Arc::clone(packages), record);
+        worker.await?.catch_up().await;
+        Ok(())
+    });
+    if let Err(error) = panic_as_error(&capability_list, catching_up).await {
+        let (code, source) = (error.code(), context.name());
+        tracing::error!(code, source, set = %capability_list, %error, "set can't be brought in sync");
+        context
             .runtime_status
-            .note_set(id, |facts| facts.failing = Some(error.status_error())),
+            .note_set(id, |facts| facts.failing = Some(error.status_error()));
     }
 }
 
@@ -205,4 +216,53 @@ fn fail(context: &SourceContext, code: &str, message: String) {
     context
         .runtime_status
         .note_source(context.name(), SourceState::Failing, Some(status_error));
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::config::Source;
+    use crate::engine::test_source::{Answering, NAME};
+
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    /// Runs once with two sets in the database, where the request for this URL panics and others are answered with 404. Returns the
+    /// error of the Source, and those of the sets.
+    async fn errors(panics: &'static str) -> Vec<String> {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let url = Url::parse("https://example.org/source").unwrap();
+        for set in ["https://example.org/1", "https://example.org/2"] {
+            let set = Url::parse(set).unwrap();
+            store.begin_set(NAME, &set).await.unwrap();
+        }
+        let source = Source::new(NAME, url, folder.path().join("mirror"));
+        let config = Config::new(folder.path(), vec![source]);
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_transport(Arc::new(Answering(move |url: &Url| {
+            assert_ne!(url.as_str(), panics, "a test");
+            Some(404)
+        })));
+        let engine = Engine::once(&config, Arc::clone(&store), &client);
+        let engine = engine.await.unwrap();
+        let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
+        let mut status = status.expect("it ends").unwrap();
+        let source = status.sources.remove(0);
+        assert_eq!(source.state, "failing");
+        let sets = source.sets.into_iter().map(|set| set.error);
+        let errors = std::iter::once(source.error).chain(sets);
+        errors.map(|error| error.unwrap().code).collect()
+    }
+
+    #[tokio::test]
+    async fn panic_in_a_single_run_is_an_error_of_what_it_concerns() {
+        let absent = "not-found";
+        let source = errors("https://example.org/source").await;
+        assert_eq!(source, ["panicked", absent, absent]);
+        let set = errors("https://example.org/1").await;
+        assert_eq!(set[1..], ["panicked", absent]);
+    }
 }

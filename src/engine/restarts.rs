@@ -3,12 +3,14 @@
 //! A panic is a fault of this program. It must not stop what has nothing to do with it: it is logged, shown in the status, and the
 //! worker is started again, after a pause that grows while that does not help.
 
+use std::fmt::Display;
 use std::panic::AssertUnwindSafe;
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use tokio_util::sync::CancellationToken;
 
+use super::error::EngineError;
 use crate::clock;
 use crate::fetch::{Bounds, pause};
 use crate::status::StatusError;
@@ -34,6 +36,15 @@ pub(super) async fn catch_panic<T>(work: impl Future<Output = T>) -> Result<T, P
         .catch_unwind()
         .await
         .map_err(|_| Panicked)
+}
+
+/// Runs some work on `what`. A panic becomes an error.
+pub(super) async fn panic_as_error<T>(
+    what: impl Display,
+    work: impl Future<Output = Result<T, EngineError>>,
+) -> Result<T, EngineError> {
+    let panicked = |Panicked| Err(EngineError::Panicked(what.to_string()));
+    catch_panic(work).await.unwrap_or_else(panicked)
 }
 
 /// The restarts of one worker.
@@ -100,6 +111,9 @@ mod tests {
 
     use super::*;
 
+    /// Ends a test that would hang, on the paused clock.
+    const LIMIT: Duration = Duration::from_secs(180);
+
     #[tokio::test(start_paused = true)]
     async fn work_that_panics_is_started_again_until_it_ends() {
         let started = Cell::new(0);
@@ -116,11 +130,11 @@ mod tests {
     async fn work_that_panics_is_not_started_again_after_the_stop() {
         let stop = CancellationToken::new();
         let stopping = stop.clone();
-        restarting("test", stop, || {
+        let restarted = restarting("test", stop, || {
             stopping.cancel();
             async { panic!("a panic of a test") }
-        })
-        .await;
+        });
+        tokio::time::timeout(LIMIT, restarted).await.unwrap();
     }
 
     #[test]

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
+use axum::http;
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use reqwest::{Request, Response};
 use url::Url;
 
 use super::Engine;
 use super::context::SourceContext;
 use crate::config::{Config, Source};
-use crate::fetch::Client;
+use crate::fetch::transport::Transport;
+use crate::fetch::{Client, FetchError};
 use crate::mirror::Mirror;
 use crate::store::Store;
 
@@ -39,5 +44,24 @@ impl TestSource {
             mirror,
             folder,
         }
+    }
+}
+
+/// Answers each request with the status that a function returns for its URL, and with no bytes. `None`: never. The function may
+/// panic.
+pub(super) struct Answering<F>(pub(super) F);
+
+impl<F: Fn(&Url) -> Option<u16> + Send + Sync> Transport for Answering<F> {
+    fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+        async move {
+            match (self.0)(request.url()) {
+                Some(status) => {
+                    let answer = http::Response::builder().status(status);
+                    Ok(answer.body(Vec::new()).unwrap().into())
+                }
+                None => std::future::pending().await,
+            }
+        }
+        .boxed()
     }
 }

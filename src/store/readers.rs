@@ -332,6 +332,7 @@ impl Readers {
 
 #[cfg(test)]
 mod tests {
+    use std::mem::ManuallyDrop;
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Duration;
 
@@ -394,6 +395,8 @@ mod tests {
     #[tokio::test]
     async fn query_whose_caller_went_away_ends() {
         let (_folder, store) = store();
+        // Dropping it waits for its threads, which a failure of this test may leave busy for ever.
+        let store = ManuallyDrop::new(store);
         for lane in LANES {
             for _ in 0..lane.threads() {
                 let (begun, begins) = oneshot::channel();
@@ -403,11 +406,12 @@ mod tests {
                 }));
                 tokio::select! {
                     _ = &mut running => panic!("it has no end"),
-                    begun = begins => begun.unwrap(),
+                    begun = tokio::time::timeout(LIMIT, begins) => begun.unwrap().unwrap(),
                 }
             }
             is_answered(&store, lane).await;
         }
+        drop(ManuallyDrop::into_inner(store));
     }
 
     #[tokio::test]

@@ -185,6 +185,11 @@ impl Sequencer {
         self.held.len()
     }
 
+    /// The early notifications that are held, in their order.
+    pub fn held_ids(&self) -> impl Iterator<Item = NotificationId> {
+        self.held.keys().map(|key| key.2)
+    }
+
     /// Decides on a change notification with the interval that it states.
     pub fn handle(
         &mut self,

@@ -13,7 +13,7 @@
 //! | resources and sets without end, which fill the database | tests/destination `limits`; `store::tests` `trim` |
 //! | notifications that are bombs or have too many entries | [`bombs`]: `notification_that_is_a_bomb_…` |
 //! | ZIP: bombs, nested bombs, members that overlap, are encrypted, too many, of a false length, or named `../` | `fetch::package` `hostile` and `names`; fuzz body `package` |
-//! | input that makes the program panic | `engine::set::inbox` `delivery_that_panics_…`; `engine::source::worker`; `engine::apply::executor`; `store::readers` |
+//! | input that makes the program panic | `engine::set::inbox`: `delivery_that_panics_…`, `…_rejected_in_the_end`; `engine::source::worker`; `engine::channels::driver`; `engine::one_shot`; `engine::apply` `executor` and `publisher`; `store::readers` |
 //! | arbitrary bytes | tests/fuzzing.rs and fuzz/, which has a README |
 //! | URIs that lead out of the mirror or share a path | [`uris`]; [`paths`]: `malicious_uris_…`; `mirror_path`; tests/destination `paths` |
 //! | symlinks and pipes planted in the mirror | [`paths`]: `planted_symlinks_…`; the tests of `mirror` |

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use super::executor::execute_tasks;
 use crate::clock;
+use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
+use crate::engine::restarts::panic_as_error;
 use crate::mirror::Mirror;
 use crate::store::Wake;
 
@@ -14,21 +16,27 @@ const PATIENCE: Duration = Duration::from_secs(100);
 /// The shortest and the longest pause between two queries of the pending tasks.
 const PACE: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(1));
 
-/// Executes tasks while `work` runs; then, or when the run is interrupted, stops the executor in order.
+/// Executes tasks while `work` runs; then, or when the run is interrupted, stops the executor in order. So it does if the work
+/// panics, which is an error.
 pub(in crate::engine) async fn with_executor(
     context: &Arc<SourceContext>,
     mirror: Arc<Mirror>,
     work: impl Future<Output = ()>,
-) {
+) -> Result<(), EngineError> {
     let executor = tokio::spawn(execute_tasks(Arc::clone(context), mirror));
-    tokio::select! {
-        () = context.stop.cancelled() => {}
-        () = work => {}
-    }
+    let work = async {
+        work.await;
+        Ok(())
+    };
+    let worked = tokio::select! {
+        () = context.stop.cancelled() => Ok(()),
+        worked = panic_as_error(&context.source.url, work) => worked,
+    };
     context.stop.cancel();
     if let Err(error) = executor.await {
         tracing::error!(code = "applier", source = context.name(), %error, "executor panicked");
     }
+    worked
 }
 
 /// Waits until no task is left, or none makes progress any more.

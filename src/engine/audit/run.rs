@@ -144,7 +144,7 @@ impl Audit {
                 done = repair::repair(context, repair, &comparison, &mirror) => repaired = done,
             }
         };
-        with_executor(&repair.context, Arc::clone(&mirror), work).await;
+        with_executor(&repair.context, Arc::clone(&mirror), work).await?;
         repaired?;
         self.report(&comparison, findings).await
     }

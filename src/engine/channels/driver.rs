@@ -13,6 +13,7 @@ use super::keys::fresh_keys;
 use super::requests::{read_topic, send_request};
 use crate::clock::{self, Now};
 use crate::engine::EngineError;
+use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::store::{ChannelId, ChannelRecord, Store, StoreError, Wake};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
@@ -70,6 +71,8 @@ impl<'a> StoredMachine<'a> {
         let ((machine, step), record) = self
             .store
             .step_channel(self.id, fresh, move |channel| {
+                #[cfg(test)]
+                tests::panic_once(channel);
                 change(channel);
                 if ends_only && !channel.left {
                     return (machine, ChannelAction::End.into());
@@ -83,15 +86,31 @@ impl<'a> StoredMachine<'a> {
     }
 }
 
-/// Drives a channel until its subscription has ended, or until the driver is stopped.
+/// Drives a channel until its subscription has ended, or until the driver is stopped. After a panic it is driven on after a pause,
+/// as after the start of the process: what was committed is all that counts.
 pub(super) async fn drive(context: Arc<ChannelContext>, channel: ChannelRecord) {
     tokio::select! {
         () = context.stop.cancelled() => {}
-        () = drive_to_end(&context, &channel) => {}
+        () = drive_restarting(&context, &channel) => {}
     }
 }
 
-async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) {
+async fn drive_restarting(context: &ChannelContext, channel: &ChannelRecord) {
+    let mut restarts = Restarts::of("driver of a channel", &context.source);
+    loop {
+        let driven = catch_panic(drive_to_end(context, channel)).await;
+        if driven.and_then(|driven| driven).is_ok() {
+            return;
+        }
+        let (error, pause) = restarts.after_panic();
+        // Until the machine reports that the channel is healthy.
+        context.runtime_status.note_channel(channel.id, Some(error));
+        tokio::time::sleep(pause).await;
+    }
+}
+
+/// Fails if the machine panics, which runs where the store commits.
+async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) -> Result<(), Panicked> {
     let (store, client) = (&context.store, &context.client);
     let mut wakes = store.wakes();
     let stored = StoredMachine::new(store, channel, context.rules.clone());
@@ -101,7 +120,8 @@ async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) {
         let now = clock::now();
         let (step, record) = match stored.handle(now, event).await {
             Ok(handled) => handled,
-            Err(EngineError::Store(StoreError::NoChannel)) => return,
+            Err(EngineError::Store(StoreError::NoChannel)) => return Ok(()),
+            Err(EngineError::Panicked(_)) => return Err(Panicked),
             Err(error) => {
                 tracing::error!(code = error.code(), source = context.source, topic = %channel.topic, %error,
                     "database error; the subscription is retried");
@@ -128,7 +148,7 @@ async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) {
                 wait(&mut wakes, channel.id, time, now).await;
                 ChannelEvent::Woken
             }
-            ChannelAction::End => return,
+            ChannelAction::End => return Ok(()),
         };
     }
 }
@@ -159,5 +179,77 @@ pub(super) async fn wait(
                 Err(RecvError::Closed) => std::future::pending().await,
             },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use tokio::sync::mpsc;
+    use url::Url;
+
+    use super::*;
+    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::protocol::websub::Intent;
+    use crate::protocol::{Capability, HubUri, TopicUri};
+
+    /// The machine of a channel with this topic panics the first time that it handles an event.
+    const TOPIC: &str = "https://example.org/panic-of-a-machine";
+    static HAS_PANICKED: AtomicBool = AtomicBool::new(false);
+    const HUB: &str = "https://hub.example.org/";
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    pub(super) fn panic_once(channel: &Channel) {
+        let is_due = channel.topic.as_str() == TOPIC && !HAS_PANICKED.swap(true, Ordering::SeqCst);
+        assert!(!is_due, "a test");
+    }
+
+    /// Checks that a driver that panics once is shown and started again, and what it requests then. `panics_first`: whether it
+    /// panics at its first request.
+    async fn check(topic: &str, panics_first: bool, expected: &str) {
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        let may_answer = AtomicBool::new(!panics_first);
+        let (requests, mut requested) = mpsc::unbounded_channel();
+        let source = TestSource::new(&list, |client| {
+            client.with_transport(Arc::new(Answering(move |url: &Url| {
+                assert!(may_answer.swap(true, Ordering::SeqCst), "a test");
+                let _ = requests.send(url.clone());
+                None
+            })))
+        });
+        let (store, set) = (&source.store, source.store.begin_set(NAME, &list));
+        let (set, now) = (set.await.unwrap().id, clock::now().wall);
+        let kind = Capability::ChangeNotification;
+        let topic = TopicUri::parse(topic).unwrap();
+        let (hubs, keys) = ([HubUri::parse(HUB).unwrap()], fresh_keys(true).unwrap());
+        let channel = store.add_channel(now, set, &kind, &topic, &hubs, keys);
+        let channel = channel.await.unwrap();
+        let context = ChannelContext::of(&source.context);
+        let context = Arc::new(ChannelContext {
+            rules: ChannelRules {
+                callback_base: Some("https://destination.example.org/".to_owned()),
+                ..context.rules.clone()
+            },
+            ..context
+        });
+        let driving = tokio::spawn(drive(Arc::clone(&context), channel.clone()));
+        let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
+        assert_eq!(requested.unwrap().unwrap().as_str(), expected);
+        let error = context.runtime_status.channel(channel.id).unwrap();
+        assert_eq!(error.code, "worker-panicked");
+        let stored = store.channel(channel.id).await.unwrap().unwrap();
+        assert_eq!(stored.lease.asked.unwrap().intent, Intent::Subscribe);
+        context.stop.cancel();
+        tokio::time::timeout(LIMIT, driving).await.unwrap().unwrap();
+    }
+
+    #[tokio::test]
+    async fn driver_that_panics_is_shown_and_started_again() {
+        // What became of the request is unknown: it counts as failed, and the topic is read before the next one.
+        let topic = "https://example.org/topic";
+        check(topic, true, topic).await;
+        check(TOPIC, false, HUB).await;
     }
 }

@@ -1,5 +1,8 @@
 //! How a set works through its inbox: parse a delivery, put it in order, and commit its changes and its coverage in one
 //! transaction.
+//!
+//! A delivery whose parsing panics is rejected at once. Another panic restarts the worker, or is an error of the store: the delivery
+//! is processed again, and rejected in the end.
 
 use std::collections::HashSet;
 use std::io::Read;
@@ -12,7 +15,7 @@ use flate2::read::GzDecoder;
 use super::changes::change_of;
 use super::documents::note_notification;
 use super::late_news::LateNews;
-use super::state::SetState;
+use super::state::{InHand, SetState};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -34,6 +37,8 @@ use crate::sync::{
 const DELIVERIES: usize = 64;
 /// The most entries of a notification. A longer one is rejected, and the set is polled.
 const MAX_ENTRIES: usize = 50_000;
+/// How often the processing of a delivery may panic before the delivery is rejected, and the set is polled.
+const MOST_PANICS: u32 = 3;
 
 impl SetState {
     /// Works until the inbox has nothing but notifications that wait for an earlier one.
@@ -50,10 +55,34 @@ impl SetState {
             }
             for delivery in deliveries {
                 let id = delivery.id;
-                self.handle_delivery(delivery).await?;
+                self.in_hand = InHand::Delivery(id);
+                let handled = self.handle_delivery(delivery).await;
+                self.put_down(handled)?;
                 self.last_delivery = id;
                 self.settle_held().await?;
             }
+        }
+    }
+
+    /// Ends the processing of what is in hand.
+    fn put_down(&mut self, processed: Result<(), EngineError>) -> Result<(), EngineError> {
+        if let Err(EngineError::Panicked(_)) = processed {
+            self.count_panic();
+        }
+        self.in_hand = InHand::Nothing;
+        processed
+    }
+
+    /// Counts a panic for each delivery that was being processed.
+    pub(super) fn count_panic(&self) {
+        let deliveries = match self.in_hand {
+            InHand::Nothing => Vec::new(),
+            InHand::Delivery(id) => vec![id],
+            InHand::Held => self.sequencer.held_ids().collect(),
+        };
+        let mut panics = self.context.delivery_panics.lock();
+        for id in deliveries {
+            *panics.entry(id).or_default() += 1;
         }
     }
 
@@ -62,11 +91,22 @@ impl SetState {
         loop {
             let now = clock::now();
             let mut trial = self.sequencer.clone();
-            if let Some((id, verdict)) = trial.next_ready(now) {
-                self.apply_held(trial, id, verdict).await?;
+            self.in_hand = InHand::Held;
+            #[cfg(test)]
+            tests::panic_if_held(&self.record, &trial);
+            let ready = trial.next_ready(now);
+            let gap = match ready {
+                Some(_) => None,
+                None => trial.open_gap(now),
+            };
+            self.in_hand = InHand::Nothing;
+            if let Some((id, verdict)) = ready {
+                self.in_hand = InHand::Delivery(id);
+                let applied = self.apply_held(trial, id, verdict).await;
+                self.put_down(applied)?;
                 continue;
             }
-            let Some(gap) = trial.open_gap(now) else {
+            let Some(gap) = gap else {
                 return Ok(());
             };
             self.commit_gap(&trial, &gap).await?;
@@ -143,6 +183,8 @@ impl SetState {
         if let Some(error) = self.misdirected(&delivery, &channel, &document).await? {
             return self.reject(&delivery, &channel, &error).await;
         }
+        #[cfg(test)]
+        tests::panic_in_order(&document)?;
         let (set, topic) = (self.record.id, channel.topic.url());
         note_notification(&self.context, set, topic, &document.oddities);
         if channel.kind == Capability::FrameworkNotification {
@@ -155,7 +197,8 @@ impl SetState {
             .await
     }
 
-    /// Parses a delivery on a blocking thread. One that makes that panic is rejected: it would do so again.
+    /// Parses a delivery on a blocking thread. One that makes that panic is to be rejected: it would do so again. So is one that has
+    /// been processed often, each time with a panic.
     async fn read_delivery(
         &self,
         delivery: Delivery,
@@ -163,6 +206,11 @@ impl SetState {
     ) -> Result<(Delivery, Result<Document, EngineError>), EngineError> {
         let (topic, kind) = (channel.topic.clone(), channel.kind.clone());
         let context = Arc::clone(&self.context);
+        let panics = context.delivery_panics.lock().get(&delivery.id).copied();
+        if panics.is_some_and(|panics| panics >= MOST_PANICS) {
+            let panicked = EngineError::Panicked(format!("a notification of {topic}"));
+            return Ok((delivery, Err(panicked)));
+        }
         let parsing = tokio::task::spawn_blocking(move || {
             let (base, limit) = (context.base_uri(topic.url()), context.limits.notification);
             let parsing = AssertUnwindSafe(|| parse_delivery(&delivery.body, base, &kind, limit));
@@ -384,6 +432,7 @@ impl SetState {
         }
         self.conclude_delivery(delivery, DeliveryOutcome::Rejected)
             .await?;
+        self.context.delivery_panics.lock().remove(&delivery.id);
         self.schedule.soon(clock::now());
         Ok(())
     }
@@ -559,65 +608,210 @@ fn unzip(body: &[u8], limit: u64) -> Result<Vec<u8>, FetchError> {
 #[cfg(test)]
 mod tests {
     use std::io::Write;
+    use std::time::Duration;
 
     use flate2::Compression;
     use flate2::write::GzEncoder;
 
-    use super::*;
+    use tokio::sync::mpsc;
     use url::Url;
 
+    use super::*;
+    use crate::engine::restarts::{Panicked, catch_panic};
     use crate::engine::set::package_files::PackageFiles;
-    use crate::engine::test_source::{NAME, TestSource};
+    use crate::engine::set::worker::SetWorker;
+    use crate::engine::test_source::{Answering, NAME, TestSource};
     use crate::protocol::{Head, ResourceUri, write_document};
-    use crate::store::{CallbackKeys, Receipt};
+    use crate::store::{CallbackKeys, Receipt, SetRecord};
 
     /// A delivery that ends with it, or has an entry with this path, makes the reader panic.
     pub(super) const PANIC: &str = "/panic";
+    /// What puts a delivery in order panics that has an entry with this path.
+    const IN_ORDER: &str = "/panic-in-order";
+    /// The store panics while a delivery is processed that has an entry with this path.
+    const IN_THE_STORE: &str = "/panic-in-the-store";
+    /// What orders the held notifications of a set panics whose Capability List has this path.
+    const WHEN_HELD: &str = "/panic-when-held";
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
 
+    pub(super) fn panic_in_order(document: &Document) -> Result<(), EngineError> {
+        let entries = &document.entries;
+        let has = |path: &str| entries.iter().any(|entry| entry.loc.path() == path);
+        assert!(!has(IN_ORDER), "a test");
+        match has(IN_THE_STORE) {
+            true => Err(EngineError::Panicked("a test".to_owned())),
+            false => Ok(()),
+        }
+    }
+
+    pub(super) fn panic_if_held(set: &SetRecord, sequencer: &Sequencer) {
+        let is_fatal = set.capability_list.path() == WHEN_HELD;
+        assert!(!is_fatal || sequencer.held() == 0, "a test");
+    }
+
+    /// A change notification of the creation of a resource with that path.
     fn notification(path: &str) -> Vec<u8> {
+        notification_of(path, None)
+    }
+
+    fn notification_of(path: &str, interval: Option<(SourceTime, SourceTime)>) -> Vec<u8> {
         let uri = Url::parse("https://example.org/")
             .unwrap()
             .join(path)
             .unwrap();
         let mut entry = Entry::new(uri);
         entry.md.change = Some(ChangeKind::Created);
-        let head = Head::new(Root::Urlset, Capability::ChangeNotification);
+        let mut head = Head::new(Root::Urlset, Capability::ChangeNotification);
+        (head.md.from, head.md.until) = interval.unzip();
         write_document(&head, [&entry])
+    }
+
+    /// A set with a channel. Its Source has no document.
+    struct Receiving {
+        source: TestSource,
+        packages: Arc<PackageFiles>,
+        record: SetRecord,
+        channel: ChannelId,
+    }
+
+    impl Receiving {
+        /// Receives these deliveries.
+        async fn of(capability_list: &str, bodies: impl IntoIterator<Item = Vec<u8>>) -> Self {
+            let list = Url::parse("https://example.org/").unwrap();
+            let list = list.join(capability_list).unwrap();
+            let source = TestSource::new(&list, |client| {
+                client.with_transport(Arc::new(Answering(|_: &Url| Some(404))))
+            });
+            let context = Arc::clone(&source.context);
+            let packages = Arc::new(PackageFiles::new(context, &source.mirror));
+            let (store, now) = (&source.store, clock::now().wall);
+            let record = store.begin_set(NAME, &list).await.unwrap();
+            let kind = Capability::ChangeNotification;
+            let topic = TopicUri::try_from(list).unwrap();
+            let keys = CallbackKeys {
+                token: "token".to_owned(),
+                secret: None,
+            };
+            let channel = store.add_channel(now, record.id, &kind, &topic, &[], keys);
+            let channel = channel.await.unwrap().id;
+            for body in bodies {
+                let received = store.receive(now, channel, body, 1 << 20, None).await;
+                assert_eq!(received.unwrap(), Receipt::Stored);
+            }
+            Self {
+                source,
+                packages,
+                record,
+                channel,
+            }
+        }
+
+        async fn state(&self) -> SetState {
+            let (context, packages) = (&self.source.context, &self.packages);
+            let (context, packages) = (Arc::clone(context), Arc::clone(packages));
+            let state = SetState::load(context, packages, self.record.clone());
+            state.await.unwrap()
+        }
+
+        /// Waits until the inbox is empty.
+        async fn is_processed(&self) {
+            let (store, set) = (&self.source.store, self.record.id);
+            let processing = async {
+                while !store.deliveries(set, 0, 1).await.unwrap().is_empty() {
+                    tokio::task::yield_now().await;
+                }
+            };
+            tokio::time::timeout(LIMIT, processing).await.unwrap();
+        }
+
+        /// Checks that nothing but `/fine` was applied, and that so many deliveries were rejected.
+        async fn check(&self, rejected: u64) {
+            let store = &self.source.store;
+            let channel = store.channel(self.channel).await.unwrap().unwrap();
+            assert_eq!(channel.rejected, rejected);
+            assert_eq!(channel.received, rejected + 1);
+            self.is_processed().await;
+            assert!(self.source.context.delivery_panics.lock().is_empty());
+            let fine = ResourceUri::parse("https://example.org/fine").unwrap();
+            let tasks = store.tasks_of(NAME, clock::now().wall, vec![fine]);
+            assert_eq!(tasks.await.unwrap().len(), 1);
+        }
     }
 
     #[tokio::test]
     async fn delivery_that_panics_is_rejected_and_the_next_one_is_applied() {
-        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
-        let source = TestSource::new(&list, |client| client);
-        let (store, context) = (&source.store, Arc::clone(&source.context));
-        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &source.mirror));
-
-        let record = store.begin_set(NAME, &list).await.unwrap();
-        let (set, now) = (record.id, clock::now().wall);
-        let kind = Capability::ChangeNotification;
-        let topic = TopicUri::try_from(list).unwrap();
-        let keys = CallbackKeys {
-            token: "token".to_owned(),
-            secret: None,
-        };
-        let channel = store.add_channel(now, set, &kind, &topic, &[], keys);
-        let channel = channel.await.unwrap().id;
-        for body in [
+        let bodies = [
             PANIC.as_bytes().to_vec(),
             notification(PANIC),
             notification("/fine"),
-        ] {
-            let received = store.receive(now, channel, body, 1 << 20, None).await;
-            assert_eq!(received.unwrap(), Receipt::Stored);
+        ];
+        let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+        receiving.state().await.work_inbox().await.unwrap();
+        receiving.check(2).await;
+    }
+
+    #[tokio::test]
+    async fn delivery_at_which_the_worker_panics_is_rejected_in_the_end() {
+        let bodies = [notification(IN_ORDER), notification("/fine")];
+        let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+        let (_sender, mut commands) = mpsc::channel(1);
+        let mut panics = 0;
+        loop {
+            let (context, packages) = (&receiving.source.context, &receiving.packages);
+            let (context, packages) = (Arc::clone(context), Arc::clone(packages));
+            let worker = SetWorker::new(context, packages, receiving.record.clone());
+            let worker = worker.await.unwrap();
+            tokio::select! {
+                worked = worker.run(&mut commands) => assert_eq!(worked, Err(Panicked)),
+                () = receiving.is_processed() => break,
+            }
+            panics += 1;
+            assert!(panics <= MOST_PANICS, "it is never rejected");
         }
-        let state = SetState::load(context, packages, record);
-        state.await.unwrap().work_inbox().await.unwrap();
-        let channel = store.channel(channel).await.unwrap().unwrap();
-        assert_eq!((channel.received, channel.rejected), (3, 2));
-        assert!(store.deliveries(set, 0, 9).await.unwrap().is_empty());
-        let fine = ResourceUri::parse("https://example.org/fine").unwrap();
-        let tasks = store.tasks_of(NAME, now, vec![fine]).await.unwrap();
-        assert_eq!(tasks.len(), 1);
+        assert_eq!(panics, MOST_PANICS);
+        receiving.check(1).await;
+    }
+
+    /// Processes an inbox again and again, until nothing panics any more. Returns how often it has panicked.
+    async fn panics(receiving: &Receiving, most: u32) -> u32 {
+        for panics in 0..=most {
+            let mut state = receiving.state().await;
+            match catch_panic(state.work_inbox()).await {
+                Ok(Ok(())) => return panics,
+                Ok(Err(error)) => assert_eq!(error.code(), "panicked"),
+                Err(Panicked) => state.count_panic(),
+            }
+        }
+        panic!("nothing is rejected");
+    }
+
+    #[tokio::test]
+    async fn delivery_at_which_the_store_panics_is_rejected_in_the_end() {
+        let bodies = [notification(IN_THE_STORE), notification("/fine")];
+        let receiving = Receiving::of("/capabilitylist.xml", bodies).await;
+        assert_eq!(panics(&receiving, MOST_PANICS).await, MOST_PANICS);
+        receiving.check(1).await;
+    }
+
+    #[tokio::test]
+    async fn held_deliveries_whose_order_panics_are_rejected_in_the_end() {
+        let now = clock::now();
+        let at = |seconds: i64| SourceTime::from(now.wall + TimeDelta::seconds(seconds));
+        let bodies = [
+            notification_of("/early", Some((at(60), at(120)))),
+            notification_of("/earlier", Some((at(180), at(240)))),
+            notification("/fine"),
+        ];
+        let receiving = Receiving::of(WHEN_HELD, bodies).await;
+        let state = receiving.state().await;
+        let mut covered = state.sequencer.clone();
+        covered.resource_list(now, at(0));
+        let commit = state.commit_of(&covered, None);
+        state.commit(Origin::ResourceList, commit).await.unwrap();
+        let most = 2 * MOST_PANICS;
+        assert_eq!(panics(&receiving, most).await, most);
+        receiving.check(2).await;
     }
 
     #[test]

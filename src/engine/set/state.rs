@@ -25,6 +25,16 @@ use crate::store::{
 };
 use crate::sync::{CheckRules, Limits, Schedule, Sequencer, Span};
 
+/// What of the inbox is being processed: a panic then is due to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum InHand {
+    Nothing,
+    /// One delivery, by its number in the inbox.
+    Delivery(i64),
+    /// The order of those that are held.
+    Held,
+}
+
 /// One set, as its worker sees it. Only this worker moves the set's coverage.
 pub(in crate::engine) struct SetState {
     pub(super) context: Arc<SourceContext>,
@@ -37,6 +47,8 @@ pub(in crate::engine) struct SetState {
     pub(super) channels: Channels,
     /// The inbox row that was handled last.
     pub(super) last_delivery: i64,
+    /// What of the inbox is being processed.
+    pub(super) in_hand: InHand,
     /// The Change Lists that were read.
     pub(super) lists: ReadLists,
     /// The Change Dump that was read last.
@@ -74,6 +86,7 @@ impl SetState {
             baseline_failed: false,
             channels: Channels::new(&context, record.id),
             last_delivery: 0,
+            in_hand: InHand::Nothing,
             lists: ReadLists::default(),
             dump: None,
             first_page: None,

@@ -25,6 +25,10 @@ const SUBSCRIBE_FIRST: Duration = Duration::from_secs(3);
 /// The pause after a database error.
 const STORE_PAUSE: Duration = Duration::from_secs(2);
 
+/// The loading of a set panics whose Capability List has this path.
+#[cfg(test)]
+pub(in crate::engine) const PANIC: &str = "/panic-while-loading";
+
 /// What a worker may be asked to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::engine) enum Command {
@@ -45,6 +49,8 @@ impl SetWorker {
         packages: Arc<PackageFiles>,
         record: SetRecord,
     ) -> Result<Self, EngineError> {
+        #[cfg(test)]
+        assert_ne!(record.capability_list.path(), PANIC, "a test");
         Ok(Self {
             state: SetState::load(context, packages, record).await?,
             watchdog: PushWatchdog::default(),
@@ -63,6 +69,9 @@ impl SetWorker {
             () = stop.cancelled() => Ok(()),
             worked = catch_panic(self.work(&mut wakes, commands)) => worked,
         };
+        if worked.is_err() {
+            self.state.count_panic();
+        }
         self.state.channels.stop().await;
         worked
     }

@@ -17,7 +17,7 @@ use crate::engine::EngineError;
 use crate::engine::apply::executor::execute_tasks;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
-use crate::engine::restarts::{Restarts, catch_panic};
+use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::runtime_status::SourceState;
 use crate::engine::set::documents::note_description;
 use crate::engine::set::package_files::PackageFiles;
@@ -74,36 +74,54 @@ impl FollowedSet {
     }
 }
 
-/// Follows a set until it is stopped. A worker that panics is replaced after a pause.
+/// Follows a set until it is stopped. A worker that panics is replaced after a pause, also one that panics while the set is loaded.
 async fn follow_set(
     context: Arc<SourceContext>,
     packages: Arc<PackageFiles>,
-    mut worker: SetWorker,
+    id: SetId,
+    loaded: Result<SetWorker, Panicked>,
     mut commands: mpsc::Receiver<Command>,
 ) {
     let mut restarts = Restarts::of("worker of a set", context.name());
-    let id = worker.state.record.id;
-    while worker.run(&mut commands).await.is_err() {
-        let (error, pause) = restarts.after_panic();
+    let mut loaded = loaded;
+    loop {
+        let worked = match loaded {
+            Ok(worker) => worker.run(&mut commands).await,
+            Err(Panicked) => Err(Panicked),
+        };
+        if worked.is_ok() {
+            return;
+        }
+        let (error, mut pause) = restarts.after_panic();
         context
             .runtime_status
             .note_set(id, |facts| facts.failing = Some(error));
-        let mut pause = pause;
-        worker = loop {
+        loaded = loop {
             tokio::select! {
                 () = context.stop.cancelled() => return,
                 () = tokio::time::sleep(pause) => {}
             }
-            match load_again(&context, &packages, id).await {
-                Ok(Some(worker)) => break worker,
+            match panic_apart(load_again(&context, &packages, id)).await {
+                Ok(Ok(Some(worker))) => break Ok(worker),
                 // Discovery ends a set, and begins it again.
-                Ok(None) => return,
-                Err(error) => {
+                Ok(Ok(None)) => return,
+                Ok(Err(error)) => {
                     tracing::error!(code = error.code(), source = context.name(), %error, "a set can't be read; retrying");
                     pause = STORE_PAUSE;
                 }
+                Err(Panicked) => break Err(Panicked),
             }
         };
+    }
+}
+
+/// Tells a panic from other errors, also one of the store.
+async fn panic_apart<T>(
+    work: impl Future<Output = Result<T, EngineError>>,
+) -> Result<Result<T, EngineError>, Panicked> {
+    match catch_panic(work).await? {
+        Err(EngineError::Panicked(_)) => Err(Panicked),
+        done => Ok(done),
     }
 }
 
@@ -297,8 +315,13 @@ impl SourceWorker {
         let is_implied = record.is_implied();
         let (commands, receiver) = mpsc::channel(4);
         let (context, packages) = (Arc::clone(&self.context), Arc::clone(packages));
-        let worker = SetWorker::new(Arc::clone(&context), Arc::clone(&packages), record).await?;
-        let task = tokio::spawn(follow_set(context, packages, worker, receiver));
+        let loading = SetWorker::new(Arc::clone(&context), Arc::clone(&packages), record);
+        // A set that can't be loaded keeps no other one from being followed.
+        let loaded = match panic_apart(loading).await {
+            Ok(worker) => Ok(worker?),
+            Err(Panicked) => Err(Panicked),
+        };
+        let task = tokio::spawn(follow_set(context, packages, id, loaded, receiver));
         self.sets.insert(
             id,
             FollowedSet {
@@ -391,70 +414,43 @@ impl SourceWorker {
 mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    use futures_util::FutureExt;
-    use futures_util::future::BoxFuture;
-    use reqwest::{Request, Response};
-
     use super::*;
-    use crate::config::{Config, Source};
-    use crate::engine::Engine;
-    use crate::fetch::transport::Transport;
-    use crate::fetch::{Client, FetchError};
-    use crate::store::Store;
+    use crate::engine::set::worker::PANIC;
+    use crate::engine::test_source::{Answering, NAME, TestSource};
 
-    const NAME: &str = "source";
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
 
-    /// Panics at the first request, and never answers another one.
-    struct Panicking {
-        has_panicked: AtomicBool,
-        requests: mpsc::UnboundedSender<()>,
-    }
-
-    impl Transport for Panicking {
-        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
-            async {
-                assert!(self.has_panicked.swap(true, Ordering::SeqCst), "a test");
-                let _ = self.requests.send(());
-                std::future::pending().await
-            }
-            .boxed()
-        }
-    }
-
-    /// The context of a Source whose first request panics, and what receives the other requests.
-    fn context(folder: &std::path::Path) -> (Arc<SourceContext>, mpsc::UnboundedReceiver<()>) {
-        let store = Store::open(folder).unwrap();
+    /// A Source that answers no request, and what receives the URLs that are requested. `panics_first`: whether the first request
+    /// panics.
+    fn silent_source(panics_first: bool) -> (TestSource, mpsc::UnboundedReceiver<Url>) {
         let url = Url::parse("https://example.org/").unwrap();
-        let source = Source::new(NAME, url, folder.join("mirror"));
-        let config = Config::new(folder, vec![source]);
         let (requests, requested) = mpsc::unbounded_channel();
-        let transport = Panicking {
-            has_panicked: AtomicBool::new(false),
-            requests,
-        };
-        let client = Client::new(&config.http).unwrap();
-        let client = client.with_transport(Arc::new(transport));
-        let engine = Engine::new(&config, store, &client, false);
-        (Arc::clone(&engine.sources[0].context), requested)
+        let may_answer = AtomicBool::new(!panics_first);
+        let transport = Answering(move |url: &Url| {
+            assert!(may_answer.swap(true, Ordering::SeqCst), "a test");
+            let _ = requests.send(url.clone());
+            None
+        });
+        let source = TestSource::new(&url, |client| client.with_transport(Arc::new(transport)));
+        (source, requested)
     }
 
     #[tokio::test]
     async fn worker_of_a_set_that_panics_is_shown_and_started_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (context, mut requested) = context(folder.path());
-        let mirror = Arc::new(Mirror::open(&context.source.mirror).unwrap());
-        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
+        let (source, mut requested) = silent_source(true);
+        let context = Arc::clone(&source.context);
+        let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &source.mirror));
         let list = Url::parse("https://example.org/set").unwrap();
         let record = context.store.begin_set(NAME, &list).await.unwrap();
         let id = record.id;
         let worker = SetWorker::new(Arc::clone(&context), Arc::clone(&packages), record);
-        let worker = worker.await.unwrap();
+        let loaded = Ok(worker.await.unwrap());
         let (_commands, receiver) = mpsc::channel(1);
-        let following = tokio::spawn(follow_set(Arc::clone(&context), packages, worker, receiver));
+        let following = follow_set(Arc::clone(&context), packages, id, loaded, receiver);
+        let following = tokio::spawn(following);
         let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
-        assert_eq!(requested.unwrap(), Some(()), "it polls again");
+        assert_eq!(requested.unwrap(), Some(list), "it polls again");
         let error = context.runtime_status.set(id).failing.unwrap();
         assert_eq!(error.code, "worker-panicked");
         context.stop.cancel();
@@ -464,21 +460,52 @@ mod tests {
             .unwrap();
     }
 
-    #[tokio::test]
-    async fn worker_of_a_source_that_panics_is_shown_and_goes_on() {
-        let folder = tempfile::tempdir().unwrap();
-        let (context, mut requested) = context(folder.path());
+    /// Runs the worker of a Source until it has requested something, or what is `awaited`.
+    async fn run(
+        context: &Arc<SourceContext>,
+        mut requested: mpsc::UnboundedReceiver<Url>,
+        awaited: Option<&Url>,
+    ) {
         let (_commands, receiver) = mpsc::channel(1);
-        let following = tokio::spawn(SourceWorker::new(Arc::clone(&context), receiver).run());
-        let requested = tokio::time::timeout(LIMIT, requested.recv()).await;
-        assert_eq!(requested.unwrap(), Some(()), "it discovers again");
-        let facts = context.runtime_status.source(NAME);
-        assert_eq!(facts.state, SourceState::Failing);
-        assert_eq!(facts.error.unwrap().code, "worker-panicked");
+        let following = tokio::spawn(SourceWorker::new(Arc::clone(context), receiver).run());
+        let requesting = async {
+            while let Some(url) = requested.recv().await {
+                if awaited.is_none_or(|awaited| *awaited == url) {
+                    return;
+                }
+            }
+            panic!("the worker has ended");
+        };
+        tokio::time::timeout(LIMIT, requesting).await.unwrap();
         context.stop.cancel();
         tokio::time::timeout(LIMIT, following)
             .await
             .unwrap()
             .unwrap();
+    }
+
+    #[tokio::test]
+    async fn worker_of_a_source_that_panics_is_shown_and_goes_on() {
+        let (source, requested) = silent_source(true);
+        // The worker opens it.
+        drop(source.mirror);
+        run(&source.context, requested, None).await;
+        let facts = source.context.runtime_status.source(NAME);
+        assert_eq!(facts.state, SourceState::Failing);
+        assert_eq!(facts.error.unwrap().code, "worker-panicked");
+    }
+
+    #[tokio::test]
+    async fn set_whose_loading_panics_keeps_no_other_from_being_followed() {
+        let (source, requested) = silent_source(false);
+        drop(source.mirror);
+        let store = &source.store;
+        let fatal = Url::parse(&format!("https://example.org{PANIC}")).unwrap();
+        let fatal = store.begin_set(NAME, &fatal).await.unwrap().id;
+        let other = Url::parse("https://example.org/set").unwrap();
+        store.begin_set(NAME, &other).await.unwrap();
+        run(&source.context, requested, Some(&other)).await;
+        let error = source.context.runtime_status.set(fatal).failing.unwrap();
+        assert_eq!(error.code, "worker-panicked");
     }
 }
