@@ -85,6 +85,12 @@ async fn damaged_list_is_read_at_each_poll_beside_a_change_list() {
     let set = rig.set().await;
     assert_eq!(set.state, "failing");
     assert_eq!(set.error.unwrap().code, "bad-entries");
+    // Also after a resource was deleted that it names.
+    rig.source.delete(SET, "r0000.txt");
+    rig.operator.poll(NAME).await;
+    rig.until("deleted", |set| set.resources == 2).await;
+    poll_twice(&rig, LIST).await;
+    assert_eq!(rig.set().await.state, "failing");
     rig.source.remove_document(LIST);
     rig.operator.poll(NAME).await;
     rig.settled().await;

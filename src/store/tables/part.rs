@@ -181,7 +181,7 @@ pub(in crate::store) fn any_unproven(
 ) -> Result<bool> {
     sql.prepare_cached(
         "SELECT 1 FROM part WHERE set_id = ?1
-         AND ((filter IS NOT ?2 AND doubted = 0) OR (told IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
+         AND ((filter IS NOT ?2 AND (doubted = 0 OR filter IS NULL)) OR (told IS NOT NULL AND asked_at NOT BETWEEN ?3 AND ?4))",
     )?
     .exists(params![
         set,
@@ -193,8 +193,10 @@ pub(in crate::store) fn any_unproven(
 
 /// Whether a part is incomplete or was read with another filter.
 pub(in crate::store) fn any_incomplete(sql: &Connection, set: SetId, filter: &str) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM part WHERE set_id = ?1 AND filter IS NOT ?2 AND doubted = 0")?
-        .exists(params![set, filter])
+    sql.prepare_cached(
+        "SELECT 1 FROM part WHERE set_id = ?1 AND filter IS NOT ?2 AND (doubted = 0 OR filter IS NULL)",
+    )?
+    .exists(params![set, filter])
 }
 
 /// Marks the parts as incomplete that were read with another filter; `None`: all of them.
