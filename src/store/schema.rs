@@ -345,7 +345,8 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE task ADD COLUMN contradicted INTEGER NOT NULL DEFAULT 0;
     ",
     "
-    -- Damaged Resource Lists counted as read completely, and so did Resource Dumps with damaged manifests: they are read again.
+    -- Damaged Resource Lists counted as read completely, and so did Resource Dumps with damaged manifests: they are read again,
+    -- the dumps when they are needed.
     DELETE FROM document WHERE EXISTS (SELECT 1 FROM part
         WHERE part.set_id = document.set_id AND part.uri = document.uri AND part.bad_entries > 0);
     UPDATE part SET filter = NULL, doubted = 0 WHERE bad_entries > 0;

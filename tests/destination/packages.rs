@@ -1,5 +1,6 @@
 //! Packages of Resource Dumps (section 11): members, and unusable packages.
 
+use resyncd::config::Baseline;
 use resyncd::demo::{ChannelHub, Fault, MemberFault, PathForm, SampleOptions, SampleSource};
 
 use super::packing::{
@@ -91,8 +92,8 @@ async fn manifest_of_another_capability_is_rejected() {
     }
 }
 
-/// Serves a dump of two packages; `query` follows the second URI in the manifest of the first one.
-fn put_two_packages(source: &SampleSource, query: &str) {
+/// Serves a dump of two packages, and returns it; `query` follows the second URI in the manifest of the first one.
+fn put_two_packages(source: &SampleSource, query: &str) -> String {
     let at = source.boundary();
     let pack = |path: &str, entries: &str, members: &[(&str, &str)]| {
         let manifest = format!(r#"{HEAD}<rs:md {MANIFEST} at="{at}"/>{entries}</urlset>"#);
@@ -116,7 +117,30 @@ fn put_two_packages(source: &SampleSource, query: &str) {
         r#"{HEAD}<rs:md capability="resourcedump" at="{at}"/>{}</urlset>"#,
         packages.concat()
     );
-    source.put_document(DUMP, "application/xml", dump);
+    source.put_document(DUMP, "application/xml", dump.clone());
+    dump
+}
+
+/// A Source whose generator damages entries damages those of all its documents.
+#[tokio::test(flavor = "multi_thread")]
+async fn damaged_dump_beside_a_damaged_list_is_fetched_once() {
+    let source = SampleSource::start(dumped(3)).await.unwrap();
+    let at = source.boundary();
+    let broken = "<url><loc>/set1/res/r0001.txt?a=1&b=2</loc></url></urlset>";
+    let dump = put_two_packages(&source, "").replace("</urlset>", broken);
+    let list = format!(r#"{HEAD}<rs:md capability="resourcelist" at="{at}"/>{broken}"#);
+    for (path, document) in [(DUMP, dump), (LIST, list)] {
+        source.put_document(path, "application/xml", document);
+    }
+    let rig = Rig::follow(source, |config| {
+        config.sources[0].baseline = Baseline::Dump;
+    })
+    .await;
+    rig.until("failing", |set| set.state == "failing").await;
+    poll_twice(&rig, LIST).await;
+    for package in ["/set1/one.zip", "/set1/two.zip"] {
+        assert_eq!(rig.source.hits(package), 1, "{package}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

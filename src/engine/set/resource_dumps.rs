@@ -10,6 +10,7 @@ use super::documents::poll_document;
 use super::entry_batches::EntrySource;
 use super::ingest::{ingest_listed, weigh};
 use super::packages::{PackageEntry, manifest_copy};
+use super::remembered::UnreadDump;
 use super::state::SetState;
 use crate::clock;
 use crate::engine::EngineError;
@@ -45,9 +46,17 @@ impl SetState {
         if self.record.list_at.is_some_and(|known| at < known) {
             return Err(EngineError::OlderResourceList(uri.to_string()));
         }
+        let has_list = !self.offered(&Capability::ResourceList).is_empty();
+        let digest = changed.record.digest;
+        if let Some(unread) = self.unread_dump.as_ref().filter(|_| has_list)
+            && unread.is(uri, &digest)
+        {
+            // Its packages would be downloaded at each poll, and prove nothing.
+            return Err(unread.error());
+        }
         let progress = DumpProgress {
             uri: uri.to_string(),
-            digest: changed.record.digest,
+            digest,
         };
         let resumed = self.context.store.begin_dump(set, progress).await?;
         tracing::info!(source = self.context.name(), set = %self.record.capability_list, %at, resumed,
@@ -58,8 +67,13 @@ impl SetState {
         let mut proof = DumpProof::of(&changed.read.summary);
         proof.states_time = states_time;
         let mut failures = PartFailures::default();
-        self.ingest_dumps(uri, changed.read, at, &mut proof, &mut failures)
-            .await?;
+        let ingested = self
+            .ingest_dumps(uri, changed.read, at, &mut proof, &mut failures)
+            .await;
+        if let Err(EngineError::UnreadEntries { document, count }) = &ingested {
+            self.unread_dump = Some(UnreadDump::of(uri, digest, document, *count));
+        }
+        ingested?;
         failures.into_result()?;
         if proof.is_complete() {
             self.delete_absent(Origin::ResourceDump, at, 1).await?;

@@ -9,7 +9,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use url::Url;
 
 use super::package_files::PackageFiles;
-use super::remembered::{ReadDump, ReadLists};
+use super::remembered::{ReadDump, ReadLists, UnreadDump};
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::channels::Channels;
@@ -53,6 +53,8 @@ pub(in crate::engine) struct SetState {
     pub(super) lists: ReadLists,
     /// The Change Dump that was read last.
     pub(super) dump: Option<ReadDump>,
+    /// The Resource Dump of which entries can't be read, and that error: a Resource List is read in its place.
+    pub(super) unread_dump: Option<UnreadDump>,
     /// The Resource List, or its first page, that was ingested last.
     pub(super) first_page: Option<(Url, [u8; 32])>,
     /// Changes that the current poll has found.
@@ -89,6 +91,7 @@ impl SetState {
             in_hand: InHand::Nothing,
             lists: ReadLists::default(),
             dump: None,
+            unread_dump: None,
             first_page: None,
             found: 0,
             has_begun_parts: false,
