@@ -142,10 +142,15 @@ impl Publisher {
     async fn postpone(&mut self, ids: Vec<ResourceId>) {
         doubt(&self.context, &ids).await;
         let (_, pause) = self.restarts.after_panic();
-        let concluded = self.concluded.clone();
+        let (concluded, stop) = (self.concluded.downgrade(), self.context.source.stop.clone());
         tokio::spawn(async move {
-            tokio::time::sleep(pause).await;
-            let _ = concluded.send(ids);
+            tokio::select! {
+                () = stop.cancelled() => {}
+                () = tokio::time::sleep(pause) => {}
+            }
+            if let Some(concluded) = concluded.upgrade() {
+                let _ = concluded.send(ids);
+            }
         });
     }
 }
