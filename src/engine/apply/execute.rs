@@ -99,21 +99,27 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
     let known = known.filter(|_| task.live && !task.live_doubted);
     let asked = source.client.get_content(&task.uri, &hosts, None, known);
     match asked.await {
-        Ok(served) if !task.is_shared => still_served(context, task, served.is_none()).await,
+        Ok(served) if task.contradicted || !task.is_shared => {
+            still_served(context, task, served.is_none()).await
+        }
         Ok(served) => TaskOutcome::Left {
             is_same: served.is_none(),
         },
         Err(error) if error.is_absent() => {
             if task.contradicted {
-                candidates::report_contradiction(context, task, "the Source does not serve it")
-                    .await;
+                // The list only lacks what the hub has stated: the answer must last.
+                let failure = DownloadError::from(error).into_failure(task);
+                if failure.retry_at.is_some() {
+                    return TaskOutcome::Failed(failure);
+                }
+                candidates::report_contradiction(context, task, &failure.message).await;
             }
             TaskOutcome::Remove
         }
         Err(error) if error.class() == ErrorClass::Retry => {
             TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
         }
-        Err(_) if task.contradicted && !task.is_shared => TaskOutcome::Contradicted {
+        Err(_) if task.contradicted => TaskOutcome::Contradicted {
             is_same: !task.live_doubted,
         },
         // A server may hide in this way that there is none.

@@ -43,39 +43,42 @@ impl SetState {
         let document = read.document.url().clone();
         let (set, store) = (self.record.id, &self.context.store);
         for _ in 0..PASSES {
-            let statements = store.unconfirmed(set, from, until, AT_ONCE).await?;
+            let mut statements = store.unconfirmed(set, from, until, AT_ONCE).await?;
             let is_last = statements.len() < AT_ONCE as usize;
+            // A date may stand for a time that the list does not cover.
+            statements.retain(|statement| statement.at.latest_possible() < until);
             if statements.is_empty() {
                 break;
             }
-            let comparing = tokio::task::spawn_blocking(move || compare(read, statements, until));
-            let (contradicted, confirmed);
+            let comparing = tokio::task::spawn_blocking(move || compare(read, statements));
+            let (contradicted, mut confirmed);
             (read, (contradicted, confirmed)) = comparing
                 .await
                 .map_err(|error| EngineError::of_join(&error, &document))??;
             let filter = &self.context.source.filter;
-            let is_wanted = |statement: &Unconfirmed| filter.wants(&statement.uri);
-            let contradicted: Vec<Unconfirmed> =
-                contradicted.into_iter().filter(is_wanted).collect();
-            // Where the Source does not serve what only the hub has, it has been asked.
-            let nobody = UnconfirmedState::Unserved { live: false };
-            let made_up = contradicted.iter().find(|it| it.state == nobody).cloned();
+            let (contradicted, unwanted): (Vec<_>, Vec<_>) = contradicted
+                .into_iter()
+                .partition(|statement| filter.wants(&statement.uri));
+            confirmed.extend(unwanted);
+            let source = self.context.name();
             let comparison = Comparison {
                 set,
-                source: self.context.name().to_owned(),
+                source: source.to_owned(),
                 confirmed,
                 contradicted,
                 rules: self.deletion_rules(),
             };
-            let (source, now) = (self.context.name(), clock::now().wall);
-            let count = store.conclude_comparison(now, comparison).await?;
-            if count > 0 {
-                tracing::info!(source, %document, count,
+            let now = clock::now().wall;
+            let found = store.conclude_comparison(now, comparison).await?;
+            if found.asked > 0 {
+                tracing::info!(source, %document, count = found.asked,
                     "the Change List does not have what the hub has delivered; asking the Source");
             }
-            if let Some(made_up) = made_up.filter(|_| count > 0) {
-                tracing::warn!(code = DeliveryFaultKind::Contradicted.code(), source, %document, uri = %made_up.uri,
+            for uri in &found.forgotten {
+                tracing::warn!(code = DeliveryFaultKind::Contradicted.code(), source, %document, %uri,
                     "the hub has announced a resource that the Source neither lists nor serves; forgetting it");
+            }
+            if !found.forgotten.is_empty() {
                 note_contradiction(&self.context, set).await;
             }
             if is_last {
@@ -96,13 +99,11 @@ impl SetState {
     }
 }
 
-/// Reads the list once to its end, and divides the statements into those that it contradicts and the others. A date may stand for a
-/// time that the list does not cover. For a blocking thread.
+/// Reads the list once to its end, and divides the statements into those that it contradicts and the others. For a blocking thread.
 #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
 fn compare(
     mut read: SummarizedDocument,
     statements: Vec<Unconfirmed>,
-    until: SourceTime,
 ) -> Result<(SummarizedDocument, (Vec<Unconfirmed>, Vec<Unconfirmed>)), EngineError> {
     let newest_first = read.summary.newest_first;
     let mut checks: HashMap<ResourceUri, CrossCheck> = statements
@@ -127,7 +128,7 @@ fn compare(
     drop(reader);
     let is_contradicted = |statement: &Unconfirmed| {
         let check = checks.get(&statement.uri);
-        statement.at.latest_possible() < until && check.is_some_and(CrossCheck::is_contradicted)
+        check.is_some_and(CrossCheck::is_contradicted)
     };
     let divided = statements.into_iter().partition(is_contradicted);
     Ok((read, divided))

@@ -232,10 +232,12 @@ pub(in crate::store) fn set_links(sql: &Connection, id: ResourceId, links: &[Lin
     Ok(())
 }
 
-/// Makes the version of the resource's next task greater than that of the current one.
+/// Makes the version of the resource's next task greater than that of the current one, which is dropped. If the Source was to be asked
+/// by it, the comparison that led to it is to be made again.
 pub(in crate::store) fn raise_next_version(sql: &Connection, id: ResourceId) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1), unused_since = NULL
+        "UPDATE resource SET next_version = 1 + (SELECT version FROM task WHERE resource_id = ?1), unused_since = NULL,
+             compared = compared AND (SELECT contradicted = 0 FROM task WHERE resource_id = ?1)
          WHERE id = ?1",
     )?
     .execute([id])?;

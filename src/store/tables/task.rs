@@ -307,12 +307,6 @@ pub(in crate::store) fn set_contradicted(sql: &Connection, resource: ResourceId)
         .map(drop)
 }
 
-/// Whether the task of a resource was given up until the next poll.
-pub(in crate::store) fn is_given_up(sql: &Connection, resource: ResourceId) -> Result<bool> {
-    sql.prepare_cached("SELECT 1 FROM task WHERE resource_id = ?1 AND state = 'failed'")?
-        .exists([resource])
-}
-
 /// Makes a task due now, under another origin, with its attempts counted anew.
 pub(in crate::store) fn expedite(
     sql: &Connection,

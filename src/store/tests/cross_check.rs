@@ -26,6 +26,7 @@ impl World {
     }
 
     /// A list confirms some statements and contradicts the others.
+    /// Returns how many of them lead to something.
     async fn conclude(&self, confirmed: Vec<Unconfirmed>, contradicted: Vec<Unconfirmed>) -> u64 {
         let comparison = Comparison {
             set: self.set,
@@ -35,7 +36,8 @@ impl World {
             rules: end().rules,
         };
         let concluded = self.store.conclude_comparison(self.now, comparison);
-        concluded.await.unwrap()
+        let concluded = concluded.await.unwrap();
+        concluded.asked + concluded.forgotten.len() as u64
     }
 
     /// The Source answers that the resource of the one due deletion exists.
@@ -203,6 +205,34 @@ async fn resource_that_another_document_names_is_not_dropped() {
     let task = world.due().await.remove(0);
     world.complete(vec![failed(task, None)]).await;
     assert!(world.unconfirmed(5, 30).await.is_empty());
+}
+
+/// The Source's own creation is older than what the hub has stated, and the task stands for both.
+#[tokio::test]
+async fn resource_that_the_source_has_stated_before_the_hub_is_not_dropped() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(created("b", 20))]).await;
+    world.announce(vec![created("b", 15)]).await;
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed(task, None)]).await;
+    assert!(world.unconfirmed(5, 30).await.is_empty());
+    assert_eq!(world.statistics().await.failed, 1);
+}
+
+/// The hub repeats its statement before the Source was asked.
+#[tokio::test]
+async fn question_that_a_repeated_statement_drops_is_asked_again() {
+    let world = World::with_resource("a").await;
+    let update = with_content(by_hub(updated("a", 20)), "2");
+    world.announce(vec![update.clone()]).await;
+    world.work("2").await;
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(world.conclude(Vec::new(), found).await, 1);
+    world.announce(vec![update]).await;
+    assert!(world.due().await.is_empty());
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(world.conclude(Vec::new(), found).await, 1);
+    assert_eq!(world.due_names().await, ["deleted a"]);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use rusqlite::Connection;
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
 use super::put_task::put_task_since;
-use crate::protocol::{ChangeKind, SourceTime};
+use crate::protocol::{ChangeKind, ResourceUri, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::resource::unconfirmed::{self, Unconfirmed, UnconfirmedState};
@@ -32,6 +32,15 @@ pub struct Comparison {
     pub rules: DeletionRules,
 }
 
+/// What a comparison has led to.
+#[derive(Debug, Default)]
+pub struct Contradictions {
+    /// Resources for which the Source is asked.
+    pub asked: u64,
+    /// Resources that the Source neither lists nor serves: they are forgotten.
+    pub forgotten: Vec<ResourceUri>,
+}
+
 impl Store {
     /// What only a hub has stated for a time from `from` to before `until`, and what was not compared yet: up to `most` applied
     /// statements, and as many of resources that the Source does not serve.
@@ -50,18 +59,16 @@ impl Store {
         .await
     }
 
-    /// Stores a comparison. What has changed since it was made is left alone. Returns how many statements are contradicted.
+    /// Stores a comparison. What has changed since it was made is left alone.
     pub async fn conclude_comparison(
         self: &Arc<Self>,
         now: DateTime<Utc>,
         comparison: Comparison,
-    ) -> Result<u64, StoreError> {
+    ) -> Result<Contradictions, StoreError> {
         self.write(move |tx| {
-            let contradicted = conclude(tx.sql, now, &comparison)?;
-            if contradicted > 0 {
-                tx.wake(Wake::Tasks(comparison.source));
-            }
-            Ok(contradicted)
+            let concluded = conclude(tx.sql, now, &comparison)?;
+            tx.wake(Wake::Tasks(comparison.source));
+            Ok(concluded)
         })
         .await
     }
@@ -71,27 +78,37 @@ fn conclude(
     sql: &Connection,
     now: DateTime<Utc>,
     comparison: &Comparison,
-) -> Result<u64, StoreError> {
+) -> Result<Contradictions, StoreError> {
     let set = comparison.set;
     let context = BatchContext::read(sql, set, &comparison.source, Origin::ChangeList, now)?;
     for statement in &comparison.confirmed {
-        if current(sql, &context, statement)?.is_some() {
+        if statement.state.is_applied() && current(sql, &context, statement)?.is_some() {
             unconfirmed::set_compared(sql, statement.resource)?;
         }
     }
     // Undecided deletions are those of a document that was not ingested to its end.
     task::interrupt_undecided(sql, set)?;
-    let mut contradicted = 0;
+    let mut concluded = Contradictions::default();
     for statement in &comparison.contradicted {
-        if let Some(state) = current(sql, &context, statement)? {
-            unconfirmed::set_compared(sql, statement.resource)?;
+        let Some(state) = current(sql, &context, statement)? else {
+            continue;
+        };
+        if statement.state == (UnconfirmedState::Unserved { live: false }) {
+            // It was asked for, and the Source has answered.
+            state.drop_task(sql)?;
+            member::delete_from_all(sql, state.id, i64::MAX)?;
+            concluded.forgotten.push(statement.uri.clone());
+        } else {
+            if statement.state.is_applied() {
+                unconfirmed::set_compared(sql, statement.resource)?;
+            }
             ask(sql, &context, statement, &state)?;
-            contradicted += 1;
+            concluded.asked += 1;
         }
     }
     decide_deletions(sql, set, now, comparison.rules)?;
     source_set::end_finished_baselines(sql, set)?;
-    Ok(contradicted)
+    Ok(concluded)
 }
 
 /// The state of the resource, if what the hub has stated is still the last that is known of it.
@@ -107,12 +124,8 @@ fn current(
     let is_live = state.known.as_ref().is_some_and(|known| !known.deleted);
     let is_current = match (statement.state, &state.pending, &state.known) {
         // What is given up is not executed.
-        (UnconfirmedState::Unserved { live }, Some(pending), _) => {
-            pending.unconfirmed
-                && pending.kind != ChangeKind::Deleted
-                && pending.changed_at == at
-                && is_live == live
-                && task::is_given_up(sql, state.id)?
+        (UnconfirmedState::Unserved { live }, Some(_), _) => {
+            is_live == live && unconfirmed::is_unserved(sql, context.set, state.id, statement.at)?
         }
         (UnconfirmedState::Live | UnconfirmedState::Deleted, None, Some(known)) => {
             known.unconfirmed
@@ -136,18 +149,13 @@ fn ask(
         ..Change::deletion(statement.uri.clone(), Some(statement.at))
     };
     let question = match statement.state {
-        UnconfirmedState::Live | UnconfirmedState::Unserved { live: true } => deletion,
+        UnconfirmedState::Live | UnconfirmedState::Unserved { .. } => deletion,
         UnconfirmedState::Deleted => {
             state.join_changed(sql, context)?;
             Change {
                 kind: ChangeKind::Created,
                 ..deletion
             }
-        }
-        // It was asked, and has answered.
-        UnconfirmedState::Unserved { live: false } => {
-            state.drop_task(sql)?;
-            return Ok(member::delete_from_all(sql, state.id, i64::MAX)?);
         }
     };
     // `synced_until` is not lowered, because it was claimed already; but it does not advance either.

@@ -33,6 +33,13 @@ pub enum UnconfirmedState {
     },
 }
 
+impl UnconfirmedState {
+    /// Whether the statement was applied.
+    pub(in crate::store) fn is_applied(self) -> bool {
+        matches!(self, Self::Live | Self::Deleted)
+    }
+}
+
 impl Unconfirmed {
     fn from_row(row: &Row<'_>, state: UnconfirmedState) -> Result<Self> {
         Ok(Self {
@@ -69,8 +76,16 @@ pub(in crate::store) fn applied(
     .collect()
 }
 
-/// The same of updates and creations that were given up because the Source answers that there is no such resource. Resources that
-/// another document names are left out: that is a statement of the Source.
+/// Updates and creations of the set `?1` that were given up because the Source answers that there is no such resource. Where the mirror
+/// does not have it, it must not be named by another document, and the task must not stand for an older change: these are
+/// statements of the Source.
+const IS_UNSERVED: &str = "
+    task.set_id = ?1 AND task.state = 'failed' AND task.error_code IN ('not-found', 'gone') AND task.unconfirmed = 1
+    AND task.kind <> 'deleted' AND (resource.applied_at IS NOT NULL AND resource.deleted = 0 OR (
+        task.since >= task.changed_at AND NOT EXISTS (
+            SELECT 1 FROM member WHERE member.resource_id = resource.id AND (member.part IS NOT NULL OR member.set_id <> ?1))))";
+
+/// As [`applied`], of what the Source does not serve.
 pub(in crate::store) fn unserved(
     sql: &Connection,
     set: SetId,
@@ -78,21 +93,32 @@ pub(in crate::store) fn unserved(
     until: SourceTime,
     most: u64,
 ) -> Result<Vec<Unconfirmed>> {
-    sql.prepare_cached(
+    sql.prepare_cached(&format!(
         "SELECT resource.id AS id, resource.uri AS uri, task.changed_at AS changed_at,
                 resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live
          FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE task.set_id = ?1 AND task.state = 'failed' AND task.error_code IN ('not-found', 'gone') AND task.unconfirmed = 1
-           AND task.kind <> 'deleted' AND task.changed_at >= ?2 AND task.changed_at < ?3
-           AND (resource.applied_at IS NOT NULL AND resource.deleted = 0 OR NOT EXISTS (
-                SELECT 1 FROM member WHERE member.resource_id = resource.id AND (member.part IS NOT NULL OR member.set_id <> ?1)))
-         ORDER BY resource.id LIMIT ?4",
-    )?
+         WHERE {IS_UNSERVED} AND task.changed_at >= ?2 AND task.changed_at < ?3
+         ORDER BY resource.id LIMIT ?4"
+    ))?
     .query_map(params![set, from, until, Count(most)], |row| {
         let live = row.get("live")?;
         Unconfirmed::from_row(row, UnconfirmedState::Unserved { live })
     })?
     .collect()
+}
+
+/// Whether that still holds of a resource, for a task of that time.
+pub(in crate::store) fn is_unserved(
+    sql: &Connection,
+    set: SetId,
+    id: ResourceId,
+    at: SourceTime,
+) -> Result<bool> {
+    sql.prepare_cached(&format!(
+        "SELECT 1 FROM task JOIN resource ON resource.id = task.resource_id
+         WHERE {IS_UNSERVED} AND resource.id = ?2 AND task.changed_at = ?3"
+    ))?
+    .exists(params![set, id, at])
 }
 
 /// Stores that what only a hub has stated was compared.
