@@ -292,3 +292,17 @@ async fn resource_that_has_returned_since_a_hub_stated_its_deletion_is_no_contra
     let listed = world.list(world.set, 30, vec![returned]).await;
     assert_eq!((listed.tasks, listed.contradicted), (1, 0));
 }
+
+/// Which of the two is newer is not known. It was claimed already that both were applied.
+#[tokio::test]
+async fn update_before_the_time_of_a_hub_is_fetched_and_does_not_lower_the_claim() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(updated("a", 20))]).await;
+    world.work("2").await;
+    for time in [15, 20] {
+        world.announce(vec![updated("a", time)]).await;
+        assert_eq!(world.due_names().await, ["updated a"], "{time}");
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(40)), "{time}");
+    }
+}
