@@ -102,7 +102,7 @@ impl LocalState {
 
     /// Whether only the time that a hub has stated keeps it from being known that an announced update was applied.
     #[must_use]
-    pub fn has_hub_time_of(&self, announced: &Announced<'_>) -> bool {
+    pub fn may_have_applied(&self, announced: &Announced<'_>) -> bool {
         let may_be_applied = announced.changed_at < self.changed_at
             || (announced.changed_at == self.changed_at
                 && !matches!(compare(announced, self), ContentMatch::Different));

@@ -42,6 +42,13 @@ fn forged_deletion(rig: &Rig, name: &str) -> Entry {
     entry
 }
 
+/// After so many seconds the Source changes a resource, and its Change List is polled: that covers all of them.
+async fn cover(rig: &Rig, seconds: u64) {
+    rig.source.advance(Duration::from_secs(seconds));
+    rig.source.update(SET, "r0002.txt", "changed by the Source");
+    rig.operator.poll(NAME).await;
+}
+
 async fn until_contradicted(rig: &Rig) {
     eventually("the channel shows it", None, async || {
         let channel = rig.channel().await;
@@ -136,9 +143,7 @@ async fn deletion_that_the_change_list_does_not_have_is_undone_and_reported() {
     rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
     rig.until("the deletion is applied", |set| set.resources == 2)
         .await;
-    rig.source.advance(Duration::from_secs(5));
-    rig.source.update(SET, "r0002.txt", "changed by the Source");
-    rig.operator.poll(NAME).await;
+    cover(&rig, 5).await;
     rig.until("the resource is back", |set| set.resources == 3)
         .await;
     assert_eq!(rig.mirrored(RESOURCE), before);
@@ -160,9 +165,7 @@ async fn deletion_that_the_time_of_a_hub_has_hidden_is_applied_and_reported() {
     .await;
     rig.source.advance(Duration::from_secs(1));
     rig.source.delete(SET, RESOURCE);
-    rig.source.advance(Duration::from_secs(120));
-    rig.source.update(SET, "r0002.txt", "changed by the Source");
-    rig.operator.poll(NAME).await;
+    cover(&rig, 120).await;
     rig.until("the deletion is applied", |set| set.resources == 2)
         .await;
     assert_eq!(rig.mirrored(RESOURCE), None);
@@ -182,9 +185,7 @@ async fn deletion_before_an_update_that_the_hub_makes_up_is_applied_and_reported
     rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
     rig.until("the update is given up", |set| set.failed == 1)
         .await;
-    rig.source.advance(Duration::from_secs(5));
-    rig.source.update(SET, "r0002.txt", "changed by the Source");
-    rig.operator.poll(NAME).await;
+    cover(&rig, 5).await;
     rig.until("the deletion is applied", |set| set.resources == 2)
         .await;
     until_contradicted(&rig).await;
@@ -201,9 +202,7 @@ async fn resource_that_the_hub_makes_up_is_forgotten() {
     rig.source.publish(&forge(&rig, &[entry])).await.unwrap();
     rig.until("the resource is given up", |set| set.failed == 1)
         .await;
-    rig.source.advance(Duration::from_secs(5));
-    rig.source.update(SET, "r0002.txt", "changed by the Source");
-    rig.operator.poll(NAME).await;
+    cover(&rig, 5).await;
     rig.until("it is forgotten", |set| set.state == "in-sync")
         .await;
     until_contradicted(&rig).await;

@@ -51,12 +51,8 @@ impl Store {
         until: SourceTime,
         most: u64,
     ) -> Result<Vec<Unconfirmed>, StoreError> {
-        self.read(move |sql| {
-            let mut found = unconfirmed::applied(sql, set, from, until, most)?;
-            found.extend(unconfirmed::unserved(sql, set, from, until, most)?);
-            Ok(found)
-        })
-        .await
+        self.read(move |sql| Ok(unconfirmed::find(sql, set, from, until, most)?))
+            .await
     }
 
     /// Stores a comparison. What has changed since it was made is left alone.
@@ -85,6 +81,9 @@ fn conclude(
         if statement.state.is_applied() && current(sql, &context, statement)?.is_some() {
             unconfirmed::set_compared(sql, statement.resource)?;
         }
+    }
+    if comparison.contradicted.is_empty() {
+        return Ok(Contradictions::default());
     }
     // Undecided deletions are those of a document that was not ingested to its end.
     task::interrupt_undecided(sql, set)?;

@@ -184,7 +184,7 @@ fn apply_change(
             let Some(known) = state
                 .known
                 .as_ref()
-                .filter(|known| known.has_hub_time_of(&announced))
+                .filter(|known| known.may_have_applied(&announced))
             else {
                 return put_task(sql, context, state.id, change);
             };

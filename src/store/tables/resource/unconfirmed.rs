@@ -1,6 +1,6 @@
 //! Resources of which only a hub has stated the last change that is known, and whether a Change List was compared with it.
 
-use rusqlite::{Connection, Result, Row, params};
+use rusqlite::{Connection, Result, params};
 
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
@@ -40,42 +40,6 @@ impl UnconfirmedState {
     }
 }
 
-impl Unconfirmed {
-    fn from_row(row: &Row<'_>, state: UnconfirmedState) -> Result<Self> {
-        Ok(Self {
-            resource: row.get("id")?,
-            uri: row.get("uri")?,
-            at: row.get("changed_at")?,
-            state,
-        })
-    }
-}
-
-/// What only a hub has stated for a time from `from` to before `until`, and what was not compared yet: the oldest first, as many at
-/// most. Resources that have a task are left out.
-pub(in crate::store) fn applied(
-    sql: &Connection,
-    set: SetId,
-    from: SourceTime,
-    until: SourceTime,
-    most: u64,
-) -> Result<Vec<Unconfirmed>> {
-    sql.prepare_cached(
-        "SELECT id, uri, changed_at, deleted FROM resource
-         WHERE set_id = ?1 AND unconfirmed = 1 AND compared = 0 AND changed_at >= ?2 AND changed_at < ?3
-           AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id)
-         ORDER BY changed_at LIMIT ?4",
-    )?
-    .query_map(params![set, from, until, Count(most)], |row| {
-        let state = match row.get("deleted")? {
-            true => UnconfirmedState::Deleted,
-            false => UnconfirmedState::Live,
-        };
-        Unconfirmed::from_row(row, state)
-    })?
-    .collect()
-}
-
 /// Updates and creations of the set `?1` that were given up because the Source answers that there is no such resource. Where the mirror
 /// does not have it, it must not be named by another document, and the task must not stand for an older change: these are
 /// statements of the Source.
@@ -85,29 +49,48 @@ const IS_UNSERVED: &str = "
         task.since >= task.changed_at AND NOT EXISTS (
             SELECT 1 FROM member WHERE member.resource_id = resource.id AND (member.part IS NOT NULL OR member.set_id <> ?1))))";
 
-/// As [`applied`], of what the Source does not serve.
-pub(in crate::store) fn unserved(
+/// What only a hub has stated for a time from `from` to before `until`, and what was not compared yet: up to `most` statements that were
+/// applied to resources without a task, the oldest first, and as many of resources that the Source does not serve.
+pub(in crate::store) fn find(
     sql: &Connection,
     set: SetId,
     from: SourceTime,
     until: SourceTime,
     most: u64,
 ) -> Result<Vec<Unconfirmed>> {
-    sql.prepare_cached(&format!(
-        "SELECT resource.id AS id, resource.uri AS uri, task.changed_at AS changed_at,
-                resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live
+    let applied = "SELECT id, uri, changed_at, deleted = 0 FROM resource
+         WHERE set_id = ?1 AND unconfirmed = 1 AND compared = 0 AND changed_at >= ?2 AND changed_at < ?3
+           AND NOT EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id)
+         ORDER BY changed_at LIMIT ?4";
+    let unserved = format!(
+        "SELECT resource.id, resource.uri, task.changed_at, resource.applied_at IS NOT NULL AND resource.deleted = 0
          FROM task JOIN resource ON resource.id = task.resource_id
          WHERE {IS_UNSERVED} AND task.changed_at >= ?2 AND task.changed_at < ?3
          ORDER BY resource.id LIMIT ?4"
-    ))?
-    .query_map(params![set, from, until, Count(most)], |row| {
-        let live = row.get("live")?;
-        Unconfirmed::from_row(row, UnconfirmedState::Unserved { live })
-    })?
-    .collect()
+    );
+    let select = |query: &str, state: fn(bool) -> UnconfirmedState| {
+        sql.prepare_cached(query)?
+            .query_map(params![set, from, until, Count(most)], |row| {
+                Ok(Unconfirmed {
+                    resource: row.get(0)?,
+                    uri: row.get(1)?,
+                    at: row.get(2)?,
+                    state: state(row.get(3)?),
+                })
+            })?
+            .collect::<Result<Vec<_>>>()
+    };
+    let mut found = select(applied, |live| match live {
+        true => UnconfirmedState::Live,
+        false => UnconfirmedState::Deleted,
+    })?;
+    found.extend(select(&unserved, |live| UnconfirmedState::Unserved {
+        live,
+    })?);
+    Ok(found)
 }
 
-/// Whether that still holds of a resource, for a task of that time.
+/// Whether the Source does not serve a resource, as its task of that time has found.
 pub(in crate::store) fn is_unserved(
     sql: &Connection,
     set: SetId,
