@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs `cargo test` RUNS times beside BUSY processes that use the processor all the time, 4 unless stated otherwise.
-# Builds first. Prints a line per run; ends at the first run that fails, names the tests that failed, and exits 1.
+# Builds first. Prints a line per run; ends at the first run that fails, names the tests that failed and the file with the output of
+# the run, and exits 1.
 # A run that takes longer than MINUTES (environment, 30 unless stated otherwise) is ended and counts as failed.
 # Usage: tests/under_load.sh RUNS [BUSY]
 set -euo pipefail
@@ -21,6 +22,7 @@ done
 output=$(mktemp)
 load=()
 under_way=
+is_kept=0
 
 # Ends the processes that this script started, by their ids.
 finish() {
@@ -30,7 +32,7 @@ finish() {
         kill "$process" 2>/dev/null || true
         wait "$process" 2>/dev/null || true
     done
-    rm -f "$output"
+    ((is_kept)) || rm -f "$output"
     exit "$status"
 }
 trap finish EXIT
@@ -62,8 +64,10 @@ failed_tests() {
     if ! grep -E '^test .* \.\.\. FAILED$|^error: test failed' "$output"; then
         grep -E 'has been running for over' "$output" || true
     fi
-    printf 'the last lines of the run:\n'
-    tail -n 60 "$output"
+    printf 'why:\n'
+    grep -A 3 -E "^thread '.*' .*panicked at" "$output" | cut -c 1-600 | tail -n 60 || true
+    printf 'the output of the run: %s\n' "$output"
+    is_kept=1
 }
 
 within_limit cargo test --no-run

@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::Router;
@@ -272,8 +273,8 @@ fn shows_part(shown: &str, secret: &str) -> bool {
     parts.into_iter().any(|part| shown.contains(part))
 }
 
-/// A Source that is its own hub. The hub refuses every request with all that was in it, and then denies the subscription with the
-/// same. The Resource List is a page with the header of the request as its title.
+/// A Source that is its own hub. The hub refuses every request with all that was in it, and from the second on also denies the
+/// subscription with the same. The Resource List is a page with the header of the request as its title.
 async fn echoing_source(secrets: &Arc<Mutex<Vec<String>>>) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
@@ -295,9 +296,11 @@ async fn echoing_source(secrets: &Arc<Mutex<Vec<String>>>) -> SocketAddr {
         &(list + &entry(&format!("{own}/topic"), &hub)),
     );
     let secrets = Arc::clone(secrets);
+    let has_refused = Arc::new(AtomicBool::new(false));
     let app = Router::new().fallback(move |request: Request| {
         let (description, caps, secrets) =
             (description.clone(), caps.clone(), Arc::clone(&secrets));
+        let has_refused = Arc::clone(&has_refused);
         async move {
             let header = request.headers()["authorization"]
                 .to_str()
@@ -324,8 +327,10 @@ async fn echoing_source(secrets: &Arc<Mutex<Vec<String>>>) -> SocketAddr {
                         reason: Some(format!("denied: {header} {body} \"{}\"", form.callback)),
                     };
                     let url = format!("{}?{}", form.callback, denial.to_query());
-                    // Before or after the answer.
-                    tokio::spawn(client().get(url).send());
+                    // Not at the first request: a denial that comes before the answer would make that unimportant.
+                    if has_refused.swap(true, Ordering::SeqCst) {
+                        tokio::spawn(client().get(url).send());
+                    }
                     let mut answer = ok(format!(
                         "{} {secret} {header} {body}",
                         "refused ".repeat(20)
