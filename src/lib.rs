@@ -73,7 +73,8 @@
 //! 4. **Coverage moves with its tasks**, in one transaction.
 //! 5. **Deletion requires proof**: a `deleted` change, or absence from a Resource List or Resource Dump that was read completely and
 //!    is not older than what is known. A resource of another set stays as long as the Source serves it, and so does one whose deletion
-//!    only a hub of another origin has stated. Too many at once are held back and reported until they are approved.
+//!    only a hub of another origin has stated. While another set was never read completely, a resource that the Source serves stays, up
+//!    to a day. Too many at once are held back and reported until they are approved.
 //! 6. **An error of one Source does not affect another**: limits, time-outs, concurrency and failures are per Source.
 //! 7. **Never from outside to inside**: only http and https, and no private address unless the configuration allows it; checked for
 //!    every URL, every redirect and every resolved address.

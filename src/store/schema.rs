@@ -354,6 +354,15 @@ pub(super) const STEPS: &[&str] = &[
         WHERE dump.set_id = document.set_id AND dump.uri = document.uri);
     DELETE FROM dump_package WHERE proves = 0;
     ",
+    "
+    -- Whether a set was ever read completely: a list of its resources, and then the changes since. A resource may be in any other.
+    ALTER TABLE source_set ADD COLUMN was_read INTEGER NOT NULL DEFAULT 0;
+    UPDATE source_set SET was_read = 1 WHERE baseline <> 'missing';
+    CREATE INDEX source_set_unread ON source_set (source) WHERE was_read = 0 AND ended = 0;
+    -- Since when a deletion waits for such a set.
+    ALTER TABLE task ADD COLUMN awaits_since INTEGER;
+    CREATE INDEX task_awaiting ON task (source) WHERE awaits_since IS NOT NULL;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

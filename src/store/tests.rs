@@ -152,6 +152,7 @@ fn failure_of(retry_at: Option<DateTime<Utc>>) -> TaskFailure {
         counts: true,
         is_absent: false,
         is_in_doubt: false,
+        awaits_sets: false,
     }
 }
 

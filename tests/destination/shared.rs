@@ -1,6 +1,6 @@
 //! Resources that are members of several sets.
 
-use resyncd::demo::{ChannelHub, SampleOptions};
+use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, ChangeKind, Entry, Head, Root, write_document};
 
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};
@@ -9,21 +9,24 @@ const XML: &str = "application/xml";
 const OTHER: &str = "set2";
 const AT: &str = "2026-01-02T00:00:00Z";
 
-/// Two sets that list all resources of the first one.
-async fn sharing() -> Rig {
+const NAMES: [&str; 3] = ["r0000.txt", "r0001.txt", "r0002.txt"];
+
+/// Two sets: one lists all resources, the other one some of the same.
+async fn two_sets(of_other: &[&str]) -> SampleSource {
     let options = SampleOptions {
         sets: vec![SET.to_owned(), OTHER.to_owned()],
         change_list: false,
         hub: ChannelHub::None,
         ..resources(3)
     };
-    let source = resyncd::demo::SampleSource::start(options).await.unwrap();
-    for set in [SET, OTHER] {
-        let entries = ["r0000.txt", "r0001.txt", "r0002.txt"].map(|name| {
+    let source = SampleSource::start(options).await.unwrap();
+    for (set, names) in [(SET, &NAMES[..]), (OTHER, of_other)] {
+        let entries = names.iter().map(|name| {
             let mut entry = Entry::new(source.resource_uri(SET, name));
             entry.lastmod = Some(time("2026-01-01T00:00:00Z"));
             entry
         });
+        let entries: Vec<Entry> = entries.collect();
         let mut head = Head::new(Root::Urlset, Capability::ResourceList);
         head.md.at = Some(time(AT));
         let list = write_document(&head, &entries);
@@ -41,7 +44,12 @@ async fn sharing() -> Rig {
             change_list(time(AT), None, None, &[]),
         );
     }
-    let rig = Rig::follow(source, |_| {}).await;
+    source
+}
+
+/// Two sets that list all resources of the first one.
+async fn sharing() -> Rig {
+    let rig = Rig::follow(two_sets(&NAMES).await, |_| {}).await;
     for set in [SET, OTHER] {
         until_resources(&rig, set, 3).await;
     }
@@ -57,9 +65,17 @@ async fn until_resources(rig: &Rig, set: &str, count: u64) {
 
 /// A Change List of a set that states a deletion.
 fn put_deletion(rig: &Rig, set: &str, name: &str, at: &str) {
-    let mut deletion = change(&rig.source.resource_uri(SET, name), time(at));
-    deletion.md.change = Some(ChangeKind::Deleted);
-    let list = change_list(time(AT), None, None, &[deletion]);
+    put_deletions(rig, set, &[name], at);
+}
+
+fn put_deletions(rig: &Rig, set: &str, names: &[&str], at: &str) {
+    let deletions = names.iter().map(|name| {
+        let mut deletion = change(&rig.source.resource_uri(SET, name), time(at));
+        deletion.md.change = Some(ChangeKind::Deleted);
+        deletion
+    });
+    let deletions: Vec<Entry> = deletions.collect();
+    let list = change_list(time(AT), None, None, &deletions);
     rig.source
         .put_document(&format!("/{set}/changes.xml"), XML, list);
 }
@@ -105,4 +121,42 @@ async fn resource_that_is_not_served_any_more_goes_from_both_sets() {
     until_resources(&rig, SET, 2).await;
     until_resources(&rig, OTHER, 2).await;
     assert!(rig.mirrored("r0001.txt").is_none());
+}
+
+/// Whether a set has the resources that another one deletes is not known before it is read.
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_of_one_set_wait_for_another_that_was_never_read() {
+    let [gone, shared, unlisted] = NAMES;
+    let list = "/set2/resourcelist.xml";
+    let source = two_sets(&[shared]).await;
+    source.fail(list, Fault::Status(503), usize::MAX);
+    let rig = Rig::follow(source, |_| {}).await;
+    until_resources(&rig, SET, 3).await;
+    let since = rig.operator.last_change().await;
+
+    rig.source.delete(SET, gone);
+    put_deletions(&rig, SET, &NAMES, "2026-01-03T00:00:00Z");
+    rig.operator.poll(NAME).await;
+    let waiting = rig
+        .until_named(SET, "what is not served is removed", |set| {
+            let error = set.error.as_ref();
+            set.resources == 2 && error.is_some_and(|error| error.code == "deletion-waits")
+        })
+        .await;
+    assert_eq!(
+        (waiting.state.as_str(), waiting.pending),
+        ("catching-up", 2)
+    );
+    let mirrored = || NAMES.map(|name| rig.mirrored(name).is_some());
+    assert_eq!(mirrored(), [false, true, true]);
+
+    rig.source.heal(list);
+    rig.operator.poll(NAME).await;
+    until_resources(&rig, SET, 0).await;
+    until_resources(&rig, OTHER, 1).await;
+    assert_eq!(mirrored(), [false, true, false]);
+    let feed = rig.operator.changes(since).await.into_iter();
+    let feed: Vec<(String, String)> = feed.map(|line| (line.change, line.uri)).collect();
+    let deleted = |name| ("deleted".to_owned(), rig.uri(name));
+    assert_eq!(feed, [deleted(gone), deleted(unlisted)]);
 }

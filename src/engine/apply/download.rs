@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use chrono::TimeDelta;
 use tokio::task::JoinError;
+use url::Url;
 
 use super::coding::{Coding, DecodeError, decode};
 use super::context::ApplyContext;
@@ -29,6 +30,8 @@ const TRIES: Bounds = Bounds {
 };
 /// How often a resource is tried that the server answers 404 for: it may have been announced a moment too early.
 const TRIES_IF_ABSENT: Bounds = Bounds { tries: 3, ..TRIES };
+/// The pause before a deletion that waits for another set is tried again, unless that set is read before.
+const SET_PAUSE: TimeDelta = TimeDelta::hours(1);
 /// The pause after a disk error.
 const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 /// How much of a stated media type a message shows, in characters.
@@ -64,6 +67,10 @@ pub(super) enum DownloadError {
     TypeMismatch { stated: String },
     #[error("the Source still serves what its hub has announced as deleted")]
     StillServed,
+    #[error(
+        "the deletion waits until {0}, which may have the resource as well, has been read completely once"
+    )]
+    AwaitsSet(Url),
     #[error("the work was interrupted")]
     Interrupted,
     #[error("resyncd panicked; see the log")]
@@ -87,6 +94,7 @@ impl DownloadError {
             Self::Stale { .. } => "stale-duplicate",
             Self::TypeMismatch { .. } => "type-mismatch",
             Self::StillServed => "still-served",
+            Self::AwaitsSet(_) => "deletion-waits",
             Self::Interrupted => "interrupted",
             Self::Panicked => "panicked",
         }
@@ -99,6 +107,7 @@ impl DownloadError {
         let (wait, counts) = match &self {
             Self::Mirror(error) if error.class() == ErrorClass::Fatal => (Some(DISK_PAUSE), false),
             Self::Interrupted => (Some(TimeDelta::zero()), true),
+            Self::AwaitsSet(_) => (Some(SET_PAUSE), true),
             Self::Mirror(_) | Self::Panicked => (None, true),
             Self::Mismatch(_) | Self::Stale { .. } | Self::TypeMismatch { .. } => {
                 (wait_for(tried, None, &TRIES), true)
@@ -121,6 +130,7 @@ impl DownloadError {
             counts,
             is_absent,
             is_in_doubt: false,
+            awaits_sets: matches!(&self, Self::AwaitsSet(_)),
         }
     }
 }

@@ -3,19 +3,25 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use chrono::TimeDelta;
 use futures_util::FutureExt;
+use url::Url;
 
 use super::adoption::{Adopted, adopt};
 use super::candidates;
 use super::context::ApplyContext;
 use super::download::{DownloadError, FetchOutcome};
 use super::staged::StagedResource;
+use crate::clock;
 use crate::error_class::ErrorClass;
-use crate::fetch::AllowedHosts;
+use crate::fetch::{AllowedHosts, Content, FetchError};
 use crate::mirror::Mirror;
 use crate::mirror_path::MirrorPath;
 use crate::protocol::{ChangeKind, ServedVersion, SourceTime};
 use crate::store::{Origin, Task, TaskFailure};
+
+/// How long a deletion waits for a set that was never read completely.
+const LONGEST_WAIT: TimeDelta = TimeDelta::days(1);
 
 /// The result of a task before it is published.
 pub(super) enum TaskOutcome {
@@ -52,11 +58,12 @@ pub(super) async fn execute(context: &Arc<ApplyContext>, task: &Task) -> TaskOut
 async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
     let mirror = &context.mirror;
     if task.kind == ChangeKind::Deleted {
-        let is_doubtful = task.is_shared || task.unconfirmed;
-        return if is_doubtful && task.origin != Origin::Audit {
+        return if task.origin == Origin::Audit {
+            TaskOutcome::Remove
+        } else if task.is_shared || task.unconfirmed {
             confirm_removal(context, task).await
         } else {
-            TaskOutcome::Remove
+            remove_unless_awaited(context, task).await
         };
     }
     // What only a hub states of the bytes proves nothing of those of the Source.
@@ -90,15 +97,37 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     }
 }
 
-/// A resource that is a member of another set is removed only if the Source serves it no longer; so is one whose deletion only a
-/// hub has stated. The Source may be behind its own notification: it is asked some times.
-async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+/// A resource may be in another set that was never read completely: then what the Source serves stays until that set is read,
+/// which decides; but not for ever, because such a set may never be readable.
+async fn remove_unless_awaited(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+    let wanted = &context.source.source.sets;
+    let is_wanted = |set: &&Url| wanted.is_empty() || wanted.contains(set);
+    let has_waited = |since| clock::now().wall - since >= LONGEST_WAIT;
+    let awaited = task.unread_sets.iter().find(is_wanted);
+    let Some(set) = awaited.filter(|_| !task.awaits_since.is_some_and(has_waited)) else {
+        return TaskOutcome::Remove;
+    };
+    match ask(context, task).await {
+        Err(error) if error.is_absent() => TaskOutcome::Remove,
+        // Any other answer, or none, does not state that the resource is gone.
+        _ => TaskOutcome::Failed(DownloadError::AwaitsSet(set.clone()).into_failure(task)),
+    }
+}
+
+/// Asks the Source for a resource that is to be deleted; `None`: it serves what the mirror has.
+async fn ask(context: &ApplyContext, task: &Task) -> Result<Option<Content>, FetchError> {
     let source = &context.source;
     let hosts = AllowedHosts::new(&source.source.hosts);
     let known = task.live_version.as_ref();
     let known = known.filter(|_| task.live && !task.live_doubted);
     let asked = source.client.get_content(&task.uri, &hosts, None, known);
-    match asked.await {
+    asked.await
+}
+
+/// A resource that is a member of another set is removed only if the Source serves it no longer; so is one whose deletion only a
+/// hub has stated. The Source may be behind its own notification: it is asked some times.
+async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
+    match ask(context, task).await {
         Ok(served) if task.contradicted || !task.is_shared => {
             still_served(context, task, served.is_none()).await
         }

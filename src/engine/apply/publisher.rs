@@ -505,6 +505,7 @@ fn failed(task: Task, error: &MirrorError) -> TaskResult {
         counts: !is_fatal,
         is_absent: false,
         is_in_doubt: false,
+        awaits_sets: false,
     };
     TaskResult::Failed { task, failure }
 }

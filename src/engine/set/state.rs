@@ -225,6 +225,17 @@ impl SetState {
         }
     }
 
+    /// Notes, once, that the set was read completely: deletions that other sets state may wait for that.
+    pub(super) async fn note_read(&mut self) -> Result<(), EngineError> {
+        if !self.record.was_read {
+            let (store, now) = (&self.context.store, clock::now().wall);
+            let noting = store.note_read(self.context.name(), self.record.id, now);
+            noting.await?;
+            self.record.was_read = true;
+        }
+        Ok(())
+    }
+
     /// Makes the failed tasks due again that are still wanted, and drops the others.
     pub(super) async fn retry_failed(&self, now: DateTime<Utc>) -> Result<(), EngineError> {
         let (store, set) = (&self.context.store, self.record.id);

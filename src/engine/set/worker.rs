@@ -115,11 +115,13 @@ impl SetWorker {
         if state.channels.is_behind() {
             state.channels.follow(&state.record.offers).await?;
         }
-        if state.schedule.next_deadline() <= clock::now().mono {
-            self.poll().await?;
-        }
+        let is_due = state.schedule.next_deadline() <= clock::now().mono;
+        let is_read = is_due && self.poll().await?;
         if self.state.can_follow() {
             self.state.work_inbox().await?;
+        }
+        if is_read {
+            self.state.note_read().await?;
         }
         Ok(())
     }
@@ -133,8 +135,9 @@ impl SetWorker {
         held.map_or(due, |deadline| deadline.min(due))
     }
 
-    /// Polls the set's documents. Fails only if the database does; then the poll stays due.
-    async fn poll(&mut self) -> Result<(), EngineError> {
+    /// Polls the set's documents, and returns whether they state everything. Fails only if the database does; then the poll
+    /// stays due.
+    async fn poll(&mut self) -> Result<bool, EngineError> {
         let polled = self.poll_once().await;
         if polled.is_err() {
             self.state.schedule.hurry(clock::now());
@@ -142,7 +145,7 @@ impl SetWorker {
         polled
     }
 
-    async fn poll_once(&mut self) -> Result<(), EngineError> {
+    async fn poll_once(&mut self) -> Result<bool, EngineError> {
         let state = &mut self.state;
         let context = Arc::clone(&state.context);
         let set = state.record.id;
@@ -157,6 +160,7 @@ impl SetWorker {
         let polled = state.poll_documents().await;
         state.publish_report();
         let now = clock::now();
+        let is_read = matches!(polled, Ok(Pacing::Regular));
         match polled {
             Ok(pacing) => {
                 let found = state.found > 0 && !had_gaps && pacing == Pacing::Regular;
@@ -177,7 +181,8 @@ impl SetWorker {
                 state.report_error(&error);
             }
         }
-        state.retry_failed(now.wall).await
+        state.retry_failed(now.wall).await?;
+        Ok(is_read)
     }
 
     /// Polls once and works through the inbox, for a Destination that runs once and ends.
@@ -204,6 +209,7 @@ impl SetWorker {
         context
             .runtime_status
             .note_set(set, |facts| facts.polled = true);
+        let is_read = matches!(polled, Ok(Pacing::Regular));
         if let Err(error) = polled {
             state.report_error(&error);
         }
@@ -214,6 +220,9 @@ impl SetWorker {
                 break;
             };
             tokio::time::sleep_until(Instant::from_std(deadline)).await;
+        }
+        if is_read {
+            state.note_read().await?;
         }
         // The daemon would wait for a Change List that reaches over the gap. This run ends before.
         if !state.sequencer.gaps().is_empty() && !begins {

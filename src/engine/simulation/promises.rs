@@ -12,8 +12,8 @@ use super::documents::Target;
 use super::source::{Boundary, Change, Content, Notification, ResourceNo, SetNo};
 use super::stage::Scene;
 use crate::protocol::{ChangeKind, Interval, SourceTime};
+use crate::store::Origin;
 use crate::store::commit_hook::{ResourceSnapshot, SetSnapshot, Snapshot, TaskSnapshot};
-use crate::store::{BaselineState, Origin};
 use crate::sync::Coverage;
 
 /// What has been seen so far.
@@ -276,12 +276,7 @@ impl Scene {
                 before.map(|change| change.version)
             });
             let version = version.unwrap_or_default();
-            // Not promised: that another set has the resource that could not be read yet. It is fetched again once that is read.
-            let is_in_unread_set = view.database.sets.iter().any(|row| {
-                let set = Target::set(&row.capability_list);
-                row.baseline == BaselineState::Missing && self.source.is_in(resource, set)
-            });
-            if !is_in_unread_set && !self.source.was_deleted_since(resource, version) {
+            if !self.source.was_deleted_since(resource, version) {
                 return Err(format!("{} is deleted without proof", row.uri));
             }
         }

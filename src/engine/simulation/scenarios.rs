@@ -12,6 +12,7 @@ use super::source::{
 };
 use super::stage::Order;
 use super::world::{Settings, World, simulate};
+use crate::protocol::ChangeKind;
 use crate::sync::Limits;
 
 const PART_FORMS: [PartForm; 3] = [PartForm::Dated, PartForm::Undated, PartForm::Pages];
@@ -358,6 +359,116 @@ fn resource_that_leaves_one_set_goes_with_the_other() {
             assert_eq!((left, gone), (Some(2), None), "{leaving}");
         }
     }
+}
+
+/// Two sets, of which the first one cannot be read at first.
+fn with_unread_set(change_lists: ChangeLists) -> Habits {
+    Habits {
+        sets: 2,
+        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        ..habits(change_lists)
+    }
+}
+
+/// How many deletions are pending.
+async fn pending_deletions(world: &World) -> usize {
+    let tasks = world.database().await.tasks.into_iter();
+    tasks
+        .filter(|task| task.kind == ChangeKind::Deleted)
+        .count()
+}
+
+/// Whether a set has the resource that another one deletes is not known before it is read: what the Source serves stays.
+#[test]
+fn resource_that_a_set_has_which_was_never_read_stays() {
+    let announced = [
+        (ChangeLists::Open, Act::Publish(1, AT_ONCE)),
+        (ChangeLists::Absent, Act::WriteResourceList(1)),
+    ];
+    for (change_lists, announced) in announced {
+        let habits = with_unread_set(change_lists);
+        let mut acts = vec![
+            Act::Pass(2000),
+            Act::Leave(2, 1),
+            Act::Pass(2000),
+            announced,
+            Act::Pass(1_000_000),
+        ];
+        let look = async |world: &mut World| (version(world, 2), pending_deletions(world).await);
+        let unread = run_and(habits.clone(), &acts, look);
+        assert_eq!(unread, (Some(1), 1), "{change_lists:?}");
+        acts.extend([
+            Act::Fail(0, Place::ResourceList, None),
+            Act::Pass(1_000_000),
+        ]);
+        let read = run_and(habits, &acts, look);
+        assert_eq!(read, (Some(1), 0), "{change_lists:?}");
+    }
+}
+
+/// Its Resource List is not all of a set: what the Change List adds counts, too.
+#[test]
+fn resource_that_only_the_change_list_of_the_unread_set_has_stays() {
+    let settings = Settings {
+        latency: 700,
+        download: 0,
+        ..settings()
+    };
+    let acts = [
+        Act::Pass(2000),
+        Act::Change(5),
+        Act::Pass(2000),
+        Act::WriteChangeLists(0),
+        Act::Publish(1, AT_ONCE),
+        Act::Pass(2000),
+        Act::Leave(5, 1),
+        Act::Pass(2000),
+        Act::Publish(1, AT_ONCE),
+        Act::Pass(2000),
+        Act::Fail(0, Place::ResourceList, None),
+        Act::Pass(1_000_000),
+    ];
+    simulate(
+        with_unread_set(ChangeLists::Open),
+        settings,
+        async |world| {
+            world.pass(5000).await;
+            world.run(&acts).await;
+            assert_eq!(
+                (version(world, 5), pending_deletions(world).await),
+                (Some(1), 0)
+            );
+        },
+    );
+}
+
+/// A deletion is applied at once if the Source does not serve the resource. Else it is once the other set is read and does not
+/// have it; and after a day in any case.
+#[test]
+fn deletion_does_not_wait_for_ever_for_a_set_that_was_never_read() {
+    let habits = with_unread_set(ChangeLists::Open);
+    let deleted = |available, later: &[Act]| {
+        let mut acts = vec![
+            Act::Pass(2000),
+            Act::Contents(available),
+            Act::Delete(2),
+            Act::Pass(2000),
+            Act::Publish(1, AT_ONCE),
+            Act::Pass(5000),
+        ];
+        acts.extend_from_slice(later);
+        version_after(habits.clone(), &acts, 2)
+    };
+    assert_eq!(deleted(true, &[]), None);
+    assert_eq!(deleted(false, &[]), Some(1));
+    let read = [
+        Act::WriteResourceList(0),
+        Act::Fail(0, Place::ResourceList, None),
+        Act::Pass(1_000_000),
+    ];
+    assert_eq!(deleted(false, &read), None);
+    assert_eq!(deleted(false, &[Act::Pass(20 * HOUR)]), Some(1));
+    assert_eq!(deleted(false, &[Act::Pass(26 * HOUR)]), None);
 }
 
 /// A notification was applied before the baseline. What the baseline lists of the same resource, which the mirror lacks, holds

@@ -354,7 +354,9 @@ impl SourceWorker {
             let mut channels = Channels::new(&self.context, id);
             channels.follow(&[]).await?;
             channels.detach();
-            self.context.store.end_set(id).await?;
+            let now = clock::now().wall;
+            let (store, name) = (&self.context.store, self.context.name());
+            store.end_set(name, id, now).await?;
             // Last: after a database error all of this is repeated.
             self.sets.remove(&id);
         }

@@ -61,6 +61,8 @@ pub struct SetRecord {
     pub read_until: Option<SourceTime>,
     /// The open Change List that was read last.
     pub open_list: Option<Url>,
+    /// Whether it was ever read completely: a Resource List or Resource Dump, and then the changes since.
+    pub was_read: bool,
 }
 
 impl SetRecord {
@@ -71,7 +73,7 @@ impl SetRecord {
 }
 
 const COLUMNS: &str =
-    "id, source, capability_list, offers, baseline, list_at, read_until, open_list";
+    "id, source, capability_list, offers, baseline, list_at, read_until, open_list, was_read";
 
 impl SetRecord {
     fn from_row(row: &Row<'_>) -> Result<Self> {
@@ -84,7 +86,24 @@ impl SetRecord {
             list_at: row.get("list_at")?,
             read_until: row.get("read_until")?,
             open_list: row.get("open_list")?,
+            was_read: row.get("was_read")?,
         })
+    }
+}
+
+const CAPABILITY_LISTS: &str = "a list of Capability Lists";
+
+/// A JSON array of Capability Lists, or NULL.
+pub(super) struct CapabilityLists(pub(super) Vec<Url>);
+
+impl FromSql for CapabilityLists {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        let Some(text) = value.as_str_or_null()? else {
+            return Ok(Self(Vec::new()));
+        };
+        let texts: Vec<String> = parse_json(text, CAPABILITY_LISTS)?;
+        let lists: Result<_, _> = texts.iter().map(|text| Url::parse(text)).collect();
+        lists.map(Self).map_err(|_| invalid(CAPABILITY_LISTS))
     }
 }
 
@@ -177,6 +196,21 @@ pub(in crate::store) fn end(sql: &Connection, set: SetId) -> Result<()> {
 pub(in crate::store) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer]) -> Result<()> {
     let set_offers = "UPDATE source_set SET offers = ?2 WHERE id = ?1";
     update(sql, set_offers, params![set, OfferList(offers)])
+}
+
+/// Notes that a set was read completely, if it has a baseline.
+pub(in crate::store) fn set_read(sql: &Connection, set: SetId) -> Result<()> {
+    let set_read = "UPDATE source_set SET was_read = 1 WHERE id = ?1 AND baseline <> 'missing'";
+    update(sql, set_read, [set])
+}
+
+/// Whether another set of the same Source is followed and was never read completely.
+pub(in crate::store) fn is_other_unread(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached(
+        "SELECT 1 FROM source_set AS own JOIN source_set AS other ON other.source = own.source
+         WHERE own.id = ?1 AND other.id <> own.id AND other.was_read = 0 AND other.ended = 0",
+    )?
+    .exists([set])
 }
 
 /// The open Change List that was read last.

@@ -1,16 +1,18 @@
 //! `task`: one pending change a resource.
 //!
 //! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` grows with each
-//! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock.
+//! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock, and
+//! `awaits_since` since when a deletion waits for another set.
 
 pub(in crate::store) mod queue;
 pub(in crate::store) mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
 use rusqlite::{Connection, OptionalExtension, Result, Row, params};
+use url::Url;
 
 use super::served_version::served_version;
-use super::source_set::SHARING;
+use super::source_set::{CapabilityLists, SHARING};
 use super::values::{ContentColumns, Count, DigestList, LinkList, Micros, content_info, texts};
 use crate::protocol::{
     ChangeKind, ContentInfo, Digest, Link, ResourceUri, ServedVersion, SourceTime,
@@ -67,6 +69,10 @@ pub struct Task {
     pub live_doubted: bool,
     /// For a deletion: whether the resource is a member of another set than the one that announced it.
     pub is_shared: bool,
+    /// For a deletion: the Capability Lists of the other sets of the Source that are followed and were never read completely.
+    pub unread_sets: Vec<Url>,
+    /// Since when the deletion has waited for such sets, on our clock.
+    pub awaits_since: Option<DateTime<Utc>>,
 }
 
 impl Task {
@@ -95,6 +101,10 @@ impl Task {
             live_version: served_version(row)?,
             live_doubted: row.get("live_doubted")?,
             is_shared: row.get("is_shared")?,
+            unread_sets: row.get::<_, CapabilityLists>("unread_sets")?.0,
+            awaits_since: row
+                .get::<_, Option<Micros>>("awaits_since")?
+                .map(DateTime::from),
         })
     }
 }
@@ -108,7 +118,10 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     resource.length AS live_length, resource.hashes AS live_hashes,
     resource.doubted AS live_doubted, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
-        WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared";
+        WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared,
+    CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other
+        WHERE other.source = task.source AND other.id <> task.set_id AND other.was_read = 0 AND other.ended = 0) END AS unread_sets,
+    task.awaits_since AS awaits_since";
 
 /// The state of a task. The words in the database are older than the names here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,7 +197,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                  set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
                  origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, encoding = ?16, version = version + 1,
                  unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
-                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL
+                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
                 OR (?16 IS NOT NULL AND encoding IS NOT ?16)
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
@@ -257,7 +270,7 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
              origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), encoding = ?15, version = version + 1, attempts = 0,
-             unconfirmed = 0, contradicted = 0, error_code = NULL, error_message = NULL",
+             unconfirmed = 0, contradicted = 0, error_code = NULL, error_message = NULL, awaits_since = NULL",
     )?
     .execute(params![
         task.resource,
@@ -418,6 +431,8 @@ pub struct TaskFailure {
     pub is_absent: bool,
     /// Whether the file may have been changed all the same.
     pub is_in_doubt: bool,
+    /// Whether it is a deletion that waits for other sets.
+    pub awaits_sets: bool,
 }
 
 /// Stores why a task failed and when it is due again, unless a newer change has taken its place.
@@ -433,7 +448,9 @@ pub(in crate::store) fn fail(
     };
     sql.prepare_cached(
         "UPDATE task SET state = ?3, attempts = attempts + ?4, not_before = COALESCE(?5, not_before),
-         error_code = ?6, error_message = ?7, error_at = ?8 WHERE resource_id = ?1 AND version = ?2",
+         error_code = ?6, error_message = ?7, error_at = ?8,
+         awaits_since = CASE WHEN ?9 THEN MIN(COALESCE(awaits_since, ?8), ?8) ELSE awaits_since END
+         WHERE resource_id = ?1 AND version = ?2",
     )?
     .execute(params![
         task.resource,
@@ -444,8 +461,23 @@ pub(in crate::store) fn fail(
         failure.code,
         failure.message,
         Micros(now),
+        failure.awaits_sets,
     ])?;
     Ok(())
+}
+
+/// Makes the deletions due that wait for sets of the same Source as this one.
+pub(in crate::store) fn release_awaiting(
+    sql: &Connection,
+    set: SetId,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE task SET not_before = ?2
+         WHERE source = (SELECT source FROM source_set WHERE id = ?1) AND awaits_since IS NOT NULL AND state = 'ready'",
+    )?
+    .execute(params![set, Micros(now)])
+    .map(drop)
 }
 
 /// Whether a task is still that of its resource.

@@ -180,7 +180,8 @@ async fn set_that_ends_drops_its_deliveries() {
     let id = world.subscribed().await;
     let receiving = world.store.receive(world.now, id, b"one".to_vec(), 5, None);
     assert_eq!(receiving.await.unwrap(), Receipt::Stored);
-    world.store.end_set(world.set).await.unwrap();
+    let ending = world.store.end_set(SOURCE, world.set, world.now);
+    ending.await.unwrap();
     assert!(
         world
             .store

@@ -262,6 +262,6 @@ async fn package_files_are_needed_until_their_set_drops_them() {
     assert!(store.drop_package_files(world.set).await.unwrap());
     assert!(!store.drop_package_files(world.set).await.unwrap());
     assert_eq!(names().await, ["b"]);
-    store.end_set(other).await.unwrap();
+    store.end_set(SOURCE, other, world.now).await.unwrap();
     assert!(names().await.is_empty());
 }

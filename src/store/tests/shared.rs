@@ -1,5 +1,7 @@
 //! Resources that are members of several sets: what one set states of them does not undo what another states.
 
+use url::Url;
+
 use super::*;
 
 /// A resource that the mirror has, of two sets.
@@ -110,4 +112,82 @@ async fn leaving_a_set_twice_counts_once() {
     };
     world.complete(vec![left]).await;
     assert_eq!(counts(&world, other).await, [0, 1]);
+}
+
+/// A set that is followed, and another one that was never read and delays a deletion of the first one.
+async fn with_waiting_deletion() -> (World, SetId) {
+    let world = World::new().await;
+    world.list(world.set, 10, vec![created("a", 5)]).await;
+    world.work("1").await;
+    let other = begin(&world.store, "other.xml").await;
+    world.announce(vec![deleted("a", 20)]).await;
+    let task = world.due().await.remove(0);
+    let unread: Vec<&str> = task.unread_sets.iter().map(Url::as_str).collect();
+    assert_eq!(unread, ["https://example.org/other.xml"]);
+    assert_eq!(task.awaits_since, None);
+    world.complete(vec![waits(&world, task)]).await;
+    assert!(world.due().await.is_empty());
+    (world, other)
+}
+
+fn waits(world: &World, task: Task) -> TaskResult {
+    let failure = TaskFailure {
+        awaits_sets: true,
+        ..failure_of(Some(world.now + chrono::TimeDelta::hours(1)))
+    };
+    TaskResult::Failed { task, failure }
+}
+
+async fn note_read(world: &World, set: SetId) {
+    let noting = world.store.note_read(SOURCE, set, world.now);
+    noting.await.unwrap();
+}
+
+#[tokio::test]
+async fn deletion_that_waits_for_a_set_is_due_once_that_is_read() {
+    let (world, other) = with_waiting_deletion().await;
+    world.list(other, 30, Vec::new()).await;
+    assert!(world.due().await.is_empty(), "only its list was read");
+    let mut wakes = world.store.wakes();
+    note_read(&world, other).await;
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    let task = world.due().await.remove(0);
+    assert!(task.unread_sets.is_empty());
+    assert_eq!(task.awaits_since, Some(world.now));
+}
+
+#[tokio::test]
+async fn deletion_that_waits_for_a_set_is_due_once_that_is_not_followed() {
+    let (world, other) = with_waiting_deletion().await;
+    let ending = world.store.end_set(SOURCE, other, world.now);
+    ending.await.unwrap();
+    assert!(world.due().await.remove(0).unread_sets.is_empty());
+}
+
+#[tokio::test]
+async fn deletion_that_waits_for_a_set_ends_when_that_names_the_resource() {
+    let (world, other) = with_waiting_deletion().await;
+    world.list(other, 5, vec![created("a", 5)]).await;
+    note_read(&world, other).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(counts(&world, other).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn deletion_waits_from_its_first_try_and_not_for_a_set_that_was_read_meanwhile() {
+    let (mut world, other) = with_waiting_deletion().await;
+    let first = world.now;
+    world.now += chrono::TimeDelta::hours(2);
+    let task = world.due().await.remove(0);
+    world.complete(vec![waits(&world, task)]).await;
+    world.now += chrono::TimeDelta::hours(2);
+    let task = world.due().await.remove(0);
+    assert_eq!(task.awaits_since, Some(first));
+    world.list(other, 30, Vec::new()).await;
+    note_read(&world, other).await;
+    world.complete(vec![waits(&world, task)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    // A newer deletion waits anew.
+    world.announce(vec![deleted("a", 40)]).await;
+    assert_eq!(world.due().await[0].awaits_since, None);
 }

@@ -111,6 +111,7 @@ async fn errors_of_failed_tasks_are_counted_by_code() {
             counts: true,
             is_absent: false,
             is_in_doubt: false,
+            awaits_sets: false,
         };
         TaskResult::Failed { task, failure }
     });
@@ -139,6 +140,7 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
         counts: true,
         is_absent: false,
         is_in_doubt: false,
+        awaits_sets: false,
     };
     world
         .complete(vec![TaskResult::Failed { task, failure }])

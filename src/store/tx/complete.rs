@@ -110,6 +110,12 @@ impl Store {
                             leave_deleted(tx.sql, task)?;
                         } else {
                             task::fail(tx.sql, task, failure, now)?;
+                            if failure.awaits_sets
+                                && !source_set::is_other_unread(tx.sql, task.set)?
+                            {
+                                // The last one was read meanwhile.
+                                task::release_awaiting(tx.sql, task.set, now)?;
+                            }
                         }
                     }
                 }

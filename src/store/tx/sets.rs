@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use url::Url;
 
 use crate::protocol::Offer;
 use crate::store::ids::SetId;
-use crate::store::tables::channel;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
+use crate::store::tables::{channel, task};
 use crate::store::tx::unfollowed::drop_inbox;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Wake};
 
 impl Store {
     /// Begins to follow the set of a Capability List. One that was followed before continues where it ended.
@@ -24,13 +25,40 @@ impl Store {
             .await
     }
 
-    /// Marks a set as no longer followed. Its rows stay, but for its deliveries: nobody would read them.
-    pub async fn end_set(self: &Arc<Self>, set: SetId) -> Result<(), StoreError> {
+    /// Notes that a set was read completely: its list, and then the changes since. Deletions that wait for it are due.
+    pub async fn note_read(
+        self: &Arc<Self>,
+        source: &str,
+        set: SetId,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            source_set::set_read(tx.sql, set)?;
+            task::release_awaiting(tx.sql, set, now)?;
+            tx.wake(Wake::Tasks(source));
+            Ok(())
+        })
+        .await
+    }
+
+    /// Marks a set as no longer followed. Its rows stay, but for its deliveries: nobody would read them. Deletions that wait for
+    /// it are due.
+    pub async fn end_set(
+        self: &Arc<Self>,
+        source: &str,
+        set: SetId,
+        now: DateTime<Utc>,
+    ) -> Result<(), StoreError> {
+        let source = source.to_owned();
         self.write(move |tx| {
             for channel in channel::of_set(tx.sql, set)? {
                 drop_inbox(tx.sql, channel.id)?;
             }
-            Ok(source_set::end(tx.sql, set)?)
+            source_set::end(tx.sql, set)?;
+            task::release_awaiting(tx.sql, set, now)?;
+            tx.wake(Wake::Tasks(source));
+            Ok(())
         })
         .await
     }
