@@ -354,6 +354,11 @@ pub(super) const STEPS: &[&str] = &[
         WHERE dump.set_id = document.set_id AND dump.uri = document.uri);
     DELETE FROM dump_package WHERE proves = 0;
     ",
+    "
+    -- The latest time of a change that only a hub has stated, and that the Source was asked for.
+    ALTER TABLE resource ADD COLUMN answered_until INTEGER;
+    UPDATE resource SET answered_until = changed_at WHERE unconfirmed = 1;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
