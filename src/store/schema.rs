@@ -363,6 +363,11 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE task ADD COLUMN awaits_since INTEGER;
     CREATE INDEX task_awaiting ON task (source) WHERE awaits_since IS NOT NULL;
     ",
+    "
+    -- The latest time of a change that only a hub has stated, and that the Source was asked for.
+    ALTER TABLE resource ADD COLUMN answered_until INTEGER;
+    UPDATE resource SET answered_until = changed_at WHERE unconfirmed = 1;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.

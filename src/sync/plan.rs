@@ -50,6 +50,9 @@ pub struct LocalState {
     /// Whether only a hub that is not the Source has stated the change. The file is the Source's own answer to a request, but the
     /// time is the hub's: it does not prove that an update which the Source states is older.
     pub unconfirmed: bool,
+    /// The latest time of a change that only a hub has stated, and that the Source was asked for: its answer may have shown already
+    /// what the Source states of times until then. The answer may also have shown that the hub was wrong.
+    pub answered_until: Option<SourceTime>,
 }
 
 impl LocalState {
@@ -100,13 +103,11 @@ impl LocalState {
             && announced.changed_at.is_some()
     }
 
-    /// Whether only the time that a hub has stated keeps it from being known that an announced update was applied.
+    /// Whether what is here may be newer than an announced change: it is not later than what a hub has stated before the Source was
+    /// asked. The Source may state it now, or the hub again.
     #[must_use]
-    pub fn may_have_applied(&self, announced: &Announced<'_>) -> bool {
-        let may_be_applied = announced.changed_at < self.changed_at
-            || (announced.changed_at == self.changed_at
-                && !matches!(compare(announced, self), ContentMatch::Different));
-        self.is_unordered(announced) && may_be_applied
+    pub fn may_be_newer(&self, announced: &Announced<'_>) -> bool {
+        announced.changed_at.is_some() && announced.changed_at <= self.answered_until
     }
 
     /// Whether a list of the time `at` names a resource that was deleted because only a hub has stated so, and that was not changed
@@ -224,8 +225,11 @@ pub fn plan_late(
     {
         return LateChange::Known;
     }
+    // It is older than the change, and would be applied.
+    let is_overtaking =
+        pending.is_some_and(|pending| !deletes || pending.kind != ChangeKind::Deleted);
     let Some(known) = known else {
-        return if deletes {
+        return if deletes && !is_overtaking {
             LateChange::Same
         } else {
             LateChange::News
@@ -242,10 +246,12 @@ pub fn plan_late(
         _ => None,
     };
     match (deletes, known.deleted) {
+        (true, true) if is_overtaking => LateChange::News,
         (true, true) => LateChange::Same,
         (true, false) if was_listed => LateChange::Known,
         (true, false) | (false, true) => LateChange::News,
         (false, false) => match compare(announced, known) {
+            ContentMatch::Same if is_overtaking => LateChange::News,
             ContentMatch::Same => LateChange::Same,
             _ if !was_listed => LateChange::News,
             ContentMatch::Different if known.changed_at.is_none() => LateChange::Known,

@@ -122,7 +122,7 @@ impl Daemon {
         source.poll_interval = settings.poll_interval;
         source.reorder_window = settings.limits.reorder_window;
         source.signatures = Signatures::Off;
-        source.trust_hub = Some(true);
+        source.trust_hub = Some(settings.trusts_hub);
         source.max_delete = settings.max_delete;
         source.filter = filtering.filter();
         let mut config = Config::new(folder, vec![source]);

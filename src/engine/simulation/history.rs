@@ -206,8 +206,10 @@ pub(super) fn settings(polls: impl Strategy<Value = u64>) -> impl Strategy<Value
     let held = prop_oneof![Just(2_usize), Just(5), Just(1024)];
     let download = prop_oneof![Just(0_u64), Just(300), Just(3000)];
     let latency = prop_oneof![3 => Just(0_u64), 1 => Just(40), 1 => Just(700)];
-    (held, polls, download, latency).prop_map(|(held_notifications, polls, download, latency)| {
-        Settings {
+    let trusts_hub = prop_oneof![2 => Just(true), 1 => Just(false)];
+    let settings = (held, polls, download, latency, trusts_hub);
+    settings.prop_map(
+        |(held_notifications, polls, download, latency, trusts_hub)| Settings {
             limits: Limits {
                 reorder_window: Duration::from_secs(5),
                 held_notifications,
@@ -216,8 +218,9 @@ pub(super) fn settings(polls: impl Strategy<Value = u64>) -> impl Strategy<Value
             download,
             latency,
             max_delete: 0.1,
-        }
-    })
+            trusts_hub,
+        },
+    )
 }
 
 /// What the Source does by itself.

@@ -37,11 +37,23 @@ fn habits(change_lists: ChangeLists) -> Habits {
     }
 }
 
+/// Without trust in the hub.
+fn wary_settings() -> Settings {
+    Settings {
+        trusts_hub: false,
+        ..settings()
+    }
+}
+
 /// Runs a history to its end.
 fn run(habits: Habits, acts: &[Act]) {
+    run_with(habits, settings(), acts);
+}
+
+fn run_with(habits: Habits, settings: Settings, acts: &[Act]) {
     let history = History {
         habits,
-        settings: settings(),
+        settings,
         acts: acts.to_vec(),
         last_resource_list: false,
     };
@@ -1160,4 +1172,199 @@ fn silent_hub_is_subscribed_to_anew() {
         world.is_subscribed(0).await
     });
     assert!(!is_subscribed);
+}
+
+/// A hub that is not trusted has stated that a resource was deleted and created again within one moment. The Change List states the
+/// same: what was claimed is claimed on.
+#[test]
+fn recreation_that_a_hub_has_stated_is_confirmed() {
+    for hashes in [true, false] {
+        for resource in [0, 1] {
+            let habits = Habits {
+                hashes,
+                ..habits(ChangeLists::Open)
+            };
+            let acts = [
+                Act::Recreate(0),
+                Act::Pass(1),
+                Act::Change(resource),
+                Act::Publish(0, AT_ONCE),
+                Act::Pass(2000),
+                Act::WriteChangeLists(0),
+                Act::Order(Order::Poll(0)),
+                Act::Pass(5000),
+            ];
+            run_with(habits, wary_settings(), &acts);
+        }
+    }
+}
+
+/// A resource that a hub has announced changes again before it is fetched, and what it was meanwhile is never seen.
+#[test]
+fn version_that_was_served_no_more_is_not_missed() {
+    let acts = [
+        Act::Change(0),
+        Act::Pass(1),
+        Act::Change(0),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(150_000),
+        Act::WriteChangeLists(0),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+    ];
+    run_with(habits(ChangeLists::Open), wary_settings(), &acts);
+}
+
+/// A hub that is not trusted states a deletion, and the Source serves the resource, which it has created again. Its Change List states
+/// both.
+#[test]
+fn deletion_that_was_refuted_by_a_new_creation_is_confirmed() {
+    let habits = Habits {
+        hashes: false,
+        validators: ServerValidators::Nothing,
+        ..habits(ChangeLists::Open)
+    };
+    let acts = [
+        Act::DeleteAll,
+        Act::Pass(1),
+        Act::Change(0),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(30_000),
+        Act::WriteChangeLists(0),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+    ];
+    run_with(habits, wary_settings(), &acts);
+}
+
+/// The next notification states the deletion once more that the Source has refuted.
+#[test]
+fn deletion_that_was_refuted_may_be_announced_again() {
+    let habits = Habits {
+        overlap: 2000,
+        hashes: false,
+        validators: ServerValidators::Nothing,
+        ..habits(ChangeLists::Absent)
+    };
+    let acts = [
+        Act::Delete(0),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Change(0),
+        Act::Pass(5000),
+        Act::Change(1),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(5000),
+    ];
+    run_with(habits.clone(), wary_settings(), &acts);
+    let acts = [
+        Act::Delete(0),
+        Act::Pass(1000),
+        Act::Publish(0, AT_ONCE),
+        Act::Change(0),
+        Act::Pass(3029),
+        Act::Publish(0, Fate::Delivered(1657)),
+        Act::Pass(30_000),
+    ];
+    let settings = Settings {
+        poll_interval: Duration::from_secs(86_400),
+        download: 0,
+        ..wary_settings()
+    };
+    let habits = Habits {
+        overlap: 4000,
+        ..habits
+    };
+    run_with(habits, settings, &acts);
+}
+
+/// What a hub has stated is in two Change Lists, and the resource is fetched again between them.
+#[test]
+fn updates_that_a_hub_has_stated_are_confirmed_one_by_one() {
+    let habits = Habits {
+        hashes: false,
+        ..habits(ChangeLists::Index)
+    };
+    let settings = Settings {
+        latency: 40,
+        download: 0,
+        ..wary_settings()
+    };
+    let acts = [
+        Act::Change(1),
+        Act::Pass(1),
+        Act::RollOver(0),
+        Act::Change(1),
+        Act::Pass(1),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(5000),
+        Act::WriteChangeLists(0),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+    ];
+    run_with(habits, settings, &acts);
+}
+
+/// A Change List was written in the midst of a moment of which a hub has stated all.
+#[test]
+fn rest_of_a_moment_is_confirmed_by_the_next_list() {
+    let habits = Habits {
+        hashes: false,
+        ..habits(ChangeLists::Index)
+    };
+    let acts = [
+        Act::Recreate(0),
+        Act::WriteChangeLists(0),
+        Act::Change(0),
+        Act::Change(0),
+        Act::Pass(1),
+        Act::Publish(0, AT_ONCE),
+        Act::Pass(5000),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+        Act::Change(2),
+        Act::WriteChangeLists(0),
+        Act::Order(Order::Poll(0)),
+        Act::Pass(5000),
+    ];
+    run_with(habits, wary_settings(), &acts);
+}
+
+/// A notification, with or without an interval, waits for the baseline, and announces a resource that was deleted before it. The
+/// deletion may be announced by another one that arrives before and after it.
+#[test]
+fn notification_may_announce_what_is_gone() {
+    let habits = Habits {
+        faulty_first: Some((Place::ResourceList, Fault::Unavailable)),
+        ..habits(ChangeLists::Open)
+    };
+    let settings = Settings {
+        poll_interval: Duration::from_secs(60),
+        download: 0,
+        ..settings()
+    };
+    let acts = [
+        Act::Change(0),
+        Act::Pass(1),
+        Act::DeleteAll,
+        Act::PublishBare(0),
+        Act::Pass(1),
+        Act::Publish(0, Fate::Doubled(1, 19)),
+    ];
+    let with_interval = [
+        Act::Change(0),
+        Act::Pass(1),
+        Act::Publish(0, AT_ONCE),
+        Act::Change(0),
+        Act::DeleteAll,
+    ];
+    for acts in [&acts[..4], &acts[..], &with_interval[..]] {
+        let history = History {
+            habits: habits.clone(),
+            settings,
+            acts: acts.to_vec(),
+            last_resource_list: true,
+        };
+        history.run();
+    }
 }

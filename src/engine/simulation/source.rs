@@ -691,7 +691,8 @@ pub(super) fn bytes(resource: ResourceNo, version: u32) -> Vec<u8> {
     format!("resource {resource}, version {version:06}\n").into_bytes()
 }
 
-/// The digest of a representation, as the Source announces it.
+/// The digest of a representation, as the Source announces it: of some resources that which the Destination computes by itself.
 pub(super) fn digest(resource: ResourceNo, version: u32) -> Digest {
-    Digest::of(Algorithm::Md5, &bytes(resource, version))
+    let algorithm = [Algorithm::Sha256, Algorithm::Md5][resource % 2];
+    Digest::of(algorithm, &bytes(resource, version))
 }

@@ -31,6 +31,8 @@ pub(super) struct Settings {
     /// How long a document takes, in milliseconds.
     pub(super) latency: u64,
     pub(super) max_delete: f64,
+    /// Whether what only a notification states is used without confirmation.
+    pub(super) trusts_hub: bool,
 }
 
 impl Default for Settings {
@@ -44,6 +46,7 @@ impl Default for Settings {
             download: 300,
             latency: 0,
             max_delete: 0.1,
+            trusts_hub: true,
         }
     }
 }

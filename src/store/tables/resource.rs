@@ -125,7 +125,7 @@ pub(in crate::store) fn state(
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                 task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
                 task.state IS 'interrupted', resource.links IS NOT NULL, resource.doubted, resource.unconfirmed,
-                task.unconfirmed
+                task.unconfirmed, resource.answered_until
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
               LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2",
@@ -142,6 +142,7 @@ pub(in crate::store) fn state(
                 kind: row.get(8)?,
                 is_doubted: row.get(17)?,
                 unconfirmed: row.get(18)?,
+                answered_until: row.get(20)?,
             })
         } else {
             None
@@ -285,7 +286,8 @@ pub(in crate::store) fn publish(
          etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
          last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
          links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0, unconfirmed = ?17,
-         compared = compared AND changed_at IS COALESCE(?8, changed_at)
+         compared = compared AND changed_at IS COALESCE(?8, changed_at),
+         answered_until = CASE ?17 WHEN 0 THEN answered_until ELSE COALESCE(MAX(answered_until, ?8), ?8, answered_until) END
          WHERE id = ?1",
     )?
     .execute(params![
@@ -315,7 +317,8 @@ pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
              links = NULL, doubted = 0, unconfirmed = ?6,
-             compared = compared AND deleted = 1 AND changed_at IS COALESCE(?3, changed_at)
+             compared = compared AND deleted = 1 AND changed_at IS COALESCE(?3, changed_at),
+             answered_until = CASE ?6 WHEN 0 THEN answered_until ELSE COALESCE(MAX(answered_until, ?3), ?3, answered_until) END
          WHERE id = ?1",
     )?
     .execute(params![

@@ -306,3 +306,98 @@ async fn update_before_the_time_of_a_hub_is_fetched_and_does_not_lower_the_claim
         assert_eq!(claimed, Some(at(40)), "{time}");
     }
 }
+
+/// A hub has stated that a resource was deleted and created again within one moment, and the Source states the same. So it does of
+/// changes that have followed each other so quickly that only the last was ever fetched.
+#[tokio::test]
+async fn changes_of_the_very_time_of_a_hub_do_not_lower_the_claim() {
+    let of = |change: Change, bytes: &str| with_content(change, bytes);
+    for (known, stated) in [
+        ("2", vec![deleted("a", 20), created("a", 20)]),
+        (
+            "2",
+            vec![of(updated("a", 20), "1"), of(updated("a", 20), "2")],
+        ),
+        (
+            "3",
+            vec![of(updated("a", 20), "2"), of(updated("a", 41), "3")],
+        ),
+        (
+            "2",
+            vec![deleted("a", 20), created("a", 20), updated("a", 41)],
+        ),
+    ] {
+        let world = World::with_resource("a").await;
+        world.announce(vec![by_hub(created("a", 20))]).await;
+        world.work(known).await;
+        for count in 1..=stated.len() {
+            world.announce(stated[..count].to_vec()).await;
+            let claimed = world.statistics().await.synced_until;
+            assert_eq!(claimed, Some(at(40)), "{:?}", &stated[..count]);
+        }
+        world.work(known).await;
+        assert_eq!(world.totals(world.set).await.0, 1);
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(40)), "{stated:?}");
+    }
+}
+
+/// What the Source states of a later time is missing for certain.
+#[tokio::test]
+async fn later_change_than_the_time_of_a_hub_lowers_the_claim() {
+    for change in [updated("a", 21), deleted("a", 21)] {
+        let world = World::with_resource("a").await;
+        world.announce(vec![by_hub(updated("a", 20))]).await;
+        world.work("2").await;
+        world.announce(vec![change]).await;
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(21)));
+    }
+}
+
+/// The Source's answer contradicts a deletion that a hub has stated, because the resource was created again meanwhile; then its list
+/// states both.
+#[tokio::test]
+async fn deletion_that_the_source_has_contradicted_does_not_lower_the_claim() {
+    for is_same in [true, false] {
+        let world = World::with_resource("a").await;
+        world.announce(vec![by_hub(deleted("a", 20))]).await;
+        let task = world.due().await.remove(0);
+        world
+            .complete(vec![TaskResult::Contradicted { task, is_same }])
+            .await;
+        world.work("2").await;
+        // The hub states it again.
+        world.announce(vec![by_hub(deleted("a", 20))]).await;
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(40)));
+        let stated = vec![deleted("a", 20), created("a", 41)];
+        for count in 1..=stated.len() {
+            world.announce(stated[..count].to_vec()).await;
+            let claimed = world.statistics().await.synced_until;
+            assert_eq!(claimed, Some(at(40)), "{:?}", &stated[..count]);
+        }
+    }
+}
+
+/// The Source states, one after the other, what it may have served already when a hub had stated the last of it.
+#[tokio::test]
+async fn updates_until_the_time_of_a_hub_do_not_lower_the_claim_one_by_one() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(updated("a", 30))]).await;
+    world.work("3").await;
+    for time in [20, 25] {
+        world.announce(vec![updated("a", time)]).await;
+        assert_eq!(world.due_names().await, ["updated a"], "{time}");
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(40)), "{time}");
+        world.work("3").await;
+    }
+    // One that the Source has made later is pending.
+    world.announce(vec![updated("a", 45)]).await;
+    for (time, expected) in [(30, 40), (31, 31)] {
+        world.announce(vec![updated("a", time)]).await;
+        let claimed = world.statistics().await.synced_until;
+        assert_eq!(claimed, Some(at(expected)), "{time}");
+    }
+}

@@ -12,7 +12,7 @@ use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, NewEntry};
-use crate::store::tables::resource::{self, Publication};
+use crate::store::tables::resource::{self, Publication, unconfirmed};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
 use crate::store::tables::{dropped_task, member, part, source_set};
 use crate::store::writer::Tx;
@@ -92,6 +92,9 @@ impl Store {
                         // The mirror is behind from there on, whatever the deletion replaced.
                         let since = task::since(tx.sql, task.resource)?;
                         task::complete(tx.sql, task)?;
+                        if task.unconfirmed {
+                            unconfirmed::set_answered(tx.sql, task.resource, task.changed_at)?;
+                        }
                         let is_wanted =
                             task.live || member::any_set(tx.sql, task.resource)?.is_some();
                         if !is_same && is_wanted && !task::exists(tx.sql, task.resource)? {

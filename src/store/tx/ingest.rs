@@ -184,7 +184,7 @@ fn apply_change(
             let Some(known) = state
                 .known
                 .as_ref()
-                .filter(|known| known.may_have_applied(&announced))
+                .filter(|known| known.may_be_newer(&announced))
             else {
                 return put_task(sql, context, state.id, change);
             };
@@ -200,7 +200,8 @@ fn apply_change(
                 content,
                 ..change.clone()
             };
-            // `synced_until` is not lowered, because it was claimed already; but it does not advance either.
+            // `synced_until` is not lowered, because it was claimed already after the Source's answer; but it does not advance
+            // either.
             let claimed = coverage::unbroken_until(sql, context.set)?;
             let since = asked.changed_at.max(claimed);
             put_task_since(sql, context, state.id, &asked, since)

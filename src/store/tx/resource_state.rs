@@ -12,7 +12,7 @@ use crate::store::ids::{ResourceId, SetId};
 use crate::store::tables::member::Membership;
 use crate::store::tables::resource::{self, ResourceState};
 use crate::store::tables::{coverage, dropped_task, resource_count, source_set, task};
-use crate::sync::{Decision, Pending, plan_change};
+use crate::sync::{Decision, LocalState, Pending, plan_change};
 
 impl ResourceState {
     /// Reads the state of a change's resource. A resource that has no row gets one, with a path of its own.
@@ -111,13 +111,17 @@ impl ResourceState {
         set: SetId,
         change: &Change,
     ) -> Result<(), StoreError> {
-        let known = self.known.as_ref();
-        if known.is_none_or(|known| known.changed_at < change.changed_at) {
+        let (known, announced) = (self.known.as_ref(), change.announced());
+        let is_newer = |known: &LocalState| {
+            known.changed_at < change.changed_at && !known.may_be_newer(&announced)
+        };
+        if known.is_none_or(is_newer) {
             return self.lower_since(sql, change.changed_at);
         }
-        // With equal times the change may be newer or older than what the mirror has. `synced_until` is not lowered, because
-        // it was claimed already; but it does not advance either.
-        let may_be_missing = plan_change(&change.announced(), known, None) == Decision::Task;
+        // With equal times the change may be newer or older than what the mirror has, and so it may if the Source was asked after
+        // a hub had stated a later one. `synced_until` is not lowered, because it was claimed already; but it does not advance
+        // either.
+        let may_be_missing = plan_change(&announced, known, None) == Decision::Task;
         if may_be_missing && change.changed_at.is_some() {
             let claimed = coverage::unbroken_until(sql, set)?;
             return self.lower_since(sql, change.changed_at.max(claimed));

@@ -61,6 +61,7 @@ impl State {
             deleted: self.kind == Some(ChangeKind::Deleted),
             is_doubted: false,
             unconfirmed: false,
+            answered_until: None,
         }
     }
 
@@ -527,6 +528,13 @@ fn entry_of_a_covered_time_is_news_if_its_resource_is_known_as_older() {
         ("deleted@20", "deleted@10", "-", -1, Same),
         ("updated@20#b", "updated@10#a", "updated@15#c", -1, News),
         ("updated@20#b", "updated@10#a", "deleted@30", -1, Known),
+        // An older change is pending, and would be applied.
+        ("deleted@20", "-", "updated@15", -1, News),
+        ("deleted@20", "-", "deleted@15", -1, Same),
+        ("deleted@20", "deleted@10", "updated@15", -1, News),
+        ("deleted@20", "deleted@10", "deleted@15", -1, Same),
+        ("updated@20#a", "updated@10#a", "updated@15#b", -1, News),
+        ("updated@20#a", "updated@10#a", "deleted@15", -1, News),
         // A Resource List names it, and is newer than the entry.
         ("deleted@20", "listed@10~10#a", "-", 100, Known),
         ("updated@20#a", "listed@10~10#a", "-", 100, Same),
@@ -644,5 +652,39 @@ fn times_of_a_hub_hide_nothing_that_the_source_states() {
         };
         let planned = plan_late(&announced, None, Some(&pending), None);
         assert_eq!(planned, expected, "{time} {unconfirmed}");
+    }
+}
+
+/// What the Source states of times that a hub has stated before may be what its answer has shown.
+#[test]
+fn answer_of_the_source_may_be_newer_than_what_it_states_of_that_time() {
+    // (announced, until when the Source was asked, whether its answer may be newer)
+    for (announced, answered_until, expected) in [
+        ("updated@20#b", 20, true),
+        ("deleted@20", 20, true),
+        ("updated@19", 20, true),
+        ("deleted@19", 20, true),
+        ("updated@21#b", 20, false),
+        ("deleted@21", 20, false),
+        ("updated#b", 20, false),
+        ("deleted", 20, false),
+        ("updated@20", -1, false),
+        ("updated", -1, false),
+    ] {
+        for known in ["updated@20#a", "created@10", "deleted@20"] {
+            for by_hub in [false, true] {
+                let state = State::parse(announced);
+                let announced = Announced {
+                    unconfirmed: by_hub,
+                    ..state.announced()
+                };
+                let known = LocalState {
+                    answered_until: at(answered_until),
+                    ..State::parse(known).known()
+                };
+                let found = known.may_be_newer(&announced);
+                assert_eq!(found, expected, "{announced:?}, {known:?}");
+            }
+        }
     }
 }

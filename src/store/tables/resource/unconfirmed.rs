@@ -110,3 +110,16 @@ pub(in crate::store) fn set_compared(sql: &Connection, id: ResourceId) -> Result
         .execute([id])
         .map(drop)
 }
+
+/// Stores that the Source was asked for a resource of which only a hub has stated a change of that time.
+pub(in crate::store) fn set_answered(
+    sql: &Connection,
+    id: ResourceId,
+    at: Option<SourceTime>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET answered_until = COALESCE(MAX(answered_until, ?2), ?2, answered_until) WHERE id = ?1",
+    )?
+    .execute(params![id, at])
+    .map(drop)
+}
