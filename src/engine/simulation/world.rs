@@ -17,8 +17,8 @@ use super::stage::{Order, Requests, Scene, Stage};
 use crate::clock::simulated::SimulatedClock;
 use crate::clock::{self, Now};
 use crate::status::SetStatus;
-use crate::store::Store;
 use crate::store::commit_hook::Snapshot;
+use crate::store::{BaselineState, Store};
 use crate::sync::Limits;
 
 /// The Destination's configuration, and what its world is like.
@@ -393,7 +393,7 @@ impl World {
         let end = self.moment() + rest;
         let step = u64::try_from(self.settings.poll_interval.as_millis()).unwrap();
         // Twice, with a poll between them: what is announced last may have been fetched already, and is fetched again.
-        let (mut times, mut rounds) = (0, 0);
+        let (mut times, mut rounds, mut has_stated) = (0, 0, false);
         loop {
             let reason = self.unsettled(may_have_gap).await;
             times = if reason.is_none() { times + 1 } else { 0 };
@@ -408,22 +408,33 @@ impl World {
             }
             // Not promised: a notification without an interval is applied completely, whenever that happens. A resource that it
             // announces, and that was deleted before the baseline, can't be fetched, until the resource changes or another
-            // Resource List is read.
+            // Resource List is read. Without times it may undo what the baseline has, likewise. A change before the baseline would
+            // not help: the notifications that wait for it are applied after it.
             rounds += 1;
-            if rounds == 4 && self.requests().hints > 0 {
-                self.create_all();
+            if rounds >= 4 && !has_stated && self.requests().hints > 0 && self.is_caught_up().await
+            {
+                self.state_all();
+                has_stated = true;
             }
             self.pass(step).await;
             self.act(&Act::Order(Order::Approve));
         }
     }
 
-    /// The Source creates what it does not have, and says so.
-    fn create_all(&self) {
+    /// Whether every set has a baseline, and no notification waits.
+    async fn is_caught_up(&self) -> bool {
+        let database = self.database().await;
+        let mut sets = database.sets.iter();
+        database.inbox.is_empty() && sets.all(|set| set.baseline != BaselineState::Missing)
+    }
+
+    /// The Source creates what it does not have, and states so; without times it changes everything, because an older statement
+    /// may have been applied last.
+    fn state_all(&self) {
         let mut scene = self.stage.scene();
         let (moment, source) = (scene.moment, &mut scene.source);
         for resource in 0..RESOURCES {
-            if source.content(resource).is_none() {
+            if source.content(resource).is_none() || source.habits.undated {
                 source.change(moment - 1000, resource, false);
             }
         }
