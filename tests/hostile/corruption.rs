@@ -10,7 +10,7 @@ use resyncd::protocol::ResourceUri;
 use resyncd::store::{Store, StoreError, TasksInProgress};
 
 use crate::process::Home;
-use crate::support::{LIMIT, NAME, Rig, SET, resources, soon};
+use crate::support::{LIMIT, NAME, Rig, SET, eventually, resources, soon};
 
 /// A pseudo-random sequence with a fixed seed, so that failures are reproducible.
 struct Random(u64);
@@ -121,7 +121,14 @@ async fn flipped_bit_is_harmless_or_the_database_is_set_aside() {
             _ if is_damaged => {
                 at_restart += 1;
                 drop(store);
-                let store = Store::open(&state).unwrap();
+                // A process that another test is starting has the lock, too, until it executes its program.
+                let store = eventually("the store is closed", None, async || {
+                    match Store::open(&state) {
+                        Err(StoreError::Locked(_)) => Err("it is locked".to_owned()),
+                        opened => Ok(opened.unwrap()),
+                    }
+                })
+                .await;
                 assert!(state.join("resyncd.db.damaged-1").exists(), "{at} {byte}");
                 query(&store, &uris).await.unwrap();
             }

@@ -371,7 +371,7 @@ async fn deletion_that_the_source_has_contradicted_does_not_lower_the_claim() {
         world.announce(vec![by_hub(deleted("a", 20))]).await;
         let claimed = world.statistics().await.synced_until;
         assert_eq!(claimed, Some(at(40)));
-        let stated = vec![deleted("a", 20), created("a", 41)];
+        let stated = [deleted("a", 20), created("a", 41)];
         for count in 1..=stated.len() {
             world.announce(stated[..count].to_vec()).await;
             let claimed = world.statistics().await.synced_until;
