@@ -28,8 +28,8 @@ use crate::process::{Home, Running, command};
 use crate::support::{SET, difference, expected_files, files, resources};
 use crate::traced::Tracer;
 
-/// After how many steps, and after how many renames, the power is lost by default.
-const SAMPLE: usize = 16;
+/// After how many steps the power is lost by default.
+const SAMPLE: usize = 50;
 /// The daemon continues after one loss in so many, and after at most so many in all.
 const CONTINUES: (usize, usize) = (10, 100);
 /// How many run at once.
@@ -318,33 +318,21 @@ struct Losses {
     continued: Vec<(Cut, TempDir)>,
 }
 
-/// Loses power after some of the steps and after this many renames, and checks what is left; `Err` is the first promise that is
-/// broken.
-fn lose_power_after(
-    world: &World,
-    mut disk: LossyDisk,
-    steps: &[&Step],
-    most_renames: usize,
-) -> Result<Losses, String> {
+/// Loses power after some of the steps and checks what is left; `Err` is the first promise that is broken.
+fn lose_power_after(world: &World, mut disk: LossyDisk, steps: &[&Step]) -> Result<Losses, String> {
     let cuts = cuts(steps.len());
     let mut continued: Vec<(Cut, TempDir)> = Vec::new();
     // A file that was published, and is not recorded yet: there most can go wrong.
     let is_rename = |step: &Step| matches!(step, Step::Rename { .. });
     let renames = steps.iter().filter(|step| is_rename(step)).count();
-    let most_renames = most_renames.min(renames);
     let all = (cuts.len() / CONTINUES.0).clamp(1, CONTINUES.1) * 2;
-    let every = (most_renames * LOSSES.len() / all).max(1);
-    let (mut acknowledged, mut losses, mut renamed, mut published) = (0, 0, 0, 0);
+    let every = (renames * LOSSES.len() / all).max(1);
+    let (mut acknowledged, mut losses, mut published) = (0, 0, 0);
     let mut next = cuts.iter().peekable();
     for (index, step) in steps.iter().enumerate() {
         disk.apply(step);
         acknowledged += u32::from(is_acknowledgement(step));
-        // The renames that are tried are spread evenly.
-        let share = |renamed: usize| renamed * most_renames / renames.max(1);
-        let is_rename = is_rename(step) && {
-            renamed += 1;
-            share(renamed) > share(renamed - 1)
-        };
+        let is_rename = is_rename(step);
         if next.next_if(|cut| **cut == index + 1).is_none() && !is_rename {
             continue;
         }
@@ -393,7 +381,7 @@ fn check_that_missing_syncs_are_found(world: &World, disk: &LossyDisk, steps: &[
             .filter(|step| !matches!(step, Step::Sync { path } if is_left_out(path)))
             .collect();
         assert!(rest.len() < steps.len(), "{kind} are never synced");
-        match lose_power_after(world, disk.clone(), &rest, usize::MAX) {
+        match lose_power_after(world, disk.clone(), &rest) {
             Err(wrong) => println!("without the syncs of {kind}: {wrong:.300}"),
             Ok(_) => panic!("the syncs of {kind} are not missed"),
         }
@@ -428,9 +416,7 @@ async fn lose_power(digests: bool) {
         check_that_missing_syncs_are_found(&world, &disk, &steps);
     }
     let all: Vec<&Step> = steps.iter().collect();
-    let is_sample = std::env::var_os("RESYNCD_POWER_CUTS").is_none();
-    let renames = if is_sample { SAMPLE } else { usize::MAX };
-    let Losses { losses, continued } = lose_power_after(&world, disk, &all, renames).unwrap();
+    let Losses { losses, continued } = lose_power_after(&world, disk, &all).unwrap();
     println!("{losses} losses in {:?}", clock::now().mono - started);
     let half = continued.len() / 2;
     complete_all(&world, &continued[..half]).await;
