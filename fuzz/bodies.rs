@@ -15,13 +15,16 @@ use hyper_util::service::TowerToHyperService;
 use resyncd::config::{Config, StatusConfig};
 use resyncd::fetch::{Package, offers};
 use resyncd::http::{RejectionCounters, operator_router};
+use resyncd::metrics::{Counters, exposition};
 use resyncd::mirror_path::{MirrorPath, made_path, plain_path};
 use resyncd::protocol::websub::{Signature, SubscriptionRequest, Verification};
 use resyncd::protocol::{
     DocumentReader, MAX_HUBS, MAX_OFFERS, MAX_URI_BYTES, Oddities, ResourceUri, SourceTime,
     parse_hashes, parse_link_header, read_document, write_document,
 };
-use resyncd::status::{Operations, Status, StatusError, UnsubscribeResult};
+use resyncd::status::{
+    FailedResource, HeldDeletion, Operations, Page, Status, StatusError, UnsubscribeResult,
+};
 use resyncd::store::Store;
 use tokio_util::sync::CancellationToken;
 use url::Url;
@@ -228,6 +231,11 @@ impl Operations for NoSources {
         async { Err(error) }.boxed()
     }
 
+    fn metrics(&self, status: &Status) -> Result<String, StatusError> {
+        exposition(status, &Counters::default())
+            .map_err(|error| StatusError::new(error.code(), error.to_string(), Default::default()))
+    }
+
     fn unwritable_mirror(&self) -> Option<(String, StatusError)> {
         None
     }
@@ -240,13 +248,39 @@ impl Operations for NoSources {
         async { Ok(None) }.boxed()
     }
 
+    fn reject(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        async { Ok(None) }.boxed()
+    }
+
+    fn retry(&self, _: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        async { Ok(None) }.boxed()
+    }
+
+    fn failed(
+        &self,
+        source: Option<&str>,
+        _: Page,
+    ) -> BoxFuture<'_, Result<Option<Vec<FailedResource>>, StatusError>> {
+        let all = source.is_none().then(Vec::new);
+        async { Ok(all) }.boxed()
+    }
+
+    fn held(
+        &self,
+        source: Option<&str>,
+        _: Page,
+    ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>> {
+        let all = source.is_none().then(Vec::new);
+        async { Ok(all) }.boxed()
+    }
+
     fn unsubscribe(&self, _: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>> {
         async { None }.boxed()
     }
 }
 
 /// A request to the status listener (method, path with query, then a header a line) is answered, for no page of another origin, and
-/// never by an internal error: but for `/status` and `/`, which have no status here.
+/// never by an internal error: but for `/status`, `/metrics` and `/`, which have no status here.
 pub(crate) fn status(data: &[u8]) {
     let text = String::from_utf8_lossy(data);
     let mut lines = text.lines();
@@ -264,7 +298,7 @@ pub(crate) fn status(data: &[u8]) {
     let path = request.uri().path().to_owned();
     let answer = answer(request);
     assert_eq!(answer.headers()["x-content-type-options"], "nosniff");
-    if !matches!(path.as_str(), "/" | "/status") {
+    if !matches!(path.as_str(), "/" | "/status" | "/metrics") {
         assert_ne!(answer.status(), StatusCode::INTERNAL_SERVER_ERROR, "{path}");
     }
 }

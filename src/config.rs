@@ -8,13 +8,19 @@
 //! - `syntax` parses TOML, or reports its first error with line and key;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
 //! - `secret` reads the files of secrets;
+//! - `doubts` finds what is valid and can hardly be meant;
+//! - `effective` writes the configuration with its defaults;
+//! - `schema` writes the JSON Schema of the file;
 //! - `defaults` has the default of every key.
 
 mod credentials;
 mod defaults;
+mod doubts;
+mod effective;
 mod fault;
 mod file;
 mod overlap;
+mod schema;
 mod secret;
 mod source;
 mod syntax;
@@ -78,6 +84,8 @@ pub struct StatusConfig {
 pub struct HttpConfig {
     /// Concurrent requests to one host, at least 1.
     pub connections_per_host: usize,
+    /// Concurrent requests for resources to one host that speaks HTTP/2, at least 1.
+    pub streams_per_host: usize,
     /// From connect to response head, and between two body chunks.
     pub timeout: Duration,
     /// The `User-Agent` header.
@@ -161,6 +169,14 @@ pub struct Source {
     pub hosts: Vec<String>,
     /// Which resources are mirrored.
     pub filter: Filter,
+}
+
+impl Source {
+    /// Whether the set of a Capability List is to be followed.
+    #[must_use]
+    pub fn wants_set(&self, capability_list: &Url) -> bool {
+        self.sets.is_empty() || self.sets.contains(capability_list)
+    }
 }
 
 /// The document that a baseline reads.

@@ -26,6 +26,7 @@
 //! | [`cli`] | one file per command; [`Daemon`](cli::Daemon) starts and stops everything in order | XML syntax, SQL |
 //! | [`config`] | the configuration, complete and valid; every fault with its line | HTTP, SQL |
 //! | [`status`] | the data that the status endpoint serializes | everything else |
+//! | [`metrics`] | the metrics: their names, the counts that nothing else keeps, Prometheus' text format | everything but the status |
 //! | [`clock`] | the only place that reads the clocks | everything else |
 //! | [`error_class`] | core: which errors are fatal, are retried, or stay | everything else |
 //!
@@ -46,8 +47,8 @@
 //!                                      tasks + coverage + inbox row concluded: ONE transaction
 //!          → engine::apply::executor   executes due tasks, several hosts at once
 //!          → engine::apply::candidates from a package member, duplicates that can be verified, the resource's own URI
-//!          → fetch::Content            streams to a staged file, counting and hashing
-//!          → mirror::publish           fsync, rename, fsync of the folder
+//!          → fetch::Content            received in memory or, if large, in a staged file; counted and hashed
+//!          → mirror::publish           sync, rename, sync of the folder; many files at once
 //!          → store (tx::complete)      resource + task concluded + feed entry, many in ONE transaction
 //! ```
 //!
@@ -66,8 +67,8 @@
 //! # Invariants
 //!
 //! 1. **A notification is acknowledged when it is on disk**, not before. Inbox full: 503, and the hub retries.
-//! 2. **A file in the mirror is complete and verified**: staged on the same file system, counted and hashed while it is written,
-//!    length and every known digest checked, fsync, rename, fsync of the folder.
+//! 2. **A file in the mirror is complete and verified**: staged on the same file system, counted and hashed while it is received,
+//!    length and every known digest checked, synced, renamed, its folder synced.
 //! 3. **The database never states more than the files.** Publish, then commit. What a crash leaves in between is executed again,
 //!    and that changes nothing.
 //! 4. **Coverage moves with its tasks**, in one transaction.
@@ -100,6 +101,7 @@ pub mod engine;
 pub mod error_class;
 pub mod fetch;
 pub mod http;
+pub mod metrics;
 pub mod mirror;
 pub mod mirror_path;
 pub mod protocol;

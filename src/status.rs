@@ -27,9 +27,40 @@ pub struct Status {
     /// The subscriptions of sets that are not followed any more, while they are being ended.
     #[serde(default)]
     pub unfollowed: Vec<UnfollowedStatus>,
+    /// The hosts that were contacted, those that are slowed down or busy first; a bounded number.
+    #[serde(default)]
+    pub hosts: Vec<HostStatus>,
     /// How many requests that belong to no channel the listeners have rejected since the start, by code.
     #[serde(default)]
     pub refused: BTreeMap<String, u64>,
+}
+
+impl Status {
+    /// Whether anything waits for a person.
+    #[must_use]
+    pub fn needs_attention(&self) -> bool {
+        let has_any = |source: &SourceStatus| {
+            !source.attention.is_empty() || source.sets.iter().any(|set| !set.attention.is_empty())
+        };
+        self.sources.iter().any(has_any)
+    }
+}
+
+/// How many requests a host gets at once. It is the same for all Sources.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostStatus {
+    /// Its scheme, name and port.
+    pub origin: String,
+    /// `HTTP/1.1` or `HTTP/2`, as it has answered last.
+    pub protocol: Option<String>,
+    /// Requests in progress, of all kinds.
+    pub requests: u64,
+    /// How many requests for resources it gets at once.
+    pub at_once: u64,
+    /// How many it gets when nothing slows them down.
+    pub most: u64,
+    /// Why it gets fewer: the last refusal or error that has lowered the number. Absent where fewer are needed.
+    pub slowed: Option<StatusError>,
 }
 
 /// A subscription that is being ended: its set is not followed any more.
@@ -60,6 +91,9 @@ pub struct SourceStatus {
     pub state: String,
     /// The current error.
     pub error: Option<StatusError>,
+    /// What of the Source a person should look at; that of its sets is theirs.
+    #[serde(default)]
+    pub attention: Vec<Attention>,
     /// The sets that are followed.
     pub sets: Vec<SetStatus>,
     /// What is notable in its discovery, but keeps nothing from being in sync.
@@ -77,6 +111,9 @@ pub struct SetStatus {
     pub capability_list: String,
     /// `baseline`, `catching-up`, `in-sync`, `gap` or `failing`.
     pub state: String,
+    /// What a person should look at, with that of its channels.
+    #[serde(default)]
+    pub attention: Vec<Attention>,
     /// The Source's own time up to which every change is known to have been applied.
     pub synced_until: Option<String>,
     /// The newest time that the documents of the set state, by the Source's clock; `None`: they are not dated.
@@ -167,6 +204,9 @@ pub struct ChannelStatus {
     pub hub: String,
     /// `pending`, `active`, `denied`, `expired` or `unsubscribed`.
     pub state: String,
+    /// What a person should look at.
+    #[serde(default)]
+    pub attention: Vec<Attention>,
     /// When the lease ends.
     pub lease_expires_at: Option<String>,
     /// When the lease will be renewed.
@@ -188,8 +228,95 @@ pub struct ChannelStatus {
     /// Verifications of intent that were answered 404.
     #[serde(default)]
     pub rejected_verifications: u64,
+    /// Deliveries in the inbox that are not processed yet.
+    #[serde(default)]
+    pub inbox: u64,
+    /// Bytes of these deliveries.
+    #[serde(default)]
+    pub inbox_bytes: u64,
     /// The current error.
     pub error: Option<StatusError>,
+}
+
+/// What waits for a person: it does not pass by itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attention {
+    /// Its stable code, in kebab-case.
+    pub code: String,
+    /// What is wrong.
+    pub message: String,
+    /// Since when it is so.
+    pub since: String,
+    /// What the operator does about it.
+    pub next_step: String,
+}
+
+impl Attention {
+    /// An attention; a long message is cut, and control characters are escaped.
+    #[must_use]
+    pub fn new(code: &str, message: &str, since: String, next_step: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            message: one_line(message, MAX_MESSAGE),
+            since,
+            next_step: one_line(next_step, MAX_MESSAGE),
+        }
+    }
+}
+
+/// A resource whose change failed until it was given up, also while it is tried again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedResource {
+    /// Its number: a page begins after one.
+    pub id: i64,
+    /// The label of the Source.
+    pub source: String,
+    /// The Capability List of the set that announced the change.
+    pub set: String,
+    /// The resource.
+    pub uri: String,
+    /// `created`, `updated` or `deleted`.
+    pub change: String,
+    /// The stable code of the last error.
+    pub code: String,
+    /// The last error, for a person.
+    pub message: String,
+    /// When the last error occurred.
+    pub at: Option<String>,
+    /// When the change was given up for the first time.
+    pub since: String,
+    /// When it is tried again; `None`: not known before the next poll is planned.
+    pub next_try_at: Option<String>,
+}
+
+/// A deletion that is held back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldDeletion {
+    /// Its number: a page begins after one.
+    pub id: i64,
+    /// The label of the Source.
+    pub source: String,
+    /// The Capability List of the set that announced the deletion.
+    pub set: String,
+    /// The resource.
+    pub uri: String,
+    /// Its file, relative to the mirror; `None`: the mirror has none.
+    pub path: Option<String>,
+    /// The length of the file, in bytes.
+    pub length: Option<u64>,
+    /// When it was deleted, in the Source's time.
+    pub changed_at: Option<String>,
+    /// The kind of document that announced the deletion.
+    pub origin: String,
+}
+
+/// A page of a list of resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Page {
+    /// The number of the last resource before the page; 0: it is the first page.
+    pub after: i64,
+    /// How many resources it has at most.
+    pub limit: usize,
 }
 
 /// An error as the status reports it.
@@ -272,6 +399,9 @@ pub trait Operations: Send + Sync {
     /// The current status.
     fn status(&self) -> BoxFuture<'_, Result<Status, StatusError>>;
 
+    /// This status, and what has been counted since the start, in Prometheus' text format, version 0.0.4.
+    fn metrics(&self, status: &Status) -> Result<String, StatusError>;
+
     /// A mirror that cannot be written: the name of its Source and the error.
     fn unwritable_mirror(&self) -> Option<(String, StatusError)>;
 
@@ -280,6 +410,27 @@ pub trait Operations: Send + Sync {
 
     /// Approves held-back deletions of a Source; returns how many, `None` if there is no such Source.
     fn approve(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+
+    /// Rejects held-back deletions of a Source: the files stay. Returns how many, `None` if there is no such Source.
+    fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+
+    /// Tries now what was given up of a Source; returns how many changes, `None` if there is no such Source.
+    fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>>;
+
+    /// A page of the resources of a Source, or of all, whose changes were given up, in the order of their numbers; `None` if
+    /// there is no such Source.
+    fn failed(
+        &self,
+        source: Option<&str>,
+        page: Page,
+    ) -> BoxFuture<'_, Result<Option<Vec<FailedResource>>, StatusError>>;
+
+    /// As [`failed`](Self::failed), of the deletions that are held back.
+    fn held(
+        &self,
+        source: Option<&str>,
+        page: Page,
+    ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>>;
 
     /// Ends a Source's subscriptions and waits for the hubs' confirmations; `None` if there is no such Source.
     fn unsubscribe(&self, source: &str) -> BoxFuture<'_, Option<Vec<UnsubscribeResult>>>;

@@ -1,5 +1,10 @@
 //! The configuration file: example, defaults and faults.
 
+#![allow(
+    clippy::unwrap_used,
+    reason = "a test panics when a precondition fails"
+)]
+
 #[path = "config/faults.rs"]
 mod faults;
 
@@ -57,7 +62,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 40] = [
+const KEYS: [(&str, &str); 41] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -68,6 +73,7 @@ const KEYS: [(&str, &str); 40] = [
     ("status.hosts", "[]"),
     ("status.token_file", "\"\""),
     ("http.connections_per_host", "8"),
+    ("http.streams_per_host", "90"),
     ("http.timeout", "\"60s\""),
     ("http.user_agent", "\"resyncd/<version>\""),
     ("http.allow_private_addresses", "false"),
@@ -139,6 +145,7 @@ listen = "[::1]:2"
 hosts = ["Status.Example"]
 [http]
 connections_per_host = 256
+streams_per_host = 1000
 timeout = "500ms"
 user_agent = "me/1 (mailto:me@example.net)"
 allow_private_addresses = true
@@ -181,6 +188,7 @@ exclude = ["*/draft/*"]
     assert_eq!(config.status.listen.to_string(), "[::1]:2");
     assert_eq!(config.status.hosts, ["status.example"]);
     assert_eq!(config.http.connections_per_host, 256);
+    assert_eq!(config.http.streams_per_host, 1000);
     assert_eq!(config.http.timeout, Duration::from_millis(500));
     assert_eq!(config.http.user_agent, "me/1 (mailto:me@example.net)");
     assert!(config.http.allow_private_addresses);
@@ -236,4 +244,153 @@ fn relative_paths_are_resolved_against_the_folder_of_the_file() {
     let text = MINIMAL.replace("/srv/a", "m");
     let config = Config::parse(&text, Path::new("config.toml")).unwrap();
     assert_eq!(config.sources[0].mirror, here.join("m"));
+}
+
+/// The doubts of a file with this text after the minimal configuration, as `LINE KEY CODE`.
+fn doubts(text: &str) -> Vec<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    std::fs::write(&path, text).unwrap();
+    std::fs::write(folder.path().join("file"), "").unwrap();
+    Config::load(&path).unwrap();
+    let shown = |doubt: &resyncd::config::ConfigFault| {
+        format!("{} {} {}", doubt.line.unwrap(), doubt.key, doubt.code)
+    };
+    Config::doubts(&path).iter().map(shown).collect()
+}
+
+#[test]
+fn what_can_hardly_be_meant_is_doubted() {
+    let source = |url: &str, mirror: &str, more: &str| {
+        format!("[[source]]\nname = \"a\"\nurl = \"{url}\"\nmirror = \"{mirror}\"\n{more}")
+    };
+    let url = "https://library.org/";
+    for (text, expected) in [
+        (source(url, "mirror", ""), &[][..]),
+        (source(url, "/srv/a$1~", ""), &[]),
+        (source("https://example.community/", "mirror", ""), &[]),
+        (
+            source(url, "~/mirror", ""),
+            &["4 source[a].mirror not-replaced"],
+        ),
+        (
+            source(url, "/srv/$HOME", ""),
+            &["4 source[a].mirror not-replaced"],
+        ),
+        (
+            source(url, "/srv/${A}", ""),
+            &["4 source[a].mirror not-replaced"],
+        ),
+        (
+            source(url, "file", ""),
+            &["4 source[a].mirror not-a-folder"],
+        ),
+        (
+            source(url, "file/below", ""),
+            &["4 source[a].mirror not-a-folder"],
+        ),
+        (
+            source("https://www.example.org/a", "mirror", ""),
+            &["3 source[a].url placeholder"],
+        ),
+        (
+            source(url, "mirror", "poll_interval = \"1ms\"\nlease = \"60s\"\n"),
+            &[
+                "5 source[a].poll_interval very-short",
+                "6 source[a].lease very-short",
+            ],
+        ),
+        (
+            format!("state_dir = \"file\"\n{}", source(url, "mirror", "")),
+            &["1 state_dir not-a-folder"],
+        ),
+        (
+            format!(
+                "[callback]\npublic_url = \"https://destination.example.net/\"\n[http]\ntimeout = \"1ms\"\n{}",
+                source(url, "mirror", "")
+            ),
+            &[
+                "2 callback.public_url placeholder",
+                "4 http.timeout very-short",
+            ],
+        ),
+    ] {
+        assert_eq!(doubts(&text), expected, "{text}");
+    }
+    // What was not edited is doubted, so that nobody takes it for a configuration.
+    assert!(doubts(EXAMPLE).len() >= 2);
+}
+
+#[test]
+fn effective_configuration_is_the_same_configuration() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("config.toml");
+    let given = "state_dir = \"state\" # here\n[limits]\nnotification = \"512MiB\"\n[http]\nuser_agent = \"a \\\"b\\\"\"\n\
+        [[source]]\nname = \"a\"\nurl = \"https://a.org/\"\nmirror = \"a\"\nhosts = [\n  \"a.org\", # first\n  \"b.org\",\n]\n\
+        [[source]]\nname = \"b\"\nurl = \"https://b.org/\"\nmirror = \"b\"\nexclude = [\"*.tmp\"]\n";
+    std::fs::write(&path, given).unwrap();
+    let effective = Config::effective(&path).unwrap();
+    let again = Config::parse(&effective, Path::new("/elsewhere/config.toml")).unwrap();
+    assert_eq!(as_text(&again), as_text(&Config::load(&path).unwrap()));
+    // Every key is there, or is named as not set.
+    for (key, _) in KEYS {
+        let key = key.rsplit('.').next().unwrap();
+        let has = |line: &str| {
+            line.trim_start_matches("# ")
+                .starts_with(&format!("{key} "))
+        };
+        assert!(effective.lines().any(has), "{key}: {effective}");
+    }
+    assert!(
+        effective.contains("poll_interval = \"15m\"  # default"),
+        "{effective}"
+    );
+
+    let secret = "[callback]\npublic_url = \"https://me:s3cret@d.org/\"\n\
+        [[source]]\nname = \"a\"\nurl = \"https://me:s3cret@a.org/\"\nmirror = \"a\"\n\
+        hub = \"https://me:s3cret@hub.org/\"\nsets = [\"https://me:s3cret@a.org/1\"]\n\
+        exclude = [\"https://me:s3cret@a.org/2\"]\n";
+    std::fs::write(&path, secret).unwrap();
+    let effective = Config::effective(&path).unwrap();
+    assert!(!effective.contains("s3cret"), "{effective}");
+    assert!(effective.contains("@a.org/1"), "{effective}");
+}
+
+#[test]
+fn schema_describes_every_key() {
+    let schema = Config::schema();
+    let mut described = 0;
+    for (key, value) in KEYS {
+        let place = match key.split_once('.') {
+            None => format!("/properties/{key}"),
+            Some(("source", key)) => format!("/properties/source/items/properties/{key}"),
+            Some((table, key)) => format!("/properties/{table}/properties/{key}"),
+        };
+        let property = schema.pointer(&place).unwrap_or_else(|| panic!("{place}"));
+        let kind = match value.as_bytes()[0] {
+            b'"' => "string",
+            b'[' => "array",
+            b't' | b'f' => "boolean",
+            _ => "integer",
+        };
+        assert_eq!(property["type"], kind, "{key}");
+        described += usize::from(
+            property["description"]
+                .as_str()
+                .is_some_and(|it| it.len() > 20),
+        );
+    }
+    assert_eq!(described, KEYS.len());
+    let source = &schema["properties"]["source"]["items"];
+    assert_eq!(
+        source["required"],
+        serde_json::json!(["name", "url", "mirror"])
+    );
+    assert_eq!(source["additionalProperties"], false);
+    assert_eq!(source["properties"]["trust_hub"]["type"], "boolean");
+    assert_eq!(source["properties"]["poll_interval"]["default"], "15m");
+    assert_eq!(
+        source["properties"]["url"]["default"],
+        serde_json::Value::Null
+    );
 }

@@ -66,7 +66,7 @@ const RULES: &[Rule] = &[
     ),
     rule(
         "fetch",
-        &["protocol", "clock", "config", "error_class"],
+        &["protocol", "clock", "config", "error_class", "metrics"],
         &["axum", "rusqlite"],
     ),
     rule(
@@ -94,6 +94,11 @@ const RULES: &[Rule] = &[
     ),
     rule("status", &["protocol"], &["reqwest", "axum", "rusqlite"]),
     rule(
+        "metrics",
+        &["status"],
+        &["tokio", "reqwest", "axum", "hyper", "rusqlite"],
+    ),
+    rule(
         "http",
         &["protocol", "status", "store", "clock", "config"],
         &["rusqlite", "reqwest", "quick_xml"],
@@ -108,6 +113,7 @@ const RULES: &[Rule] = &[
             "mirror",
             "store",
             "status",
+            "metrics",
             "clock",
             "config",
             "error_class",
@@ -130,6 +136,7 @@ const ALL: &[&str] = &[
     "mirror",
     "store",
     "status",
+    "metrics",
     "http",
     "engine",
     "demo",

@@ -31,7 +31,7 @@ pub(super) struct AuditArguments {
     json: bool,
     /// Fetch missing and altered files and correct wrong file times; not while a daemon is running
     #[arg(long)]
-    repair: bool,
+    pub(super) repair: bool,
     /// Also remove files that the Source does not have
     #[arg(long, requires = "repair")]
     delete_extra: bool,
@@ -231,7 +231,10 @@ fn print_finding(
         line.push_str(&format!(" ({})", finding.differs.join(", ")));
     }
     if mended {
-        line.push_str(", repaired");
+        line.push_str(match finding.kind {
+            FindingKind::Extra => ", deleted",
+            _ => ", repaired",
+        });
     }
     if let (Some(code), Some(message)) = (&finding.code, &finding.message) {
         line.push_str(&format!(": {message} [{code}]"));
@@ -273,8 +276,10 @@ fn summary_text(summary: &Summary) -> String {
         unreachable,
         kept,
         mended,
+        deleted,
         adopted,
-    } = summary.sums;
+        ..
+    } = summary.sums.left();
     let verdict = match summary.is_in_sync() {
         true => "in sync",
         false => "not in sync",
@@ -282,7 +287,12 @@ fn summary_text(summary: &Summary) -> String {
     let mut text = format!(
         "{verdict}: {compared} compared, {right} right, {missing} missing, {altered} altered, {extra} extra, {unreachable} unreachable"
     );
-    for (count, what) in [(kept, "kept"), (mended, "repaired"), (adopted, "adopted")] {
+    for (count, what) in [
+        (kept, "kept"),
+        (mended - deleted, "repaired"),
+        (deleted, "deleted"),
+        (adopted, "adopted"),
+    ] {
         if count > 0 {
             text.push_str(&format!(", {count} {what}"));
         }

@@ -1,17 +1,38 @@
-//! `check`: checks the configuration and prints every fault, or `ok`.
+//! `check`: checks the configuration and prints every fault, or `ok`; warns of what can hardly be meant.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-use super::exit_status::{FAULTS, OK};
+use super::environment::{Probe, probes};
+use super::exit_status::{FAILED, FAULTS, OK};
 use crate::config::Config;
 
-pub(super) fn check(path: &Path) -> u8 {
+/// Arguments of `check`.
+#[derive(Debug, clap::Args)]
+pub(super) struct CheckArguments {
+    /// Also try what the configuration needs: folders, their owner and space, ports
+    #[arg(long)]
+    environment: bool,
+}
+
+pub(super) async fn check(path: &Path, arguments: &CheckArguments) -> u8 {
     match Config::load(path) {
         Ok(config) => {
             if let Some(warning) = exposed_passwords(&config, path) {
                 tracing::warn!(code = "configuration-readable", "{warning}");
+            }
+            for doubt in &Config::doubts(path) {
+                eprintln!("warning: {doubt}");
+            }
+            if arguments.environment {
+                let probes = probes(&config).await;
+                for probe in &probes {
+                    println!("{}", probe.line());
+                }
+                if !probes.iter().all(Probe::is_right) {
+                    return FAILED;
+                }
             }
             println!("ok");
             OK

@@ -13,6 +13,7 @@ use url::Url;
 
 use super::daemon::{Daemon, StartError};
 use super::exit_status::{FAILED, FAULTS, OK};
+use super::output;
 use super::stop_signals::StopSignals;
 use crate::config::{Config, Source};
 use crate::demo::{
@@ -102,7 +103,13 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
     loop {
         tokio::select! {
             () = signals.wait() => break,
-            Some(event) = events.recv() => print_event(&event),
+            Some(event) = events.recv() => {
+                print_event(&event);
+                // Nobody is watching any more.
+                if output::is_closed() {
+                    break;
+                }
+            }
         }
     }
     println!("\nstopping");

@@ -13,6 +13,7 @@
 //! | `failed` | the sets whose Capability List cannot be read: `capability_list`, `error` |
 //! | `oddities` | deviations of Source Descriptions from the specification: `document`, `oddities` |
 //! | `tried` | what was requested to find the sets: `uri`, `reason`, `parent` (the number of the attempt that led there, from 0, or `null`), `answer`, `code` of an error or `null` |
+//! | `notices` | what is notable, but no error: the entry point led to nothing, and something else did |
 //! | `left_out` | how many documents were not read, because there are too many |
 //! | `error` | why discovery failed, or `null` |
 //!
@@ -28,13 +29,13 @@ mod report;
 mod tree;
 
 use std::collections::HashSet;
-use std::io::Write;
 
 use url::Url;
 
 use self::entry_point::EntryPoint;
 use self::report::DiscoveryReport;
 use super::exit_status::{FAILED, OK};
+use super::output::print_text;
 use crate::clock;
 use crate::config::{Config, Credentials};
 use crate::fetch::{Client, Discovery, DiscoveryCache, DiscoveryError};
@@ -69,9 +70,16 @@ pub(super) async fn discover(config: &Config, arguments: &DiscoverArguments) -> 
     } else {
         tree::of(&report)
     };
-    // The reader of a pipe may have closed it.
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    if report.error.is_some() { FAILED } else { OK }
+    print_text(&text);
+    let is_unreadable = report.is_unreadable();
+    if is_unreadable {
+        eprintln!("resyncd: nothing of what was found can be read [nothing-readable]");
+    }
+    if report.error.is_some() || is_unreadable {
+        FAILED
+    } else {
+        OK
+    }
 }
 
 async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
@@ -80,7 +88,8 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
         url: credentials.extract(entry.url.clone()),
         fallback: entry.fallback.clone(),
     };
-    let client = match Client::of_config(config) {
+    // Whoever types the address of a host may contact it, wherever it is.
+    let client = match Client::trusting_host_of(config, &entry.url) {
         Ok(client) => client.with_credentials(&credentials),
         Err(error) => return DiscoveryReport::failed(&entry.url, error.code(), &error),
     };

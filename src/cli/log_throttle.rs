@@ -6,11 +6,10 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tracing::callsite::Identifier;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
@@ -25,7 +24,7 @@ const WINDOW: Duration = Duration::from_secs(60);
 const MOST: u64 = 10;
 /// How many kinds are counted at once; the events of further ones share one count.
 const MOST_KINDS: usize = 4096;
-/// How often the ends of windows are looked for.
+/// How often the ends of windows are looked for while there are any.
 const PACE: Duration = Duration::from_secs(1);
 /// The field that marks a summary, which is always logged.
 const SUPPRESSED: &str = "suppressed";
@@ -97,61 +96,88 @@ impl<P: Clone + Eq + std::hash::Hash> Counts<P> {
     }
 }
 
-/// The layer that drops events.
-pub(super) struct LogThrottle {
-    counts: Arc<Mutex<Counts<Identifier>>>,
+/// The counts, and whether their thread is to end.
+struct State {
+    counts: Counts<Identifier>,
+    is_stopped: bool,
 }
+
+/// What the layer and the thread share.
+struct Shared {
+    state: Mutex<State>,
+    /// The first window began, or the thread is to end.
+    changed: Condvar,
+}
+
+impl Shared {
+    /// Logs the summaries of windows when they end, until it is stopped. Waits without a time-out while nothing is counted.
+    fn log_summaries(&self) {
+        let mut state = self.state.lock();
+        while !state.is_stopped {
+            if state.counts.0.is_empty() {
+                self.changed.wait(&mut state);
+                continue;
+            }
+            self.changed.wait_for(&mut state, PACE);
+            let ended = state.counts.end(clock::now().mono, false);
+            // Not while the lock is held: what is logged is counted, too.
+            MutexGuard::unlocked(&mut state, || log(ended));
+        }
+    }
+}
+
+/// The layer that drops events.
+pub(super) struct LogThrottle(Arc<Shared>);
 
 /// Logs the summaries; dropping it logs those that are left.
 pub(super) struct Summaries {
-    counts: Arc<Mutex<Counts<Identifier>>>,
-    stop: Option<Sender<()>>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl LogThrottle {
     pub(super) fn new() -> (Self, Summaries) {
-        let counts = Arc::new(Mutex::new(Counts(HashMap::new())));
-        let (stop, stopped) = mpsc::channel();
-        let watched = Arc::clone(&counts);
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                counts: Counts(HashMap::new()),
+                is_stopped: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let watched = Arc::clone(&shared);
         // A thread of its own: the log must not depend on the runtime, which may be busy.
         let thread = std::thread::Builder::new()
             .name("log-summary".to_owned())
-            .spawn(move || {
-                while stopped.recv_timeout(PACE) == Err(RecvTimeoutError::Timeout) {
-                    log_summaries(&watched, false);
-                }
-            });
+            .spawn(move || watched.log_summaries());
         let summaries = Summaries {
-            counts: Arc::clone(&counts),
-            stop: Some(stop),
+            shared: Arc::clone(&shared),
             // Without the thread the summaries are logged at the end.
             thread: thread.ok(),
         };
-        (Self { counts }, summaries)
+        (Self(shared), summaries)
     }
 }
 
 impl Drop for Summaries {
     fn drop(&mut self) {
-        drop(self.stop.take());
+        self.shared.state.lock().is_stopped = true;
+        self.shared.changed.notify_one();
         if let Some(thread) = self.thread.take() {
             // A thread that panicked has nothing more to log.
             let _ = thread.join();
         }
-        log_summaries(&self.counts, true);
+        let left = self.shared.state.lock().counts.end(clock::now().mono, true);
+        log(left);
     }
 }
 
-fn log_summaries(counts: &Mutex<Counts<Identifier>>, all: bool) {
-    // The lock is released before anything is logged: that counts, too.
-    let ended = counts.lock().end(clock::now().mono, all);
+fn log(summaries: Vec<Summary>) {
     for Summary {
         code,
         source,
         message,
         suppressed,
-    } in ended
+    } in summaries
     {
         tracing::warn!(code, source, suppressed, "{message}: and {suppressed} more");
     }
@@ -175,8 +201,13 @@ impl<S: Subscriber> Layer<S> for LogThrottle {
             code: found.code,
             source: found.source,
         };
-        let mut counts = self.counts.lock();
-        counts.count(kind, found.message, clock::now().mono)
+        let mut state = self.0.state.lock();
+        let is_first = state.counts.0.is_empty();
+        let is_logged = state.counts.count(kind, found.message, clock::now().mono);
+        if is_first {
+            self.0.changed.notify_one();
+        }
+        is_logged
     }
 }
 

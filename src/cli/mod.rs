@@ -1,30 +1,46 @@
 //! The command line: one file per command. Results go to standard output, logs to standard error.
 //!
-//! Exit statuses: 0 success, 1 failure or not in sync, 2 a fault in the command line or the configuration, 3 daemon not reachable.
+//! Exit statuses: 0 success, 1 failure or not in sync, 2 a fault in the command line or the configuration, 3 daemon not reachable,
+//! 4 (`run`) a state of a newer version.
 
-#![allow(
-    clippy::print_stdout,
-    clippy::print_stderr,
-    reason = "commands print their results and errors"
-)]
+/// Prints a line on standard output, also where the reader of a pipe has closed it; see `output`.
+macro_rules! println {
+    ($($text:tt)*) => { $crate::cli::output::print_line(::std::format_args!($($text)*)) };
+}
+
+/// The same on standard error.
+macro_rules! eprintln {
+    ($($text:tt)*) => { $crate::cli::output::print_error(::std::format_args!($($text)*)) };
+}
 
 mod approve;
 mod audit;
 mod check;
+mod configuration;
 mod daemon;
 mod daemon_client;
+mod daemon_requests;
 mod demo;
 mod discover;
+mod environment;
 mod exit_status;
+mod failed;
+mod help;
 mod log_throttle;
 mod logging;
+mod output;
+mod poll;
 mod progress;
+mod retry;
 mod run;
 mod selection;
 mod status;
 mod stop_signals;
 mod sync;
 mod unsubscribe;
+mod up_to_date;
+mod users;
+mod version;
 mod watchdog;
 
 use std::path::{Path, PathBuf};
@@ -33,7 +49,9 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::config::{Config, ConfigFaults};
+use daemon_client::DaemonAddress;
 use exit_status::{FAILED, FAULTS, OK};
+use users::refuse_another_user;
 
 pub use daemon::{Daemon, StartError};
 
@@ -42,10 +60,16 @@ const DEFAULT_CONFIG: &str = "/etc/resyncd/config.toml";
 
 /// Synchronize local mirrors with ResourceSync Sources
 #[derive(Debug, Parser)]
-#[command(name = "resyncd", version, max_term_width = 100)]
+#[command(name = "resyncd", version, max_term_width = 100, after_help = help::PROGRAM)]
 struct CliArguments {
     /// Configuration file [default: /etc/resyncd/config.toml]
-    #[arg(long, value_name = "FILE", env = "RESYNCD_CONFIG", global = true)]
+    #[arg(
+        short,
+        long,
+        value_name = "FILE",
+        env = "RESYNCD_CONFIG",
+        global = true
+    )]
     config: Option<PathBuf>,
     #[command(subcommand)]
     command: CliCommand,
@@ -54,23 +78,72 @@ struct CliArguments {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     /// Run the daemon in the foreground until SIGTERM or SIGINT
+    #[command(after_help = help::RUN)]
     Run,
     /// Check the configuration: print every fault, or `ok`
-    Check,
+    #[command(after_help = help::CHECK)]
+    Check(check::CheckArguments),
+    /// Print the configuration with its defaults
+    #[command(after_help = help::CONFIG)]
+    Config(configuration::ConfigArguments),
     /// Show what a Source offers: sets, documents, channels and hubs
+    #[command(after_help = help::DISCOVER)]
     Discover(discover::DiscoverArguments),
     /// Synchronize once, without subscribing, and exit
+    #[command(after_help = help::SYNC)]
     Sync(sync::SyncArguments),
     /// Compare the mirrors with their Sources, file by file
+    #[command(after_help = help::AUDIT)]
     Audit(audit::AuditArguments),
     /// Show daemon status
+    #[command(after_help = help::STATUS)]
     Status(status::StatusArguments),
-    /// Approve held-back deletions of a Source
+    /// Show, approve or reject held-back deletions of a Source
+    #[command(after_help = help::APPROVE)]
     Approve(approve::ApproveArguments),
+    /// List the resources whose changes failed until they were given up
+    #[command(after_help = help::FAILED)]
+    Failed(failed::FailedArguments),
+    /// Try again now what was given up
+    #[command(after_help = help::RETRY)]
+    Retry(retry::RetryArguments),
+    /// Poll the documents of Sources now
+    #[command(after_help = help::POLL)]
+    Poll(poll::PollArguments),
     /// End all subscriptions at their hubs, to retire this Destination
+    #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
     /// Run a changing sample Source, its hub and a daemon that follows it, on loopback
+    #[command(after_help = help::DEMO)]
     Demo(demo::DemoArguments),
+    /// Print the version and the commit that it was built from
+    #[command(after_help = help::VERSION)]
+    Version,
+}
+
+impl CliCommand {
+    /// Where the daemon is, if the command line states it instead of the configuration.
+    fn daemon(&self) -> Option<&DaemonAddress> {
+        match self {
+            Self::Status(status) => Some(&status.daemon),
+            Self::Approve(approve) => Some(&approve.daemon),
+            Self::Failed(failed) => Some(&failed.daemon),
+            Self::Retry(retry) => Some(&retry.daemon),
+            Self::Poll(poll) => Some(&poll.daemon),
+            _ => None,
+        }
+    }
+}
+
+impl CliCommand {
+    /// Whether it is a single run that writes to the state folder.
+    fn writes_state(&self) -> bool {
+        match self {
+            Self::Sync(_) => true,
+            Self::Audit(audit) => audit.repair,
+            _ => false,
+        }
+    }
 }
 
 /// Runs the program.
@@ -90,10 +163,14 @@ pub fn main() -> ExitCode {
     let status = runtime.block_on(command(&arguments));
     // Blocking tasks that still run, such as a DNS lookup, are abandoned.
     runtime.shutdown_background();
-    ExitCode::from(status)
+    let is_incomplete = status == OK && output::is_lost();
+    ExitCode::from(if is_incomplete { FAILED } else { status })
 }
 
 async fn command(arguments: &CliArguments) -> u8 {
+    if matches!(arguments.command, CliCommand::Version) {
+        return version::version();
+    }
     if let CliCommand::Demo(demo) = &arguments.command {
         let _summaries = logging::start(logging::DefaultLevel::Warn);
         return demo::demo(demo).await;
@@ -102,9 +179,12 @@ async fn command(arguments: &CliArguments) -> u8 {
         .config
         .as_deref()
         .unwrap_or(Path::new(DEFAULT_CONFIG));
-    if matches!(arguments.command, CliCommand::Check) {
+    if let CliCommand::Check(check) = &arguments.command {
         let _summaries = logging::start(logging::DefaultLevel::Warn);
-        return check::check(path);
+        return check::check(path, check).await;
+    }
+    if let CliCommand::Config(config) = &arguments.command {
+        return configuration::config(path, config);
     }
     if let CliCommand::Discover(discover) = &arguments.command {
         let _summaries = logging::start(logging::DefaultLevel::Warn);
@@ -119,25 +199,56 @@ async fn command(arguments: &CliArguments) -> u8 {
             Err(faults) => print_faults(&faults),
         };
     }
-    let config = match load(path) {
-        Ok(config) => config,
-        Err(status) => return status,
+    let config = match arguments.command.daemon().and_then(DaemonAddress::config) {
+        Some(Ok(config)) => config,
+        Some(Err(error)) => {
+            eprintln!("resyncd: {error}");
+            return FAULTS;
+        }
+        None => match load(path) {
+            Ok(config) => config,
+            Err(status) => return status,
+        },
     };
+    if arguments.command.writes_state()
+        && let Err(status) =
+            refuse_another_user(&config.state_dir, config_of_environment().as_deref())
+    {
+        return status;
+    }
     match &arguments.command {
         CliCommand::Run => {
             let _summaries = logging::start(logging::DefaultLevel::Info);
+            for doubt in &Config::doubts(path) {
+                tracing::warn!(code = doubt.code, "{doubt}");
+            }
             run::run(config).await
         }
         CliCommand::Sync(sync) => sync::sync(config, sync).await,
         CliCommand::Audit(audit) => audit::audit(config, audit).await,
         CliCommand::Status(status) => status::status(&config, status).await,
         CliCommand::Approve(approve) => approve::approve(&config, approve).await,
+        CliCommand::Failed(failed) => failed::failed(&config, failed).await,
+        CliCommand::Retry(retry) => retry::retry(&config, retry).await,
+        CliCommand::Poll(poll) => poll::poll(&config, poll).await,
         CliCommand::Unsubscribe(unsubscribe) => {
             let _summaries = logging::start(logging::DefaultLevel::Warn);
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
-        CliCommand::Check | CliCommand::Demo(_) | CliCommand::Discover(_) => OK,
+        CliCommand::Check(_)
+        | CliCommand::Config(_)
+        | CliCommand::Demo(_)
+        | CliCommand::Discover(_)
+        | CliCommand::Version => OK,
     }
+}
+
+/// The configuration file that the environment names, unless the command line names one.
+fn config_of_environment() -> Option<PathBuf> {
+    let is_typed = |word: String| word.starts_with("-c") || word.starts_with("--config");
+    let mut words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
+    let named = std::env::var_os("RESYNCD_CONFIG").map(PathBuf::from);
+    named.filter(|_| !words.any(is_typed))
 }
 
 /// Loads the configuration, or prints its faults.
@@ -149,4 +260,33 @@ fn load(path: &Path) -> Result<Config, u8> {
 fn print_faults(faults: &ConfigFaults) -> u8 {
     eprintln!("{faults}");
     FAULTS
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn help_of_every_command_has_examples_that_are_accepted() {
+        let program = CliArguments::command();
+        let commands = program.get_subcommands().chain([&program]);
+        for command in commands.filter(|command| command.get_name() != "help") {
+            let help = command.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let examples: Vec<&str> = help
+                .lines()
+                .filter_map(|line| line.strip_prefix("  "))
+                .filter(|line| line.contains("resyncd "))
+                .collect();
+            assert!(!examples.is_empty(), "{}", command.get_name());
+            for example in examples {
+                // Behind `sudo -u resyncd` and variables.
+                let at = example.rfind("resyncd ").unwrap();
+                let parsed = CliArguments::try_parse_from(example[at..].split_whitespace());
+                assert!(parsed.is_ok(), "{example}: {parsed:?}");
+            }
+        }
+    }
 }

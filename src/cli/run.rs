@@ -3,7 +3,7 @@
 use sd_notify::NotifyState;
 
 use super::daemon::Daemon;
-use super::exit_status::{FAILED, OK};
+use super::exit_status::{FAILED, NEWER_STATE, OK};
 use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
@@ -21,7 +21,10 @@ pub(super) async fn run(config: Config) -> u8 {
         Ok(daemon) => daemon,
         Err(error) => {
             tracing::error!(code = error.code(), "{error}");
-            return FAILED;
+            return match error.code() {
+                "newer-schema" if is_supervised() => NEWER_STATE,
+                _ => FAILED,
+            };
         }
     };
     let callback = daemon
@@ -50,6 +53,11 @@ pub(super) async fn run(config: Config) -> u8 {
     daemon.stop().await;
     tracing::info!("stopped");
     status
+}
+
+/// Whether systemd started this process, which learns from the exit status that another start fails, too.
+fn is_supervised() -> bool {
+    std::env::var_os("NOTIFY_SOCKET").is_some()
 }
 
 /// Notifies systemd, if it started this process.

@@ -7,6 +7,7 @@ use super::exit_status::{FAILED, OK};
 use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
 use super::stop_signals::StopSignals;
+use super::up_to_date::up_to_date;
 use crate::clock;
 use crate::config::Config;
 use crate::engine::{Counts, Engine};
@@ -139,9 +140,9 @@ fn print_source(source: &SourceStatus) {
             bytes,
             ..
         } = set;
-        let until = set.synced_until.as_deref().unwrap_or("not yet");
+        let until = up_to_date(set);
         println!(
-            "{name}: {capability_list}: {state}, synced until {until}; {resources} resources, {bytes} bytes"
+            "{name}: {capability_list}: {state}, {until}; {resources} resources, {bytes} bytes"
         );
         for gap in &set.gaps {
             println!("  missing: {} to {} [{}]", gap.from, gap.until, gap.reason);

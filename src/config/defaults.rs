@@ -69,6 +69,8 @@ impl Default for HttpConfig {
     fn default() -> Self {
         Self {
             connections_per_host: 8,
+            // Servers should allow 100 streams (RFC 9113, section 6.5.2). Requests that were just given up may still count.
+            streams_per_host: 90,
             timeout: Duration::from_secs(60),
             user_agent: concat!("resyncd/", env!("CARGO_PKG_VERSION")).to_owned(),
             allow_private_addresses: false,

@@ -212,6 +212,15 @@ pub(super) enum FaultKind {
     MirrorInState(String),
     #[error("{0}")]
     SameListener(String),
+    // Valid, but hardly meant.
+    #[error("{0}")]
+    Unexpanded(String),
+    #[error("{0}")]
+    VeryShort(String),
+    #[error("{0}")]
+    Placeholder(String),
+    #[error("{0}")]
+    NotAFolder(String),
 }
 
 impl FaultKind {
@@ -243,6 +252,10 @@ impl FaultKind {
             Self::NestedMirror(_) => "nested-mirror",
             Self::MirrorInState(_) => "mirror-in-state",
             Self::SameListener(_) => "same-listener",
+            Self::Unexpanded(_) => "not-replaced",
+            Self::VeryShort(_) => "very-short",
+            Self::Placeholder(_) => "placeholder",
+            Self::NotAFolder(_) => "not-a-folder",
         }
     }
 }

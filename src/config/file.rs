@@ -1,7 +1,8 @@
 //! Reads the configuration file: TOML → [`Config`], or all its faults.
 
 use std::fs;
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
@@ -43,10 +44,20 @@ impl Config {
     }
 }
 
-fn read_text(path: &Path) -> Result<String, ConfigFaults> {
+/// Reads a configuration file.
+pub(super) fn read_text(path: &Path) -> Result<String, ConfigFaults> {
     let unreadable =
         |line, why: String| ConfigFaults::one(path, line, "", &FaultKind::Unreadable(why));
-    let bytes = fs::read(path).map_err(|error| unreadable(None, error.to_string()))?;
+    let bytes = fs::read(path).map_err(|error| {
+        let step = match error.kind() {
+            ErrorKind::NotFound => "; name the configuration with --config FILE or RESYNCD_CONFIG",
+            ErrorKind::PermissionDenied => {
+                "; run the command as the user of the daemon, such as `sudo -u resyncd resyncd …`"
+            }
+            _ => "",
+        };
+        unreadable(None, format!("{error}{step}"))
+    })?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = &error.as_bytes()[..error.utf8_error().valid_up_to()];
         let line = valid.iter().filter(|byte| **byte == b'\n').count() + 1;
@@ -56,14 +67,10 @@ fn read_text(path: &Path) -> Result<String, ConfigFaults> {
 
 /// Reads a text as far as it is valid, and collects its faults. Text that is not TOML has one fault and no configuration.
 fn examine(text: &str, path: &Path) -> (Option<Config>, ConfigFaults) {
-    let file = match std::path::absolute(path) {
-        Ok(file) => file,
-        Err(error) => {
-            let kind = FaultKind::Unreadable(error.to_string());
-            return (None, ConfigFaults::one(path, None, "", &kind));
-        }
+    let folder = match folder_of(path) {
+        Ok(folder) => folder,
+        Err(faults) => return (None, faults),
     };
-    let folder = file.parent().unwrap_or(&file);
     let document = match parse_toml(text) {
         Ok(document) => document,
         Err(fault) => {
@@ -72,8 +79,16 @@ fn examine(text: &str, path: &Path) -> (Option<Config>, ConfigFaults) {
         }
     };
     let mut faults = FaultCollector::new(path, text);
-    let config = read(&mut faults, &document, folder);
+    let config = read(&mut faults, &document, &folder);
     (Some(config), faults.into_faults())
+}
+
+/// The folder that relative paths of a file are relative to.
+pub(super) fn folder_of(path: &Path) -> Result<PathBuf, ConfigFaults> {
+    let file = std::path::absolute(path).map_err(|error| {
+        ConfigFaults::one(path, None, "", &FaultKind::Unreadable(error.to_string()))
+    })?;
+    Ok(file.parent().unwrap_or(&file).to_owned())
 }
 
 /// Reads the document. The result is valid only if no fault was found.
@@ -145,6 +160,8 @@ fn read_http(mut section: TableReader<'_, '_>) -> HttpConfig {
     let mut http = HttpConfig::default();
     let connections = section.number("connections_per_host", 1..=256);
     assign(&mut http.connections_per_host, connections);
+    let streams = section.number("streams_per_host", 1..=1000);
+    assign(&mut http.streams_per_host, streams);
     let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
     assign(&mut http.timeout, timeout);
     let agent = section.text("user_agent", "a string", parse_user_agent);

@@ -25,6 +25,11 @@ impl Secret {
         (is_long_enough && is_visible).then(|| Self(text.to_owned()))
     }
 
+    /// Reads the only line of a file; the error is for a person.
+    pub fn of_file(path: &Path) -> Result<Self, String> {
+        Self::read(path).map_err(|kind| format!("{kind} [{}]", kind.code()))
+    }
+
     /// Reads the only line of a file.
     pub(super) fn read(path: &Path) -> Result<Self, FaultKind> {
         let shown = path.display();

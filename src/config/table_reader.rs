@@ -29,6 +29,7 @@ const KEYS: [(&str, &[&str]); 7] = [
         "http",
         &[
             "connections_per_host",
+            "streams_per_host",
             "timeout",
             "user_agent",
             "allow_private_addresses",
@@ -296,7 +297,8 @@ pub(super) fn parse_path(text: &str, folder: &Path) -> Result<PathBuf, FaultKind
     std::path::absolute(folder.join(text)).map_err(|_| bad())
 }
 
-fn keys_of(kind: &str) -> &'static [&'static str] {
+/// The keys of a table.
+pub(super) fn keys_of(kind: &str) -> &'static [&'static str] {
     let found = KEYS.iter().find(|(table, _)| *table == kind);
     found.map_or(&[], |(_, keys)| keys)
 }

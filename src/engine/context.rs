@@ -14,6 +14,7 @@ use super::progress::Progress;
 use super::runtime_status::RuntimeStatus;
 use crate::config;
 use crate::fetch::Client;
+use crate::metrics::SourceCounters;
 use crate::protocol::BaseUri;
 use crate::store::Store;
 
@@ -22,9 +23,12 @@ pub(super) struct SourceContext {
     pub(super) source: config::Source,
     pub(super) limits: config::LimitsConfig,
     pub(super) connections_per_host: usize,
+    pub(super) streams_per_host: usize,
     pub(super) store: Arc<Store>,
     pub(super) client: Client,
     pub(super) runtime_status: Arc<RuntimeStatus>,
+    /// What is counted for `GET /metrics`.
+    pub(super) counters: SourceCounters,
     /// The beginning of callback URIs; `None`: no channel can be subscribed to.
     pub(super) public_url: Option<Url>,
     /// The members of open packages.

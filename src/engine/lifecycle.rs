@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::apply::members::Members;
+use super::attention_log::log_attentions;
 use super::channels::{EndingSource, Unfollowed};
 use super::context::SourceContext;
 use super::error::EngineError;
@@ -27,13 +28,16 @@ use super::restarts::restarting;
 use super::runtime_status::RuntimeStatus;
 use super::set::worker::Command;
 use super::source::worker::SourceWorker;
-use super::status_view;
+use super::status_view::{self, failed_resource, held_deletion};
 use super::trimming::{TrimRules, trim};
 use crate::clock;
 use crate::config::{self, Config};
 use crate::fetch::Client;
-use crate::status::{Operations, Status, StatusError, UnsubscribeResult};
-use crate::store::{FollowedSets, Store, StoreError};
+use crate::metrics::{Counters, exposition};
+use crate::status::{
+    FailedResource, HeldDeletion, Operations, Page, Status, StatusError, UnsubscribeResult,
+};
+use crate::store::{FollowedSets, ResourceId, Store, StoreError};
 
 /// How often it is recorded that the daemon runs.
 const UPTIME_INTERVAL: Duration = Duration::from_secs(15);
@@ -43,6 +47,7 @@ pub struct Engine {
     started_at: DateTime<Utc>,
     pub(super) store: Arc<Store>,
     pub(super) runtime_status: Arc<RuntimeStatus>,
+    counters: Counters,
     pub(super) sources: Vec<FollowedSource>,
     /// For what belongs to no Source of the configuration.
     client: Client,
@@ -86,6 +91,12 @@ impl Engine {
         workers.spawn(restarting("trimming", stop.clone(), move || {
             trim(Arc::clone(&store), rules.clone(), stop.clone())
         }));
+        let contexts = engine.sources.iter();
+        let contexts: Vec<_> = contexts.map(|it| Arc::clone(&it.context)).collect();
+        let stop = engine.stop.clone();
+        workers.spawn(restarting("log of attentions", stop.clone(), move || {
+            log_attentions(contexts.clone(), stop.clone())
+        }));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
             client: client.clone(),
@@ -114,13 +125,18 @@ impl Engine {
         let runtime_status = Arc::new(RuntimeStatus::default());
         let stop = CancellationToken::new();
         let places = SharedPlaces::default();
+        let counters = Counters::default();
         let followed = |source: &config::Source| FollowedSource {
             context: Arc::new(SourceContext {
                 source: source.clone(),
                 limits: config.limits.clone(),
                 connections_per_host: config.http.connections_per_host,
+                streams_per_host: config.http.streams_per_host,
                 store: Arc::clone(&store),
-                client: client.for_source(source, config.limits.third_party_requests),
+                client: client
+                    .for_source(source, config.limits.third_party_requests)
+                    .with_counters(counters.of_source(&source.name)),
+                counters: counters.of_source(&source.name),
                 runtime_status: Arc::clone(&runtime_status),
                 public_url: config.callback.public_url.clone(),
                 members: Members::default(),
@@ -141,6 +157,7 @@ impl Engine {
             public_url: config.callback.public_url.clone(),
             store,
             runtime_status,
+            counters,
             workers: tokio::sync::Mutex::default(),
             has_panicked: AtomicBool::new(false),
             stop,
@@ -177,6 +194,7 @@ impl Engine {
         let followed = followed_sets(sources);
         let channels = self.store.unfollowed_channels(followed).await?;
         status.unfollowed = status_view::unfollowed(&self.runtime_status, channels);
+        status.hosts = status_view::hosts(self.client.host_loads());
         Ok(status)
     }
 
@@ -185,6 +203,50 @@ impl Engine {
             .iter()
             .find(|source| source.context.name() == name)
     }
+
+    /// The Source of that name, or all; `None` if there is none of that name.
+    fn selected(&self, name: Option<&str>) -> Option<Vec<&SourceContext>> {
+        match name {
+            Some(name) => Some(vec![&*self.source(name)?.context]),
+            None => Some(self.sources.iter().map(|source| &*source.context).collect()),
+        }
+    }
+
+    async fn failed_page(
+        &self,
+        sources: Vec<&SourceContext>,
+        page: Page,
+    ) -> Result<Vec<FailedResource>, StoreError> {
+        let mut found = Vec::new();
+        for context in sources {
+            let (after, limit) = (ResourceId(page.after), page.limit);
+            let tasks = self.store.given_up(context.name(), after, limit).await?;
+            found.extend(tasks.into_iter().map(|task| failed_resource(context, task)));
+        }
+        found.sort_by_key(|resource| resource.id);
+        found.truncate(page.limit);
+        Ok(found)
+    }
+
+    async fn held_page(
+        &self,
+        sources: Vec<&SourceContext>,
+        page: Page,
+    ) -> Result<Vec<HeldDeletion>, StoreError> {
+        let mut found = Vec::new();
+        for context in sources {
+            let (after, limit) = (ResourceId(page.after), page.limit);
+            let tasks = self.store.held_back(context.name(), after, limit).await?;
+            found.extend(tasks.into_iter().map(|task| held_deletion(context, task)));
+        }
+        found.sort_by_key(|deletion| deletion.id);
+        found.truncate(page.limit);
+        Ok(found)
+    }
+}
+
+fn store_failed(error: StoreError) -> StatusError {
+    StatusError::new(error.code(), error.to_string(), clock::now().wall)
 }
 
 impl Operations for Engine {
@@ -200,6 +262,11 @@ impl Operations for Engine {
             })
         }
         .boxed()
+    }
+
+    fn metrics(&self, status: &Status) -> Result<String, StatusError> {
+        exposition(status, &self.counters)
+            .map_err(|error| StatusError::new(error.code(), error.to_string(), clock::now().wall))
     }
 
     fn poll(&self, source: &str) -> bool {
@@ -220,12 +287,71 @@ impl Operations for Engine {
         async move {
             let Some(name) = found else { return Ok(None) };
             let approved = self.store.approve_deletions(&name).await;
-            let status_error = |error: StoreError| {
-                StatusError::new(error.code(), error.to_string(), clock::now().wall)
-            };
-            let approved = approved.map_err(status_error)?;
+            let approved = approved.map_err(store_failed)?;
             tracing::info!(source = name, approved, "held-back deletions approved");
             Ok(Some(approved))
+        }
+        .boxed()
+    }
+
+    fn reject(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        let found = self.source(source);
+        async move {
+            let Some(source) = found else { return Ok(None) };
+            let name = source.context.name();
+            let rejected = self.store.reject_deletions(name).await;
+            let rejected = rejected.map_err(store_failed)?;
+            tracing::info!(
+                source = name,
+                rejected,
+                "held-back deletions rejected; the files stay"
+            );
+            Ok(Some(rejected))
+        }
+        .boxed()
+    }
+
+    fn retry(&self, source: &str) -> BoxFuture<'_, Result<Option<u64>, StatusError>> {
+        let found = self.source(source);
+        async move {
+            let Some(source) = found else { return Ok(None) };
+            let name = source.context.name();
+            let retried = self.store.retry_given_up(name, clock::now().wall).await;
+            let retried = retried.map_err(store_failed)?;
+            tracing::info!(source = name, retried, "failed changes are tried again");
+            Ok(Some(retried))
+        }
+        .boxed()
+    }
+
+    fn failed(
+        &self,
+        source: Option<&str>,
+        page: Page,
+    ) -> BoxFuture<'_, Result<Option<Vec<FailedResource>>, StatusError>> {
+        let selected = self.selected(source);
+        async move {
+            let Some(sources) = selected else {
+                return Ok(None);
+            };
+            let found = self.failed_page(sources, page).await;
+            found.map(Some).map_err(store_failed)
+        }
+        .boxed()
+    }
+
+    fn held(
+        &self,
+        source: Option<&str>,
+        page: Page,
+    ) -> BoxFuture<'_, Result<Option<Vec<HeldDeletion>>, StatusError>> {
+        let selected = self.selected(source);
+        async move {
+            let Some(sources) = selected else {
+                return Ok(None);
+            };
+            let found = self.held_page(sources, page).await;
+            found.map(Some).map_err(store_failed)
         }
         .boxed()
     }

@@ -16,6 +16,8 @@
 //! Source without relying on the database, and has an executor repair what differs.
 
 mod apply;
+mod attention;
+mod attention_log;
 mod audit;
 mod channels;
 mod context;

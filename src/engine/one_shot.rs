@@ -20,9 +20,7 @@ use super::restarts::panic_as_error;
 use super::runtime_status::SourceState;
 use super::set::package_files::PackageFiles;
 use super::set::worker::SetWorker;
-use super::source::discovery::{
-    KnownSets, begin_set, find_sets, had_resourcesync, is_wanted, note_found,
-};
+use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync, note_found};
 use crate::clock;
 use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
@@ -104,7 +102,7 @@ async fn catch_up(context: Arc<SourceContext>) -> Vec<String> {
     let mirror = match opening {
         Ok(Ok(mirror)) => Arc::new(mirror),
         Ok(Err(error)) => {
-            fail(&context, error.code(), error.to_string());
+            fail(&context, error.code(), error.of_opening());
             return polled;
         }
         Err(error) => {
@@ -181,7 +179,7 @@ async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, E
 async fn known_sets(context: &SourceContext) -> Vec<SetRecord> {
     let known = context.store.sets(context.name()).await;
     let mut known = known.unwrap_or_default();
-    known.retain(|set| is_wanted(&context.source, &set.capability_list));
+    known.retain(|set| context.source.wants_set(&set.capability_list));
     known
 }
 
@@ -220,11 +218,19 @@ fn fail(context: &SourceContext, code: &str, message: String) {
 
 #[cfg(test)]
 mod tests {
+    use axum::http;
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
     use url::Url;
 
     use super::*;
     use crate::config::Source;
     use crate::engine::test_source::{Answering, NAME};
+    use crate::fetch::FetchError;
+    use crate::fetch::transport::Transport;
+    use crate::protocol::{ChangeKind, ResourceUri};
+    use crate::store::{Change, ChangeBatch, Origin, TaskFailure, TaskResult, TasksInProgress};
 
     /// Ends a test that would hang.
     const LIMIT: Duration = Duration::from_secs(180);
@@ -264,5 +270,94 @@ mod tests {
         assert_eq!(source, ["panicked", absent, absent]);
         let set = errors("https://example.org/1").await;
         assert_eq!(set[1..], ["panicked", absent]);
+    }
+
+    /// A Source with a Change List that has one resource.
+    struct Listing;
+
+    impl Transport for Listing {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            let list = |md: &str, of: &str, md_of: &str| {
+                format!(
+                    r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md {md}/><url><loc>https://example.org/{of}</loc><lastmod>2026-01-15T00:00:00Z</lastmod><rs:md {md_of}/></url></urlset>"#
+                )
+            };
+            let (status, body) = match request.url().path() {
+                "/set" => {
+                    let md = r#"capability="capabilitylist""#;
+                    (200, list(md, "changes", r#"capability="changelist""#))
+                }
+                "/changes" => {
+                    let md = r#"capability="changelist" from="2026-01-01T00:00:00Z" until="2026-02-01T00:00:00Z""#;
+                    (200, list(md, "listed", r#"change="created""#))
+                }
+                "/listed" => (200, "bytes".to_owned()),
+                _ => (404, String::new()),
+            };
+            let answer = http::Response::builder().status(status);
+            let answer = answer.body(body.into_bytes()).unwrap();
+            std::future::ready(Ok(answer.into())).boxed()
+        }
+    }
+
+    /// As the daemon does: it has tried to fetch it, and the Source has answered that there is none.
+    #[tokio::test]
+    async fn resource_that_a_hub_has_made_up_is_forgotten() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let url = Url::parse("https://example.org/set").unwrap();
+        let set = store.begin_set(NAME, &url).await.unwrap().id;
+        let uri = ResourceUri::parse("https://example.org/made-up").unwrap();
+        let at = "2026-01-10T00:00:00Z".parse().unwrap();
+        let made_up = Change {
+            kind: ChangeKind::Created,
+            unconfirmed: true,
+            ..Change::deletion(uri.clone(), Some(at))
+        };
+        let now = clock::now().wall;
+        let announced = store.apply(ChangeBatch {
+            set,
+            source: NAME.to_owned(),
+            origin: Origin::Notification,
+            now,
+            begins: true,
+            changes: vec![made_up],
+            end: None,
+        });
+        announced.await.unwrap();
+        let due = store.due_tasks(NAME, now, 1, TasksInProgress::default());
+        let failed = TaskResult::Failed {
+            task: due.await.unwrap().tasks.remove(0),
+            failure: TaskFailure {
+                code: "not-found",
+                message: "404".to_owned(),
+                retry_at: None,
+                counts: true,
+                is_absent: true,
+                is_in_doubt: false,
+                awaits_sets: false,
+            },
+        };
+        store.complete(now, Arc::new(vec![failed])).await.unwrap();
+        assert!(
+            store
+                .task_error(NAME, uri.as_str())
+                .await
+                .unwrap()
+                .is_some()
+        );
+
+        let source = Source::new(NAME, url, folder.path().join("mirror"));
+        let config = Config::new(folder.path(), vec![source]);
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_transport(Arc::new(Listing));
+        let engine = Engine::once(&config, Arc::clone(&store), &client);
+        let engine = engine.await.unwrap();
+        let status = tokio::time::timeout(LIMIT, engine.catch_up()).await;
+        status.expect("it ends").unwrap();
+        let error = store.task_error(NAME, uri.as_str()).await.unwrap();
+        assert_eq!(error, None);
+        let listed = ResourceUri::parse("https://example.org/listed").unwrap();
+        assert!(store.resource(&listed).await.unwrap().is_some());
     }
 }

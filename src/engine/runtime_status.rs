@@ -46,6 +46,8 @@ pub(super) struct SourceFacts {
     pub(super) error: Option<StatusError>,
     /// The panic of the executor, until it is started again.
     pub(super) executor_error: Option<StatusError>,
+    /// Why the mirror could not be opened, and since when.
+    pub(super) mirror_error: Option<StatusError>,
     /// What is notable in the last discovery, but no error.
     pub(super) notices: Faults,
     /// The documents that describe the Source.
@@ -94,10 +96,18 @@ struct Facts {
 #[derive(Debug)]
 struct DiskError {
     status_error: StatusError,
+    /// When it first occurred.
+    since: String,
     /// When it last occurred.
     at: Instant,
     /// The resource that could not be written; `None`: the mirror itself.
     resource: Option<ResourceId>,
+}
+
+impl DiskError {
+    fn is_recent(&self, now: Instant) -> bool {
+        now.saturating_duration_since(self.at) < DISK_ERROR_AGE
+    }
 }
 
 impl RuntimeStatus {
@@ -187,13 +197,17 @@ impl RuntimeStatus {
         status_error: StatusError,
         at: Instant,
     ) -> bool {
+        let mut facts = self.0.lock();
+        let before = facts.disk_errors.remove(source);
+        let is_news = before.is_none();
         let error = DiskError {
+            since: before.map_or_else(|| status_error.at.clone(), |before| before.since),
             status_error,
             at,
             resource,
         };
-        let before = self.0.lock().disk_errors.insert(source.to_owned(), error);
-        before.is_none()
+        facts.disk_errors.insert(source.to_owned(), error);
+        is_news
     }
 
     /// Records that a resource was written, or is not needed any more; returns whether that ends the disk error. Only the resource
@@ -210,12 +224,37 @@ impl RuntimeStatus {
         self.0.lock().disk_errors.contains_key(source)
     }
 
+    /// Records why a Source's mirror can't be opened, or that it is open. The time stays that of the first such error.
+    pub(super) fn note_mirror(&self, source: &str, error: Option<StatusError>) {
+        self.change_source(source, |facts| {
+            let since = facts.mirror_error.take().map(|before| before.at);
+            facts.mirror_error = error.map(|error| StatusError {
+                at: since.unwrap_or_else(|| error.at.clone()),
+                ..error
+            });
+        });
+    }
+
+    /// Why a Source's mirror can't be opened or written, and since when.
+    pub(super) fn mirror_error(&self, source: &str) -> Option<StatusError> {
+        let facts = self.0.lock();
+        let of_source = facts.sources.get(source);
+        let of_opening = of_source.and_then(|facts| facts.mirror_error.clone());
+        // Until something is written, however long that takes.
+        let of_writing = facts.disk_errors.get(source);
+        of_opening.or_else(|| {
+            of_writing.map(|error| StatusError {
+                at: error.since.clone(),
+                ..error.status_error.clone()
+            })
+        })
+    }
+
     /// A mirror that can't be written: the name of its Source, and the error.
     pub(super) fn recent_disk_error(&self, now: Instant) -> Option<(String, StatusError)> {
         let facts = self.0.lock();
         let mut errors = facts.disk_errors.iter();
-        let recent =
-            errors.find(|(_, error)| now.saturating_duration_since(error.at) < DISK_ERROR_AGE);
+        let recent = errors.find(|(_, error)| error.is_recent(now));
         recent.map(|(source, error)| (source.clone(), error.status_error.clone()))
     }
 }

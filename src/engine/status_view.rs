@@ -11,18 +11,29 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use url::Url;
 
+use super::attention::{self, SetNeeds, UnverifiedChannel};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
 use super::runtime_status::{RuntimeStatus, SetFacts, SourceFacts, SourceState};
 use crate::clock;
+use crate::fetch::HostLoad;
 use crate::protocol::{Capability, SourceTime, TopicUri};
 use crate::status::{
-    ChannelStatus, CountedError, GapStatus, SetStatus, SourceStatus, Status, StatusError,
-    UnfollowedStatus, rfc3339,
+    Attention, ChannelStatus, CountedError, FailedResource, GapStatus, HeldDeletion, HostStatus,
+    SetStatus, SourceStatus, Status, StatusError, UnfollowedStatus, one_line, rfc3339,
 };
-use crate::store::{ChannelRecord, SetRecord, SetStatistics, UnfollowedChannel};
+use crate::store::{
+    ChannelRecord, GivenUpTask, HeldBackTask, SetRecord, SetStatistics, UnfollowedChannel,
+};
 use crate::sync::{ChannelState, DeliveryFault, Gap};
+
+/// How many hosts are shown.
+const MOST_HOSTS: usize = 100;
+/// How much of an origin is shown, in bytes.
+const LONGEST_ORIGIN: usize = 300;
+/// How much of the message of a failed task is shown, in bytes.
+const LONGEST_MESSAGE: usize = 1024;
 
 /// The status of these Sources.
 pub(super) async fn status(
@@ -40,6 +51,7 @@ pub(super) async fn status(
         sources,
         // The engine and the listener add these.
         unfollowed: Vec::new(),
+        hosts: Vec::new(),
         refused: BTreeMap::new(),
     })
 }
@@ -49,17 +61,20 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
     let facts = context.runtime_status.source(&config.name);
     let mut sets = Vec::new();
     for record in context.store.reported_sets(&config.name).await? {
-        if config.sets.is_empty() || config.sets.contains(&record.capability_list) {
+        if config.wants_set(&record.capability_list) {
             sets.push(set(context, &record).await?);
         }
     }
     let (state, error) = source_state(&facts, &sets);
+    let mirror = config.mirror.display().to_string();
+    let mirror_error = context.runtime_status.mirror_error(&config.name);
     Ok(SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),
-        mirror: config.mirror.display().to_string(),
         state: state.code().to_owned(),
         error,
+        attention: attention::of_mirror(&mirror, mirror_error.as_ref()),
+        mirror,
         sets,
         notices: facts.notices.into_rows(),
         describedby: texts(&[facts.described_by]),
@@ -108,12 +123,22 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
             && channel.lease.state == ChannelState::Unsubscribed
             && is_replaced(record, &channel);
         if channel.former_of.is_none() && !has_ended {
-            channels.push(channel_status(context, channel, facts.held));
+            channels.push(channel_status(context, channel, facts.held, now));
         }
     }
+    let needs = SetNeeds {
+        held_deletions: numbers.held_deletions,
+        held_since: numbers.held_since,
+        failed: numbers.failed,
+        given_up_since: numbers.given_up_since,
+    };
+    let mut attention = attention::of_set(&context.source.name, &needs);
+    let of_channels = channels.iter().flat_map(|channel| &channel.attention);
+    attention.extend(of_channels.cloned());
     Ok(SetStatus {
         capability_list: record.capability_list.to_string(),
         state: state(&numbers, &facts).to_owned(),
+        attention,
         synced_until: numbers.synced_until.map(|time| time.to_string()),
         newest_document_at: numbers.newest.map(|time| time.to_string()),
         seconds_since_newest_document: age.map(|age| age.as_secs()),
@@ -224,9 +249,16 @@ fn is_replaced(record: &SetRecord, channel: &ChannelRecord) -> bool {
         .any(|offer| offer.capability == channel.kind && offer.uri == *channel.topic.url())
 }
 
-fn channel_status(context: &SourceContext, channel: ChannelRecord, held: u64) -> ChannelStatus {
+fn channel_status(
+    context: &SourceContext,
+    channel: ChannelRecord,
+    held: u64,
+    now: DateTime<Utc>,
+) -> ChannelStatus {
     let is_held_here = channel.kind == Capability::ChangeNotification && !channel.left;
+    let error = channel_error(&context.runtime_status, &channel);
     ChannelStatus {
+        attention: channel_attention(context, &channel, error.as_ref(), now),
         kind: channel.kind.to_string(),
         topic: channel.topic.to_string(),
         subscribed_topic: subscribed_topic(&channel).to_string(),
@@ -242,8 +274,29 @@ fn channel_status(context: &SourceContext, channel: ChannelRecord, held: u64) ->
         held: if is_held_here { held } else { 0 },
         gaps: channel.gaps,
         rejected_verifications: channel.rejected_verifications,
-        error: channel_error(&context.runtime_status, &channel),
+        inbox: channel.inbox,
+        inbox_bytes: channel.inbox_bytes,
+        error,
     }
+}
+
+/// What of a channel waits for a person. A single run, and a Source without `notifications`, subscribe to none.
+fn channel_attention(
+    context: &SourceContext,
+    channel: &ChannelRecord,
+    error: Option<&StatusError>,
+    now: DateTime<Utc>,
+) -> Vec<Attention> {
+    let is_wanted = context.subscribes && context.source.notifications && !channel.left;
+    let since = channel.unverified_since.filter(|_| is_wanted);
+    let unverified = since.map(|since| UnverifiedChannel {
+        topic: channel.topic.as_str(),
+        hub: channel.hub_name(),
+        since,
+        error,
+    });
+    let attention = unverified.and_then(|channel| attention::of_channel(&channel, now));
+    attention.into_iter().collect()
 }
 
 /// What the running subscription is for, or else what was asked for last.
@@ -275,6 +328,54 @@ fn channel_error(runtime_status: &RuntimeStatus, channel: &ChannelRecord) -> Opt
     }
 }
 
+/// A task that was given up, for display. One that waits for the next poll is tried then.
+pub(super) fn failed_resource(context: &SourceContext, task: GivenUpTask) -> FailedResource {
+    let polled = context.runtime_status.set(task.set).next_poll_at;
+    FailedResource {
+        id: task.resource.0,
+        source: context.source.name.clone(),
+        set: task.capability_list,
+        uri: task.uri,
+        change: task.kind.as_str().to_owned(),
+        code: task.code,
+        message: one_line(&task.message, LONGEST_MESSAGE),
+        at: task.at.map(rfc3339),
+        since: rfc3339(task.since),
+        next_try_at: task.due.or(polled).map(rfc3339),
+    }
+}
+
+/// A deletion that is held back, for display.
+pub(super) fn held_deletion(context: &SourceContext, task: HeldBackTask) -> HeldDeletion {
+    HeldDeletion {
+        id: task.resource.0,
+        source: context.source.name.clone(),
+        set: task.capability_list,
+        uri: task.uri,
+        path: task.path,
+        length: task.length,
+        changed_at: task.changed_at.map(|time| time.to_string()),
+        origin: task.origin.code().to_owned(),
+    }
+}
+
+/// The first hosts.
+pub(super) fn hosts(loads: Vec<HostLoad>) -> Vec<HostStatus> {
+    let loads = loads.into_iter().take(MOST_HOSTS);
+    loads
+        .map(|load| HostStatus {
+            origin: one_line(&load.origin, LONGEST_ORIGIN),
+            protocol: load.protocol.map(str::to_owned),
+            requests: load.in_progress as u64,
+            at_once: load.at_once as u64,
+            most: load.most as u64,
+            slowed: load
+                .slowed
+                .map(|slowed| StatusError::new(slowed.code, slowed.message, slowed.at)),
+        })
+        .collect()
+}
+
 /// The status of subscriptions that are being ended because their sets are not followed.
 pub(super) fn unfollowed(
     runtime_status: &RuntimeStatus,
@@ -297,6 +398,28 @@ mod tests {
 
     /// Ends a test that would hang; nothing relies on the time that something takes.
     const LIMIT: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn hosts_are_limited_in_number_and_length() {
+        let load = |number: usize| HostLoad {
+            origin: format!("https://{}", format!("{number}.").repeat(500)),
+            protocol: Some("HTTP/2"),
+            in_progress: 1,
+            at_once: 2,
+            most: 3,
+            slowed: None,
+        };
+        let shown = hosts((0..=MOST_HOSTS).map(load).collect());
+        assert_eq!(shown.len(), MOST_HOSTS);
+        assert!(shown[0].origin.starts_with("https://0.0."));
+        assert!(
+            shown
+                .iter()
+                .all(|host| host.origin.len() < 2 * LONGEST_ORIGIN)
+        );
+        let numbers = (shown[0].requests, shown[0].at_once, shown[0].most);
+        assert_eq!(numbers, (1, 2, 3));
+    }
 
     #[tokio::test]
     async fn status_waits_for_no_worker() {

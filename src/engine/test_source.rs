@@ -10,11 +10,12 @@ use url::Url;
 
 use super::Engine;
 use super::context::SourceContext;
+use crate::clock;
 use crate::config::{Config, Source};
 use crate::fetch::transport::Transport;
 use crate::fetch::{Client, FetchError};
 use crate::mirror::Mirror;
-use crate::store::Store;
+use crate::store::{Change, ChangeBatch, Origin, Store};
 
 /// The name of the Source.
 pub(super) const NAME: &str = "source";
@@ -44,6 +45,23 @@ impl TestSource {
             mirror,
             folder,
         }
+    }
+
+    /// Announces changes in a set, the same one each time; each must become a task.
+    pub(super) async fn announce(&self, changes: Vec<Change>) {
+        let url = &self.context.source.url;
+        let set = self.store.begin_set(NAME, url).await.unwrap().id;
+        let number = changes.len() as u64;
+        let applied = self.store.apply(ChangeBatch {
+            set,
+            source: NAME.to_owned(),
+            origin: Origin::Notification,
+            now: clock::now().wall,
+            begins: true,
+            changes,
+            end: None,
+        });
+        assert_eq!(applied.await.unwrap().tasks, number);
     }
 }
 

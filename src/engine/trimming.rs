@@ -14,11 +14,13 @@ use crate::store::{Store, StoreError, TrimPosition};
 const PAUSE: Duration = Duration::from_secs(60);
 /// The same while there is more to do.
 const SHORT_PAUSE: Duration = Duration::from_secs(1);
+/// How much longer an entry of the feed stays that a reader has not read. One that reads nothing for ever fills no disk.
+const UNREAD_FOR: TimeDelta = TimeDelta::days(30);
 
 /// What is removed.
 #[derive(Clone)]
 pub(super) struct TrimRules {
-    /// How long entries of the feed stay; `None`: for ever.
+    /// How long entries of the feed stay, at least; `None`: for ever.
     feed: Option<TimeDelta>,
     /// The labels of the Sources whose deletions remove the files.
     deleting: Vec<String>,
@@ -40,7 +42,11 @@ pub(super) async fn trim(store: Arc<Store>, rules: TrimRules, stop: Cancellation
     let mut pause = PAUSE;
     loop {
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => {
+                // The readers' positions are stored. Without them the next process removes what is old.
+                let _ = store.feed_read_until(clock::now().wall).await;
+                return;
+            }
             () = tokio::time::sleep(pause) => {}
         }
         pause = match step(&store, &rules, &mut position).await {
@@ -63,10 +69,69 @@ async fn step(
 ) -> Result<bool, StoreError> {
     let now = clock::now().wall;
     let mut has_more = false;
-    if let Some(oldest) = rules.feed.and_then(|keep| now.checked_sub_signed(keep)) {
-        has_more |= store.trim_feed(oldest).await?;
+    if let Some(keep) = rules.feed
+        && let Some(oldest) = now.checked_sub_signed(keep)
+    {
+        let read_until = store.feed_read_until(now).await?.unwrap_or(i64::MAX);
+        has_more |= store.trim_read_feed(oldest, read_until).await?;
+        if let Some(oldest) = oldest.checked_sub_signed(UNREAD_FOR.min(keep)) {
+            has_more |= store.trim_feed(oldest).await?;
+        }
     }
     let next = store.trim_resources(now, *position, &rules.deleting);
     *position = next.await?.unwrap_or_default();
     Ok(store.shrink().await? || has_more)
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// How many days ago the entries were applied; their numbers begin at 1.
+    const AGES: [i64; 4] = [200, 100, 95, 1];
+
+    /// Trims a feed of which entries stay 90 days, after readers have named these positions, and checks after which number nothing
+    /// is missing.
+    async fn check(positions: &[i64], expected: i64) {
+        let folder = tempfile::tempdir().unwrap();
+        drop(Store::open(folder.path()).unwrap());
+        let now = clock::now().wall;
+        let database = Connection::open(folder.path().join("resyncd.db")).unwrap();
+        database
+            .execute_batch("INSERT INTO source_set (id, source, capability_list) VALUES (1, 'a', 'http://a.example/')")
+            .unwrap();
+        for age in AGES {
+            let applied_at = (now - TimeDelta::days(age)).timestamp_micros();
+            let entry = "INSERT INTO feed (applied_at, source, set_id, uri, change, origin)
+                VALUES (?1, 'a', 1, 'http://a.example/a', 'updated', 'change-list')";
+            database.execute(entry, [applied_at]).unwrap();
+        }
+        drop(database);
+        let store = Store::open(folder.path()).unwrap();
+        for &position in positions {
+            store.note_feed_reader(now, position);
+        }
+        let rules = TrimRules {
+            feed: Some(TimeDelta::days(90)),
+            deleting: Vec::new(),
+        };
+        let mut position = TrimPosition::default();
+        step(&store, &rules, &mut position).await.unwrap();
+        let error = store.feed(expected - 1, 9).await.unwrap_err();
+        let is_expected = matches!(error, StoreError::FeedTrimmed { oldest } if oldest == expected);
+        assert!(is_expected, "{positions:?}: {error}");
+        let left = store.feed(expected, 9).await.unwrap().len();
+        assert_eq!(i64::try_from(left).unwrap(), 4 - expected, "{positions:?}");
+    }
+
+    #[tokio::test]
+    async fn entries_stay_longer_that_a_reader_has_not_read() {
+        check(&[], 3).await;
+        check(&[4], 3).await;
+        check(&[2, 4], 2).await;
+        // But not for ever.
+        check(&[0, 4], 1).await;
+    }
 }

@@ -9,19 +9,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::header::LOCATION;
-use reqwest::{RequestBuilder, Response, StatusCode, redirect};
-use tokio::sync::OwnedSemaphorePermit;
+use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::error::innermost;
-use super::guard::{Guard, GuardedResolver, Lookup, system_lookup};
+use super::connections::Connections;
+use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
 use super::http_date::retry_after;
-use super::permits::{Permits, Pool};
+use super::permits::{HostLoad, Permit, Permits, Pool};
 use super::third_parties::ThirdParties;
 use super::{Bounds, FetchError};
 use crate::clock;
 use crate::config;
 use crate::config::Credentials;
+use crate::metrics::{ByteCounter, SourceCounters, result_of_status};
 use crate::protocol::{
     BaseUri, MAX_URI_BYTES, Redaction, ReferenceError, resolve_reference, without_userinfo,
 };
@@ -38,7 +38,7 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(5);
 /// Fetches documents and content, and sends requests to hubs. Cheap to clone; all clones share connections and limits.
 #[derive(Clone)]
 pub struct Client {
-    http: reqwest::Client,
+    connections: Arc<Connections>,
     guard: Guard,
     timeout: Duration,
     credentials: Arc<Credentials>,
@@ -46,6 +46,8 @@ pub struct Client {
     permits: Arc<Permits>,
     /// `None`: the requests are not those of one Source.
     third_parties: Option<Arc<ThirdParties>>,
+    /// `None`: the requests are not counted.
+    counters: Option<SourceCounters>,
     retries: Bounds,
     /// The maximum length of a URI, in bytes.
     max_uri_bytes: usize,
@@ -70,6 +72,18 @@ impl Client {
         Ok(client.with_max_uri_bytes(config.limits.uri))
     }
 
+    /// The same client, which may contact the host of a URL also where it is not public, if that is an IP address or `localhost`: a
+    /// person has typed it. A name may resolve to what its owner likes. Links and redirects to other hosts are not affected.
+    pub fn trusting_host_of(config: &config::Config, url: &Url) -> Result<Self, FetchError> {
+        let guard = Guard {
+            allow_private: config.http.allow_private_addresses,
+            as_public: Arc::default(),
+            trusted_host: trusted_host_of(url),
+        };
+        let client = Self::guarded(&config.http, guard, system_lookup())?;
+        Ok(client.with_max_uri_bytes(config.limits.uri))
+    }
+
     /// For tests: a client for which these addresses count as public. It can't be configured.
     #[doc(hidden)]
     pub fn with_public(
@@ -79,6 +93,7 @@ impl Client {
         let guard = Guard {
             allow_private: http.allow_private_addresses,
             as_public: as_public.into(),
+            trusted_host: None,
         };
         Self::guarded(http, guard, system_lookup())
     }
@@ -90,51 +105,23 @@ impl Client {
     ) -> Result<Self, FetchError> {
         // Fails only if a provider is installed already, which is as good.
         let _ = rustls::crypto::ring::default_provider().install_default();
-        let resolver = Arc::new(GuardedResolver {
+        let resolver = GuardedResolver {
             guard: guard.clone(),
             lookup,
-        });
-        let build = |without_certificates: bool| {
-            let mut builder = reqwest::Client::builder()
-                .user_agent(&http.user_agent)
-                .no_proxy()
-                .redirect(redirect::Policy::none())
-                .referer(false)
-                .connect_timeout(http.timeout)
-                .read_timeout(http.timeout)
-                .pool_max_idle_per_host(http.connections_per_host.saturating_mul(2))
-                .pool_idle_timeout(Duration::from_secs(60))
-                .tcp_nodelay(true)
-                .tcp_keepalive(Duration::from_secs(60))
-                .dns_resolver(Arc::clone(&resolver));
-            if without_certificates {
-                builder = builder.tls_certs_only([]);
-            }
-            builder.build()
         };
-        let client = match build(false) {
-            Ok(client) => client,
-            Err(first) => match build(true) {
-                Ok(client) => {
-                    tracing::warn!(
-                        error = %innermost(&first),
-                        "no CA certificates found; https will fail"
-                    );
-                    client
-                }
-                Err(_) => {
-                    return Err(FetchError::Setup(innermost(&first)));
-                }
-            },
-        };
+        let connections = Connections::new(http, resolver)?;
         Ok(Self {
-            http: client,
+            connections: Arc::new(connections),
             guard,
             timeout: http.timeout,
             credentials: Arc::default(),
             redaction: Redaction::default(),
-            permits: Arc::new(Permits::new(http.connections_per_host)),
+            permits: Arc::new(Permits::new(
+                http.connections_per_host,
+                http.streams_per_host,
+            )),
             third_parties: None,
+            counters: None,
             retries: Bounds::DOCUMENT,
             max_uri_bytes: MAX_URI_BYTES,
             #[cfg(test)]
@@ -187,6 +174,13 @@ impl Client {
         }
     }
 
+    /// The same client, whose requests are counted.
+    #[must_use]
+    pub fn with_counters(mut self, counters: SourceCounters) -> Self {
+        self.counters = Some(counters);
+        self
+    }
+
     /// Removes the credentials from remote text.
     pub fn redaction(&self) -> &Redaction {
         &self.redaction
@@ -205,6 +199,22 @@ impl Client {
     /// The time-out from connect to response head, and between two chunks of a body.
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// How many requests for resources the host of a URL gets at once: it depends on the version of HTTP that the host
+    /// speaks, and on how it copes.
+    pub fn at_once(&self, url: &Url) -> usize {
+        self.permits.at_once(url)
+    }
+
+    /// Whether the host of a URL is slowed down: it gets no more requests than are needed.
+    pub fn is_slowed_down(&self, url: &Url) -> bool {
+        self.permits.is_slowed_down(url)
+    }
+
+    /// The hosts that were contacted, those that are slowed down or busy first. A bounded number.
+    pub fn host_loads(&self) -> Vec<HostLoad> {
+        self.permits.loads()
     }
 
     /// Sends a request and follows redirects until the answer is not a redirect. It may be an error status.
@@ -231,16 +241,29 @@ impl Client {
                 if let Some(third_parties) = &self.third_parties {
                     third_parties.wait(pool, &url).await?;
                 }
-                let permit = self.permits.acquire(pool, &url).await;
+                let mut permit = self.permits.acquire(pool, &url).await;
+                let http = self.connections.client(permit.is_for_http2());
                 // reqwest converts the credentials in the URL to a header.
-                let request = request(&self.http, self.credentials.sign_in(&url));
-                let response = self.send(request).await?;
+                let request = request(http, self.credentials.sign_in(&url));
+                let response = self.send(request).await;
+                self.count(pool, &response);
+                let response = match response {
+                    Ok(response) => response,
+                    Err(error) => {
+                        let error = error.redacted(&self.redaction);
+                        permit.failed(&error);
+                        return Err(error);
+                    }
+                };
+                permit.answered(response.version(), response.status());
                 if !follow.follows(response.status()) {
+                    let counters = self.counters.as_ref();
                     return Ok(Answer {
                         response,
                         url,
                         redaction: self.redaction.clone(),
-                        _permit: permit,
+                        received: counters.map(|counters| counters.received(pool.name())),
+                        permit,
                     });
                 }
                 let base = BaseUri {
@@ -255,6 +278,17 @@ impl Client {
         };
         let answer = asking.await;
         answer.map_err(|error: FetchError| error.redacted(&self.redaction))
+    }
+
+    fn count(&self, pool: Pool, response: &Result<Response, FetchError>) {
+        let Some(counters) = &self.counters else {
+            return;
+        };
+        let result = match response {
+            Ok(response) => result_of_status(response.status().as_u16()),
+            Err(error) => error.code(),
+        };
+        counters.count_request(pool.name(), result);
     }
 
     /// Sends one request; returns when the head of the answer has arrived.
@@ -302,7 +336,8 @@ pub(super) struct Answer {
     /// Its URL after redirects.
     pub(super) url: Url,
     redaction: Redaction,
-    _permit: OwnedSemaphorePermit,
+    received: Option<ByteCounter>,
+    permit: Permit,
 }
 
 impl Answer {
@@ -329,7 +364,19 @@ impl Answer {
     /// The next bytes of the body.
     pub(super) async fn chunk(&mut self) -> Result<Option<bytes::Bytes>, FetchError> {
         let chunk = self.response.chunk().await;
-        chunk.map_err(|error| FetchError::from_transport(&error).redacted(&self.redaction))
+        if let (Ok(Some(bytes)), Some(received)) = (&chunk, &self.received) {
+            received.add(bytes.len());
+        }
+        chunk.map_err(|error| {
+            let error = FetchError::from_transport(&error).redacted(&self.redaction);
+            self.permit.failed(&error);
+            error
+        })
+    }
+
+    /// Notes that the body is not awaited any longer, because of an error.
+    pub(super) fn given_up(&mut self, error: &FetchError) {
+        self.permit.failed(error);
     }
 
     /// Drains a short body.
@@ -571,7 +618,7 @@ mod tests {
             futures_util::poll!(second.as_mut()).is_pending(),
             "the permit is in use"
         );
-        assert_eq!(client.permits.available(Pool::Content), 0);
+        assert_eq!(client.permits.in_progress(Pool::Content), 1);
         get(&client, &site.url("/list")).await.unwrap();
         drop(content);
         second.await.unwrap();

@@ -154,10 +154,12 @@ impl ThroughputGuard {
         let chunk = match tokio::time::timeout(left, answer.chunk()).await {
             Ok(chunk) => chunk?,
             Err(_) => {
-                return Err(FetchError::TooSlow {
+                let error = FetchError::TooSlow {
                     least: LEAST,
                     within: self.within,
-                });
+                };
+                answer.given_up(&error);
+                return Err(error);
             }
         };
         self.waited += clock::now().mono.saturating_duration_since(started);

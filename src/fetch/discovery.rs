@@ -22,7 +22,7 @@ use super::{CapabilityList, Client};
 use crate::protocol::Validators;
 pub use attempt::Attempt;
 pub use error::DiscoveryError;
-pub use result::Discovery;
+pub use result::{Discovery, ReplacedEntry};
 use search::{ROBOTS, Search, SearchRecord, StartPoint, WELL_KNOWN};
 
 /// The usual path of a sitemap, often not listed anywhere.
@@ -36,6 +36,12 @@ pub struct DiscoveryCache {
 }
 
 impl DiscoveryCache {
+    /// The error that nothing but sitemaps was found where there has been more, with what was tried.
+    pub(crate) fn nothing_but_sitemaps(&self, entry: &Url) -> DiscoveryError {
+        let tried = attempt::named(&self.last.attempts);
+        DiscoveryError::nothing_from(entry).having_tried(tried)
+    }
+
     /// Everything that the last discovery has requested, whether it succeeded or not; the first 500 requests.
     pub fn attempts(&self) -> &[Attempt] {
         &self.last.attempts
@@ -79,10 +85,11 @@ impl Client {
             url
         };
         let is_site = entry.path() == "/" && entry.query().is_none();
-        let well_known = folders_of(&entry)
-            .into_iter()
+        let folders = folders_of(&entry).into_iter();
+        let below: Vec<Url> = folders
             .map(|folder| at(&(folder + WELL_KNOWN[0])))
-            .chain(WELL_KNOWN.map(at));
+            .collect();
+        let well_known = below.iter().cloned().chain(WELL_KNOWN.map(at));
         let mut starts: Vec<(StartPoint, Url)> =
             well_known.map(|uri| (StartPoint::WellKnown, uri)).collect();
         let first = if is_site { starts.len() } else { 0 };
@@ -92,6 +99,17 @@ impl Client {
         let known = std::mem::take(&mut cache.last.documents);
         let mut search = Search::new(self, limit, known, followed);
         let found = search_from(&mut search, starts, at(SITEMAP), &entry).await;
+        let found = found.map(|(through, mut discovery)| {
+            // Whoever names a site, or a folder, means what it has at the usual places.
+            let is_below = entry.path().ends_with('/') && below.contains(&through);
+            let is_replaced = !is_site && through != entry && !is_below;
+            discovery.replaced_entry = is_replaced.then(|| ReplacedEntry {
+                answer: search.answer_of(&entry),
+                entry: entry.clone(),
+                through,
+            });
+            discovery
+        });
         let found = found.map_err(|error| error.having_tried(search.tried()));
         cache.last = search.into_record(found.is_ok());
         found
@@ -125,17 +143,17 @@ impl Client {
     }
 }
 
-/// Searches from one start point after the other until one leads to sets.
+/// Searches from one start point after the other until one leads to sets; also returns which one.
 async fn search_from(
     search: &mut Search<'_>,
     starts: Vec<(StartPoint, Url)>,
     sitemap: Url,
     entry: &Url,
-) -> Result<Discovery, DiscoveryError> {
+) -> Result<(Url, Discovery), DiscoveryError> {
     let mut first_error = None;
     for (start, uri) in starts {
         match search.from(start, &uri).await {
-            Ok(discovery) => return Ok(discovery),
+            Ok(discovery) => return Ok((uri, discovery)),
             Err(error) if search.is_unreachable() => return Err(error),
             Err(error) if error.is_absence() => {}
             // robots.txt is optional: its error is not the reason.
@@ -152,7 +170,7 @@ async fn search_from(
     if search.may_try_sitemap()
         && let Ok(discovery) = search.from(StartPoint::Sitemap, &sitemap).await
     {
-        return Ok(discovery);
+        return Ok((sitemap, discovery));
     }
     let error = first_error.unwrap_or_else(|| DiscoveryError::nothing_from(entry));
     search.implied().ok_or(error)

@@ -2,12 +2,17 @@
 
 use std::error::Error;
 use std::io;
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::task::JoinError;
 
 use crate::error_class::ErrorClass;
 use crate::protocol::Redaction;
+
+/// How much of a text of the transport is shown and stored, in characters. Some of it is remote: names in certificates, and what a
+/// server states when it ends a connection over HTTP/2, which may be 16 KiB for each request.
+const LONGEST_TEXT: usize = 1000;
 
 /// Why something could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -45,7 +50,7 @@ pub enum FetchError {
         within: Duration,
     },
     /// The server answers with an error, or with an unexpected status.
-    #[error("the server answered with status {status}")]
+    #[error("the server answered with status {status}{}", hint_of_status(*status))]
     Status {
         /// The status code.
         status: u16,
@@ -89,7 +94,7 @@ pub enum FetchError {
     /// The connection ended before the body did.
     #[error("the body was cut short")]
     CutShort,
-    /// A package can't be written to the local disk.
+    /// A package, or a document that does not fit into memory, can't be written to the local disk.
     #[error("disk write error: {message}")]
     Disk {
         /// Whether the disk or a quota is full.
@@ -189,18 +194,19 @@ impl FetchError {
         )
     }
 
-    /// The same, without secrets in what it repeats of an answer.
+    /// The same, without secrets in what it repeats of an answer, and with no more than the beginning of a text of the transport.
     pub(super) fn redacted(self, secrets: &Redaction) -> Self {
         let redact = |text: String| secrets.redact(&text);
+        let beginning = |text: String| secrets.excerpt(&text, LONGEST_TEXT);
         match self {
             Self::ForbiddenAddress(host) => Self::ForbiddenAddress(redact(host)),
             Self::ForbiddenHost(host) => Self::ForbiddenHost(redact(host)),
             Self::Scheme(scheme) => Self::Scheme(redact(scheme)),
-            Self::Dns(message) => Self::Dns(redact(message)),
-            Self::Connect(message) => Self::Connect(redact(message)),
-            Self::Tls(message) => Self::Tls(redact(message)),
+            Self::Dns(message) => Self::Dns(beginning(message)),
+            Self::Connect(message) => Self::Connect(beginning(message)),
+            Self::Tls(message) => Self::Tls(beginning(message)),
             Self::BadGzip(message) => Self::BadGzip(redact(message)),
-            Self::Io(message) => Self::Io(redact(message)),
+            Self::Io(message) => Self::Io(beginning(message)),
             Self::RedirectDowngrade(target) => Self::RedirectDowngrade(redact(target)),
             error @ (Self::Setup(_)
             | Self::Timeout
@@ -226,12 +232,12 @@ impl FetchError {
         }
     }
 
-    /// An error of writing the file of a package.
-    pub(super) fn from_disk(error: &io::Error) -> Self {
+    /// An error of writing a file in a folder.
+    pub(super) fn from_disk(folder: &Path, error: &io::Error) -> Self {
         let full = [io::ErrorKind::StorageFull, io::ErrorKind::QuotaExceeded];
         Self::Disk {
             is_full: full.contains(&error.kind()),
-            message: error.to_string(),
+            message: format!("{}: {error}", folder.display()),
         }
     }
 
@@ -266,6 +272,16 @@ impl FetchError {
 impl From<io::Error> for FetchError {
     fn from(error: io::Error) -> Self {
         Self::Io(error.to_string())
+    }
+}
+
+/// What to do about a status.
+fn hint_of_status(status: u16) -> &'static str {
+    match status {
+        401 => {
+            ": user name and password belong in the URL of the Source, as https://USER:PASSWORD@HOST/"
+        }
+        _ => "",
     }
 }
 
@@ -311,6 +327,35 @@ pub(super) enum ResolveError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn error_of_a_full_disk_names_the_folder() {
+        for (kind, code) in [
+            (io::ErrorKind::StorageFull, "disk-full"),
+            (io::ErrorKind::QuotaExceeded, "disk-full"),
+            (io::ErrorKind::PermissionDenied, "io"),
+        ] {
+            let error = FetchError::from_disk(Path::new("/srv/mirror"), &kind.into());
+            assert_eq!(error.code(), code);
+            assert!(error.to_string().contains("/srv/mirror"), "{error}");
+        }
+    }
+
+    #[test]
+    fn texts_of_the_transport_are_limited_in_length() {
+        let text = || "x".repeat(1 << 16);
+        for error in [
+            FetchError::Dns(text()),
+            FetchError::Connect(text()),
+            FetchError::Tls(text()),
+            FetchError::Io(text()),
+        ] {
+            let code = error.code();
+            let shown = error.redacted(&Redaction::default()).to_string();
+            assert!(shown.len() < 2 * LONGEST_TEXT, "{code}: {}", shown.len());
+            assert!(shown.len() > LONGEST_TEXT, "{code}: {}", shown.len());
+        }
+    }
 
     #[test]
     fn classes() {

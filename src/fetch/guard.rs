@@ -21,6 +21,17 @@ pub(super) struct Guard {
     pub(super) allow_private: bool,
     /// Addresses that count as public; only in tests, as the public internet.
     pub(super) as_public: Arc<[IpAddr]>,
+    /// A host that may be contacted wherever it is, as it is written in URLs.
+    pub(super) trusted_host: Option<Arc<str>>,
+}
+
+/// The host of a URL that a person has typed, if it can only be the one that is meant: a name may resolve to what its owner likes.
+pub(super) fn trusted_host_of(url: &Url) -> Option<Arc<str>> {
+    let is_plain = match url.host()? {
+        Host::Domain(name) => is_localhost(name),
+        Host::Ipv4(_) | Host::Ipv6(_) => true,
+    };
+    url.host_str().filter(|_| is_plain).map(Arc::from)
 }
 
 impl Guard {
@@ -31,6 +42,9 @@ impl Guard {
     pub(super) fn check(&self, url: &Url) -> Result<(), FetchError> {
         if !matches!(url.scheme(), "http" | "https") {
             return Err(FetchError::Scheme(url.scheme().to_owned()));
+        }
+        if url.host_str().is_some_and(|host| self.trusts(host)) {
+            return Ok(());
         }
         // The url crate normalizes every spelling of an IPv4 address (decimal, octal, short).
         let address = match url.host() {
@@ -47,6 +61,10 @@ impl Guard {
         } else {
             Err(FetchError::ForbiddenAddress(address.to_string()))
         }
+    }
+
+    fn trusts(&self, host: &str) -> bool {
+        self.trusted_host.as_deref() == Some(host)
     }
 
     fn allows(&self, address: IpAddr) -> bool {
@@ -169,7 +187,9 @@ impl Resolve for GuardedResolver {
                 Ok(found) => found,
                 Err(error) => return Err(ResolveError::Lookup(host, error).into()),
             };
-            allowed.retain(|found| guard.allows(found.ip()));
+            if !guard.trusts(&host) {
+                allowed.retain(|found| guard.allows(found.ip()));
+            }
             if allowed.is_empty() {
                 return Err(ResolveError::Forbidden(host).into());
             }
@@ -196,6 +216,7 @@ mod tests {
         Guard {
             allow_private,
             as_public: Arc::default(),
+            trusted_host: None,
         }
     }
 
@@ -314,6 +335,32 @@ mod tests {
     }
 
     #[test]
+    fn only_the_trusted_host_passes_where_it_is_private() {
+        let mut guard = guard(false);
+        for trusted in [
+            "http://10.1.2.3/",
+            "https://localhost:8080/",
+            "http://[::1]/",
+        ] {
+            let trusted = Url::parse(trusted).unwrap();
+            guard.trusted_host = trusted_host_of(&trusted);
+            assert_eq!(guard.check(&trusted), Ok(()), "{trusted}");
+            for other in ["http://10.1.2.4/", "http://127.0.0.1/", "http://[::2]/"] {
+                let checked = guard.check(&Url::parse(other).unwrap());
+                assert!(checked.is_err(), "{other} beside {trusted}");
+            }
+            let ftp = Url::parse("ftp://10.1.2.3/").unwrap();
+            assert!(matches!(guard.check(&ftp), Err(FetchError::Scheme(_))));
+        }
+        let name = Url::parse("http://evil.example/").unwrap();
+        assert_eq!(
+            trusted_host_of(&name),
+            None,
+            "its owner decides where it leads"
+        );
+    }
+
+    #[test]
     fn only_http_and_https_pass() {
         for url in ["ftp://example.com/", "file:///etc/passwd", "data:,x"] {
             assert!(matches!(check(url), Err(FetchError::Scheme(_))), "{url}");
@@ -375,6 +422,7 @@ mod tests {
         };
         let guard = Guard {
             as_public: [IpAddr::V4(PUBLIC)].into(),
+            trusted_host: None,
             ..guard(false)
         };
         let client = Client::guarded(&http, guard, lookup).unwrap();

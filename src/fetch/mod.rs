@@ -5,8 +5,8 @@
 //!   checked for every URL, every redirect, and every address that a name resolves to, at the moment of the connection.
 //! - Everything is bounded: connecting, waiting for an answer, every pause in a body, redirects, retries, the length of
 //!   documents before and after decompression.
-//! - The number of concurrent requests to a host is limited. Downloads of resources do not delay documents and hubs, and
-//!   packages, one at a time, delay neither.
+//! - The number of concurrent requests to a host is limited, and lower while the host is overloaded. Downloads of resources do
+//!   not delay documents and hubs, and packages, one at a time, delay neither.
 //! - A document is returned complete or not at all, decompressed, and can be read several times. A resource is returned
 //!   exactly as it is served, a chunk at a time. A package is written to disk, and an interrupted download is resumed.
 //!
@@ -17,12 +17,14 @@
 
 mod capability_list;
 mod client;
+mod connections;
 mod content;
 mod discovery;
 mod document;
 mod document_summaries;
 mod error;
 mod guard;
+mod host_limit;
 mod http_date;
 mod hub;
 mod link_tags;
@@ -44,12 +46,14 @@ pub(crate) mod transport;
 pub use capability_list::{CapabilityList, UnsupportedChannel, offers};
 pub use client::Client;
 pub use content::{AllowedHosts, Content, Wanted};
-pub use discovery::{Attempt, Discovery, DiscoveryCache, DiscoveryError};
+pub use discovery::{Attempt, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry};
 pub use document::{Fetched, FetchedDocument, OwnedReader};
 pub use document_summaries::{DocumentSummaries, TriedParts};
 pub use error::FetchError;
 pub use guard::is_public;
+pub use host_limit::Slowed;
 pub use hub::HubAnswer;
 pub use package::{MemberReader, Package, PackageError, PartialPackage};
+pub use permits::HostLoad;
 pub use retry::{Bounds, pause, retry};
 pub use topic::TopicLinks;

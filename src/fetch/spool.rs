@@ -94,7 +94,7 @@ fn to_fetch_error(error: io::Error) -> FetchError {
     match error.get_ref().and_then(|inner| inner.downcast_ref()) {
         Some(SinkError::OverLimit(limit)) => FetchError::TooLarge { limit: *limit },
         Some(SinkError::OutOfProportion) => FetchError::Expansion,
-        Some(SinkError::Disk(error)) => FetchError::Io(error.to_string()),
+        Some(SinkError::Disk(error)) => FetchError::from_disk(&std::env::temp_dir(), error),
         None => FetchError::BadGzip(error.to_string()),
     }
 }

@@ -125,6 +125,7 @@ pub(super) fn redirect(code: u16, to: &str) -> Response {
 pub(super) fn http() -> config::HttpConfig {
     config::HttpConfig {
         connections_per_host: 4,
+        streams_per_host: 4,
         timeout: Duration::from_secs(20),
         user_agent: "resyncd/test".into(),
         allow_private_addresses: true,

@@ -23,6 +23,8 @@ use crate::store::{
 
 /// How long a hub may take to send the body of a delivery.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
+/// The bytes of a delivery are collected in buffers of this size.
+const SEGMENT: usize = 32 << 10;
 /// How much of a delivery that is too large is read, as a multiple of the longest allowed one.
 const MAX_DISCARDED: u64 = 4;
 /// The longest challenge that is echoed, in bytes.
@@ -265,7 +267,7 @@ async fn deliver(
 /// Reads a delivery completely. Some of what is too much is read and discarded: a hub that is still sending would not see the
 /// response.
 async fn read_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static str, StatusCode)> {
-    let mut bytes = Vec::new();
+    let mut segments = Vec::new();
     let mut received = 0_u64;
     let reading = async {
         while let Some(frame) = body.frame().await {
@@ -277,8 +279,11 @@ async fn read_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static st
             };
             received = received.saturating_add(data.len() as u64);
             if received <= longest {
-                bytes.extend_from_slice(&data);
-            } else if received > longest.saturating_mul(MAX_DISCARDED) {
+                append(&mut segments, &data);
+                continue;
+            }
+            segments = Vec::new();
+            if received > longest.saturating_mul(MAX_DISCARDED) {
                 break;
             }
         }
@@ -289,7 +294,24 @@ async fn read_body(mut body: Body, longest: u64) -> Result<Vec<u8>, (&'static st
         return Err(("delivery-too-large", StatusCode::PAYLOAD_TOO_LARGE));
     }
     read.unwrap_or(Err(("delivery-too-slow", StatusCode::REQUEST_TIMEOUT)))?;
-    Ok(bytes)
+    Ok(segments.concat())
+}
+
+/// Appends to the last segment, and to new ones of the same size. A single buffer would have to grow: what it has left behind at each
+/// step is as much again as the delivery.
+fn append(segments: &mut Vec<Vec<u8>>, mut data: &[u8]) {
+    while !data.is_empty() {
+        let room = segments.last().map_or(0, |last| SEGMENT - last.len());
+        if room == 0 {
+            segments.push(Vec::with_capacity(SEGMENT));
+            continue;
+        }
+        let (fitting, rest) = data.split_at(room.min(data.len()));
+        if let Some(last) = segments.last_mut() {
+            last.extend_from_slice(fitting);
+        }
+        data = rest;
+    }
 }
 
 /// The topic that a hub states with a delivery (WebSub, section 7), if it is not the channel's. The callback identifies the

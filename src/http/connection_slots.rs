@@ -157,14 +157,14 @@ impl ConnectionSlots {
         }
     }
 
-    /// Closes an idle connection, also a new one; `false` if none is idle.
+    /// Closes an idle connection; `false` if none is idle, or all are new.
     pub(super) fn close_idle(&self) -> bool {
-        self.close_one(&mut self.open.lock(), clock::now().mono, Duration::ZERO)
+        self.close_one(&mut self.open.lock(), clock::now().mono)
     }
 
-    fn close_one(&self, open: &mut OpenConnections, now: Instant, grace: Duration) -> bool {
+    fn close_one(&self, open: &mut OpenConnections, now: Instant) -> bool {
         let closed = open
-            .to_close(now, grace)
+            .to_close(now, self.grace)
             .and_then(|number| open.remove(number));
         if let Some(connection) = &closed {
             connection.close.cancel();
@@ -174,7 +174,7 @@ impl ConnectionSlots {
 
     fn try_acquire(&self, address: IpAddr, now: Instant) -> Option<ConnectionSlot> {
         let mut open = self.open.lock();
-        if open.by_number.len() >= self.most && !self.close_one(&mut open, now, self.grace) {
+        if open.by_number.len() >= self.most && !self.close_one(&mut open, now) {
             return None;
         }
         let (requests, close) = (RequestCount::default(), CancellationToken::new());
@@ -341,6 +341,16 @@ mod tests {
         assert!(!first.close.is_cancelled(), "its request is in progress");
         assert!(second.close.is_cancelled(), "it is idle");
         assert!(!third.close.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn new_connection_is_not_closed_to_free_a_file_descriptor() {
+        for (grace, expected) in [(Duration::ZERO, true), (Duration::from_secs(3600), false)] {
+            let slots = ConnectionSlots::new(2, grace);
+            let slot = slots.acquire(HUB).await;
+            assert_eq!(slots.close_idle(), expected, "{grace:?}");
+            assert_eq!(slot.close.is_cancelled(), expected, "{grace:?}");
+        }
     }
 
     #[tokio::test]

@@ -18,11 +18,11 @@ use super::rejection_counters::RejectionCounters;
 const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
 /// How many connections are open at once. When there are more, idle ones are closed.
 const MAX_CONNECTIONS: usize = 256;
-/// How long a new connection may be without a request before it is closed for another one.
+/// How long a new connection may be without a request before it is closed for another one, or to free a file descriptor.
 const GRACE: Duration = Duration::from_millis(250);
 /// How long requests in progress may take once the listener stops.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
-/// The pause after `accept` failed, as it does without free file descriptors.
+/// The pause after `accept` failed, as it does without free file descriptors, and no connection could be closed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// The pause after an idle connection was closed to free a file descriptor.
 const CLOSE_PAUSE: Duration = Duration::from_millis(2);

@@ -10,12 +10,15 @@ mod bearer_token;
 mod callback;
 mod connection_slots;
 mod error_response;
+mod feed;
 mod host_origin_guard;
 mod keyed_semaphore;
 mod listener;
 mod log_throttle;
 mod operator;
+mod query;
 mod rejection_counters;
+mod resource_line;
 
 pub use callback::{Callback, callback_router};
 pub use listener::{BoundListener, bind, serve};

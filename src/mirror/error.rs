@@ -75,6 +75,30 @@ impl MirrorError {
         }
     }
 
+    /// The message for an operator whose mirror can't be opened: the error, and what to do about it.
+    pub fn of_opening(&self) -> String {
+        let step = match self {
+            Self::DiskFull { .. } => "free some space on its disk",
+            Self::ReadOnly { .. } => {
+                "mount it writable; a systemd unit needs it among its ReadWritePaths"
+            }
+            Self::Io {
+                source: Errno::ACCESS | Errno::PERM,
+                ..
+            } => "the user of resyncd needs write access to it",
+            Self::Io {
+                source: Errno::EXIST,
+                ..
+            }
+            | Self::Blocked { .. }
+            | Self::Missing { .. }
+            | Self::BadPath(_) => "`mirror` must be a folder, or a path where one can be created",
+            Self::Io { .. } => "check the disk and the path",
+            Self::Locked { .. } => "stop the other process, or give each its own mirror",
+        };
+        format!("the mirror can't be used: {self}; {step}")
+    }
+
     /// The class. After a [fatal](ErrorClass::Fatal) one the same call may succeed when the operator or the machine has recovered;
     /// after an [unusable](ErrorClass::Unusable) one only another path does.
     pub fn class(&self) -> ErrorClass {
@@ -136,6 +160,24 @@ pub(super) fn errno(error: &io::Error) -> Errno {
 mod tests {
     use super::*;
     use crate::mirror_path::MirrorPath;
+
+    #[test]
+    fn message_of_a_mirror_that_cannot_be_opened_states_what_to_do() {
+        let message = |errno| MirrorError::classify("creating", "/srv/m", errno).of_opening();
+        for (errno, step) in [
+            (Errno::ACCESS, "write access"),
+            (Errno::ROFS, "ReadWritePaths"),
+            (Errno::NOSPC, "free some space"),
+            (Errno::NOTDIR, "must be a folder"),
+            (Errno::EXIST, "must be a folder"),
+        ] {
+            let message = message(errno);
+            assert!(
+                message.contains("/srv/m") && message.contains(step),
+                "{message}"
+            );
+        }
+    }
 
     #[test]
     fn errors_of_the_system_are_classified() {

@@ -4,7 +4,7 @@
 //!
 //! Invariants:
 //! - A published file is complete: all its bytes were on disk before the rename, and what is reported as done survives a power
-//!   failure.
+//!   failure. Where many are published, one sync of the file system replaces theirs; nothing else changes.
 //! - Nothing outside the mirror is read or written: paths are checked when they are constructed, and no symlink below the root
 //!   is followed or replaced.
 //! - Only one [`Mirror`] at a time has a folder open; staged files are below its `.resyncd/`.
@@ -14,6 +14,7 @@
 
 mod error;
 mod fault_injection;
+mod file_system;
 mod packages;
 mod publish;
 mod reader;
@@ -22,12 +23,13 @@ mod tree;
 
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use fault_injection::inject_fault;
+use fault_injection::{Call, inject_fault};
 use staged::StagingDir;
 use tree::{FolderTree, UnsyncedFolders};
 
@@ -45,10 +47,11 @@ pub struct Mirror {
     root: PathBuf,
     tree: FolderTree,
     staging: Arc<StagingDir>,
-    /// Its lock also serializes changes of the tree, so that no folder is pruned while another call fills it.
+    /// Its lock also serializes changes of the tree, so that no folder is pruned while another call fills it. It is not held
+    /// while the file system is synced.
     unsynced: Mutex<UnsyncedFolders>,
     #[cfg(test)]
-    unsyncable: Mutex<UnsyncedFolders>,
+    unsyncable: Mutex<std::collections::BTreeSet<String>>,
 }
 
 impl Mirror {
@@ -64,8 +67,8 @@ impl Mirror {
         let (staging, unclean) = StagingDir::open(&tree, root)?;
         if unclean {
             // The earlier process may have created folders without syncing them.
-            tree.sync_everything()
-                .map_err(|errno| MirrorError::classify("syncing", &shown, errno))?;
+            let synced = staging.file_system.sync();
+            synced.map_err(|errno| MirrorError::classify("syncing", &shown, errno))?;
         }
         Ok(Self {
             root: root.to_owned(),
@@ -100,13 +103,13 @@ impl Mirror {
         Files::of(&self.tree)
     }
 
-    /// Syncs the entries of a folder to disk.
-    fn sync_folder(&self, folder: &str) -> rustix::io::Result<()> {
+    /// Syncs the entries of a folder to disk. `opened` is the folder, if it is open.
+    fn sync_folder(&self, folder: &str, opened: Option<&OwnedFd>) -> rustix::io::Result<()> {
         #[cfg(test)]
         if self.unsyncable.lock().contains(folder) {
             return Err(rustix::io::Errno::IO);
         }
-        self.tree.sync(folder)
+        self.tree.sync(folder, opened)
     }
 }
 
@@ -124,7 +127,7 @@ fn create_root(root: &Path) -> io::Result<()> {
         !folder.as_os_str().is_empty() && matches!(folder.try_exists(), Ok(false))
     });
     let missing: Vec<&Path> = missing.collect();
-    inject_fault()?;
+    inject_fault(Call::CreateFolder)?;
     fs::create_dir_all(root)?;
     for folder in missing {
         match folder.parent() {

@@ -1,17 +1,20 @@
 //! Publishing and removing files: the changes of the mirror's tree.
 //!
-//! Invariant: what is reported as done is on disk. Every folder is recorded as unsynced before it is altered, and the record is
-//! removed only by a successful fsync; nothing is reported as done below a recorded folder. So a failed fsync also fails the
-//! next call that depends on it, which retries it.
+//! Invariants: a file is on disk before it is renamed, and what is reported as done is on disk. Every folder is recorded as unsynced
+//! before it is altered, and the record is removed only by a successful sync; nothing is reported as done below a recorded folder.
+//! So a failed sync also fails the next call that depends on it, which retries it. A sync of the file system removes the record only
+//! if none has failed since the folder was altered: that one may have reported its error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::OwnedFd;
 
+use parking_lot::MutexGuard;
 use rustix::fs::{AtFlags, FileType, unlinkat};
 use rustix::io::Errno;
 
-use super::fault_injection::inject_fault;
-use super::tree::{UnsyncedFolders, ancestors, kind, split};
+use super::fault_injection::{Call, inject_fault};
+use super::file_system::SYNC_TOGETHER;
+use super::tree::{Alterations, UnsyncedFolders, ancestors, kind, split};
 use super::{CompletedFile, Mirror, MirrorError};
 use crate::error_class::ErrorClass;
 use crate::mirror_path::MirrorPath;
@@ -22,8 +25,8 @@ use crate::mirror_path::MirrorPath;
 pub struct PublishError {
     /// The reason.
     pub error: MirrorError,
-    /// The file, to be published elsewhere or later; `None` if it was renamed, but may not be on disk: it must be staged
-    /// again.
+    /// The file, to be published elsewhere or later; `None` if it must be staged again: it could not be synced, or it was renamed,
+    /// but may not be on disk.
     pub file: Option<CompletedFile>,
 }
 
@@ -33,8 +36,9 @@ type OpenFolder<'a> = Option<(&'a str, OwnedFd)>;
 impl Mirror {
     /// Publishes files: each atomically replaces the file at its path.
     ///
-    /// The results are in the order of the batch. The call returns when everything is on disk: each folder is synced once,
-    /// whatever the number of files. Of two files for one path the later is published. It blocks.
+    /// The results are in the order of the batch. The call returns when everything is on disk: all files are synced before any is
+    /// renamed, and each folder is synced once, whatever the number of files. Where there are many, one sync of the file system
+    /// replaces these; other calls are not blocked by that. Of two files for one path the later is published. It blocks.
     ///
     /// # Errors
     /// [`PublishError`] for each file separately. After [`MirrorError::Blocked`] another path may work.
@@ -43,23 +47,38 @@ impl Mirror {
         &self,
         batch: Vec<(CompletedFile, MirrorPath)>,
     ) -> Vec<Result<(), PublishError>> {
-        let mut unsynced = self.unsynced.lock();
         let (files, paths): (Vec<CompletedFile>, Vec<MirrorPath>) = batch.into_iter().unzip();
-        let mut files: Vec<Option<CompletedFile>> = files.into_iter().map(Some).collect();
+        let files = self.staging.sync(files);
+        let mut unsynced = self.unsynced.lock();
+        let mut files: Vec<Option<_>> = files.into_iter().map(Some).collect();
         let mut failed: Vec<Option<PublishError>> = paths.iter().map(|_| None).collect();
         let mut opened: OpenFolder<'_> = None;
         for index in by_folder(&paths) {
             let path = &paths[index];
-            let file = files[index].take().expect("each index occurs once");
-            if let Err((errno, file)) = self.rename(file, path, &mut opened, &mut unsynced) {
-                failed[index] = Some(PublishError {
-                    error: MirrorError::classify("publishing", path.as_str(), errno),
-                    file: Some(file),
-                });
-            }
+            let synced = files[index].take().expect("each index occurs once");
+            let renamed = match synced {
+                Ok(file) => {
+                    self.rename(file, path, &mut opened, &mut unsynced)
+                        .map_err(|(errno, file)| PublishError {
+                            error: MirrorError::classify("publishing", path.as_str(), errno),
+                            file: Some(file),
+                        })
+                }
+                Err(errno) => Err(PublishError {
+                    error: not_synced(path.as_str(), errno),
+                    file: None,
+                }),
+            };
+            failed[index] = renamed.err();
         }
 
-        let mut syncs = FolderSyncs::default();
+        let mut syncs = FolderSyncs {
+            opened,
+            ..FolderSyncs::default()
+        };
+        let renamed = paths.iter().zip(&failed);
+        let renamed = renamed.filter_map(|(path, failed)| failed.is_none().then_some(path));
+        syncs.sync_together(self, renamed.map(MirrorPath::folder), &mut unsynced);
         let results = paths.iter().zip(failed).map(|(path, failed)| {
             if let Some(failed) = failed {
                 return Err(failed);
@@ -67,14 +86,27 @@ impl Mirror {
             let synced = syncs.sync(self, path.folder(), &mut unsynced);
             synced.map_err(|error| PublishError { error, file: None })
         });
-        results.collect()
+        let results: Vec<_> = results.collect();
+        let Err(errno) = self.staging.check_running() else {
+            return results;
+        };
+        let lost = |path: &MirrorPath| PublishError {
+            error: not_synced(path.as_str(), errno),
+            file: None,
+        };
+        let results = results.into_iter().zip(&paths);
+        results
+            .map(|(result, path)| result.and_then(|()| Err(lost(path))))
+            .collect()
     }
 
     /// Syncs the folders of a file that is at its path, as far as an earlier sync of them has failed: without its entry in them a
     /// file is lost with the power. It blocks.
     pub fn sync_entry(&self, path: &MirrorPath) -> Result<(), MirrorError> {
         let mut unsynced = self.unsynced.lock();
-        FolderSyncs::default().sync(self, path.folder(), &mut unsynced)
+        FolderSyncs::default().sync(self, path.folder(), &mut unsynced)?;
+        let running = self.staging.check_running();
+        running.map_err(|errno| not_synced(path.as_str(), errno))
     }
 
     /// Creates the folders for a file, and renames it to its path; returns it on failure.
@@ -85,17 +117,21 @@ impl Mirror {
         opened: &mut OpenFolder<'a>,
         unsynced: &mut UnsyncedFolders,
     ) -> Result<(), (Errno, CompletedFile)> {
+        let failures = self.staging.file_system.failures();
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,
-            _ => match self.tree.create_folders(path.folder(), unsynced) {
-                Ok(folder) => folder,
-                Err(errno) => return Err((errno, file)),
-            },
+            _ => {
+                let record = |folder: &str| unsynced.record(folder, failures);
+                match self.tree.create_folders(path.folder(), record) {
+                    Ok(folder) => folder,
+                    Err(errno) => return Err((errno, file)),
+                }
+            }
         };
         // A rename would replace a symlink, a FIFO or a device.
         let renamed = match kind(&folder, path.name()) {
             Ok(None | Some(FileType::RegularFile)) => {
-                unsynced.insert(path.folder().to_owned());
+                unsynced.record(path.folder(), failures);
                 file.move_to(&folder, path.name())
             }
             Ok(Some(_)) => Err((Errno::LOOP, file)),
@@ -133,12 +169,20 @@ impl Mirror {
         }
 
         let mut syncs = FolderSyncs::default();
+        // Each folder by itself: other than one into which a staged file was renamed, it may be on another file system.
         let results = paths.iter().zip(results).map(|(path, result)| {
             let removed = result?;
             syncs.sync(self, path.folder(), &mut unsynced)?;
             Ok(removed)
         });
-        results.collect()
+        let results: Vec<_> = results.collect();
+        let Err(errno) = self.staging.check_running() else {
+            return results;
+        };
+        let results = results.into_iter().zip(paths);
+        results
+            .map(|(result, path)| result.and_then(|_| Err(not_synced(path.as_str(), errno))))
+            .collect()
     }
 
     /// Removes one file; returns whether it existed.
@@ -148,6 +192,7 @@ impl Mirror {
         opened: &mut OpenFolder<'a>,
         unsynced: &mut UnsyncedFolders,
     ) -> Result<bool, Errno> {
+        let failures = self.staging.file_system.failures();
         let folder = match opened.take() {
             Some((at, folder)) if at == path.folder() => folder,
             _ => match self.tree.folder(path.folder()) {
@@ -160,8 +205,8 @@ impl Mirror {
         let removed = match kind(&folder, path.name()) {
             Ok(None | Some(FileType::Directory)) => Ok(false),
             Ok(Some(FileType::RegularFile)) => {
-                unsynced.insert(path.folder().to_owned());
-                inject_fault()
+                unsynced.record(path.folder(), failures);
+                inject_fault(Call::Unlink)
                     .and_then(|()| unlinkat(&folder, path.name(), AtFlags::empty()))
                     .map(|()| true)
             }
@@ -176,11 +221,12 @@ impl Mirror {
     ///
     /// An empty folder that remains does no harm, so that it is not an error.
     fn prune(&self, folder: &str, unsynced: &mut UnsyncedFolders) {
+        let failures = self.staging.file_system.failures();
         for folder in ancestors(folder).filter(|folder| !folder.is_empty()) {
             match self.tree.remove_empty(folder) {
                 Ok(true) => {
                     unsynced.remove(folder);
-                    unsynced.insert(split(folder).0.to_owned());
+                    unsynced.record(split(folder).0, failures);
                 }
                 Err(Errno::NOENT) => {}
                 Ok(false) | Err(_) => return,
@@ -196,11 +242,54 @@ fn by_folder(paths: &[MirrorPath]) -> Vec<usize> {
     order
 }
 
-/// The folders whose sync has failed in this call: each is tried once, and all files that depend on it share the error.
+/// The syncs of folders in one call: each is tried once, and all files that depend on one that fails share the error.
 #[derive(Default)]
-struct FolderSyncs(BTreeMap<String, Errno>);
+struct FolderSyncs<'a> {
+    /// The folders whose sync has failed.
+    failed: BTreeMap<String, Errno>,
+    opened: OpenFolder<'a>,
+}
 
-impl FolderSyncs {
+impl FolderSyncs<'_> {
+    /// Syncs the folders of files that were just renamed, and their ancestors, with the file system if they are many. What is not
+    /// synced then is left to [`sync`](Self::sync).
+    ///
+    /// They are on the file system of the staged files, or the renames would have failed.
+    fn sync_together<'a>(
+        &self,
+        mirror: &Mirror,
+        folders: impl Iterator<Item = &'a str>,
+        unsynced: &mut MutexGuard<'_, UnsyncedFolders>,
+    ) {
+        let due = folders
+            .flat_map(ancestors)
+            .filter_map(|folder| Some((folder, unsynced.of(folder)?)));
+        let due: BTreeMap<&str, Alterations> = due.collect();
+        let file_system = &mirror.staging.file_system;
+        let last = due.iter().max_by_key(|(_, alterations)| alterations.last);
+        let Some((last, _)) = last else { return };
+        if due.len() < SYNC_TOGETHER || !file_system.replaces_fsync {
+            return;
+        }
+        // Others may write much, and the calls of all other Sources must not wait for that. What they alter stays recorded.
+        let synced = MutexGuard::unlocked(unsynced, || {
+            file_system.sync()?;
+            // The sync of a file system that has become read-only, or of ext4 that was shut down, may succeed without anything
+            // being written. But what was altered last can't be synced there; if it is on disk, so is what was altered before.
+            self.sync_one(mirror, last)
+        });
+        if synced.is_err() {
+            return;
+        }
+        let failures = file_system.failures();
+        for (folder, alterations) in due {
+            let is_as_it_was = unsynced.of(folder) == Some(alterations);
+            if is_as_it_was && alterations.failures == failures {
+                unsynced.remove(folder);
+            }
+        }
+    }
+
     /// Syncs a folder and its ancestors, as far as they are recorded as unsynced.
     fn sync(
         &mut self,
@@ -209,12 +298,12 @@ impl FolderSyncs {
         unsynced: &mut UnsyncedFolders,
     ) -> Result<(), MirrorError> {
         for folder in ancestors(folder) {
-            if !unsynced.contains(folder) && !self.0.contains_key(folder) {
+            if !unsynced.contains(folder) && !self.failed.contains_key(folder) {
                 continue;
             }
-            let errno = match self.0.get(folder) {
+            let errno = match self.failed.get(folder) {
                 Some(errno) => *errno,
-                None => match mirror.sync_folder(folder) {
+                None => match self.sync_one(mirror, folder) {
                     Ok(()) => {
                         unsynced.remove(folder);
                         continue;
@@ -224,21 +313,31 @@ impl FolderSyncs {
                             // Another process removed it: there is nothing left to sync.
                             unsynced.remove(folder);
                         }
-                        self.0.insert(folder.to_owned(), errno);
+                        self.failed.insert(folder.to_owned(), errno);
                         errno
                     }
                 },
             };
-            return Err(match MirrorError::classify("syncing", folder, errno) {
-                error if error.class() == ErrorClass::Fatal => error,
-                // Another path would not help.
-                _ => MirrorError::Io {
-                    doing: "syncing",
-                    path: folder.to_owned(),
-                    source: errno,
-                },
-            });
+            return Err(not_synced(folder, errno));
         }
         Ok(())
+    }
+
+    fn sync_one(&self, mirror: &Mirror, folder: &str) -> Result<(), Errno> {
+        let opened = self.opened.as_ref();
+        let opened = opened.and_then(|(at, opened)| (*at == folder).then_some(opened));
+        mirror.sync_folder(folder, opened)
+    }
+}
+
+/// The error of a file or folder that could not be synced. Another path would not help.
+fn not_synced(path: &str, errno: Errno) -> MirrorError {
+    match MirrorError::classify("syncing", path, errno) {
+        error if error.class() == ErrorClass::Fatal => error,
+        _ => MirrorError::Io {
+            doing: "syncing",
+            path: path.to_owned(),
+            source: errno,
+        },
     }
 }

@@ -41,7 +41,7 @@ impl MirrorReader {
 
 /// Opens a file without following symlinks.
 pub(super) fn open_file(tree: &FolderTree, path: &MirrorPath) -> Result<File, MirrorError> {
-    tree.file(path.folder(), path.name())
+    tree.file(path.as_str())
         .map_err(|errno| MirrorError::classify_lookup("opening", path.as_str(), errno))
 }
 
@@ -67,7 +67,7 @@ impl<'a> Files<'a> {
     fn list(&mut self, folder: &str) -> Result<(), Errno> {
         let opened = match self.tree.folder(folder) {
             // It was pruned or replaced since its parent was listed.
-            Err(Errno::NOENT | Errno::NOTDIR) if !folder.is_empty() => return Ok(()),
+            Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) if !folder.is_empty() => return Ok(()),
             opened => opened?,
         };
         for entry in Dir::read_from(&opened)? {

@@ -1,28 +1,42 @@
 //! Staged files: they hold the bytes of a resource until it is published.
 //!
-//! Invariant: a [`CompletedFile`] is complete and on disk, so that publishing it is only a rename. Dropping a [`Staged`] or a
-//! [`CompletedFile`] removes the file; files that a crash leaves are removed when the mirror is opened.
+//! Invariants: a [`CompletedFile`] is complete, and [`StagingDir::sync`] is what brings it to disk before it is renamed: many at once
+//! where many are published. Until then it is open: an fsync through the handle with which it was written reports every error of its
+//! own, whatever another sync has reported. Dropping a [`Staged`] or a [`CompletedFile`] removes the file; files that a crash leaves
+//! are removed when the mirror is opened.
 
 use std::fmt;
 use std::fs::{File, TryLockError};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{AtFlags, Mode, OFlags, openat, renameat, unlinkat};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::MirrorError;
-use super::fault_injection::inject_fault;
-use super::tree::{FolderTree, create_folder, sweep};
+use super::error::errno;
+use super::fault_injection::{Call, inject_fault};
+use super::file_system::{FileSystem, SYNC_TOGETHER};
+use super::tree::{FolderTree, create_folder, sweep, sync_entries};
 use crate::mirror_path::OWN_FOLDER;
 use crate::protocol::SourceTime;
 
 /// The range of times that ext4 can store, in microseconds since 1970: from 1901 to 2446.
 const TIMES: std::ops::RangeInclusive<i64> = -(1 << 31) * 1_000_000..=15_032_385_535 * 1_000_000;
+
+/// The length from which on a file is synced when it is complete, in bytes: on the thread that has written it, so that the small
+/// files of a batch do not wait for it.
+pub(super) const SYNC_ALONE: u64 = 1 << 20;
+
+/// How many completed files may be open, of all mirrors together: some batches.
+const OPEN_FILES: u64 = 2048;
+/// One in so many of the file descriptors that the process may have is for completed files.
+const OPEN_SHARE: u64 = 4;
 
 /// The folder of staged files, and the lock of the mirror.
 ///
@@ -32,6 +46,8 @@ pub(super) struct StagingDir {
     folder: OwnedFd,
     lock: File,
     next: AtomicU64,
+    pub(super) file_system: FileSystem,
+    pub(super) open_files: Arc<OpenFiles>,
 }
 
 impl StagingDir {
@@ -56,6 +72,7 @@ impl StagingDir {
                 return Err(MirrorError::classify_io("locking", OWN_FOLDER, &error));
             }
         }
+        let file_system = FileSystem::of(top).map_err(failed)?;
         // Incomplete files are not for those who may read the mirror.
         create_folder(&own, "work", 0o700).map_err(failed)?;
         let folder = tree.folder(".resyncd/work").map_err(failed)?;
@@ -64,14 +81,46 @@ impl StagingDir {
 
         let io = |error| MirrorError::classify_io("writing", ".resyncd/lock", &error);
         let unclean = lock.metadata().map_err(io)?.len() > 0;
-        inject_fault().map_err(|errno| io(errno.into()))?;
+        inject_fault(Call::Write).map_err(|errno| io(errno.into()))?;
         (&lock).write_all(b"in use\n").map_err(io)?;
         let staging = Self {
             folder,
             lock,
             next: AtomicU64::new(1),
+            file_system,
+            open_files: Arc::clone(&OPEN),
         };
         Ok((staging, unclean))
+    }
+
+    /// Syncs completed files to disk: each by itself, or the file system if they are many. A file whose sync fails is removed: a
+    /// second sync would not report what was lost.
+    ///
+    /// This is the one place that decides how. The results are in the order of the files.
+    pub(super) fn sync(&self, files: Vec<CompletedFile>) -> Vec<Result<CompletedFile, Errno>> {
+        let written = files
+            .iter()
+            .filter(|file| matches!(file.state, SyncState::Written { .. }));
+        let is_together = written.count() >= SYNC_TOGETHER && self.sync_all().is_ok();
+        let synced = files.into_iter().map(|file| file.synced(is_together));
+        synced.collect()
+    }
+
+    /// Syncs the file system after files were staged.
+    fn sync_all(&self) -> Result<(), Errno> {
+        self.file_system.sync()?;
+        // It fails where the file system was shut down. And without a journal ext4 has the disk write its cache before it has
+        // written all: this does it again.
+        sync_entries(&self.folder)
+    }
+
+    /// Fails if folders that seem to be synced are not, because the file system was shut down before.
+    pub(super) fn check_running(&self) -> Result<(), Errno> {
+        if !self.file_system.hides_shutdown {
+            return Ok(());
+        }
+        inject_fault(Call::Fsync)?;
+        self.lock.sync_all().map_err(|error| errno(&error))
     }
 
     /// Records that everything is on disk. It only saves the next start a sync, so that errors are ignored.
@@ -97,7 +146,7 @@ impl Drop for StagedName {
     fn drop(&mut self) {
         if !self.published {
             // A file that can't be removed is removed at the next start.
-            let _ = inject_fault()
+            let _ = inject_fault(Call::Unlink)
                 .and_then(|()| unlinkat(&self.staging.folder, &self.name, AtFlags::empty()));
         }
     }
@@ -107,6 +156,10 @@ impl Drop for StagedName {
 pub struct Staged {
     file: File,
     name: StagedName,
+    /// In bytes.
+    length: u64,
+    /// How many syncs of the file system had failed before it was created.
+    failures: u64,
     failed: bool,
 }
 
@@ -115,9 +168,10 @@ impl Staged {
     pub(super) fn begin(staging: &Arc<StagingDir>) -> Result<Self, MirrorError> {
         let flags =
             OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let failures = staging.file_system.failures();
         loop {
             let name = staging.next.fetch_add(1, Ordering::Relaxed).to_string();
-            let created = inject_fault()
+            let created = inject_fault(Call::Create)
                 .and_then(|()| openat(&staging.folder, &name, flags, Mode::from_raw_mode(0o644)));
             match created {
                 Ok(file) => {
@@ -128,6 +182,8 @@ impl Staged {
                             name,
                             published: false,
                         },
+                        length: 0,
+                        failures,
                         failed: false,
                     });
                 }
@@ -142,12 +198,20 @@ impl Staged {
 
     /// Appends bytes. After an error the file can't be finished.
     pub fn write(&mut self, bytes: &[u8]) -> Result<(), MirrorError> {
-        let written = inject_fault().map_err(io::Error::from);
+        let written = inject_fault(Call::Write).map_err(io::Error::from);
         let written = written.and_then(|()| self.file.write_all(bytes));
+        self.length += bytes.len() as u64;
         written.map_err(|error| {
             self.failed = true;
             self.name.error("writing", &error)
         })
+    }
+
+    /// Leaves a hole where its bytes were.
+    #[cfg(test)]
+    pub(super) fn drop_bytes(&self) {
+        self.file.set_len(0).unwrap();
+        self.file.set_len(self.length).unwrap();
     }
 
     /// Its bytes so far, from the beginning. What is written next is written behind what was read.
@@ -157,27 +221,59 @@ impl Staged {
         Ok(&self.file)
     }
 
-    /// Sets the modification time of the file to that of the resource, and syncs the file to disk. After an error the file is
-    /// removed.
+    /// Sets the modification time of the file to that of the resource. A long file is synced to disk, and so is every one where a
+    /// sync of the file system does not replace an fsync, or where many files are open; others are synced when they are published.
+    /// After an error the file is removed.
     ///
-    /// A time that file systems can't store is replaced by the nearest one that they can. It blocks for an fsync.
+    /// A time that file systems can't store is replaced by the nearest one that they can. It may block for an fsync.
     pub fn finish(self, lastmod: Option<SourceTime>) -> Result<CompletedFile, MirrorError> {
-        let Self { file, name, failed } = self;
+        let Self {
+            file,
+            name,
+            length,
+            failures,
+            failed,
+        } = self;
         if failed {
             return Err(name.error("finishing", &Errno::IO.into()));
         }
         if let Some(lastmod) = lastmod {
-            inject_fault()
+            inject_fault(Call::Date)
                 .map_err(io::Error::from)
                 .and_then(|()| file.set_modified(file_time(lastmod)))
                 .map_err(|error| name.error("dating", &error))?;
         }
-        inject_fault()
-            .map_err(io::Error::from)
-            .and_then(|()| file.sync_all())
-            .map_err(|error| name.error("syncing", &error))?;
-        Ok(CompletedFile { name })
+        let is_alone = length >= SYNC_ALONE || !name.staging.file_system.replaces_fsync;
+        let permit = (!is_alone)
+            .then(|| OpenPermit::within_limit(&name.staging.open_files))
+            .flatten();
+        let state = match permit {
+            Some(permit) => SyncState::Written {
+                file,
+                failures,
+                _permit: permit,
+            },
+            None => {
+                sync(&file, &name.staging.file_system)
+                    .map_err(|errno| name.error("syncing", &errno.into()))?;
+                SyncState::Synced
+            }
+        };
+        Ok(CompletedFile { state, name })
     }
+}
+
+/// Syncs a staged file to disk.
+fn sync(file: &File, file_system: &FileSystem) -> Result<(), Errno> {
+    inject_fault(Call::Fsync)?;
+    file.sync_all().map_err(|error| errno(&error))?;
+    file_system.check_blocks(file)
+}
+
+/// How many completed files may be open if the process may have so many file descriptors; `None`: any number.
+fn open_limit(descriptors: Option<u64>) -> usize {
+    let share = descriptors.map_or(OPEN_FILES, |number| number / OPEN_SHARE);
+    usize::try_from(share.min(OPEN_FILES)).unwrap_or(usize::MAX)
 }
 
 impl fmt::Debug for Staged {
@@ -198,17 +294,87 @@ pub fn file_time(time: SourceTime) -> SystemTime {
     }
 }
 
-/// A staged file that is complete and on disk, ready to be published.
+/// A staged file that is complete, ready to be published.
 pub struct CompletedFile {
+    state: SyncState,
     name: StagedName,
 }
 
+/// Whether a completed file is on disk.
+enum SyncState {
+    /// It is.
+    Synced,
+    /// All of it is written.
+    Written {
+        /// The file as it was written.
+        file: File,
+        /// How many syncs of the file system had failed before the file was created.
+        failures: u64,
+        _permit: OpenPermit,
+    },
+}
+
+/// The number of completed files that are open. It is limited: file descriptors are for all Sources, and for the listeners.
+pub(super) struct OpenFiles {
+    open: AtomicUsize,
+    limit: usize,
+}
+
+/// Those of this process.
+static OPEN: LazyLock<Arc<OpenFiles>> = LazyLock::new(|| {
+    let descriptors = getrlimit(Resource::Nofile).current;
+    Arc::new(OpenFiles::new(open_limit(descriptors)))
+});
+
+impl OpenFiles {
+    pub(super) fn new(limit: usize) -> Self {
+        let open = AtomicUsize::new(0);
+        Self { open, limit }
+    }
+}
+
+/// The permit of a completed file to be open.
+struct OpenPermit(Arc<OpenFiles>);
+
+impl OpenPermit {
+    /// `None` if as many are open as may be.
+    fn within_limit(files: &Arc<OpenFiles>) -> Option<Self> {
+        let one_more = |open: usize| (open < files.limit).then_some(open + 1);
+        let counted = files
+            .open
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more);
+        counted.ok().map(|_| Self(Arc::clone(files)))
+    }
+}
+
+impl Drop for OpenPermit {
+    fn drop(&mut self) {
+        self.0.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
 impl CompletedFile {
+    /// The file, on disk, and closed. `is_together`: whether the file system was synced since the file was completed.
+    fn synced(mut self, is_together: bool) -> Result<Self, Errno> {
+        let state = std::mem::replace(&mut self.state, SyncState::Synced);
+        if let SyncState::Written { file, failures, .. } = state {
+            let file_system = &self.name.staging.file_system;
+            // A sync that has failed may have reported an error of this file, which no later one of the file system reports again.
+            // Or an error of a file of others, over and over: no file of ours is to be lost by that.
+            if is_together && failures == file_system.failures() {
+                file_system.check_blocks(&file)?;
+            } else {
+                sync(&file, file_system)?;
+            }
+        }
+        Ok(self)
+    }
+
     /// Renames the file to its published name, replacing the file there; returns it on failure.
     pub(super) fn move_to(mut self, folder: &OwnedFd, name: &str) -> Result<(), (Errno, Self)> {
         let staging = &self.name.staging.folder;
-        let renamed =
-            inject_fault().and_then(|()| renameat(staging, &self.name.name, folder, name));
+        let renamed = inject_fault(Call::Rename)
+            .and_then(|()| renameat(staging, &self.name.name, folder, name));
         match renamed {
             Ok(()) => {
                 self.name.published = true;
@@ -222,5 +388,23 @@ impl CompletedFile {
 impl fmt::Debug for CompletedFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "CompletedFile({})", self.name.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn completed_files_get_a_share_of_the_file_descriptors() {
+        for (descriptors, limit) in [
+            (Some(0), 0),
+            (Some(256), 64),
+            (Some(1024), 256),
+            (Some(65_536), 2048),
+            (None, 2048),
+        ] {
+            assert_eq!(open_limit(descriptors), limit, "{descriptors:?}");
+        }
     }
 }

@@ -4,10 +4,14 @@ mod disk_faults;
 
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, symlink};
+use std::sync::atomic::Ordering;
 
 use proptest::prelude::*;
 use tempfile::TempDir;
 
+use super::fault_injection::{Call, FaultPlan, before_call, record_calls};
+use super::file_system::SYNC_TOGETHER;
+use super::staged::{OpenFiles, SYNC_ALONE};
 use super::*;
 use crate::error_class::ErrorClass;
 use crate::protocol::SourceTime;
@@ -23,7 +27,45 @@ impl World {
         let base = tempfile::tempdir().unwrap();
         fs::create_dir(base.path().join("outside")).unwrap();
         let mirror = Mirror::open(&base.path().join("mirror")).unwrap();
-        Self { mirror, base }
+        let mut world = Self { mirror, base };
+        // Whatever file system the tests run on.
+        world.let_sync_replace_fsync(true);
+        world.let_shutdown_be_hidden(false);
+        // Other tests run in this process.
+        world.limit_open_files(1000);
+        world
+    }
+
+    /// Both ways to look up a path.
+    fn of_each_look_up() -> [Self; 2] {
+        let (world, walking) = (Self::new(), Self::new());
+        walking.mirror.tree.walks.store(true, Ordering::Relaxed);
+        [world, walking]
+    }
+
+    fn limit_open_files(&mut self, limit: usize) {
+        let staging = Arc::get_mut(&mut self.mirror.staging).unwrap();
+        staging.open_files = Arc::new(OpenFiles::new(limit));
+    }
+
+    fn let_sync_replace_fsync(&mut self, replaces: bool) {
+        let staging = Arc::get_mut(&mut self.mirror.staging).unwrap();
+        staging.file_system.replaces_fsync = replaces;
+    }
+
+    fn let_shutdown_be_hidden(&mut self, is_hidden: bool) {
+        let staging = Arc::get_mut(&mut self.mirror.staging).unwrap();
+        staging.file_system.hides_shutdown = is_hidden;
+    }
+
+    /// So many files for folders of their own, or for one.
+    fn batch(&self, number: usize, is_wide: bool) -> Vec<(CompletedFile, MirrorPath)> {
+        let files = (0..number).map(|n| {
+            let folder = if is_wide { n } else { 0 };
+            let at = format!("h/{folder}/{n}");
+            (self.completed(&at), path(&at))
+        });
+        files.collect()
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -203,19 +245,20 @@ fn reader_needs_no_lock() {
 
 #[test]
 fn blocked_file_is_returned_and_can_be_published_elsewhere() {
-    let world = World::new();
-    world.publish("h/file").unwrap();
-    world.publish("h/folder/a").unwrap();
-    for at in ["h/file/a", "h/file/a/b", "h/folder"] {
-        let PublishError { error, file } = world.publish(at).unwrap_err();
-        assert_eq!(error.code(), "path-blocked", "{at}");
-        assert_eq!(error.class(), ErrorClass::Unusable);
-        let made = path(&format!("h/%made/{}", at.len()));
-        let answers = world.mirror.publish(vec![(file.unwrap(), made.clone())]);
-        assert_eq!(codes(&answers), ["ok"]);
-        assert_eq!(fs::read_to_string(world.at(made.as_str())).unwrap(), at);
+    for world in World::of_each_look_up() {
+        world.publish("h/file").unwrap();
+        world.publish("h/folder/a").unwrap();
+        for at in ["h/file/a", "h/file/a/b", "h/folder"] {
+            let PublishError { error, file } = world.publish(at).unwrap_err();
+            assert_eq!(error.code(), "path-blocked", "{at}");
+            assert_eq!(error.class(), ErrorClass::Unusable);
+            let made = path(&format!("h/%made/{}", at.len()));
+            let answers = world.mirror.publish(vec![(file.unwrap(), made.clone())]);
+            assert_eq!(codes(&answers), ["ok"]);
+            assert_eq!(fs::read_to_string(world.at(made.as_str())).unwrap(), at);
+        }
+        assert_eq!(fs::read_to_string(world.at("h/file")).unwrap(), "h/file");
     }
-    assert_eq!(fs::read_to_string(world.at("h/file")).unwrap(), "h/file");
 }
 
 #[test]
@@ -231,25 +274,26 @@ fn blocked_file_does_not_fail_the_batch() {
 
 #[test]
 fn symlinks_are_neither_followed_nor_replaced() {
-    let world = World::new();
-    let outside = world.outside();
-    fs::write(outside.join("a"), "theirs").unwrap();
-    fs::create_dir(world.at("h")).unwrap();
-    symlink(&outside, world.at("g")).unwrap();
-    symlink(&outside, world.at("h/folder")).unwrap();
-    symlink(outside.join("a"), world.at("h/name")).unwrap();
-    symlink(outside.join("nothing"), world.at("h/dangling")).unwrap();
-    for at in ["g/a", "g/new/a", "h/folder/a", "h/name", "h/dangling"] {
-        let error = world.publish(at).unwrap_err().error;
-        assert_eq!(error.code(), "path-blocked", "publish {at}");
-        assert_eq!(world.remove(at), Err("path-blocked"), "remove {at}");
-        let error = world.mirror.open_file(&path(at)).unwrap_err();
-        assert_eq!(error.code(), "path-blocked", "open {at}");
+    for world in World::of_each_look_up() {
+        let outside = world.outside();
+        fs::write(outside.join("a"), "theirs").unwrap();
+        fs::create_dir(world.at("h")).unwrap();
+        symlink(&outside, world.at("g")).unwrap();
+        symlink(&outside, world.at("h/folder")).unwrap();
+        symlink(outside.join("a"), world.at("h/name")).unwrap();
+        symlink(outside.join("nothing"), world.at("h/dangling")).unwrap();
+        for at in ["g/a", "g/new/a", "h/folder/a", "h/name", "h/dangling"] {
+            let error = world.publish(at).unwrap_err().error;
+            assert_eq!(error.code(), "path-blocked", "publish {at}");
+            assert_eq!(world.remove(at), Err("path-blocked"), "remove {at}");
+            let error = world.mirror.open_file(&path(at)).unwrap_err();
+            assert_eq!(error.code(), "path-blocked", "open {at}");
+        }
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+        assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "theirs");
+        assert!(world.at("h/name").is_symlink() && world.at("g").is_symlink());
+        assert_eq!(world.staged_files(), 0);
     }
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
-    assert_eq!(fs::read_to_string(outside.join("a")).unwrap(), "theirs");
-    assert!(world.at("h/name").is_symlink() && world.at("g").is_symlink());
-    assert_eq!(world.staged_files(), 0);
 }
 
 #[test]
@@ -294,13 +338,14 @@ fn removing_prunes_empty_folders_up_to_the_host() {
 
 #[test]
 fn file_whose_path_has_another_use_counts_as_removed() {
-    let world = World::new();
-    world.publish("h/a/b").unwrap();
-    assert_eq!(world.remove("h/a"), Ok(false));
-    assert_eq!(world.remove("h/a/b/c"), Ok(false));
-    assert_eq!(world.remove("h/a/b/c/d"), Ok(false));
-    assert_eq!(world.files(), ["h/a/b"]);
-    assert!(world.mirror.unsynced.lock().is_empty());
+    for world in World::of_each_look_up() {
+        world.publish("h/a/b").unwrap();
+        assert_eq!(world.remove("h/a"), Ok(false));
+        assert_eq!(world.remove("h/a/b/c"), Ok(false));
+        assert_eq!(world.remove("h/a/b/c/d"), Ok(false));
+        assert_eq!(world.files(), ["h/a/b"]);
+        assert!(world.mirror.unsynced.lock().is_empty());
+    }
 }
 
 #[test]
@@ -351,6 +396,338 @@ fn entry_of_a_file_is_synced_after_its_sync_has_failed() {
     world.fail_syncs_of(&[]);
     assert_eq!(world.mirror.sync_entry(&file), Ok(()));
     assert!(world.mirror.unsynced.lock().is_empty());
+}
+
+fn count(calls: &[Call], of: Call) -> usize {
+    calls.iter().filter(|call| **call == of).count()
+}
+
+/// How often the file system, and files or folders, are synced: before files are renamed, and after.
+fn syncs_around_renames(calls: &[Call]) -> [(usize, usize); 2] {
+    let is_rename = |call: &Call| *call == Call::Rename;
+    let first = calls.iter().position(is_rename).unwrap();
+    let last = calls.iter().rposition(is_rename).unwrap();
+    [&calls[..first], &calls[last + 1..]].map(|calls| {
+        let syncs = (count(calls, Call::Syncfs), count(calls, Call::Fsync));
+        assert_eq!(syncs.0 + syncs.1, calls.len(), "{calls:?}");
+        syncs
+    })
+}
+
+#[test]
+fn one_sync_of_the_file_system_replaces_those_of_many_files_and_folders() {
+    let few = SYNC_TOGETHER - 1;
+    // The folder of the staged files, and one of the others, is synced by itself, too.
+    let together = (1, 1);
+    for (replaces, number, is_wide, contents, folders) in [
+        (true, 1, false, (0, 1), (0, 1)),
+        (true, few, false, (0, few), (0, 1)),
+        (true, few, true, (0, few), (0, few)),
+        (true, SYNC_TOGETHER, false, together, (0, 1)),
+        (true, SYNC_TOGETHER, true, together, together),
+        (true, 40, true, together, together),
+        (false, 40, true, (0, 0), (0, 40)),
+    ] {
+        let mut world = World::new();
+        world.let_sync_replace_fsync(replaces);
+        // The folders are there.
+        let batch = world.batch(number, is_wide);
+        assert!(world.mirror.publish(batch).iter().all(Result::is_ok));
+        let mut batch = Vec::new();
+        let staged = record_calls(|| batch = world.batch(number, is_wide));
+        let at_completion = count(&staged, Call::Fsync);
+        assert_eq!(at_completion, if replaces { 0 } else { number });
+        let calls = record_calls(|| {
+            assert!(world.mirror.publish(batch).iter().all(Result::is_ok));
+        });
+        let context = format!("{number} files, in folders of their own: {is_wide}");
+        assert_eq!(
+            syncs_around_renames(&calls),
+            [contents, folders],
+            "{context}"
+        );
+        assert_eq!(count(&calls, Call::Rename), number, "{context}");
+        assert!(world.mirror.unsynced.lock().is_empty());
+    }
+}
+
+/// Has calls fail: one, or all; of these kinds, or of any.
+fn fail(of: &'static [Call], lasting: bool) {
+    FaultPlan {
+        of,
+        after: 0,
+        errno: rustix::io::Errno::IO,
+        lasting,
+        injected: 0,
+    }
+    .begin();
+}
+
+/// Has some call fail later, after so many of its kind.
+fn fail_later(call: Call, after: usize, of: &'static [Call], lasting: bool) {
+    before_call(call, after, move || fail(of, lasting));
+}
+
+#[test]
+fn none_of_a_batch_is_published_if_the_sync_of_its_contents_fails() {
+    let world = World::new();
+    let batch = world.batch(SYNC_TOGETHER, false);
+    fail(&[Call::Syncfs, Call::Fsync], true);
+    let answers = world.mirror.publish(batch);
+    assert_eq!(FaultPlan::end(), 1 + SYNC_TOGETHER);
+    assert_eq!(codes(&answers), ["io"; SYNC_TOGETHER]);
+    // A second sync would not report what was lost.
+    let is_lost = |answer: Result<(), PublishError>| answer.is_err_and(|it| it.file.is_none());
+    assert!(answers.into_iter().all(is_lost));
+    assert!(world.files().is_empty() && !world.at("h").exists());
+    assert_eq!(world.staged_files(), 0);
+    let answers = world.mirror.publish(world.batch(SYNC_TOGETHER, false));
+    assert_eq!(codes(&answers), ["ok"; SYNC_TOGETHER]);
+}
+
+/// A file of another program, on a sector that can't be written, may fail every sync of the file system.
+#[test]
+fn error_of_a_foreign_file_fails_none_of_a_batch() {
+    const FILES: usize = 40;
+    let world = World::new();
+    assert_eq!(
+        codes(&world.mirror.publish(world.batch(FILES, true))),
+        ["ok"; FILES]
+    );
+    for _ in 0..2 {
+        let batch = world.batch(FILES, true);
+        fail(&[Call::Syncfs], true);
+        let calls = record_calls(|| {
+            assert_eq!(codes(&world.mirror.publish(batch)), ["ok"; FILES]);
+        });
+        assert_eq!(FaultPlan::end(), 2);
+        assert_eq!(syncs_around_renames(&calls), [(1, FILES); 2]);
+        assert!(world.mirror.unsynced.lock().is_empty());
+    }
+    // The error of a file of ours fails that file.
+    let batch = world.batch(FILES, true);
+    fail(&[Call::Syncfs], false);
+    fail_later(Call::Fsync, 3, &[Call::Fsync], false);
+    let answers = world.mirror.publish(batch);
+    assert_eq!(FaultPlan::end(), 1);
+    let mut expected = ["ok"; FILES];
+    expected[3] = "io";
+    assert_eq!(codes(&answers), expected);
+}
+
+/// The sync of a file system that was shut down may succeed.
+#[test]
+fn file_system_that_was_shut_down_is_noticed_before_and_after_the_renames() {
+    const FILES: usize = 40;
+    let world = World::new();
+    let batch = world.batch(FILES, true);
+    fail(&[Call::Fsync], true);
+    assert_eq!(codes(&world.mirror.publish(batch)), ["io"; FILES]);
+    FaultPlan::end();
+    assert!(world.files().is_empty());
+
+    let batch = world.batch(FILES, true);
+    fail_later(Call::Syncfs, 1, &[Call::Fsync], true);
+    assert_eq!(codes(&world.mirror.publish(batch)), ["io"; FILES]);
+    FaultPlan::end();
+    assert_eq!(world.files().len(), FILES);
+    let answers = world.mirror.publish(world.batch(FILES, true));
+    assert_eq!(codes(&answers), ["ok"; FILES]);
+    assert!(world.mirror.unsynced.lock().is_empty());
+}
+
+/// XFS syncs folders without an error then.
+#[test]
+fn folders_are_not_trusted_if_the_file_system_was_shut_down_before_they_were_synced() {
+    let mut world = World::new();
+    world.publish("h/gone").unwrap();
+    world.let_shutdown_be_hidden(true);
+    // After the file and its folder.
+    fail_later(Call::Fsync, 2, &[Call::Fsync], false);
+    assert_eq!(codes(&[world.publish("h/a")]), ["io"]);
+    assert_eq!(FaultPlan::end(), 1);
+    // After the folder.
+    fail_later(Call::Fsync, 1, &[Call::Fsync], false);
+    assert_eq!(world.remove("h/gone"), Err("io"));
+    assert_eq!(FaultPlan::end(), 1);
+    fail(&[Call::Fsync], false);
+    assert!(world.mirror.sync_entry(&path("h/a")).is_err());
+    assert_eq!(FaultPlan::end(), 1);
+    world.publish("h/a").unwrap();
+    assert_eq!(world.remove("h/gone"), Ok(false));
+    assert_eq!(world.mirror.sync_entry(&path("h/a")), Ok(()));
+}
+
+/// The kernel reports an error of write-back to one sync only, which need not be that of the file.
+#[test]
+fn failed_sync_also_concerns_files_that_are_published_later() {
+    for which in 0..2 {
+        let world = World::new();
+        let mut begun = world.mirror.stage().unwrap();
+        begun.write(b"begun before").unwrap();
+        let completed = world.completed("completed before");
+        fail(&[Call::Syncfs], false);
+        assert!(world.mirror.staging.file_system.sync().is_err());
+        FaultPlan::end();
+        let mut batch = world.batch(SYNC_TOGETHER, false);
+        batch.push((begun.finish(None).unwrap(), path("h/begun")));
+        batch.push((completed, path("h/completed")));
+        // After the folder of the staged files they are synced, and no others.
+        fail_later(Call::Fsync, 1 + which, &[Call::Fsync], false);
+        let mut answers = Vec::new();
+        let calls = record_calls(|| answers = world.mirror.publish(batch));
+        assert_eq!(FaultPlan::end(), 1);
+        let before_changes = calls.iter().take_while(|call| **call != Call::CreateFolder);
+        let fsyncs = before_changes.filter(|call| **call == Call::Fsync).count();
+        assert_eq!(fsyncs, 3, "{calls:?}");
+        let mut expected = ["ok"; SYNC_TOGETHER + 2];
+        expected[SYNC_TOGETHER + which] = "io";
+        assert_eq!(codes(&answers), expected);
+        assert_eq!(world.staged_files(), 0);
+    }
+}
+
+/// It may have reported the error of a folder that was altered before.
+#[test]
+fn failed_sync_also_concerns_folders_that_are_synced_later() {
+    const FILES: usize = 40;
+    let with_failed = |failed: Option<usize>| {
+        let mut expected = ["ok"; FILES];
+        failed.into_iter().for_each(|at| expected[at] = "io");
+        expected
+    };
+    let fail_sync = |world: &World| {
+        fail(&[Call::Syncfs], false);
+        assert!(world.mirror.staging.file_system.sync().is_err());
+        FaultPlan::end();
+    };
+    // None has failed: no folder is synced by itself, but for the last.
+    let world = Arc::new(World::new());
+    world.fail_syncs_of(&["h/7"]);
+    let answers = world.mirror.publish(world.batch(FILES, true));
+    assert_eq!(codes(&answers), with_failed(None));
+
+    // The sync of another batch fails between the renames and the sync of the folders.
+    let batch = world.batch(FILES, true);
+    let other = Arc::clone(&world);
+    before_call(Call::Syncfs, 1, move || fail_sync(&other));
+    let answers = world.mirror.publish(batch);
+    assert_eq!(codes(&answers), with_failed(Some(7)));
+    world.fail_syncs_of(&[]);
+    assert_eq!(codes(&[world.publish("h/7/more")]), ["ok"]);
+    assert!(world.mirror.unsynced.lock().is_empty());
+
+    // A folder that an earlier call has not synced.
+    world.fail_syncs_of(&["h/8"]);
+    assert!(world.publish("h/8/more").is_err());
+    fail_sync(&world);
+    let answers = world.mirror.publish(world.batch(FILES, true));
+    assert_eq!(codes(&answers), with_failed(Some(8)));
+}
+
+/// That may take minutes.
+#[test]
+fn mirror_is_changed_while_its_file_system_is_synced() {
+    let world = Arc::new(World::new());
+    let batch = world.batch(SYNC_TOGETHER, true);
+    let other = Arc::clone(&world);
+    before_call(Call::Syncfs, 1, move || {
+        assert!(other.mirror.unsynced.try_lock().is_some(), "others wait");
+        other.publish("h/5/meanwhile").unwrap();
+        other.fail_syncs_of(&["h/3"]);
+        assert!(other.publish("h/3/meanwhile").is_err());
+    });
+    let answers = world.mirror.publish(batch);
+    // What was altered meanwhile may not be on disk, and is not forgotten.
+    let mut expected = ["ok"; SYNC_TOGETHER];
+    expected[3] = "io";
+    assert_eq!(codes(&answers), expected);
+    world.fail_syncs_of(&[]);
+    world.publish("h/3/again").unwrap();
+    assert!(world.mirror.unsynced.lock().is_empty());
+    assert!(world.at("h/3/meanwhile").exists() && world.at("h/5/meanwhile").exists());
+}
+
+#[test]
+fn folder_that_another_process_removes_fails_its_files_and_no_others() {
+    let world = World::new();
+    fs::create_dir_all(world.at("i/blocked")).unwrap();
+    let mut batch = world.batch(SYNC_TOGETHER, true);
+    // The folder that is opened last is not the one that is altered last.
+    batch.push((world.completed("i"), path("i/blocked")));
+    let altered_last = world.at("h/9");
+    before_call(Call::Syncfs, 1, move || {
+        fs::remove_dir_all(altered_last).unwrap()
+    });
+    let answers = world.mirror.publish(batch);
+    let mut expected = ["ok"; SYNC_TOGETHER + 1];
+    expected[9] = "io";
+    expected[SYNC_TOGETHER] = "path-blocked";
+    assert_eq!(codes(&answers), expected);
+    assert!(world.mirror.unsynced.lock().is_empty());
+}
+
+#[test]
+fn completed_files_are_open_up_to_a_limit_and_synced_beyond() {
+    const LIMIT: usize = 5;
+    let mut world = World::new();
+    world.limit_open_files(LIMIT);
+    let open = || fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let folder = world.at(".resyncd/work");
+    let staged = || {
+        let targets = open().filter_map(|entry| fs::read_link(entry.path()).ok());
+        targets.filter(|target| target.starts_with(&folder)).count() - 1
+    };
+    let mut batch = Vec::new();
+    let calls = record_calls(|| batch = world.batch(LIMIT + 3, false));
+    assert_eq!((staged(), count(&calls, Call::Fsync)), (LIMIT, 3));
+    // Others have used up the limit: a single file does not need the file system to be synced.
+    let calls = record_calls(|| world.publish("h/one").unwrap());
+    assert_eq!((count(&calls, Call::Syncfs), staged()), (0, LIMIT));
+    drop(batch);
+    assert_eq!(staged(), 0);
+    let mut batch = Vec::new();
+    let calls = record_calls(|| batch = world.batch(2, false));
+    assert_eq!((staged(), count(&calls, Call::Fsync)), (2, 0));
+    assert_eq!(codes(&world.mirror.publish(batch)), ["ok", "ok"]);
+    assert_eq!(staged(), 0);
+}
+
+/// ext4 drops the bytes of a file for which it can't allocate blocks. The file looks like one that has a hole.
+#[test]
+fn file_whose_bytes_were_dropped_is_not_published() {
+    for (length, replaces, number, is_synced_when_complete) in [
+        (3, true, 1, false),
+        (3, true, SYNC_TOGETHER, false),
+        (SYNC_ALONE, true, 1, true),
+        (3, false, 1, true),
+    ] {
+        let mut world = World::new();
+        world.let_sync_replace_fsync(replaces);
+        let staging = Arc::get_mut(&mut world.mirror.staging).unwrap();
+        staging.file_system.drops_bytes = true;
+        let mut staged = world.mirror.stage().unwrap();
+        let bytes = vec![b'.'; usize::try_from(length).unwrap()];
+        staged.write(&bytes).unwrap();
+        staged.drop_bytes();
+        match staged.finish(None) {
+            Ok(file) => {
+                assert!(!is_synced_when_complete, "{length} {replaces}");
+                let mut batch = world.batch(number - 1, false);
+                batch.push((file, path("h/dropped")));
+                let answers = world.mirror.publish(batch);
+                let (dropped, others) = answers.split_last().unwrap();
+                assert!(others.iter().all(Result::is_ok));
+                assert_eq!(dropped.as_ref().unwrap_err().error.code(), "io");
+            }
+            Err(error) => {
+                assert!(is_synced_when_complete, "{length} {replaces}");
+                assert_eq!(error.code(), "io");
+            }
+        }
+        assert!(!world.at("h/dropped").exists());
+        assert_eq!(world.staged_files(), 0);
+    }
 }
 
 #[test]

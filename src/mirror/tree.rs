@@ -1,18 +1,18 @@
-//! The mirror's tree of folders, accessed one name at a time from its root.
+//! The mirror's tree of folders, accessed from its open root.
 //!
-//! Every step opens a real folder in an open folder and never follows a symlink. So nothing that others put into the tree, or
-//! change meanwhile, leads out of it.
+//! A path is looked up without following any symlink and without leaving the root: by the kernel (`openat2`), or one name at a
+//! time where it can't. So nothing that others put into the tree, or change meanwhile, leads out of it.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, mkdirat, openat, statat, unlinkat};
-use rustix::io::{Errno, Result};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fsync, mkdirat, openat, statat, unlinkat};
+use rustix::io::{Errno, Result, retry_on_intr};
 
-use super::error::errno;
-use super::fault_injection::inject_fault;
+use super::fault_injection::{Call, inject_fault};
 
 const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::DIRECTORY)
@@ -20,11 +20,60 @@ const FOLDER: OFlags = OFlags::RDONLY
     .union(OFlags::CLOEXEC);
 
 /// Folders whose entries may not be on disk yet.
-pub(super) type UnsyncedFolders = BTreeSet<String>;
+#[derive(Default)]
+pub(super) struct UnsyncedFolders {
+    folders: BTreeMap<String, Alterations>,
+    /// How many alterations were recorded.
+    number: u64,
+}
+
+/// What is not synced of a folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Alterations {
+    /// The number of the last one: they are counted over all folders.
+    pub(super) last: u64,
+    /// How many syncs of the file system had failed before the first one.
+    pub(super) failures: u64,
+}
+
+impl UnsyncedFolders {
+    /// Records a folder before it is altered. `failures`: how many syncs of the file system have failed.
+    pub(super) fn record(&mut self, folder: &str, failures: u64) {
+        self.number += 1;
+        let last = self.number;
+        match self.folders.get_mut(folder) {
+            Some(alterations) => alterations.last = last,
+            None => {
+                let alterations = Alterations { last, failures };
+                self.folders.insert(folder.to_owned(), alterations);
+            }
+        }
+    }
+
+    /// Removes a folder that was synced, or that is no longer there.
+    pub(super) fn remove(&mut self, folder: &str) {
+        self.folders.remove(folder);
+    }
+
+    /// What is not synced of a folder; `None` if it is on disk.
+    pub(super) fn of(&self, folder: &str) -> Option<Alterations> {
+        self.folders.get(folder).copied()
+    }
+
+    pub(super) fn contains(&self, folder: &str) -> bool {
+        self.folders.contains_key(folder)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.folders.is_empty()
+    }
+}
 
 /// A tree of folders, accessed by its open root. Folders are named by their path below it; the root itself is `""`.
 pub(super) struct FolderTree {
     root: OwnedFd,
+    /// Whether paths are looked up one name at a time, because the kernel offers nothing else.
+    pub(super) walks: AtomicBool,
 }
 
 impl FolderTree {
@@ -32,16 +81,41 @@ impl FolderTree {
     pub(super) fn open(root: &Path) -> Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = rustix::fs::open(root, flags, Mode::empty())?;
-        Ok(Self { root })
+        Ok(Self {
+            root,
+            walks: AtomicBool::new(false),
+        })
     }
 
     /// Opens an existing folder.
     pub(super) fn folder(&self, folder: &str) -> Result<OwnedFd> {
-        let mut at = openat(&self.root, ".", FOLDER, Mode::empty())?;
-        for name in names(folder) {
-            at = openat(&at, name, FOLDER, Mode::empty())?;
+        self.look_up(folder, FOLDER)
+    }
+
+    /// Opens what is at a path. A symlink is an error, wherever it is in the path.
+    fn look_up(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
+        if !self.walks.load(Ordering::Relaxed) {
+            match look_up_beneath(&self.root, path, flags) {
+                // Linux before 5.6, or a filter of system calls that does not know this one.
+                Err(Errno::NOSYS | Errno::PERM) => self.walks.store(true, Ordering::Relaxed),
+                // Something was moved meanwhile, and the kernel can't be sure.
+                Err(Errno::AGAIN) => {}
+                opened => return opened,
+            }
         }
-        Ok(at)
+        self.walk(path, flags)
+    }
+
+    /// As [`look_up`](Self::look_up), one name at a time.
+    fn walk(&self, path: &str, flags: OFlags) -> Result<OwnedFd> {
+        let mut folder: Option<OwnedFd> = None;
+        let (parent, name) = split(path);
+        for name in names(parent) {
+            let at = folder.as_ref().unwrap_or(&self.root);
+            folder = Some(openat(at, name, FOLDER, Mode::empty())?);
+        }
+        let at = folder.as_ref().unwrap_or(&self.root);
+        openat(at, or_root(name), flags, Mode::empty())
     }
 
     /// Whether a folder can't exist because it, or an ancestor of it, is a file.
@@ -56,27 +130,28 @@ impl FolderTree {
         Ok(false)
     }
 
-    /// Opens a folder; creates it and its ancestors if missing. Every folder that gets a new entry is added to `altered`.
+    /// Opens a folder; creates it and its ancestors if missing. Every folder is recorded before it gets a new entry.
     pub(super) fn create_folders(
         &self,
         folder: &str,
-        altered: &mut BTreeSet<String>,
+        mut record: impl FnMut(&str),
     ) -> Result<OwnedFd> {
-        let mut at = openat(&self.root, ".", FOLDER, Mode::empty())?;
-        let mut path = String::new();
-        for name in names(folder) {
-            at = match openat(&at, name, FOLDER, Mode::empty()) {
-                Err(Errno::NOENT) => {
-                    altered.insert(path.clone());
-                    create_folder(&at, name, 0o755)?;
-                    openat(&at, name, FOLDER, Mode::empty())?
+        let mut missing = Vec::new();
+        let mut path = folder;
+        let mut at = loop {
+            match self.folder(path) {
+                Err(Errno::NOENT) if !path.is_empty() => {
+                    missing.push(path);
+                    path = split(path).0;
                 }
-                opened => opened?,
-            };
-            if !path.is_empty() {
-                path.push('/');
+                opened => break opened?,
             }
-            path.push_str(name);
+        };
+        for path in missing.into_iter().rev() {
+            let (parent, name) = split(path);
+            record(parent);
+            create_folder(&at, name, 0o755)?;
+            at = openat(&at, name, FOLDER, Mode::empty())?;
         }
         Ok(at)
     }
@@ -84,7 +159,7 @@ impl FolderTree {
     /// Removes a folder if it is empty; returns whether it did.
     pub(super) fn remove_empty(&self, folder: &str) -> Result<bool> {
         let (parent, name) = split(folder);
-        inject_fault()?;
+        inject_fault(Call::RemoveFolder)?;
         match unlinkat(self.folder(parent)?, name, AtFlags::REMOVEDIR) {
             Ok(()) => Ok(true),
             // BUSY: a mount point.
@@ -93,41 +168,52 @@ impl FolderTree {
         }
     }
 
-    /// Syncs the entries of a folder to disk.
-    pub(super) fn sync(&self, folder: &str) -> Result<()> {
-        inject_fault()?;
-        match File::from(self.folder(folder)?).sync_all() {
-            Ok(()) => Ok(()),
-            Err(error) => match errno(&error) {
-                // Some network file systems can't sync folders: what they have acknowledged is as safe as possible.
-                Errno::INVAL => Ok(()),
-                errno => Err(errno),
-            },
-        }
-    }
-
-    /// Syncs the file system to disk.
-    pub(super) fn sync_everything(&self) -> Result<()> {
-        inject_fault()?;
-        #[cfg(target_os = "linux")]
-        return rustix::fs::syncfs(&self.root);
-        #[cfg(not(target_os = "linux"))]
-        {
-            rustix::fs::sync();
-            Ok(())
+    /// Syncs the entries of a folder to disk. `opened` is the folder, if it is open.
+    pub(super) fn sync(&self, folder: &str, opened: Option<&OwnedFd>) -> Result<()> {
+        match opened {
+            Some(opened) => sync_entries(opened),
+            None => sync_entries(&self.folder(folder)?),
         }
     }
 
     /// Opens a regular file for reading. Anything else is an error, as a symlink is.
-    pub(super) fn file(&self, folder: &str, name: &str) -> Result<File> {
+    pub(super) fn file(&self, path: &str) -> Result<File> {
         // NONBLOCK: opening a FIFO would wait for its writer.
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-        let file = openat(self.folder(folder)?, name, flags, Mode::empty())?;
+        let file = self.look_up(path, flags)?;
         match FileType::from_raw_mode(rustix::fs::fstat(&file)?.st_mode) {
             FileType::RegularFile => Ok(File::from(file)),
             _ => Err(Errno::LOOP),
         }
     }
+}
+
+/// Syncs the entries of an open folder to disk.
+pub(super) fn sync_entries(folder: &OwnedFd) -> Result<()> {
+    inject_fault(Call::Fsync)?;
+    match retry_on_intr(|| fsync(folder)) {
+        // Some network file systems can't sync folders: what they have acknowledged is as safe as possible.
+        Err(Errno::INVAL) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Opens what is at a path below an open folder, in one call.
+#[cfg(target_os = "linux")]
+fn look_up_beneath(root: &OwnedFd, path: &str, flags: OFlags) -> Result<OwnedFd> {
+    use rustix::fs::{ResolveFlags, openat2};
+    let beneath = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    openat2(root, or_root(path), flags, Mode::empty(), beneath)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn look_up_beneath(_: &OwnedFd, _: &str, _: OFlags) -> Result<OwnedFd> {
+    Err(Errno::NOSYS)
+}
+
+/// A path or name as the system needs it: the root itself is `.`.
+fn or_root(path: &str) -> &str {
+    if path.is_empty() { "." } else { path }
 }
 
 /// The type of an entry of an open folder, without following symlinks; `None` if it does not exist.
@@ -141,7 +227,7 @@ pub(super) fn kind(folder: &OwnedFd, name: &str) -> Result<Option<FileType>> {
 
 /// Creates a folder in an open one, unless it exists.
 pub(super) fn create_folder(parent: &OwnedFd, name: &str, mode: u32) -> Result<()> {
-    inject_fault()?;
+    inject_fault(Call::CreateFolder)?;
     match mkdirat(parent, name, Mode::from_raw_mode(mode)) {
         Ok(()) | Err(Errno::EXIST) => Ok(()),
         Err(errno) => Err(errno),
@@ -157,7 +243,7 @@ pub(super) fn sweep(folder: &OwnedFd, retained: impl Fn(&[u8]) -> bool) -> Resul
         if matches!(name.to_bytes(), b"." | b"..") || retained(name.to_bytes()) {
             continue;
         }
-        inject_fault()?;
+        inject_fault(Call::Unlink)?;
         match unlinkat(folder, name, AtFlags::empty()) {
             Ok(()) => removed += 1,
             // A foreign folder is not removed. (PERM is the POSIX error for it, ISDIR that of Linux.)
@@ -186,7 +272,68 @@ fn names(folder: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
     use super::*;
+
+    /// What is found at a path: the number of its inode, or whether something is in the way.
+    fn found(opened: Result<OwnedFd>) -> std::result::Result<u64, Errno> {
+        match opened {
+            Ok(opened) => Ok(rustix::fs::fstat(&opened).unwrap().st_ino),
+            // Of a symlink the walk reports that it is no folder.
+            Err(Errno::LOOP) => Err(Errno::NOTDIR),
+            Err(errno) => Err(errno),
+        }
+    }
+
+    #[test]
+    fn look_up_finds_what_the_walk_finds_and_no_symlink() {
+        let base = tempfile::tempdir().unwrap();
+        let root = base.path().join("root");
+        fs::create_dir_all(root.join("h/a/b")).unwrap();
+        fs::create_dir(base.path().join("outside")).unwrap();
+        for file in ["root/h/file", "root/h/a/b/file", "outside/file"] {
+            fs::write(base.path().join(file), file).unwrap();
+        }
+        symlink("../../outside", root.join("h/out")).unwrap();
+        symlink("a", root.join("h/in")).unwrap();
+        symlink("file", root.join("h/link")).unwrap();
+        symlink("/proc/self/root", root.join("h/magic")).unwrap();
+        let tree = FolderTree::open(&root).unwrap();
+        let file = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        for (path, folder_is_found, file_is_found) in [
+            ("", true, true),
+            ("h", true, true),
+            ("h/a/b", true, true),
+            ("h/file", false, true),
+            ("h/a/b/file", false, true),
+            ("h/missing", false, false),
+            ("missing/file", false, false),
+            ("h/file/below", false, false),
+            ("h/out", false, false),
+            ("h/out/file", false, false),
+            ("h/in", false, false),
+            ("h/in/b", false, false),
+            ("h/in/b/file", false, false),
+            ("h/link", false, false),
+            ("h/magic", false, false),
+            ("h/magic/etc/passwd", false, false),
+        ] {
+            for (flags, is_found) in [(FOLDER, folder_is_found), (file, file_is_found)] {
+                let walked = found(tree.walk(path, flags));
+                assert_eq!(found(tree.look_up(path, flags)), walked, "{path} {flags:?}");
+                assert_eq!(walked.is_ok(), is_found, "{path} {flags:?}: {walked:?}");
+            }
+        }
+        for path in ["..", "h/../../outside/file", "/etc/passwd"] {
+            let opened = look_up_beneath(&tree.root, path, file);
+            assert!(
+                matches!(opened, Err(Errno::XDEV | Errno::NOSYS | Errno::PERM)),
+                "{path}"
+            );
+        }
+    }
 
     #[test]
     fn ancestors_end_with_the_root() {

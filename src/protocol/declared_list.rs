@@ -30,11 +30,15 @@ impl Entry {
         let md = &self.md;
         let has_interval = md.from.is_some() || md.until.is_some();
         let states_change = md.change.is_some() || md.capability.is_some();
-        let is_archive = match &md.content.media_type {
+        // Few entries have an interval, so that the names of the others need not be looked at.
+        has_interval && !states_change && self.is_named_archive()
+    }
+
+    fn is_named_archive(&self) -> bool {
+        match &self.md.content.media_type {
             Some(stated) if is_archive(stated) => true,
             _ => archive_suffix(self.loc.path()).is_some(),
-        };
-        has_interval && !states_change && is_archive
+        }
     }
 
     /// Whether it states nothing but its URI and perhaps the time of a snapshot, as entries of an index do.

@@ -66,13 +66,14 @@ impl LinkLimit {
 /// The approximate size of a link in the database, in bytes.
 fn bytes_of(link: &Link) -> usize {
     let text = |text: &Option<String>| text.as_ref().map_or(0, String::len);
-    let hashes = link.content.hashes.iter().map(Digest::to_string);
+    // As they are written: in hexadecimal, after the algorithm and a colon.
+    let hash = |hash: &Digest| hash.algorithm().as_str().len() + 1 + 2 * hash.bytes().len();
     64 + link.rel.len()
         + link.href.as_str().len()
         + text(&link.content.media_type)
         + text(&link.encoding)
         + text(&link.path)
-        + hashes.map(|hash| hash.len()).sum::<usize>()
+        + link.content.hashes.iter().map(hash).sum::<usize>()
 }
 
 #[cfg(test)]
@@ -80,6 +81,7 @@ mod tests {
     use url::Url;
 
     use super::*;
+    use crate::protocol::Algorithm;
 
     #[test]
     fn links_are_limited_in_number_and_size() {
@@ -100,6 +102,18 @@ mod tests {
             let fits: Vec<bool> = given.iter().map(|link| limit.admit(link)).collect();
             let expected: Vec<bool> = (0..given.len()).map(|n| n < admitted).collect();
             assert_eq!(fits, expected);
+        }
+    }
+
+    #[test]
+    fn digest_counts_as_long_as_it_is_written() {
+        let mut link = Link::new("alternate", Url::parse("http://example.com/").unwrap());
+        for algorithm in [Algorithm::Md5, Algorithm::Sha1, Algorithm::Sha512] {
+            let before = bytes_of(&link);
+            let digest = Digest::of(algorithm, b"content");
+            let length = digest.to_string().len();
+            link.content.hashes.push(digest);
+            assert_eq!(bytes_of(&link), before + length, "{algorithm}");
         }
     }
 }

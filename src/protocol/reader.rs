@@ -525,10 +525,12 @@ impl EntryDraft {
                 self.field = Field::Frequency;
             }
             Element::Md if is_child => {
-                if std::mem::replace(&mut self.has_md, true) {
+                let is_first = !std::mem::replace(&mut self.has_md, true);
+                if !is_first {
                     oddities.add(Oddity::SeveralMetadata);
                 }
                 match read_metadata(tag, OF_ENTRY, oddities) {
+                    Some(md) if is_first => self.md = md,
                     Some(more) => merge_metadata(&mut self.md, more),
                     None => self.is_unreadable = true,
                 }

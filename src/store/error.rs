@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use rusqlite::ErrorCode;
+use rusqlite::{Connection, ErrorCode};
 
 /// Why an operation of the store failed.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +12,10 @@ pub enum StoreError {
     #[error("another resyncd is running on {0} (it holds the lock)")]
     Locked(PathBuf),
     /// The database was written by a newer version of this program.
-    #[error("{path} was written by a newer resyncd (schema {found}, this one knows {known})")]
+    #[error(
+        "{path} was written by a newer resyncd (schema {found}, this one knows {known}): install that version again, or \
+         restore a copy of the state folder from before the upgrade"
+    )]
     NewerSchema {
         /// The database.
         path: PathBuf,
@@ -30,6 +33,14 @@ pub enum StoreError {
     /// The system starts no thread.
     #[error("a thread of the database can't be started: {0}")]
     Thread(std::io::Error),
+    /// The disk of the database, or the quota of its owner, is full.
+    #[error("no space left for the database {path}: {error}")]
+    DiskFull {
+        /// The database.
+        path: String,
+        /// SQLite's error.
+        error: Arc<rusqlite::Error>,
+    },
     /// SQLite failed, or a column holds a value that this program never writes.
     #[error("database: {0}")]
     Sqlite(#[from] rusqlite::Error),
@@ -47,6 +58,19 @@ pub enum StoreError {
     FeedTrimmed {
         /// The oldest number after which nothing is missing.
         oldest: i64,
+    },
+    /// A position belongs to another feed: the database was lost or set aside since.
+    #[error(
+        "the position belongs to another feed: the database was replaced, and what happened meanwhile is not known"
+    )]
+    OtherFeed,
+    /// A position is beyond the end of the feed: it belongs to another feed, or to a newer copy of the database.
+    #[error(
+        "the feed ends at {last}: the position belongs to another feed, or to a newer copy of the database"
+    )]
+    BeyondFeed {
+        /// The greatest number that was used.
+        last: i64,
     },
     /// The channel was deleted meanwhile.
     #[error("the channel is gone")]
@@ -67,15 +91,29 @@ impl StoreError {
             Self::NewerSchema { .. } => "newer-schema",
             Self::Folder(..) => "state-folder",
             Self::Thread(_) => "store-thread",
+            Self::DiskFull { .. } => "disk-full",
             Self::Sqlite(error) => sqlite_code(error),
             Self::Commit(error) => sqlite_code(error),
             Self::Damaged(_) => "database-damaged",
             Self::BadRow(_) => "database-row",
             Self::TooManyResources(_) => "too-many-resources",
             Self::FeedTrimmed { .. } => "feed-trimmed",
+            Self::OtherFeed => "other-feed",
+            Self::BeyondFeed { .. } => "beyond-feed",
             Self::NoChannel => "no-channel",
             Self::Panicked => "panicked",
             Self::Closed => "database-closed",
+        }
+    }
+
+    /// The error of a write to a database; that of a full disk names it.
+    pub(super) fn writing(connection: &Connection, error: Arc<rusqlite::Error>) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DiskFull) => Self::DiskFull {
+                path: connection.path().unwrap_or_default().to_owned(),
+                error,
+            },
+            _ => Self::Commit(error),
         }
     }
 
@@ -83,7 +121,7 @@ impl StoreError {
     pub(super) fn is_write_failure(&self) -> bool {
         let cause = match self {
             Self::Sqlite(error) => error,
-            Self::Commit(error) => error,
+            Self::Commit(error) | Self::DiskFull { error, .. } => error,
             _ => return false,
         };
         matches!(
@@ -112,5 +150,32 @@ fn sqlite_code(error: &rusqlite::Error) -> &'static str {
         }
         Some(rusqlite::ErrorCode::ReadOnly) => "database-read-only",
         _ => "database",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::ffi;
+
+    use super::*;
+
+    #[test]
+    fn error_of_a_full_disk_names_the_database() {
+        let folder = tempfile::tempdir().unwrap();
+        let connection = Connection::open(folder.path().join("resyncd.db")).unwrap();
+        for (result, code, is_named) in [
+            (ffi::SQLITE_FULL, "disk-full", true),
+            (ffi::SQLITE_IOERR, "database", false),
+        ] {
+            let error = rusqlite::Error::SqliteFailure(ffi::Error::new(result), None);
+            let error = StoreError::writing(&connection, Arc::new(error));
+            assert_eq!(error.code(), code);
+            assert!(error.is_write_failure());
+            assert_eq!(
+                error.to_string().contains("resyncd.db"),
+                is_named,
+                "{error}"
+            );
+        }
     }
 }

@@ -9,6 +9,7 @@
 //! | `readers` | the threads that read |
 //! | `writer` | the thread that commits |
 //! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
+//! | `feed_readers` | where readers of the feed continue, until it is stored |
 //! | `audit_db` | the temporary database of an audit |
 //!
 //! Invariants:
@@ -28,6 +29,7 @@ mod change;
 pub(crate) mod commit_hook;
 mod corruption;
 mod error;
+mod feed_readers;
 mod folder;
 mod ids;
 mod readers;
@@ -55,7 +57,8 @@ pub use audit_db::{
 pub use change::{Change, Origin};
 pub use error::StoreError;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
-pub use reads::queue::{PackageTask, TasksInProgress};
+pub use reads::listing::ResourceListing;
+pub use reads::queue::{DueTasks, PackageTask, TasksInProgress};
 pub use reads::statistics::SetStatistics;
 pub use tables::channel::{CallbackKeys, ChannelRecord};
 pub use tables::document::DocumentRecord;
@@ -68,6 +71,7 @@ pub use tables::resource::audit::KnownFile;
 pub use tables::resource::unconfirmed::{Unconfirmed, UnconfirmedState};
 pub use tables::resource::{Publication, ResourceView};
 pub use tables::source_set::{BaselineState, SetRecord};
+pub use tables::task::report::{GivenUpTask, HeldBackTask};
 pub use tables::task::status::CountedFailure;
 pub use tables::task::{Task, TaskFailure};
 pub use tx::adopt::Adoption;
@@ -87,6 +91,7 @@ pub use crate::sync::{CallbackSlot, DeliveryFaultKind};
 
 use crate::clock;
 use corruption::{Check, Damage};
+use feed_readers::FeedReaders;
 use readers::{Lane, Readers};
 use session::begin_session;
 use tables::{feed, probe};
@@ -103,6 +108,8 @@ pub struct Store {
     wakes: broadcast::Sender<Wake>,
     damage: Arc<Damage>,
     write_health: Arc<WriteHealth>,
+    feed_id: String,
+    feed_readers: FeedReaders,
     /// Whether this process, if it ends now, ends in order.
     ends_in_order: Arc<AtomicBool>,
     _lock: File,
@@ -133,9 +140,13 @@ impl Store {
             true => Err(StoreError::Damaged(
                 "an earlier process found damage".into(),
             )),
-            false => begin_session(&connection).map(|()| connection),
+            false => {
+                begin_session(&connection)?;
+                let feed_id = feed::id(&connection)?;
+                Ok((connection, feed_id))
+            }
         });
-        let connection = match opened {
+        let (connection, feed_id) = match opened {
             Err(error) if error.code() == "database-damaged" => {
                 let aside = corruption::set_aside(&path).map_err(folder_error)?;
                 damage.clear().map_err(folder_error)?;
@@ -144,7 +155,8 @@ impl Store {
                 let connection = schema::open(&path)?;
                 begin_session(&connection)?;
                 feed::start_numbers(&connection, clock::now().wall)?;
-                connection
+                let feed_id = feed::id(&connection)?;
+                (connection, feed_id)
             }
             other => other?,
         };
@@ -175,6 +187,8 @@ impl Store {
             wakes,
             damage,
             write_health,
+            feed_id,
+            feed_readers: FeedReaders::default(),
             ends_in_order,
             _lock: lock,
             #[cfg(test)]
@@ -185,6 +199,11 @@ impl Store {
     /// The wakes of commits from now on. A receiver that lags behind must check everything.
     pub fn wakes(&self) -> broadcast::Receiver<Wake> {
         self.wakes.subscribe()
+    }
+
+    /// The id of the feed. It is random, made with the database: numbers of the feed are positions only together with it.
+    pub fn feed_id(&self) -> &str {
+        &self.feed_id
     }
 
     /// Waits until the database is found to be damaged. Then the process must end: the next [`open`](Self::open) sets the

@@ -164,6 +164,7 @@ impl Reader {
                 let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
                 let connection = Connection::open_with_flags(&self.database, flags)?;
                 connection.busy_timeout(schema::BUSY_TIMEOUT)?;
+                connection.set_prepared_statement_cache_capacity(schema::STATEMENTS);
                 schema::keep_plans(&connection)?;
                 connection
             }

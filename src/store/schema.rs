@@ -17,6 +17,9 @@ pub(super) const DATABASE: &str = "resyncd.db";
 /// How long a connection waits for another process's lock.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How many prepared statements a connection keeps: more than the program has, so that none is prepared twice.
+pub(super) const STATEMENTS: usize = 256;
+
 /// One step a version; `PRAGMA user_version` is the number of those that were taken. A released step never changes.
 pub(super) const STEPS: &[&str] = &[
     // Times of the Source and of this machine are microseconds since 1970.
@@ -368,6 +371,139 @@ pub(super) const STEPS: &[&str] = &[
     ALTER TABLE resource ADD COLUMN answered_until INTEGER;
     UPDATE resource SET answered_until = changed_at WHERE unconfirmed = 1;
     ",
+    "
+    -- Deletions are found by the state of their tasks.
+    DROP INDEX task_deletion;
+    ",
+    "
+    -- The time of the Resource List or Resource Dump that is being read.
+    ALTER TABLE source_set ADD COLUMN reading_at INTEGER;
+    ",
+    "
+    -- How many tasks of each state a set has, and how many of those that are ready are checks of undated entries. The status reads
+    -- this, and not the tasks: there may be millions. The numbers have no constraint, so that SQLite need not prepare to undo
+    -- each statement that changes a task.
+    CREATE TABLE task_count (
+        set_id INTEGER PRIMARY KEY,
+        ready INTEGER DEFAULT 0,
+        checks INTEGER DEFAULT 0,
+        failed INTEGER DEFAULT 0,
+        held INTEGER DEFAULT 0,
+        undecided INTEGER DEFAULT 0
+    );
+    INSERT INTO task_count SELECT source_set.id, COUNT(*) FILTER (WHERE state = 'ready'),
+        COUNT(*) FILTER (WHERE state = 'ready' AND origin = 'resource-list' AND kind = 'updated'
+            AND lastmod IS NULL AND length IS NULL AND hashes = ''),
+        COUNT(*) FILTER (WHERE state = 'failed'), COUNT(*) FILTER (WHERE state = 'held'),
+        COUNT(*) FILTER (WHERE state IN ('weighed', 'interrupted'))
+        FROM source_set LEFT JOIN task ON task.set_id = source_set.id GROUP BY source_set.id;
+    CREATE TRIGGER task_added AFTER INSERT ON task BEGIN
+        UPDATE task_count SET
+            ready = ready + (NEW.state = 'ready'),
+            checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
+                AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
+            failed = failed + (NEW.state = 'failed'),
+            held = held + (NEW.state = 'held'),
+            undecided = undecided + (NEW.state IN ('weighed', 'interrupted'))
+        WHERE set_id = NEW.set_id;
+    END;
+    CREATE TRIGGER task_removed AFTER DELETE ON task BEGIN
+        UPDATE task_count SET
+            ready = ready - (OLD.state = 'ready'),
+            checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
+                AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
+            failed = failed - (OLD.state = 'failed'),
+            held = held - (OLD.state = 'held'),
+            undecided = undecided - (OLD.state IN ('weighed', 'interrupted'))
+        WHERE set_id = OLD.set_id;
+    END;
+    CREATE TRIGGER task_changed AFTER UPDATE OF set_id, state, origin, kind, lastmod, length, hashes ON task BEGIN
+        UPDATE task_count SET
+            ready = ready - (OLD.state = 'ready'),
+            checks = checks - (OLD.state = 'ready' AND OLD.origin = 'resource-list' AND OLD.kind = 'updated'
+                AND OLD.lastmod IS NULL AND OLD.length IS NULL AND OLD.hashes = ''),
+            failed = failed - (OLD.state = 'failed'),
+            held = held - (OLD.state = 'held'),
+            undecided = undecided - (OLD.state IN ('weighed', 'interrupted'))
+        WHERE set_id = OLD.set_id;
+        UPDATE task_count SET
+            ready = ready + (NEW.state = 'ready'),
+            checks = checks + (NEW.state = 'ready' AND NEW.origin = 'resource-list' AND NEW.kind = 'updated'
+                AND NEW.lastmod IS NULL AND NEW.length IS NULL AND NEW.hashes = ''),
+            failed = failed + (NEW.state = 'failed'),
+            held = held + (NEW.state = 'held'),
+            undecided = undecided + (NEW.state IN ('weighed', 'interrupted'))
+        WHERE set_id = NEW.set_id;
+    END;
+    -- How many tasks of a set and a state have an error, by its code.
+    CREATE TABLE task_error_count (
+        set_id INTEGER NOT NULL,
+        state TEXT NOT NULL,
+        code TEXT NOT NULL,
+        tasks INTEGER,
+        PRIMARY KEY (set_id, state, code)
+    ) WITHOUT ROWID;
+    INSERT INTO task_error_count SELECT set_id, state, error_code, COUNT(*) FROM task
+        WHERE error_code IS NOT NULL GROUP BY set_id, state, error_code;
+    CREATE TRIGGER task_error_added AFTER INSERT ON task WHEN NEW.error_code IS NOT NULL BEGIN
+        INSERT INTO task_error_count VALUES (NEW.set_id, NEW.state, NEW.error_code, 1)
+        ON CONFLICT (set_id, state, code) DO UPDATE SET tasks = tasks + 1;
+    END;
+    CREATE TRIGGER task_error_removed AFTER DELETE ON task WHEN OLD.error_code IS NOT NULL BEGIN
+        UPDATE task_error_count SET tasks = tasks - 1
+        WHERE set_id = OLD.set_id AND state = OLD.state AND code = OLD.error_code;
+    END;
+    CREATE TRIGGER task_error_changed AFTER UPDATE OF set_id, state, error_code ON task
+    WHEN OLD.error_code IS NOT NULL OR NEW.error_code IS NOT NULL BEGIN
+        UPDATE task_error_count SET tasks = tasks - 1
+        WHERE set_id = OLD.set_id AND state = OLD.state AND code = OLD.error_code;
+        INSERT INTO task_error_count SELECT NEW.set_id, NEW.state, NEW.error_code, 1 WHERE NEW.error_code IS NOT NULL
+        ON CONFLICT (set_id, state, code) DO UPDATE SET tasks = tasks + 1;
+    END;
+    -- The first task with an error is found by its code.
+    DROP INDEX task_error;
+    CREATE INDEX task_error ON task (set_id, state, error_code) WHERE error_code IS NOT NULL;
+    -- How many deliveries of a channel are in the inbox.
+    ALTER TABLE channel ADD COLUMN waiting INTEGER NOT NULL DEFAULT 0;
+    UPDATE channel SET waiting = (SELECT COUNT(*) FROM inbox WHERE inbox.channel_id = channel.id);
+    ",
+    "
+    -- When a task was given up for the first time, also while it is tried again.
+    ALTER TABLE task ADD COLUMN given_up_since INTEGER;
+    UPDATE task SET given_up_since = COALESCE(error_at, not_before) WHERE state = 'failed';
+    CREATE INDEX task_given_up ON task (source) WHERE given_up_since IS NOT NULL;
+    CREATE INDEX task_held ON task (source) WHERE state = 'held';
+    CREATE INDEX task_given_up_of_set ON task (set_id, given_up_since) WHERE given_up_since IS NOT NULL;
+    -- A deletion that a person has rejected stays a task, so that it is not planned again. The mirror is not behind because of it.
+    DROP INDEX task_time;
+    CREATE INDEX task_time ON task (set_id, since) WHERE state <> 'rejected';
+    -- Since when deletions of a set are held back. It counts only while some are.
+    ALTER TABLE source_set ADD COLUMN held_since INTEGER;
+    UPDATE source_set SET held_since = (SELECT MIN(not_before) FROM task WHERE set_id = source_set.id AND state = 'held');
+    -- Since when a subscription was requested that no hub has verified.
+    ALTER TABLE channel ADD COLUMN unverified_since INTEGER;
+    UPDATE channel SET unverified_since = COALESCE(asked_at, next_try_at) WHERE state = 'pending';
+    ",
+    "
+    -- The last resource when a process was found not to have ended in order. Up to this one there may be files of resources of
+    -- which nothing is recorded.
+    ALTER TABLE session ADD COLUMN unrecorded_until INTEGER NOT NULL DEFAULT 0;
+    ",
+    "
+    -- The id of the feed: a number of another feed is no position in this one.
+    CREATE TABLE feed_id (
+        id INTEGER PRIMARY KEY CHECK (id = 1),
+        feed TEXT NOT NULL
+    );
+    INSERT INTO feed_id VALUES (1, lower(hex(randomblob(8))));
+    ",
+    "
+    -- The lowest position of the feed that readers have named on each of the last days, in days since 1970.
+    CREATE TABLE feed_reader (
+        day INTEGER PRIMARY KEY,
+        lowest INTEGER NOT NULL
+    );
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
@@ -381,7 +517,7 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     connection.pragma_update(None, "foreign_keys", true)?;
     connection.pragma_update(None, "cache_size", -16_384)?;
-    connection.set_prepared_statement_cache_capacity(128);
+    connection.set_prepared_statement_cache_capacity(STATEMENTS);
     keep_plans(&connection)?;
     // Reads the schema, so that damage to it is found here, and not later.
     connection.query_row("SELECT COUNT(*) FROM sqlite_schema", [], |_| Ok(()))?;

@@ -6,14 +6,17 @@ mod corruption;
 mod cross_check;
 mod deletion_guard;
 mod dumps;
+mod feed;
 mod inbox;
 mod lists;
 mod opening;
 mod parts;
+mod plans;
 mod random_steps;
 mod related;
 mod repair;
 mod repeated_deliveries;
+mod reports;
 mod shared;
 mod superseded;
 mod synced_until;
@@ -297,7 +300,7 @@ impl World {
                 },
             )
             .await;
-        due.unwrap().0
+        due.unwrap().tasks
     }
 
     /// The kinds and names of the due tasks, sorted.

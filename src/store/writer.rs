@@ -156,6 +156,14 @@ fn in_savepoint<T>(
     if tx.sql.is_autocommit() {
         return Err(abort(tx, outcome.err()));
     }
+    let outcome = match outcome {
+        Err(StoreError::Sqlite(error))
+            if error.sqlite_error_code() == Some(rusqlite::ErrorCode::DiskFull) =>
+        {
+            Err(StoreError::writing(tx.sql, Arc::new(error)))
+        }
+        outcome => outcome,
+    };
     if outcome.is_err() {
         tx.wakes.truncate(woken.0);
         tx.feed = woken.1;
@@ -173,7 +181,7 @@ fn abort(tx: &mut Tx<'_>, error: Option<StoreError>) -> StoreError {
     };
     let error = Arc::new(error);
     tx.aborted = Some(Arc::clone(&error));
-    StoreError::Commit(error)
+    StoreError::writing(tx.sql, error)
 }
 
 /// What the thread uses.
@@ -217,7 +225,7 @@ impl Writes {
             for reply in replies {
                 reply(match &outcome {
                     Ok(_) => Ok(()),
-                    Err(error) => Err(StoreError::Commit(Arc::clone(error))),
+                    Err(error) => Err(StoreError::writing(&self.connection, Arc::clone(error))),
                 });
             }
         }

@@ -58,7 +58,7 @@ pub struct LocalState {
 impl LocalState {
     /// The last moment at which the change may have happened. An entry of a Resource List has the time of that list, and an
     /// entry of a later list is later.
-    fn latest_change(&self) -> Option<SourceTime> {
+    pub fn latest_change(&self) -> Option<SourceTime> {
         match self.kind {
             Some(_) => self.changed_at.map(SourceTime::latest_possible),
             None => self.changed_at,
@@ -75,6 +75,9 @@ pub struct Pending {
     pub changed_at: Option<SourceTime>,
     /// Whether only a hub that is not the Source has stated it.
     pub unconfirmed: bool,
+    /// Whether a Resource List or Resource Dump has stated it: then the time is that of the last modification, and may be long before
+    /// that of the list.
+    pub is_listed: bool,
 }
 
 impl Pending {
@@ -164,7 +167,17 @@ pub fn plan_change(
         return Decision::Task;
     };
     let is_unordered = known.is_unordered(announced);
-    if !is_unordered && is_older(known.changed_at) {
+    let deletes = announced.kind == ChangeKind::Deleted;
+    let is_older_than_known = match pending.filter(|_| deletes && known.deleted) {
+        // What a list states of a deleted resource is newer than the deletion, whatever its time.
+        Some(pending) if pending.is_listed => {
+            announced.changed_at.is_some() && announced.changed_at <= known.changed_at
+        }
+        // Another set has stated the applied deletion, if what is pending is older: then this one ends that.
+        Some(_) => false,
+        None => is_older(known.changed_at),
+    };
+    if !is_unordered && is_older_than_known {
         return Decision::Older;
     }
     let done = match (announced.kind, known.deleted) {
@@ -236,7 +249,10 @@ pub fn plan_late(
         };
     };
     let is_unordered = known.is_unordered(announced);
-    if !is_unordered && is_known(known.changed_at) {
+    // As in `plan_change`.
+    let is_listed = pending.is_some_and(|pending| pending.is_listed);
+    let ends_pending = deletes && known.deleted && is_overtaking && !is_listed;
+    if !is_unordered && !ends_pending && is_known(known.changed_at) {
         return LateChange::Known;
     }
     let latest = announced.changed_at.map(SourceTime::latest_possible);

@@ -290,6 +290,14 @@ fn invalid_values_are_faults() {
             "[http]\nconnections_per_host = -1",
             "6 http.connections_per_host out-of-range",
         ),
+        (
+            "[http]\nstreams_per_host = 0",
+            "6 http.streams_per_host out-of-range",
+        ),
+        (
+            "[http]\nstreams_per_host = 1001",
+            "6 http.streams_per_host out-of-range",
+        ),
         ("[http]\ntimeout = \"0s\"", "6 http.timeout out-of-range"),
         (
             "[http]\nuser_agent = \"\"",
@@ -413,6 +421,9 @@ fn a_file_that_cannot_be_read_is_one_fault() {
     let faults = Config::load(&path).unwrap_err();
     assert_eq!(faults.len(), 1);
     assert_eq!((faults.0[0].line, faults.0[0].code), (None, "unreadable"));
+    for part in ["--config", "RESYNCD_CONFIG"] {
+        assert!(faults.0[0].message.contains(part), "{faults}");
+    }
 
     std::fs::write(&path, b"a = 1\nb = \"\xff\"\n").unwrap();
     let faults = Config::load(&path).unwrap_err();

@@ -140,11 +140,12 @@ async fn resources_that_a_changed_filter_admits_are_fetched_from_the_resource_li
     rig.stop_daemon().await;
     rig.config.sources[0].filter = Filter::everything();
     rig.start_daemon().await;
-    rig.settled().await;
+    rig.idle().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     rig.source.update(SET, "r0002.txt", "polled");
     rig.operator.poll(NAME).await;
     rig.until_holds("r0002.txt", "polled").await;
+    rig.idle().await;
     assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
 }
 

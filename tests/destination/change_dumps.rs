@@ -36,7 +36,7 @@ pub(super) async fn polled(options: SampleOptions) -> Rig {
         config.sources[0].poll_interval = Duration::from_secs(1);
     })
     .await;
-    rig.settled().await;
+    rig.idle().await;
     rig
 }
 
@@ -73,7 +73,7 @@ async fn poll(rig: &Rig) {
 #[tokio::test(flavor = "multi_thread")]
 async fn gap_before_the_change_list_is_closed_by_the_change_dump() {
     let rig = Rig::start(dumped()).await;
-    rig.settled().await;
+    rig.idle().await;
     assert_eq!(rig.source.hits(DUMP), 0, "not needed yet");
     let (since, lists) = (rig.operator.last_change().await, rig.source.hits(LIST));
     rig.source.create(SET, "lost.txt", "lost");
@@ -104,7 +104,7 @@ async fn gap_before_the_change_list_is_closed_by_the_change_dump() {
 #[tokio::test(flavor = "multi_thread")]
 async fn gap_between_change_dump_and_change_list_is_closed_by_the_resource_list() {
     let rig = Rig::start(dumped()).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.create(SET, "packed.txt", "packed");
     rig.source.notify(SET);
     rig.source.pack_changes(SET);
@@ -191,7 +191,7 @@ async fn package_whose_changes_are_all_known_is_not_fetched() {
     let mut options = dumped();
     options.dumps.contents = true;
     let rig = Rig::start(options).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.create(SET, "known.txt", "known");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_holds("known.txt", "known").await;

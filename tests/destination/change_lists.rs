@@ -4,6 +4,7 @@ use resyncd::demo::{ChannelHub, Fault, SampleOptions};
 use resyncd::protocol::{Capability, Entry, Head, Root, SourceTime, write_document};
 use url::Url;
 
+use super::packing::poll_twice;
 use crate::support::{
     NAME, Rig, SET, capability_list, change, change_list, change_list_index, resources, soon, time,
 };
@@ -30,7 +31,7 @@ impl Lists {
             |_| {},
         )
         .await;
-        rig.settled().await;
+        rig.idle().await;
         let start = time(rig.set().await.synced_until.unwrap());
         Self { rig, start }
     }
@@ -62,10 +63,7 @@ impl Lists {
         let lists = self.rig.source.hits(RESOURCES);
         self.rig.operator.poll(NAME).await;
         self.rig.until_mirrored().await;
-        let set = self
-            .rig
-            .until("in sync", |set| set.state == "in-sync")
-            .await;
+        let set = self.rig.idle().await;
         assert!(set.gaps.is_empty() && set.error.is_none(), "{set:?}");
         assert_eq!(self.rig.source.hits(RESOURCES), lists);
     }
@@ -99,10 +97,7 @@ async fn check_replaced(restart: bool) {
 
     // The former list is not read again.
     let hits = lists.rig.source.hits("/1.xml");
-    lists.rig.source.wait_for_hits("/2.xml", 1).await;
-    let next = lists.rig.source.hits("/2.xml");
-    lists.rig.operator.poll(NAME).await;
-    lists.rig.source.wait_for_hits("/2.xml", next + 1).await;
+    poll_twice(&lists.rig, "/2.xml").await;
     assert_eq!(lists.rig.source.hits("/1.xml"), hits);
 }
 
@@ -187,6 +182,7 @@ async fn closed_list_that_the_capability_list_still_names_is_read_once() {
     assert_eq!(lists.rig.source.hits("/1.xml"), 1);
     lists.rig.operator.poll(NAME).await;
     lists.rig.source.wait_for_hits("/1.xml", 2).await;
+    lists.rig.idle().await;
     assert_eq!(lists.rig.source.hits(CAPABILITIES), requests + 3);
     assert_eq!(lists.rig.source.hits_not_modified("/1.xml"), 1);
 }
@@ -234,9 +230,10 @@ async fn changes_are_applied_when_no_baseline_is_possible() {
     rig.source.create(SET, "new.txt", "new");
     rig.operator.poll(NAME).await;
     rig.until_holds("new.txt", "new").await;
+    let created = rig.until_in_feed(0, "new.txt").await;
     rig.source.delete(SET, "new.txt");
     rig.operator.poll(NAME).await;
-    rig.until_in_feed(1, "new.txt").await;
+    rig.until_in_feed(created.seq, "new.txt").await;
     assert_eq!(rig.mirrored("new.txt"), None);
     // No document states the earlier resources.
     let set = rig.set().await;

@@ -3,6 +3,7 @@
 
 use resyncd::demo::{ChannelHub, SampleOptions};
 
+use super::faults::until_retried;
 use crate::support::{NAME, Rig, SET, path_of, resources};
 
 const PATH: &str = "/set1/res/r0001.txt";
@@ -80,12 +81,12 @@ async fn old_bytes_from_a_stale_cache_are_rejected() {
     rig.operator.poll(NAME).await;
     let set = rig
         .until("error reported", |set| {
-            set.pending == 1 && set.error.is_some()
+            set.pending + set.failed == 1 && set.error.is_some()
         })
         .await;
     assert_eq!(set.error.unwrap().code, "length-mismatch");
     assert_eq!(rig.source.hits_not_modified(PATH), 0);
     rig.source.remove_document(PATH);
+    until_retried(&rig, "in sync", |set| set.state == "in-sync").await;
     rig.until_holds("r0001.txt", "new").await;
-    rig.until("in sync", |set| set.state == "in-sync").await;
 }

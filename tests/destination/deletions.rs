@@ -110,6 +110,8 @@ async fn file_of_a_deleted_resource_is_retained_if_delete_is_off() {
     rig.source.notify_and_publish(SET).await.unwrap();
     let line = rig.until_in_feed(since, "r0001.txt").await;
     assert_eq!(line.change, "deleted");
+    // A deletion with a length has left the file.
+    assert_eq!(line.length, Some(bytes.len() as u64));
     assert_eq!(rig.mirrored("r0001.txt"), Some(bytes));
     let known = rig.operator.resource(&rig.uri("r0001.txt")).await.unwrap();
     assert_eq!(known["deleted"], true);

@@ -51,8 +51,11 @@ async fn check(change_list: bool, code: &str, invalidate: impl FnOnce(&Rig, &str
         .await;
     let error = set.error.unwrap();
     assert!(error.message.contains(path), "{error:?} names the document");
-    let polled = rig.source.hits(path);
-    rig.source.wait_for_hits(path, polled + 1).await;
+    // A poll has ended when the next one begins.
+    for _ in 0..2 {
+        let last = rig.set().await.last_poll_at;
+        rig.until("polled", |set| set.last_poll_at != last).await;
+    }
     assert_eq!(
         files(&rig.config.sources[0].mirror),
         before,

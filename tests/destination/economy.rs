@@ -15,8 +15,7 @@ async fn polled() -> Rig {
         ..resources(3)
     };
     let rig = Rig::start(options).await;
-    rig.settled().await;
-    rig.source.wait_for_hits(CHANGES, 1).await;
+    rig.idle().await;
     rig
 }
 

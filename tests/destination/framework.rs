@@ -6,7 +6,7 @@ use resyncd::demo::{HubEvent, SampleOptions};
 use resyncd::protocol::websub::Mode;
 use resyncd::protocol::{Capability, ChangeKind};
 
-use crate::support::{Rig, SET, eventually, files, resources, soon};
+use crate::support::{Rig, SET, eventually, files, resources, send, soon};
 
 /// Publishes a framework notification of one document of the set, and checks that it is accepted.
 async fn notify_framework(rig: &Rig, file: &str, capability: Capability, change: ChangeKind) {
@@ -30,7 +30,7 @@ async fn notify_description(rig: &Rig) {
 #[tokio::test(flavor = "multi_thread")]
 async fn change_list_in_a_framework_notification_is_read() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let since = rig.operator.last_change().await;
     rig.source.update(SET, "r0001.txt", "new");
     notify_framework(
@@ -47,6 +47,11 @@ async fn change_list_in_a_framework_notification_is_read() {
     rig.until_mirrored().await;
     // The notification of the same change adds nothing.
     rig.source.notify_and_publish(SET).await.unwrap();
+    rig.until("read", |set| {
+        let mut channels = set.channels.iter();
+        channels.any(|channel| channel.kind == "change-notification" && channel.applied == 1)
+    })
+    .await;
     rig.settled().await;
     assert_eq!(rig.operator.changes(since).await.len(), 1);
 }
@@ -107,12 +112,7 @@ async fn channel_that_is_no_longer_advertised_is_unsubscribed() {
     })
     .await;
     let client = crate::support::client();
-    let answer = client
-        .post(&subscription.callback)
-        .body("<late/>")
-        .send()
-        .await
-        .unwrap();
+    let answer = send(|| client.post(&subscription.callback).body("<late/>")).await;
     assert_eq!(answer.status(), 410, "a late delivery is answered 410");
 }
 
@@ -233,7 +233,7 @@ async fn new_set_is_followed_and_files_of_a_removed_set_stay() {
 #[tokio::test(flavor = "multi_thread")]
 async fn new_resource_list_is_not_fetched_while_in_sync() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     rig.source.refresh_resource_list(SET);
     notify_framework(

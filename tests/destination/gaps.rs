@@ -5,6 +5,7 @@ use std::time::Duration;
 use resyncd::demo::{ChangeListForm, ChannelHub, SampleOptions};
 use resyncd::protocol::SourceTime;
 
+use super::packing::poll_twice;
 use crate::support::{NAME, Rig, SET, resources, time};
 
 /// Drops the notification of `lost.txt` and delivers the next one, of `next.txt`. Returns the time of the lost change.
@@ -20,7 +21,7 @@ async fn lose_one(rig: &Rig) -> SourceTime {
 #[tokio::test(flavor = "multi_thread")]
 async fn lost_notification_is_a_gap_until_the_change_list_covers_it() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.freeze_change_list(SET, true);
     let since = rig.operator.last_change().await;
     let before = time(rig.set().await.synced_until.unwrap());
@@ -48,12 +49,8 @@ async fn lost_notification_is_a_gap_until_the_change_list_covers_it() {
     rig.until_holds("next.txt", "next").await;
     assert_eq!(rig.mirrored("lost.txt"), None);
 
-    // A poll that proves nothing does not close the gap.
-    let polled = rig.source.hits("/set1/changelist.xml");
-    rig.operator.poll(NAME).await;
-    rig.source
-        .wait_for_hits("/set1/changelist.xml", polled + 1)
-        .await;
+    // A poll that proves nothing does not close the gap. It has ended when the next one begins.
+    poll_twice(&rig, "/set1/changelist.xml").await;
     let set = rig.set().await;
     assert_eq!((set.state.as_str(), set.gaps.len()), ("gap", 1));
     assert!(time(set.synced_until.unwrap()) <= time(&set.gaps[0].from));
@@ -72,7 +69,7 @@ async fn lost_notification_is_a_gap_until_the_change_list_covers_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn stale_change_list_is_polled_again_while_there_is_a_gap() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.freeze_change_list(SET, true);
     lose_one(&rig).await;
     rig.until("gap", |set| set.state == "gap").await;
@@ -84,7 +81,7 @@ async fn stale_change_list_is_polled_again_while_there_is_a_gap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn late_notification_closes_its_gap() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.freeze_change_list(SET, true);
     rig.source.create(SET, "late.txt", "late");
     let late = rig.source.notify(SET);
@@ -100,7 +97,7 @@ async fn late_notification_closes_its_gap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn gap_is_closed_by_the_change_list() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let since = rig.operator.last_change().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     lose_one(&rig).await;
@@ -117,7 +114,7 @@ async fn gap_is_closed_by_the_change_list() {
 #[tokio::test(flavor = "multi_thread")]
 async fn gap_is_closed_by_an_index_of_change_lists() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let since = rig.operator.last_change().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     rig.source.create(SET, "lost.txt", "lost");
@@ -136,16 +133,11 @@ async fn gap_is_closed_by_an_index_of_change_lists() {
         rig.until_in_feed(since, "lost-too.txt").await.origin,
         "change-list"
     );
-    rig.until("gap closed", |set| set.state == "in-sync").await;
-    rig.until_mirrored().await;
+    rig.idle().await;
     assert_eq!(rig.source.hits("/set1/resourcelist.xml"), lists);
     // A closed list that was read is not fetched again.
     let hits = rig.source.hits("/set1/changelist-0001.xml");
-    let index = rig.source.hits("/set1/changelist.xml");
-    rig.operator.poll(NAME).await;
-    rig.source
-        .wait_for_hits("/set1/changelist.xml", index + 1)
-        .await;
+    poll_twice(&rig, "/set1/changelist.xml").await;
     rig.source.create(SET, "after.txt", "after");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
@@ -155,7 +147,7 @@ async fn gap_is_closed_by_an_index_of_change_lists() {
 #[tokio::test(flavor = "multi_thread")]
 async fn gap_before_the_change_list_is_closed_by_a_newer_resource_list() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let since = rig.operator.last_change().await;
     rig.source.create(SET, "lost.txt", "lost");
     rig.source.delete(SET, "r0002.txt");
@@ -166,11 +158,7 @@ async fn gap_before_the_change_list_is_closed_by_a_newer_resource_list() {
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until("gap", |set| set.state == "gap").await;
     // The published Resource List is older than the gap and does not close it.
-    let seen = rig.source.hits("/set1/resourcelist.xml");
-    rig.operator.poll(NAME).await;
-    rig.source
-        .wait_for_hits("/set1/resourcelist.xml", seen + 1)
-        .await;
+    poll_twice(&rig, "/set1/resourcelist.xml").await;
     assert_eq!(rig.set().await.state, "gap");
     assert!(rig.mirrored("r0002.txt").is_some());
 
@@ -195,7 +183,7 @@ async fn gap_of_a_set_without_change_list_is_closed_by_the_resource_list() {
         ..resources(3)
     })
     .await;
-    rig.settled().await;
+    rig.idle().await;
     lose_one(&rig).await;
     rig.until("gap", |set| set.state == "gap").await;
     rig.source.refresh_resource_list(SET);
@@ -242,7 +230,7 @@ async fn source_without_hub_is_followed_by_its_change_list() {
         },
     )
     .await;
-    rig.settled().await;
+    rig.idle().await;
     let lists = rig.source.hits("/set1/resourcelist.xml");
     rig.source.create(SET, "new.txt", "new");
     rig.source.update(SET, "r0001.txt", "updated");

@@ -5,12 +5,12 @@ use std::io::Write;
 use resyncd::demo::Subscription;
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 
-use crate::support::{Rig, SET, client, resources, soon};
+use crate::support::{Rig, SET, client, resources, send, soon};
 
 /// A rig, and the subscription to which the test delivers.
 async fn rig() -> (Rig, Subscription) {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let topic = rig.changes().to_string();
     let subscription = soon("subscribed", rig.hub().wait_for_subscription(&topic)).await;
     (rig, subscription)
@@ -19,12 +19,14 @@ async fn rig() -> (Rig, Subscription) {
 async fn deliver(to: &Subscription, body: Vec<u8>) {
     let secret = to.secret.as_ref().unwrap();
     let signature = Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), &body);
-    let request = client()
-        .post(&to.callback)
-        .header("Content-Type", "text/xml; charset=utf-8")
-        .header("X-Hub-Signature", signature.to_string())
-        .body(body);
-    assert_eq!(request.send().await.unwrap().status(), 200);
+    let request = || {
+        client()
+            .post(&to.callback)
+            .header("Content-Type", "text/xml; charset=utf-8")
+            .header("X-Hub-Signature", signature.to_string())
+            .body(body.clone())
+    };
+    assert_eq!(send(request).await.status(), 200);
 }
 
 /// Updates a resource, alters the text of the notification, delivers it, and waits until the update is applied.

@@ -279,7 +279,7 @@ async fn resource_that_a_changed_filter_excludes_stays() {
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_of_a_change_list_index_are_read_oldest_first_in_any_order() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let lists = rig.source.hits(INDEX);
     rig.source.freeze_change_list(SET, true);
     rig.source.create(SET, "lost.txt", "lost");

@@ -8,6 +8,7 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod attention;
 mod baseline;
 mod change_dumps;
 mod change_lists;
@@ -20,12 +21,14 @@ mod duplicates;
 mod economy;
 mod endurance;
 mod faults;
+mod feed;
 mod framework;
 mod gaps;
 mod hints;
 mod indexes;
 mod late;
 mod limits;
+mod metrics;
 mod notifications;
 mod order;
 mod own_change_dumps;

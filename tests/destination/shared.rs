@@ -3,6 +3,7 @@
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, ChangeKind, Entry, Head, Root, write_document};
 
+use super::packing::poll_twice;
 use crate::support::{NAME, Rig, SET, capability_list, change, change_list, resources, time};
 
 const XML: &str = "application/xml";
@@ -94,12 +95,8 @@ async fn resource_that_leaves_one_of_two_sets_stays() {
     let hits = rig
         .source
         .hits(rig.source.resource_uri(SET, "r0001.txt").path());
-    let polled = rig.source.hits("/set1/changes.xml");
     put_deletion(&rig, SET, "r0001.txt", "2026-01-03T00:00:00Z");
-    rig.operator.poll(NAME).await;
-    rig.source
-        .wait_for_hits("/set1/changes.xml", polled + 1)
-        .await;
+    poll_twice(&rig, "/set1/changes.xml").await;
     // The last set drops it.
     put_deletion(&rig, OTHER, "r0001.txt", "2026-01-04T00:00:00Z");
     rig.operator.poll(NAME).await;
@@ -159,4 +156,28 @@ async fn deletions_of_one_set_wait_for_another_that_was_never_read() {
     let feed: Vec<(String, String)> = feed.map(|line| (line.change, line.uri)).collect();
     let deleted = |name| ("deleted".to_owned(), rig.uri(name));
     assert_eq!(feed, [deleted(gone), deleted(unlisted)]);
+}
+
+/// The set that is behind states a time before that at which another set dropped the resource.
+#[tokio::test(flavor = "multi_thread")]
+async fn resource_that_left_one_set_is_mirrored_for_another_that_is_behind() {
+    let rig = Rig::follow(two_sets(&[]).await, |_| {}).await;
+    until_resources(&rig, SET, 3).await;
+    until_resources(&rig, OTHER, 0).await;
+    let [moved, ..] = NAMES;
+    put_deletion(&rig, SET, moved, "2026-01-05T00:00:00Z");
+    rig.operator.poll(NAME).await;
+    until_resources(&rig, SET, 2).await;
+    assert!(rig.mirrored(moved).is_none());
+
+    let created = change(
+        &rig.source.resource_uri(SET, moved),
+        time("2026-01-04T00:00:00Z"),
+    );
+    let list = change_list(time(AT), None, None, &[created]);
+    rig.source.put_document("/set2/changes.xml", XML, list);
+    rig.operator.poll(NAME).await;
+    until_resources(&rig, OTHER, 1).await;
+    until_resources(&rig, SET, 2).await;
+    assert!(rig.mirrored(moved).is_some());
 }

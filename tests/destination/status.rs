@@ -29,6 +29,12 @@ async fn status_lists_source_sets_and_channels() {
     assert_eq!((source.name.as_str(), source.state.as_str()), (NAME, "ok"));
     assert_eq!(source.url, rig.source.url());
     assert!(source.error.is_none());
+    let origin = rig.source.base().origin().ascii_serialization();
+    let mut hosts = status.hosts.iter();
+    let host = hosts.find(|host| host.origin == origin).unwrap();
+    assert_eq!(host.protocol.as_deref(), Some("HTTP/1.1"));
+    assert_eq!((host.at_once, host.most), (8, 8));
+    assert!(host.slowed.is_none());
     let set = &source.sets[0];
     assert_eq!(set.bytes, 3 * 64);
     assert!(set.last_poll_at.is_some() && set.next_poll_at.is_some());
@@ -52,6 +58,27 @@ async fn status_lists_source_sets_and_channels() {
             .iter()
             .any(|c| c.topic == rig.framework().to_string())
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_error_of_the_endpoint_is_json() {
+    let rig = Rig::start(resources(1)).await;
+    for (path, status, code) in [
+        ("/changes?since=abc", 400, "bad-query"),
+        ("/changes?limit=-1", 400, "bad-query"),
+        ("/resource?uri=abc", 400, "bad-uri"),
+        ("/nothing", 404, "unknown-path"),
+        ("/sources/unknown/poll", 405, "method-not-allowed"),
+    ] {
+        let (found, body) = rig.operator.get(path).await;
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        assert_eq!(
+            (found.as_u16(), &body["error"]["code"]),
+            (status, &code.into()),
+            "{path}"
+        );
+        assert!(body["error"]["message"].is_string(), "{body}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,7 +2,7 @@
 
 use resyncd::demo::{Granting, HubEvent, SampleOptions, Subscription};
 
-use crate::support::{NAME, Rig, client, eventually, resources, soon};
+use crate::support::{NAME, Rig, client, eventually, resources, send, soon};
 
 fn two_sets() -> SampleOptions {
     SampleOptions {
@@ -22,9 +22,21 @@ async fn subscriptions(rig: &Rig, many: usize) -> Vec<Subscription> {
     .await
 }
 
+/// Waits until no subscription is to be ended any more.
+async fn until_all_ended(rig: &Rig) {
+    eventually("no longer shown", None, async || {
+        let unfollowed = rig.operator.status().await.unfollowed;
+        unfollowed
+            .is_empty()
+            .then_some(())
+            .ok_or(format!("{unfollowed:?}"))
+    })
+    .await;
+}
+
 async fn deliver(to: &Subscription) -> u16 {
-    let request = client().post(&to.callback).body("<late/>");
-    request.send().await.unwrap().status().as_u16()
+    let answer = send(|| client().post(&to.callback).body("<late/>")).await;
+    answer.status().as_u16()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -58,14 +70,7 @@ async fn deselected_set_is_unsubscribed_at_the_next_start() {
         .configure(|hub| hub.granting = Granting::Accept(202));
     let after = subscriptions(&rig, 2).await;
     assert!(!after.iter().any(|one| of_set2(&one)));
-    eventually("no longer shown", None, async || {
-        let unfollowed = rig.operator.status().await.unfollowed;
-        unfollowed
-            .is_empty()
-            .then_some(())
-            .ok_or(format!("{unfollowed:?}"))
-    })
-    .await;
+    until_all_ended(&rig).await;
     rig.until("in sync", |set| set.state == "in-sync").await;
 
     // Selected again, it is subscribed to again.
@@ -165,7 +170,8 @@ async fn set_that_returns_while_its_subscription_is_being_ended_is_subscribed_to
         })
         .await;
     }
-    // What was to end it has not requested anything.
+    // What was to end it has not requested anything, and is gone.
+    until_all_ended(&rig).await;
     let foreign = rig.hub().wait_after(mark, |event| {
         matches!(event, HubEvent::Requested { request, .. } if request.lease_seconds == Some(0))
     });

@@ -11,7 +11,7 @@ use axum::body::{Body, Bytes};
 use futures_util::{StreamExt, stream};
 use resyncd::config::{self, HttpConfig};
 use resyncd::demo::SampleSource;
-use resyncd::fetch::{AllowedHosts, Bounds, Client, HubAnswer, PartialPackage};
+use resyncd::fetch::{AllowedHosts, Bounds, Client, FetchError, HubAnswer, PartialPackage};
 use resyncd::protocol::websub::{Mode, SubscriptionRequest};
 use resyncd::protocol::{HubUri, ResourceUri, TopicUri};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -20,7 +20,7 @@ use url::Url;
 
 use crate::PROCESSOR;
 use crate::site::{Site, entry, ok, redirect, status};
-use crate::support::{Destination, SET, eventually, expected_files, files, resources, soon};
+use crate::support::{self, Destination, SET, eventually, expected_files, files, resources, soon};
 
 /// The bytes of an endless body that are sent in one write. Clients stop only after some hundred thousand bytes: small writes would
 /// take many thousand system calls.
@@ -28,6 +28,9 @@ const CHUNK: usize = 16 << 10;
 
 /// The maximum length of each body, in bytes.
 const LIMIT: u64 = 100_000;
+
+/// A timeout that no request reaches, on a busy machine, too.
+pub(crate) const UNREACHED: Duration = Duration::from_secs(3600);
 
 /// A client that may connect to loopback, with short pauses between its tries.
 pub(crate) fn client(timeout: Duration) -> Client {
@@ -65,8 +68,7 @@ pub(crate) async fn fetch_all(client: &Client, url: &Url) -> [Result<u64, &'stat
     let partial = PartialPackage::open(folder.path(), url).unwrap();
     let package = client.get_package(url, &any, Some(LIMIT), partial).await;
     let package = package.map(|package| package.received());
-    [document, content, package]
-        .map(|result| result.map_err(|error: resyncd::fetch::FetchError| error.code()))
+    [document, content, package].map(|result| result.map_err(|error: FetchError| error.code()))
 }
 
 /// Answers every connection with `head`, and then repeats `more` until the peer disconnects.
@@ -101,7 +103,7 @@ async fn raw_counted(head: &'static str, more: &'static [u8]) -> (Url, Arc<Atomi
 #[tokio::test(flavor = "multi_thread")]
 async fn oversized_and_truncated_bodies_are_errors() {
     let chunk = format!("400\r\n{}\r\n", "endless ".repeat(128)).leak();
-    let client = client(Duration::from_secs(5));
+    let client = client(UNREACHED);
     for (head, more, expected) in [
         (
             "HTTP/1.1 200 OK\r\n\r\n",
@@ -172,7 +174,7 @@ fn subscribing(url: &Url) -> (HubUri, SubscriptionRequest) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn endless_responses_of_hubs_topics_and_pages_are_cut_off() {
-    let client = client(Duration::from_secs(5));
+    let client = client(UNREACHED);
     for (status, accepted) in [("200 OK", true), ("202 Accepted", true), ("400 No", false)] {
         let head: &'static str = format!("HTTP/1.1 {status}\r\n\r\n").leak();
         let (url, sent) = raw_counted(head, b"endless ").await;
@@ -202,6 +204,15 @@ fn trickle(first: usize) -> Body {
     let first = Bytes::from(vec![b'x'; first]);
     let body = stream::once(std::future::ready(first)).chain(drops);
     Body::from_stream(body.map(Ok::<_, Infallible>))
+}
+
+/// Counts one more when it is dropped.
+struct CountedEnd(Arc<AtomicUsize>);
+
+impl Drop for CountedEnd {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
 }
 
 /// The length of a resource is limited only by the length that the Source states.
@@ -238,23 +249,26 @@ async fn trickling_content_fails_as_too_slow() {
         }
     })
     .await;
-    // Far longer than a pause between two chunks, on a busy machine, too.
     let client = client(Duration::from_secs(2));
-    let error_of = async |path| {
+    let received = async |path| -> Result<(), FetchError> {
         let uri = ResourceUri::try_from(site.url(path)).unwrap();
         let any = AllowedHosts::any();
-        let result = client.get_content(&uri, &any, None, None).await;
-        let mut content = result.unwrap().unwrap();
-        loop {
-            match content.chunk().await {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("the body is endless"),
-                Err(error) => break error.code(),
-            }
+        let content = client.get_content(&uri, &any, None, None).await?;
+        let mut content = content.unwrap();
+        while content.chunk().await?.is_some() {}
+        Ok(())
+    };
+    let error_of = async |path| loop {
+        match received(path).await.unwrap_err().code() {
+            // A busy machine did not run this program for so long.
+            "timeout" => {}
+            code => break code,
         }
     };
+    // Each try takes a minute.
     let both = futures_util::future::join(error_of("/always"), error_of("/at-first"));
-    assert_eq!(soon("the error", both).await, ("too-slow", "too-slow"));
+    let both = tokio::time::timeout(10 * support::LIMIT, both).await;
+    assert_eq!(both, Ok(("too-slow", "too-slow")));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -282,7 +296,7 @@ async fn unneeded_bodies_are_not_awaited() {
         }
     })
     .await;
-    let client = client(Duration::from_secs(5));
+    let client = client(UNREACHED);
     let url = site.url("/redirect");
     let (hub, request) = subscribing(&site.url("/hub"));
     let both = futures_util::future::join(
@@ -299,16 +313,24 @@ async fn unneeded_bodies_are_not_awaited() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_source_is_reported_and_delays_no_other() {
-    let slow = Site::of_list(
-        Ipv4Addr::LOCALHOST,
-        |base| {
-            (0..10)
-                .map(|n| entry(&format!("{base}/r/{n}"), ""))
-                .collect()
-        },
-        |n| if n < 10 { ok(trickle(0)) } else { status(404) },
-    )
-    .await;
+    const SLOW: usize = 10;
+    let ended = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&ended);
+    let list = |base: &str| {
+        let uris = (0..SLOW).map(|n| format!("{base}/r/{n}"));
+        uris.map(|uri| entry(&uri, "")).collect()
+    };
+    let resource = move |n| {
+        if n >= SLOW {
+            return status(404);
+        }
+        let end = CountedEnd(Arc::clone(&count));
+        let body = trickle(0).into_data_stream();
+        ok(Body::from_stream(body.inspect(move |_| {
+            let _ = &end;
+        })))
+    };
+    let slow = Site::of_list(Ipv4Addr::LOCALHOST, list, resource).await;
     let source = SampleSource::start(resources(20)).await.unwrap();
     let destination = Destination::start(source.base(), |config| {
         // The slow download fails after thirty times this timeout.
@@ -336,7 +358,7 @@ async fn slow_source_is_reported_and_delays_no_other() {
         }
     })
     .await;
-    assert_eq!(failed().await, None, "the slow download has not failed yet");
+    assert!(ended.load(Ordering::SeqCst) < SLOW, "slow downloads remain");
     source.update(SET, "r0001.txt", "beside a slow Source");
     source.notify_and_publish(SET).await.unwrap();
     eventually("the change is mirrored", None, async || {
@@ -347,9 +369,11 @@ async fn slow_source_is_reported_and_delays_no_other() {
         }
     })
     .await;
-    let error = eventually("the slow Source has an error", None, async || {
-        failed().await.ok_or("no error".to_owned())
+    // On a busy machine, a pause between two bytes may be longer than the timeout: such a download is tried again.
+    eventually("a download fails as too slow", None, async || {
+        let error = failed().await;
+        let is_slow = error.as_ref().is_some_and(|error| error.code == "too-slow");
+        is_slow.then_some(()).ok_or(format!("{error:?}"))
     })
     .await;
-    assert_eq!(error.code, "too-slow", "{error:?}");
 }

@@ -48,7 +48,7 @@ async fn query(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, Store
         for channel in store.channels(set.id).await? {
             answers += &format!("{} {}", channel.topic, channel.hub_name());
         }
-        store.retry_failed(set.id, NAME, now).await?;
+        store.retry_failed(set.id, NAME, now, None).await?;
     }
     for uri in uris {
         if let Some(view) = store.resource(uri).await? {

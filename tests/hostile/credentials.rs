@@ -14,9 +14,9 @@ use resyncd::fetch::Client;
 use resyncd::protocol::websub::{Mode, SubscriptionRequest, Verification};
 use tokio::net::TcpListener;
 
-use crate::process::{Home, command, free_address};
+use crate::process::{Home, command};
 use crate::site::{Site, entry, ok, redirect, status, urlset};
-use crate::support::{client, eventually};
+use crate::support::{client, eventually, free_address};
 
 /// The credentials of the configuration, and the header that is sent for them.
 const CONFIGURED: &str = "me:s%40cret";
@@ -140,7 +140,7 @@ async fn passwords_are_sent_to_their_own_origin_only_and_never_shown() {
     .await;
     assert_eq!(set.error.unwrap().code, "http-status");
     let mut shown = String::new();
-    for path in ["/", "/status", "/changes", "/metrics"] {
+    for path in ["/", "/status", "/changes", "/resources", "/metrics"] {
         shown += &home.operator.get(path).await.1;
     }
     let _ = daemon.kill();

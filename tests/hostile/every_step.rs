@@ -1,4 +1,4 @@
-//! Kills the daemon before any step of its work, or has the step fail. A step is a write, fsync, rename or unlink, including those
+//! Kills the daemon before any step of its work, or has the step fail. A step is a write, sync, rename or unlink, including those
 //! of the database.
 //!
 //! `RESYNCD_STEPS` selects the steps at which it is killed, `RESYNCD_FAULTS` those that fail: `all`, a number for that step and all
@@ -163,7 +163,14 @@ fn try_steps(
             // That step and all later ones.
             None => (some.parse().unwrap()..=last).collect(),
         },
-        Err(_) => (1..=SAMPLE).map(|n| n * steps / (SAMPLE + 1)).collect(),
+        Err(_) => {
+            let sample = (1..=SAMPLE).map(|n| n * steps / (SAMPLE + 1));
+            // Few steps sync the whole file system.
+            let names = complete[0].steps.iter().zip(1..);
+            let whole =
+                names.filter_map(|(name, step)| name.starts_with("syncfs ").then_some(step));
+            sample.chain(whole.take(SAMPLE)).collect()
+        }
     };
     let reports = run_cycles(selected.into_iter().map(fault), &run);
     let kinds = kinds(&reports);

@@ -31,7 +31,15 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
         ("same-origin", StatusCode::OK),
         ("none", StatusCode::OK),
     ] {
-        for path in ["/status", "/changes?limit=100000", "/healthz"] {
+        for path in [
+            "/status",
+            "/metrics",
+            "/changes?limit=100000",
+            "/failed",
+            "/held",
+            "/resources",
+            "/healthz",
+        ] {
             let request = client().get(format!("{base}{path}"));
             let response = request.header("Sec-Fetch-Site", site).send().await.unwrap();
             assert_eq!(response.status(), status, "{site} {path}");
@@ -43,7 +51,7 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
         client().post(url).header(ORIGIN, origin)
     };
     // An image or a link on a page sends GET without an `Origin` header.
-    for path in ["poll", "approve", "unsubscribe"] {
+    for path in ["poll", "approve", "reject", "retry", "unsubscribe"] {
         let response = client().get(format!("{base}/sources/{NAME}/{path}"));
         let response = response.send().await.unwrap();
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
@@ -62,7 +70,7 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
         StatusCode::ACCEPTED
     );
     let refused = rig.operator.status().await.refused;
-    let counted = [("forbidden-host", 1), ("forbidden-origin", 1 + 2 * 3)];
+    let counted = [("forbidden-host", 1), ("forbidden-origin", 1 + 2 * 7)];
     assert_eq!(
         refused,
         counted.map(|(code, n)| (code.to_owned(), n)).into()
@@ -78,10 +86,12 @@ async fn every_answer_of_the_status_endpoint_is_for_its_own_pages_only() {
         ("/", "localhost"),
         ("/healthz", "localhost"),
         ("/status", "localhost"),
+        ("/metrics", "localhost"),
         ("/resource?uri=x", "localhost"),
         ("/absent", "localhost"),
         ("/sources/sample/poll", "localhost"),
         ("/status", "evil.example"),
+        ("/metrics", "evil.example"),
     ] {
         let request = client().get(format!("{base}{path}")).header(HOST, host);
         let response = request.send().await.unwrap();
@@ -116,6 +126,9 @@ async fn status_endpoint_requires_its_token() {
         ("/status", right.as_str(), 200),
         ("/changes", "bearer a-token-of-the-operator", 200),
         ("/status", "", 401),
+        ("/metrics", "", 401),
+        ("/resources", "", 401),
+        ("/metrics", right.as_str(), 200),
         ("/", TOKEN, 401),
         ("/status", "Bearer a-token-of-the-operatoR", 401),
         ("/status", "Basic a-token-of-the-operator", 401),
@@ -173,7 +186,14 @@ async fn no_response_contains_a_secret_or_a_callback_url() {
     rig.settled().await;
     let subscriptions = rig.hub().subscriptions();
     assert_eq!(subscriptions.len(), 2);
-    for path in ["/", "/status", "/changes", "/healthz", "/readyz"] {
+    for path in [
+        "/",
+        "/status",
+        "/changes",
+        "/resources",
+        "/healthz",
+        "/readyz",
+    ] {
         let (_, answer) = rig.operator.get(path).await;
         for subscription in &subscriptions {
             let token = subscription.callback.rsplit('/').next();

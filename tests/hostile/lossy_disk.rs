@@ -7,6 +7,8 @@
 //! - That a folder has an entry, or has it no longer, is safe once the folder was synced. Until then each of its names may stand for
 //!   what it stood for at the last sync, or at any moment since. A rename is two such changes: one may be lost without the other.
 //! - A folder that is synced is lost nevertheless if its own entry is.
+//! - A sync of a file system syncs what is below the folder through which it is called, and nothing beside it: that may be on another
+//!   file system.
 //! - A write changes no byte but those that it writes, and no sector is half written.
 
 use std::collections::BTreeMap;
@@ -40,7 +42,10 @@ pub(crate) enum Step {
     Sync {
         path: String,
     },
-    SyncAll,
+    /// The file system that the folder is on.
+    SyncAll {
+        path: String,
+    },
     Create {
         path: String,
     },
@@ -93,7 +98,7 @@ pub(crate) fn read_log(log: &[u8], folder: &Path) -> Vec<Step> {
                 nanos: u64::try_from(number).unwrap(),
             },
             "fsync" => Step::Sync { path: path() },
-            "syncfs" => Step::SyncAll,
+            "syncfs" => Step::SyncAll { path: path() },
             "create" => Step::Create { path: path() },
             "mkdir" => Step::CreateFolder { path: path() },
             "unlink" => Step::Remove { path: path() },
@@ -340,6 +345,16 @@ impl LossyDisk {
         }
     }
 
+    /// Syncs what is at or below a node.
+    fn sync_all(&mut self, id: usize) {
+        self.sync(id);
+        if let Node::Folder(entries) = &self.nodes[id] {
+            // Each name stands for one node now.
+            let below: Vec<usize> = entries.values().flatten().copied().flatten().collect();
+            below.into_iter().for_each(|id| self.sync_all(id));
+        }
+    }
+
     /// Carries out a step.
     pub(crate) fn apply(&mut self, step: &Step) {
         match step {
@@ -355,7 +370,7 @@ impl LossyDisk {
                     self.sync(id);
                 }
             }
-            Step::SyncAll => (0..self.nodes.len()).for_each(|id| self.sync(id)),
+            Step::SyncAll { path } => self.sync_all(self.existing(path)),
             Step::Create { path } => self.add(
                 path,
                 Node::File {
@@ -458,5 +473,20 @@ mod tests {
         assert_eq!(survivors(&renamed).len(), 4);
         let synced = format!("{renamed}fsync 0 2 0 0\n/x\n");
         assert_eq!(survivors(&synced), [file("b", "ab")].into());
+    }
+
+    #[test]
+    fn sync_of_a_file_system_syncs_what_is_below_its_folder() {
+        let write = "mkdir 0 4 0 0\n/x/m\nmkdir 0 4 0 0\n/x/s\nfsync 0 2 0 0\n/x\n\
+             mkdir 0 6 0 0\n/x/m/f\ncreate 0 8 0 0\n/x/m/f/a\nwrite 0 8 0 2\n/x/m/f/aab\n\
+             rename 0 8 6 0\n/x/m/f/a/x/m/b\ncreate 0 6 0 0\n/x/s/c\nwrite 0 6 0 2\n/x/s/ccd\n";
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let synced = survivors(&format!("{write}syncfs 0 4 0 0\n/x/m\n"));
+        let survives = |wanted| synced.iter().all(|files| files.contains(&wanted));
+        assert!(survives(file("m/b", "ab")), "{synced:?}");
+        assert!(!survives(file("s/c", "cd")), "it is beside it");
+        let renamed = |files: &Vec<(String, String)>| files.iter().all(|(at, _)| at != "m/f/a");
+        assert!(synced.iter().all(renamed), "{synced:?}");
+        assert!(!survivors(write).iter().all(renamed));
     }
 }

@@ -22,7 +22,8 @@
 //! | empty lists, indexes, dumps and packages | [`empty_lists`] |
 //! | slow and silent peers | [`floods`]: `thousand_silent_peers_…`; [`peers`]: `stalled_peers_…`; `http::keyed_semaphore` |
 //! | deliveries that are truncated, never end, or exceed the inbox | [`peers`]: `truncated_delivery_…`, `endless_delivery_…`; tests/destination `full_inbox_…` |
-//! | many hosts that never answer | [`unresponsive_hosts`] |
+//! | many hosts that never answer | [`unresponsive_hosts`]; over HTTP/2: `engine::apply::executor`; tests/process `http2` |
+//! | hosts without end, and long texts with which they end connections | `fetch::permits`; `fetch::error` |
 //! | work that occupies every thread, packages without end | [`threads`]: `listeners_answer_…`; `engine::package_places`; `store::readers`; `engine::set::ingest` |
 //! | ten times the load | [`floods`]: `tenfold_overload_…` |
 //! | no file descriptors left | [`floods`]: `listeners_survive_…` |
@@ -48,6 +49,7 @@
 //! | the database is damaged | [`corruption`]; `store::tests` `corruption`, `opening` |
 //! | another process locks the database | [`rebuilding`]: `database_locked_…` |
 //! | one step of a poll fails in the database | [`retries`] |
+//! | lists of an index that are withheld while they are fetched ahead, when the reading fails or the process is killed | [`lists_ahead`] |
 //! | a kill at any step of the work | [`every_step`]: `kill_at_any_step_…` |
 //! | a loss of power at any step of the work, also where the Source then reverts | [`power_loss`] |
 //! | a kill between a rename and its commit, and a Source that reverts the change | [`reverts`]; at any step: [`every_step`]: `…_that_the_source_reverts_…` |
@@ -56,6 +58,7 @@
 //! | event streams that occupy the status endpoint; requests without its token | [`foreign_pages`]: `event_streams_…`, `status_endpoint_requires_…` |
 //! | failures, deliveries and denials that fill the journal | [`logs`]: `floods_…`; `cli::log_throttle` |
 //! | untrusted text in the log and the status | [`logs`]; the tests of `status` |
+//! | metrics that a Source forges, or multiplies without end | the tests of `metrics`; tests/destination `metrics` |
 //! | resources at private addresses, or at those that a provider answers itself | [`private_addresses`]: `resources_at_…`; `fetch::guard` |
 //! | mirrors (`rel="duplicate"`) at private addresses | [`private_addresses`]: `duplicates_at_…` |
 //! | redirects to private addresses | [`private_addresses`]: `redirects_to_…`, `hub_requests_…` |
@@ -104,6 +107,7 @@ mod foreign_pages;
 mod growth;
 mod hubs;
 mod intervals;
+mod lists_ahead;
 mod logs;
 mod lossy_disk;
 mod paths;

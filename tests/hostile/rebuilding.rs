@@ -5,11 +5,11 @@ use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use resyncd::demo::{ChannelHub, HubOptions, SampleOptions, SampleSource};
+use resyncd::demo::{SampleOptions, SampleSource};
 use rusqlite::Connection;
 
 use crate::process::Home;
-use crate::support::{LIMIT, Rig, SET, eventually, files, path_of, resources};
+use crate::support::{Rig, SET, eventually, files, path_of, resources};
 
 /// How often each resource was fetched.
 fn fetched(rig: &Rig, count: usize) -> Vec<u64> {
@@ -148,16 +148,7 @@ async fn two_daemons_never_share_a_mirror() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn database_locked_by_another_process_is_retried_and_hubs_get_503() {
-    let hub = HubOptions {
-        attempts: 1,
-        timeout: LIMIT,
-        ..HubOptions::default()
-    };
-    let rig = Rig::start(SampleOptions {
-        hub: ChannelHub::Own(hub),
-        ..resources(3)
-    })
-    .await;
+    let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let holder = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
     rig.source.freeze_change_list(SET, true);
@@ -174,6 +165,7 @@ async fn database_locked_by_another_process_is_retried_and_hubs_get_503() {
     rig.until_holds("r0000.txt", "in time").await;
     rig.until("nothing pending", |set| set.pending == 0).await;
 
+    rig.hub().configure(|hub| hub.attempts = 1);
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();
     rig.source.update(SET, "r0001.txt", "late");
     let notification = rig.source.notify(SET);

@@ -9,7 +9,7 @@ use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Signature, SignatureMethod};
 
 use crate::process::Home;
-use crate::support::{Rig, SET, client, eventually, resources, soon};
+use crate::support::{Rig, SET, client, eventually, resources, send, soon};
 
 const REPLAYS: usize = 10_000;
 
@@ -36,7 +36,20 @@ impl Replayer {
     async fn send(&self) -> u16 {
         let request = self.client.post(&self.callback).body(self.body.clone());
         let request = request.header("X-Hub-Signature", &self.signature);
-        request.send().await.unwrap().status().as_u16()
+        let answer = send(|| request.try_clone().unwrap()).await;
+        answer.status().as_u16()
+    }
+
+    /// Sends until it is accepted: a daemon on a busy machine may refuse some. Returns how often it was refused.
+    async fn send_until_accepted(&self) -> u64 {
+        let mut refused = 0;
+        loop {
+            match self.send().await {
+                200 => return refused,
+                408 | 503 => refused += 1,
+                status => panic!("{status}"),
+            }
+        }
     }
 }
 
@@ -73,9 +86,9 @@ async fn ten_thousand_replays_have_one_effect() {
     let fetched = source.hits("/set1/res/r0001.txt");
     let size = size_of_state(&home);
 
-    let sending = stream::iter(0..REPLAYS).map(|_| replayer.send());
-    let answers: Vec<u16> = sending.buffer_unordered(16).collect().await;
-    assert!(answers.iter().all(|&status| status == 200));
+    let sending = stream::iter(0..REPLAYS).map(|_| replayer.send_until_accepted());
+    let refused: Vec<u64> = sending.buffer_unordered(16).collect().await;
+    let refused: u64 = refused.iter().sum();
     let growth = size_of_state(&home).saturating_sub(size);
 
     let set = home.set().await.unwrap();
@@ -84,7 +97,12 @@ async fn ten_thousand_replays_have_one_effect() {
     let channel = channels.find(|it| is_topic(&it.topic)).unwrap();
     let counts = (channel.received, channel.applied, channel.duplicate);
     assert_eq!(counts, (REPLAYS as u64 + 1, 1, REPLAYS as u64));
-    assert_eq!((channel.rejected, channel.held, channel.gaps), (0, 0, 0));
+    assert!(
+        channel.rejected <= refused,
+        "{} of {refused}",
+        channel.rejected
+    );
+    assert_eq!((channel.held, channel.gaps), (0, 0));
     assert_eq!(home.operator.changes(since).await.len(), 1);
     assert_eq!(source.hits("/set1/res/r0001.txt"), fetched);
     // The write-ahead log of the database has a few megabytes at most, and is reused.

@@ -2,7 +2,6 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
@@ -138,7 +137,6 @@ pub(crate) fn configuration(folder: &TempDir, url: Url) -> Config {
     config.callback.listen = any_port;
     config.callback.public_url = Url::parse("http://127.0.0.1:0/hooks/").ok();
     config.status.listen = any_port;
-    config.http.timeout = Duration::from_secs(5);
     config
 }
 

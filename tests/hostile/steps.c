@@ -2,7 +2,7 @@
  * Runs a program and kills it just before the Nth step below a folder, or has that step fail. A step is a system call that
  * changes or syncs files, including those of the database.
  *
- * Usage: steps kill|fail|record N FOLDER LOG PROGRAM [ARGUMENT...]
+ * Usage: steps kill|fail|record|record-ext4|record-unsynced N FOLDER LOG PROGRAM [ARGUMENT...]
  *
  * With N = 0 there is no fault. LOG gets the process id, and then one line for each step: the call and its path.
  * A step that fails is not carried out; the program gets EIO.
@@ -11,7 +11,8 @@
  * HTTP that reports success, in the order in which they happened: no two steps are carried out at once. A record is a line
  *     NAME NUMBER LENGTH_OF_PATH LENGTH_OF_SECOND_PATH LENGTH_OF_DATA
  * and then both paths, the data and a line feed. NUMBER is the offset of a write, the length after a truncation, and the time of a
- * file in nanoseconds. What is written through shared memory is not recorded.
+ * file in nanoseconds. What is written through shared memory is not recorded. With `record-ext4` the program sees ext4 wherever it asks
+ * for a file system below the folder; with `record-unsynced` it may not sync a file system as a whole, and gets EPERM.
  *
  * Exits with the status of the program; 137 if it was killed; 77 if processes can't be traced or their calls not be changed.
  *
@@ -22,6 +23,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/magic.h>
 #include <linux/seccomp.h>
 #include <signal.h>
 #include <stddef.h>
@@ -47,6 +49,7 @@ enum where {
     TO,         /* the second is the new path */
     TO_AT,      /* the third is the folder and the fourth the new path in it */
     SOCKET,     /* the first is a socket; recorded only */
+    KIND,       /* the first is a file descriptor, for the kind of whose file system is asked; changed only */
 };
 
 static const struct call {
@@ -85,17 +88,20 @@ static const struct call {
     {SYS_mkdir, "mkdir", PATH},
 #endif
     {SYS_sendto, "answer", SOCKET},
+    {SYS_fstatfs, "kind", KIND},
 };
 enum { CALLS = sizeof calls / sizeof *calls };
 
-static void install_filter(int records) {
+static void install_filter(int records, int denies, int changes_kind) {
     struct sock_filter filter[2 * CALLS + 2];
     int at = 0;
     filter[at++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
     for (int i = 0; i < CALLS; i++) {
         if (calls[i].where == SOCKET && !records) continue;
+        if (calls[i].where == KIND && !changes_kind) continue;
+        int is_denied = calls[i].number == SYS_syncfs && denies;
         filter[at++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, calls[i].number, 0, 1);
-        filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_TRACE);
+        filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, is_denied ? SECCOMP_RET_ERRNO | EPERM : SECCOMP_RET_TRACE);
     }
     filter[at++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
     struct sock_fprog program = {at, filter};
@@ -147,6 +153,7 @@ static const struct call *call_of(pid_t thread, int records, __uint64_t args[6],
     memcpy(args, info.seccomp.args, sizeof info.seccomp.args);
     switch (call->where) {
     case SOCKET:
+    case KIND:
     case DESCRIPTOR: path_of(thread, (int)args[0], path, size); break;
     case PATH: path_in(thread, AT_FDCWD, args[0], path, size); break;
     case NEW_AT:
@@ -224,6 +231,11 @@ static int record(FILE *log, pid_t thread, const struct call *call, const __uint
     struct __ptrace_syscall_info info;
     if (ptrace(PTRACE_GET_SYSCALL_INFO, thread, sizeof info, &info) <= 0 || info.op != PTRACE_SYSCALL_INFO_EXIT) exit(3);
     if (info.exit.is_error) return 1;
+    if (call->where == KIND) {
+        /* The first member of the answer. */
+        if (ptrace(PTRACE_POKEDATA, thread, (void *)args[1], (void *)(long)EXT4_SUPER_MAGIC)) exit(3);
+        return 1;
+    }
     long long result = info.exit.rval;
     snprintf(name, sizeof name, "/proc/%d/fd/%d", thread, (int)args[0]);
     switch (call->number) {
@@ -265,7 +277,8 @@ static int record(FILE *log, pid_t thread, const struct call *call, const __uint
 
 int main(int count, char **arguments) {
     if (count < 6) return 2;
-    int fails = strcmp(arguments[1], "fail") == 0, records = strcmp(arguments[1], "record") == 0;
+    int fails = strcmp(arguments[1], "fail") == 0, records = strncmp(arguments[1], "record", 6) == 0;
+    int denies = strcmp(arguments[1], "record-unsynced") == 0, changes_kind = strcmp(arguments[1], "record-ext4") == 0;
     long at = atol(arguments[2]), steps = 0;
     const char *folder = arguments[3];
     FILE *log = fopen(arguments[4], "w");
@@ -276,7 +289,7 @@ int main(int count, char **arguments) {
     if (process == 0) {
         if (ptrace(PTRACE_TRACEME, 0, 0, 0)) _exit(77);
         raise(SIGSTOP);
-        install_filter(records);
+        install_filter(records, denies, changes_kind);
         execv(arguments[5], arguments + 5);
         _exit(127);
     }

@@ -26,6 +26,15 @@ pub(crate) enum Fault {
     Fail(usize),
 }
 
+/// How the mirror's files are synced, whatever file system it is on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Syncs {
+    /// Many by one sync of the file system.
+    Together,
+    /// Each by itself.
+    Each,
+}
+
 /// The compiled `steps.c`, which carries out a fault.
 pub(crate) struct Tracer {
     _folder: TempDir,
@@ -65,9 +74,13 @@ impl Tracer {
     }
 
     /// The command, without its last argument, that runs the daemon and records in `log` what it does to its files.
-    pub(crate) fn recording(&self, home: &Home, log: &Path) -> Command {
+    pub(crate) fn recording(&self, home: &Home, log: &Path, syncs: Syncs) -> Command {
         let mut command = isolated_command(&self.program);
-        command.args(["record", "0"]).args([home.folder(), log]);
+        let how = match syncs {
+            Syncs::Together => "record-ext4",
+            Syncs::Each => "record-unsynced",
+        };
+        command.args([how, "0"]).args([home.folder(), log]);
         command.arg(env!("CARGO_BIN_EXE_resyncd"));
         command.arg("--config").arg(&home.config);
         command

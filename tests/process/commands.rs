@@ -1,10 +1,13 @@
 //! The commands except `run`, `sync`, `audit`, `discover` and `demo`.
 
-use resyncd::demo::SampleSource;
-use resyncd::status::Status;
+use std::io::pipe;
+use std::process::Stdio;
 
-use crate::process::{Home, program, text};
-use crate::support::{NAME, SET, resources, soon};
+use resyncd::demo::{Fault, SampleSource};
+use resyncd::status::{FailedResource, Status};
+
+use crate::process::{Home, Running, command, program, text};
+use crate::support::{NAME, SET, eventually, resources, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn status_shows_sets_and_its_exit_status_shows_failures() {
@@ -69,6 +72,118 @@ async fn approve_applies_the_deletions_held_back() {
     assert_eq!(output.status.code(), Some(0));
     assert!(text(&output.stdout).contains("120"), "{output:?}");
     home.settled(&source).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn deletions_held_back_are_listed_and_rejected() {
+    let source = SampleSource::start(resources(150)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let unreachable = home.run_command(&["approve", NAME, "--list"]);
+    assert_eq!(unreachable.status.code(), Some(3), "no daemon");
+    let both = home.run_command(&["approve", NAME, "--list", "--reject"]);
+    assert_eq!(both.status.code(), Some(2));
+    let _running = home.run();
+    home.settled(&source).await;
+    let run = |arguments: &[&str]| {
+        let output = home.run_command(&[&["approve", NAME], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stdout)
+    };
+    assert_eq!(run(&["--list"]), "no deletions are held back\n");
+    for number in 0..120 {
+        source.delete(SET, &format!("r{number:04}.txt"));
+    }
+    source.notify_and_publish(SET).await.unwrap();
+    home.until("held back", |set| set.held_deletions == 120)
+        .await;
+    let output = home.run_command(&["status"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let page = text(&output.stdout);
+    assert!(
+        page.starts_with(&format!("! {NAME}: 120 deletions are held back")),
+        "{page}"
+    );
+    assert!(page.contains("held-deletions"), "{page}");
+
+    let listed = run(&["--list"]);
+    assert_eq!(listed.lines().count(), 121, "{listed}");
+    let uri = source.resource_uri(SET, "r0007.txt").to_string();
+    assert!(listed.contains(&format!("\n{uri} (")), "{listed}");
+    assert!(
+        listed.ends_with("120 deletions are held back\n"),
+        "{listed}"
+    );
+    let would_delete = run(&["--dry-run"]);
+    assert_eq!(would_delete.matches("would delete: ").count(), 120);
+    let would_keep = run(&["--dry-run", "--reject"]);
+    assert_eq!(would_keep.matches("would keep: ").count(), 120);
+    assert_eq!(home.set().await.unwrap().held_deletions, 120);
+
+    assert_eq!(run(&["--reject"]), "{\"rejected\":120}\n");
+    let set = home.until("in sync", |set| set.state == "in-sync").await;
+    assert_eq!((set.resources, set.held_deletions), (150, 0));
+    let output = home.run_command(&["status"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_failed_is_listed_logged_once_and_tried_again() {
+    const PATH: &str = "/set1/res/r0001.txt";
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    source.fail(PATH, Fault::Status(404), usize::MAX);
+    let home = Home::new(&source.url(), "");
+    for command in ["failed", "retry", "poll"] {
+        let output = home.run_command(&[command]);
+        assert_eq!(output.status.code(), Some(3), "{command}: no daemon");
+        let output = home.run_command(&[command, "unknown"]);
+        assert_eq!(output.status.code(), Some(2), "{command}");
+    }
+    let path = home.folder().join("log");
+    let file = std::fs::File::create(&path).unwrap();
+    let log = async |part: &str| {
+        eventually(part, None, async || {
+            let text = std::fs::read_to_string(&path).unwrap();
+            match text.matches(part).count() {
+                1 => Ok(text),
+                found => Err(format!("{found} times: {text}")),
+            }
+        })
+        .await
+    };
+    let _running = Running::start(command(&home.config).env("RUST_LOG", "info").stderr(file));
+    home.until("failed", |set| !set.attention.is_empty()).await;
+    let begun = log("attention needed").await;
+    assert!(
+        begun.contains("failed-resources") && begun.contains("resyncd retry"),
+        "{begun}"
+    );
+    let run = |arguments: &[&str]| {
+        let output = home.run_command(arguments);
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        text(&output.stdout)
+    };
+    let listed = run(&["failed"]);
+    let uri = source.resource_uri(SET, "r0001.txt").to_string();
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    for part in [NAME, &uri, "[not-found]", "since 20", "next try 20"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    let row: FailedResource = serde_json::from_str(&run(&["failed", NAME, "--json"])).unwrap();
+    assert_eq!(row.uri, uri);
+    let status = home.run_command(&["status", "--json"]);
+    assert_eq!(status.status.code(), Some(1), "{status:?}");
+
+    // A poll tries it again, and it fails again.
+    let hits = source.hits(PATH);
+    assert_eq!(run(&["poll"]), format!("{NAME}: poll requested\n"));
+    source.wait_for_hits(PATH, hits + 1).await;
+    home.until("failed again", |set| set.failed == 1).await;
+    source.heal(PATH);
+    assert!(run(&["retry", NAME]).starts_with(&format!("{NAME}: {{\"retried\":")));
+    home.settled(&source).await;
+    assert_eq!(run(&["failed"]), "nothing has failed\n");
+    log("attention no longer needed").await;
+    log("attention needed").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -158,13 +273,167 @@ async fn help_and_version_are_printed() {
         "sync",
         "status",
         "approve",
+        "failed",
+        "retry",
+        "poll",
         "unsubscribe",
         "demo",
+        "version",
     ] {
         let help = program().args([command, "--help"]).output().unwrap();
         assert_eq!(help.status.code(), Some(0), "{command}");
         assert!(text(&help.stdout).contains("Usage:"), "{command}");
     }
+    let version = program().arg("version").output().unwrap();
+    assert_eq!(version.status.code(), Some(0));
+    let line = text(&version.stdout);
+    let beginning = format!("resyncd {} (commit ", env!("CARGO_PKG_VERSION"));
+    assert!(
+        line.starts_with(&beginning) && line.ends_with(")\n"),
+        "{line}"
+    );
+    let help = program().arg("--help").output().unwrap();
+    let help = text(&help.stdout);
+    for part in ["Examples:", "Exit status:", "RUST_LOG", "RESYNCD_CONFIG"] {
+        assert!(help.contains(part), "{part}: {help}");
+    }
+    assert!(!help.contains('\u{1b}'), "colours in a pipe: {help}");
     let unknown = program().arg("nonsense").output().unwrap();
     assert_eq!(unknown.status.code(), Some(2));
+}
+
+/// A pipe whose reader has closed it.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    writer.into()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn commands_end_as_usual_where_nobody_reads_their_output() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let url = source.url();
+    for arguments in [
+        &["check"][..],
+        &["version"],
+        &["--help"],
+        &["discover", &url],
+        &["discover", &url, "--json"],
+        &["sync"],
+        &["audit"],
+        &["audit", "--json"],
+        &["status"],
+        &["unsubscribe"],
+        &["sync", "unknown"],
+    ] {
+        let usual = home.run_command(arguments).status.code();
+        for (standard_output, standard_error) in [
+            (closed_pipe(), Stdio::null()),
+            (closed_pipe(), closed_pipe()),
+        ] {
+            let mut command = command(&home.config);
+            command.args(arguments).env("RUST_LOG", "trace");
+            command.stdout(standard_output).stderr(standard_error);
+            assert_eq!(
+                command.status().unwrap().code(),
+                usual,
+                "{arguments:?} in {home:?}",
+                home = home.folder()
+            );
+        }
+    }
+    let _running = home.run();
+    home.settled(&source).await;
+    let mut command = command(&home.config);
+    let status = command.args(["status", "--json"]).stdout(closed_pipe());
+    assert_eq!(status.status().unwrap().code(), Some(0));
+}
+
+#[test]
+fn lost_output_is_a_failure() {
+    let home = Home::new("http://127.0.0.1:1/", "");
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    let mut command = command(&home.config);
+    let output = command.arg("check").stdout(full).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(text(&output.stderr).contains("[output]"), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn daemon_is_asked_at_an_address_without_the_configuration() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let address = home.status.to_string();
+    let run = |arguments: &[&str]| {
+        let mut command = command(std::path::Path::new("/nonexistent/config.toml"));
+        command
+            .args(arguments)
+            .args(["--address", &address])
+            .output()
+            .unwrap()
+    };
+    assert_eq!(run(&["status"]).status.code(), Some(3), "no daemon");
+    let _running = home.run();
+    home.settled(&source).await;
+    let output = run(&["status"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stdout).contains("in-sync"), "{output:?}");
+    let output = run(&["approve", NAME]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let output = run(&["approve", "unknown"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    // No path of another operation.
+    let output = run(&["approve", &format!("{NAME}/poll?")]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+    // The daemon knows its Sources.
+    let output = run(&["poll"]);
+    assert_eq!(
+        text(&output.stdout).trim(),
+        format!("{NAME}: poll requested")
+    );
+    assert_eq!(text(&run(&["failed"]).stdout).trim(), "nothing has failed");
+    let output = run(&["status", "--token-file", "/nonexistent/token"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn configuration_is_also_given_by_its_short_option() {
+    let home = Home::new("http://127.0.0.1:1/", "");
+    let mut command = program();
+    let output = command.arg("-c").arg(&home.config).arg("check").output();
+    let output = output.unwrap();
+    assert_eq!(text(&output.stdout), "ok\n", "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_of_other_servers_are_recognized() {
+    use std::io::{Read, Write};
+    let web = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = web.local_addr().unwrap().to_string();
+    // An error of a web server, a page, and a protocol that is not HTTP.
+    let answers = [
+        "HTTP/1.1 404 Not Found\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno",
+        "HTTP/1.1 200 OK\r\ncontent-length: 6\r\nconnection: close\r\n\r\n<html>",
+        "SSH-2.0-OpenSSH_9.2\r\n",
+    ];
+    let serving = std::thread::spawn(move || {
+        for answer in answers {
+            let (mut stream, _) = web.accept().unwrap();
+            let mut request = [0; 1024];
+            let _ = stream.read(&mut request).unwrap();
+            stream.write_all(answer.as_bytes()).unwrap();
+        }
+    });
+    for answer in answers {
+        let output = program().args(["status", "--address", &address]).output();
+        let output = output.unwrap();
+        assert_eq!(output.status.code(), Some(3), "{answer}: {output:?}");
+        let message = text(&output.stderr);
+        assert!(message.contains("[not-resyncd]"), "{answer}: {message}");
+    }
+    serving.join().unwrap();
 }

@@ -381,13 +381,10 @@ async fn configuration_is_optional_but_a_named_one_must_exist() {
         }
         command.output().unwrap()
     };
-    // By default loopback addresses are forbidden.
+    // A private address that a person has typed is contacted.
     let output = run(None, "http://127.0.0.1:1/");
     assert_eq!(output.status.code(), Some(1), "{output:?}");
-    assert!(
-        text(&output.stderr).contains("[forbidden-address]"),
-        "{output:?}"
-    );
+    assert!(text(&output.stderr).contains("[connect]"), "{output:?}");
     let output = run(Some("/nonexistent/config.toml"), "http://127.0.0.1:1/");
     assert_eq!(output.status.code(), Some(2), "{output:?}");
     // A configuration without Sources is enough for `discover`.
@@ -404,4 +401,90 @@ async fn configuration_is_optional_but_a_named_one_must_exist() {
         let output = run(None, url);
         assert_eq!(output.status.code(), Some(2), "{url:?}: {output:?}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn private_address_is_contacted_only_where_a_person_has_typed_it() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let other = SampleSource::start(resources(1)).await.unwrap();
+    let run = |url: &str| {
+        let mut command = program();
+        command.args(["discover", url, "--json"]);
+        command.output().unwrap()
+    };
+    let output = run(&source.url());
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["sets"].as_array().unwrap().len(), 1);
+
+    // The same server, named otherwise by a document.
+    let elsewhere = other.capability_list(SET).to_string();
+    let elsewhere = elsewhere.replace("127.0.0.1", "127.0.0.2");
+    let sets =
+        entry("/set1/capabilitylist.xml", "capabilitylist") + &entry(&elsewhere, "capabilitylist");
+    put(
+        &source,
+        "/.well-known/resourcesync",
+        document("description", &sets),
+    );
+    let output = run(&source.url());
+    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(found["failed"][0]["capability_list"], elsewhere);
+    assert_eq!(found["failed"][0]["error"]["code"], "forbidden-address");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entry_point_that_leads_to_nothing_is_reported_where_the_site_has_more() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    put(&source, "/page.html", "<html><title>A page</title></html>");
+    for (path, answer) in [("gone.xml", "status 404"), ("page.html", "page")] {
+        let entry = format!("{}{path}", source.url());
+        let found = json(&entry).await;
+        let notice = &found["notices"][0];
+        assert_eq!(notice["code"], "entry-replaced");
+        let message = notice["message"].as_str().unwrap();
+        let through = format!("found instead through {}.well-known/", source.url());
+        for part in [entry.as_str(), answer, &through] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+        let tree = text(&discover(&[&entry]).await.stdout);
+        assert!(tree.contains("[entry-replaced]"), "{tree}");
+    }
+    // A site means what it has at the usual places.
+    for path in ["", "set1/capabilitylist.xml", "set1/changelist.xml"] {
+        let found = json(&format!("{}{path}", source.url())).await;
+        assert_eq!(found["notices"], serde_json::json!([]), "{path}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn discovery_fails_where_nothing_it_found_can_be_read() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    for path in ["/set1/resourcelist.xml", "/set1/changelist.xml"] {
+        source.fail(path, Fault::Status(404), usize::MAX);
+    }
+    let output = discover(&[&source.url()]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("[nothing-readable]"),
+        "{output:?}"
+    );
+    assert!(text(&output.stdout).contains("[not-found]"), "{output:?}");
+    source.fail("/set1/capabilitylist.xml", Fault::Status(404), usize::MAX);
+    let output = discover(&[&source.url()]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn message_of_a_401_states_where_the_credentials_belong() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    for path in ["/", "/.well-known/resourcesync"] {
+        source.fail(path, Fault::Status(401), usize::MAX);
+    }
+    let output = discover(&[&source.url()]).await;
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        text(&output.stderr).contains("https://USER:PASSWORD@HOST/"),
+        "{output:?}"
+    );
 }

@@ -14,6 +14,7 @@ mod completeness;
 mod crash;
 mod demo;
 mod discover;
+mod http2;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 mod start;

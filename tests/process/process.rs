@@ -2,19 +2,18 @@
 
 use std::ffi::OsStr;
 use std::fmt::Write as _;
-use std::fs::{self, File};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicU16, Ordering};
 
 use resyncd::clock;
 use resyncd::demo::SampleSource;
 use resyncd::status::{SetStatus, Status};
 use tempfile::TempDir;
 
-use crate::support::{LIMIT, NAME, Operator, SET, difference, eventually, expected_files, files};
+use crate::support::{
+    LIMIT, NAME, Operator, SET, difference, eventually, expected_files, files, free_address,
+};
 
 /// Configuration, state and mirror of one daemon.
 pub(crate) struct Home {
@@ -123,6 +122,11 @@ impl Home {
         })
         .await;
         self.until_mirrored(source).await;
+        // A file is in place before it is recorded.
+        self.until("everything is recorded", |set| {
+            set.state == "in-sync" && set.pending == 0
+        })
+        .await;
     }
 
     /// Asserts that mirror and Source are equal.
@@ -234,28 +238,6 @@ pub(crate) async fn wait_for_exit(child: &mut Child) -> ExitStatus {
         assert!(clock::now().mono < deadline, "the process has not ended");
         pace.tick().await;
     }
-}
-
-/// A free address that no other test gets, also of a program that runs at the same time. Its port is below the ephemeral range of the
-/// system, so that it stays free until a daemon binds it.
-pub(crate) fn free_address() -> SocketAddr {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    /// Locks on the ports of this program, which end with it.
-    static RESERVED: Mutex<Vec<File>> = Mutex::new(Vec::new());
-    let folder = std::env::temp_dir().join("resyncd-test-ports");
-    fs::create_dir_all(&folder).unwrap();
-    // Concurrent test programs start at different ports.
-    let first = u16::try_from(std::process::id() % 1000).unwrap() * 12;
-    for _ in 0..12_000 {
-        let port = 20_000 + (first + NEXT.fetch_add(1, Ordering::Relaxed)) % 12_000;
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let reserved = File::create(folder.join(port.to_string())).unwrap();
-        if reserved.try_lock().is_ok() && TcpListener::bind(address).is_ok() {
-            RESERVED.lock().unwrap().push(reserved);
-            return address;
-        }
-    }
-    panic!("no port is free");
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {

@@ -5,8 +5,8 @@ use std::process::Stdio;
 
 use resyncd::demo::{SampleOptions, SampleSource};
 
-use crate::process::{Home, command, free_address, text};
-use crate::support::{SET, client, resources};
+use crate::process::{Home, command, text};
+use crate::support::{SET, client, free_address, resources};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn daemon_stops_cleanly_on_signals() {
@@ -222,4 +222,129 @@ async fn log_goes_to_standard_error_only() {
         assert!(!log.contains(&subscription.secret.unwrap()));
         assert!(!log.contains(&subscription.callback));
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn mirror_that_cannot_be_used_is_named_as_the_cause() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    std::fs::write(&home.mirror, "a file").unwrap();
+    let output = home.run_command(&["sync"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = text(&output.stdout);
+    assert!(
+        message.contains("the mirror can't be used") && message.contains("must be a folder"),
+        "{message}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_a_newer_version_ends_the_daemon_for_good() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    assert_eq!(running.stop().await.code(), Some(0));
+    // The version of the schema in the header of the file (https://www.sqlite.org/fileformat2.html, section 1.3).
+    let database = home.folder().join("state/resyncd.db");
+    let mut bytes = std::fs::read(&database).unwrap();
+    bytes[60..64].copy_from_slice(&9999_u32.to_be_bytes());
+    std::fs::write(&database, bytes).unwrap();
+    let output = home.run_command(&["run"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let message = text(&output.stderr);
+    for part in ["newer-schema", "newer resyncd", "install that version"] {
+        assert!(message.contains(part), "{part}: {message}");
+    }
+    let unit = include_str!("../../systemd/resyncd.service");
+    assert!(unit.contains("\nRestartPreventExitStatus=2 4\n"));
+    let mut below_systemd = command(&home.config);
+    let below_systemd = below_systemd.arg("run").env("NOTIFY_SOCKET", "/none");
+    assert_eq!(below_systemd.output().unwrap().status.code(), Some(4));
+    let output = home.run_command(&["sync"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn environment_is_checked_without_changing_it() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let check = || home.run_command(&["check", "--environment"]);
+    let output = check();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let shown = text(&output.stdout);
+    for part in [
+        "ok    state_dir",
+        "mirror",
+        " free",
+        "callback.listen",
+        "\nok\n",
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
+    assert!(!home.folder().join("state").exists());
+    let listener = TcpListener::bind(home.status).unwrap();
+    let output = check();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert!(
+        text(&output.stdout).contains("FAIL  status.listen"),
+        "{output:?}"
+    );
+    drop(listener);
+    let running = home.run();
+    home.settled(&source).await;
+    let output = check();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[test]
+fn check_warns_of_what_can_hardly_be_meant() {
+    let home = Home::new("https://example.com/", "poll_interval = \"1ms\"");
+    let output = home.run_command(&["check"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert_eq!(text(&output.stdout), "ok\n");
+    let warnings = text(&output.stderr);
+    for part in [
+        "warning: ",
+        "config.toml:11: ",
+        "[placeholder]",
+        "[very-short]",
+    ] {
+        assert!(warnings.contains(part), "{part}: {warnings}");
+    }
+}
+
+#[test]
+fn configuration_is_shown_with_its_defaults() {
+    let home = Home::new("https://me:s3cret@library.org/", "");
+    let output = home.run_command(&["config", "--effective"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let shown = text(&output.stdout);
+    assert!(shown.contains("timeout = \"60s\"  # default"), "{shown}");
+    assert!(!shown.contains("s3cret"), "{shown}");
+    assert_eq!(home.run_command(&["config"]).status.code(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sync_refuses_to_write_to_the_state_of_another_user() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let state = home.folder().join("state");
+    std::fs::create_dir(&state).unwrap();
+    if std::os::unix::fs::chown(&state, Some(4_000_000), None).is_err() {
+        println!("skipped: not root");
+        return;
+    }
+    for arguments in [&["sync"][..], &["audit", "--repair"]] {
+        let output = home.run_command(arguments);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let message = text(&output.stderr);
+        for part in ["[another-user]", "sudo -u '#4000000' ", arguments[0]] {
+            assert!(message.contains(part), "{part}: {message}");
+        }
+    }
+    assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
+    // A comparison alone writes nothing.
+    assert_ne!(home.run_command(&["audit"]).status.code(), Some(0));
 }

@@ -301,7 +301,7 @@ async fn dead_parts_and_dead_sitemaps_are_named_and_fail_the_run() {
         &output,
         1,
         &[
-            "index.xml: failing, synced until not yet; 1 resources",
+            "index.xml: failing, not up to date yet; 1 resources",
             "2 parts of its indexes can't be read [dead-parts]",
             "2 of 3 parts of ",
             "gone.xml: failing",

@@ -9,14 +9,17 @@
     reason = "each test binary uses its own part of this"
 )]
 
+mod addresses;
+mod exposition;
 mod files;
 mod lists;
 mod operator;
+mod tls;
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
+use chrono::DateTime;
 use resyncd::cli::Daemon;
 use resyncd::clock;
 use resyncd::config::{self, Config};
@@ -28,9 +31,12 @@ use tempfile::TempDir;
 use tokio::sync::broadcast;
 use url::Url;
 
+pub(crate) use addresses::free_address;
+pub(crate) use exposition::Exposition;
 pub(crate) use files::{Files, difference, expected_files, files, path_of};
 pub(crate) use lists::{capability_list, change, change_list, change_list_index};
-pub(crate) use operator::{FeedLine, Operator, client};
+pub(crate) use operator::{FeedLine, Operator, client, send};
+pub(crate) use tls::{AUTHORITY, tls_server};
 
 /// The limit of every wait for an event. It only ends a test that would hang: no test relies on the speed of the daemon. A
 /// timeout that must not expire during a test has to be longer than this.
@@ -130,9 +136,9 @@ impl Rig {
         change(&mut config);
         let mut rig = Self {
             source,
+            operator: Operator::new(config.status.listen),
             config,
             folder,
-            operator: Operator::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 0))),
             sets: vec![SET.to_owned()],
             daemon: None,
         };
@@ -140,16 +146,8 @@ impl Rig {
         rig
     }
 
-    /// Starts the daemon. A restart uses the addresses of the first start.
     pub(crate) async fn start_daemon(&mut self) {
         let daemon = Daemon::start(self.config.clone()).await.unwrap();
-        self.config.status.listen = daemon.status;
-        if let Some(callback) = daemon.callback {
-            self.config.callback.listen = callback;
-            let url = self.config.callback.public_url.as_mut().unwrap();
-            url.set_port(Some(callback.port())).unwrap();
-        }
-        self.operator = Operator::new(daemon.status);
         self.daemon = Some(daemon);
     }
 
@@ -235,14 +233,41 @@ impl Rig {
 
     /// Waits until the set is in sync, every channel is active, and the mirror equals the Source.
     pub(crate) async fn settled(&self) -> SetStatus {
-        let set = self
-            .until("in sync, every channel active", |set| {
-                set.state == "in-sync"
-                    && set.channels.iter().all(|channel| channel.state == "active")
-            })
-            .await;
+        self.until("in sync, every channel active", |set| {
+            set.state == "in-sync" && set.channels.iter().all(|channel| channel.state == "active")
+        })
+        .await;
         self.until_mirrored().await;
-        set
+        // A file is in place before it is recorded.
+        self.until("everything is recorded", |set| {
+            set.state == "in-sync" && set.pending == 0
+        })
+        .await
+    }
+
+    /// The same; then waits until no poll is due, so that tests can compare the requests for documents.
+    ///
+    /// A subscription that is verified after the first poll began makes another one due.
+    pub(crate) async fn idle(&self) -> SetStatus {
+        self.settled().await;
+        let source = &self.config.sources[0];
+        let of_wall = |text: &Option<String>| {
+            let text = text.as_deref()?;
+            DateTime::parse_from_rfc3339(text).ok()
+        };
+        self.until("no poll is due", |set| {
+            let (Some(last), Some(next)) = (of_wall(&set.last_poll_at), of_wall(&set.next_poll_at))
+            else {
+                return false;
+            };
+            let verified = set.channels.iter().map(|channel| {
+                of_wall(&channel.lease_expires_at).map(|expires| expires - source.lease)
+            });
+            // Published at the end of a poll.
+            last + source.poll_interval <= next
+                && verified.flatten().all(|verified| verified <= last)
+        })
+        .await
     }
 
     /// Waits until the mirror equals the Source, byte by byte, without additional files.
@@ -341,10 +366,10 @@ fn configuration(folder: &TempDir, source: Url) -> Config {
     let mut followed = config::Source::new(NAME, source, folder.path().join("mirror"));
     followed.reorder_window = Duration::from_millis(300);
     let mut config = Config::new(folder.path().join("state"), vec![followed]);
-    let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    config.callback.listen = any_port;
-    config.callback.public_url = Url::parse("http://127.0.0.1:0/hooks/").ok();
-    config.status.listen = any_port;
+    let (callback, status) = (free_address(), free_address());
+    config.callback.listen = callback;
+    config.callback.public_url = Url::parse(&format!("http://{callback}/hooks/")).ok();
+    config.status.listen = status;
     config.http.allow_private_addresses = true;
     config
 }

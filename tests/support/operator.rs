@@ -11,6 +11,7 @@ use serde_json::Value;
 /// A line of the feed.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 pub(crate) struct FeedLine {
+    pub(crate) feed: String,
     pub(crate) seq: i64,
     pub(crate) applied_at: String,
     pub(crate) source: String,
@@ -43,22 +44,34 @@ impl Operator {
     }
 
     pub(crate) async fn get(&self, path: &str) -> (StatusCode, String) {
-        let answer = self.client.get(self.url(path)).send().await.unwrap();
+        let answer = send(|| self.client.get(self.url(path))).await;
         (answer.status(), answer.text().await.unwrap())
     }
 
     pub(crate) async fn post(&self, path: &str) -> (StatusCode, String) {
-        let answer = self.client.post(self.url(path)).send().await.unwrap();
+        let answer = send(|| self.client.post(self.url(path))).await;
         (answer.status(), answer.text().await.unwrap())
     }
 
     /// Opens the feed as a stream of server-sent events.
     pub(crate) async fn events(&self, since: i64) -> reqwest::Response {
-        let request = self
-            .client
-            .get(self.url(&format!("/changes?since={since}")));
-        let request = request.header("Accept", "text/event-stream");
-        request.send().await.unwrap()
+        self.events_of(&format!("since={since}"), None).await
+    }
+
+    /// The same with any query, and the `id` of the last event as a browser states it that reconnects.
+    pub(crate) async fn events_of(&self, query: &str, last: Option<&str>) -> reqwest::Response {
+        let url = self.url(&format!("/changes?{query}"));
+        let request = self.client.get(url).header("Accept", "text/event-stream");
+        let request = match last {
+            Some(id) => request.header("Last-Event-ID", id),
+            None => request,
+        };
+        send(|| request.try_clone().unwrap()).await
+    }
+
+    /// The answer to a GET with its headers.
+    pub(crate) async fn response(&self, path: &str) -> reqwest::Response {
+        send(|| self.client.get(self.url(path))).await
     }
 
     /// The status; `None` if the daemon can't be reached.
@@ -106,6 +119,20 @@ impl Operator {
     pub(crate) async fn poll(&self, source: &str) {
         let (status, body) = self.post(&format!("/sources/{source}/poll")).await;
         assert_eq!(status, StatusCode::ACCEPTED, "{body}");
+    }
+}
+
+/// Sends a request, again if it gets no answer: the daemon closes a connection whose head comes five seconds after it was opened, which
+/// a busy machine may cause.
+pub(crate) async fn send(request: impl Fn() -> reqwest::RequestBuilder) -> reqwest::Response {
+    const TRIES: u32 = 5;
+    let mut tries = 1;
+    loop {
+        match request().send().await {
+            Ok(answer) => return answer,
+            Err(error) => assert!(tries < TRIES, "{error:?}"),
+        }
+        tries += 1;
     }
 }
 

@@ -253,6 +253,7 @@ async fn delivery_for_another_channel_or_set_is_a_hint_at_most() {
     })
     .await;
     let subscription = subscribed(&rig).await;
+    rig.idle().await;
     let secret = subscription.secret.as_deref();
     rig.until_named("set2", "in sync", |set| set.state == "in-sync")
         .await;

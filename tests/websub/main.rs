@@ -59,7 +59,7 @@ use resyncd::protocol::{Capability, HubUri};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-use support::{Rig, SET, client, resources, soon};
+use support::{Rig, SET, client, resources, send, soon};
 
 /// A Source with a hub of these options.
 fn with_hub(hub: HubOptions) -> SampleOptions {
@@ -155,7 +155,8 @@ fn delivery(to: &Subscription, body: &[u8], secret: Option<&str>) -> reqwest::Re
 }
 
 async fn status_of(request: reqwest::RequestBuilder) -> u16 {
-    request.send().await.unwrap().status().as_u16()
+    let answer = send(|| request.try_clone().unwrap()).await;
+    answer.status().as_u16()
 }
 
 /// Sends a verification of intent to a callback. Returns status, media type and body of the answer.
@@ -174,7 +175,7 @@ async fn verify(
         reason: None,
     };
     let url = format!("{callback}?{}", question.to_query());
-    let answer = client().get(url).send().await.unwrap();
+    let answer = send(|| client().get(&url)).await;
     let status = answer.status().as_u16();
     let media_type = answer.headers().get("content-type");
     let media_type = media_type.map_or("", |it| it.to_str().unwrap()).to_owned();

@@ -5,6 +5,7 @@ use resyncd::clock;
 use resyncd::demo::{HubOptions, SampleOptions, Verifying};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::Mode;
+use rusqlite::Connection;
 
 use crate::support::{Rig, SET, client, resources};
 use crate::{requested_after, subscribed, verify, with_hub};
@@ -42,6 +43,60 @@ async fn verification_of_a_pending_request_echoes_the_challenge() {
     let (status, media_type, body) = ask(Mode::Subscribe, &topic, Some(markup)).await;
     assert_eq!((status, body.as_str()), (200, markup));
     assert!(media_type.starts_with("text/plain"), "{media_type}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn channel_that_is_not_verified_for_long_waits_for_a_person() {
+    let mut rig = Rig::start(never_verifying()).await;
+    let topic = rig.changes().to_string();
+    requested_after(rig.hub(), 0, &topic).await;
+    rig.until("polled", |set| set.state == "in-sync").await;
+    let set = rig.set().await;
+    assert!(set.attention.is_empty(), "not yet: {set:#?}");
+
+    // The same as if the hub had been asked long ago.
+    rig.stop_daemon().await;
+    let database = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
+    let hour = "UPDATE channel SET unverified_since = unverified_since - 3600 * 1000000";
+    assert_eq!(database.execute(hour, []).unwrap(), 2);
+    drop(database);
+    let mark = rig.hub().counts().requested;
+    rig.start_daemon().await;
+    let set = rig.until("shown", |set| set.attention.len() == 2).await;
+    assert!(
+        set.attention
+            .iter()
+            .all(|it| it.code == "channel-unverified")
+    );
+    let channel = rig.channel().await;
+    assert_eq!(
+        (channel.state.as_str(), channel.attention.len()),
+        ("pending", 1)
+    );
+    let attention = &channel.attention[0];
+    assert!(set.attention.contains(attention));
+    for part in [topic.as_str(), rig.hub().uri().as_str()] {
+        assert!(attention.message.contains(part), "{attention:?}");
+    }
+    assert!(attention.next_step.contains("public_url"), "{attention:?}");
+
+    // Once the hub verifies, it is over.
+    let request = requested_after(rig.hub(), mark, &topic).await;
+    let answer = verify(
+        &request.callback,
+        Mode::Subscribe,
+        &topic,
+        Some("c"),
+        Some(600),
+    )
+    .await;
+    assert_eq!(answer.0, 200);
+    let channel = rig.channel().await;
+    assert_eq!(
+        (channel.state.as_str(), channel.attention.len()),
+        ("active", 0)
+    );
+    assert_eq!(rig.set().await.attention.len(), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,7 +8,8 @@ use url::Url;
 
 use crate::clock;
 use crate::fetch::{
-    Attempt, CapabilityList, Discovery, DocumentSummaries, TriedParts, UnsupportedChannel,
+    Attempt, CapabilityList, Discovery, DocumentSummaries, ReplacedEntry, TriedParts,
+    UnsupportedChannel,
 };
 use crate::protocol::{Capability, DocumentSummary, Oddities, Offer, SourceTime};
 use crate::status::StatusError;
@@ -25,6 +26,7 @@ pub(super) struct DiscoveryReport {
     pub(super) oddities: Vec<DocumentOddities>,
     pub(super) tried: Vec<Tried>,
     pub(super) left_out: usize,
+    pub(super) notices: Vec<StatusError>,
     pub(super) error: Option<StatusError>,
 }
 
@@ -146,6 +148,11 @@ impl DiscoveryReport {
             failed: failed.chain(left_out).collect(),
             oddities: oddities.collect(),
             left_out: summaries.left_out,
+            notices: found
+                .replaced_entry
+                .iter()
+                .map(|replaced| status_error(ReplacedEntry::CODE, replaced))
+                .collect(),
             ..Self::empty(url)
         }
     }
@@ -155,6 +162,17 @@ impl DiscoveryReport {
         Self {
             error: Some(status_error(code, error)),
             ..Self::empty(url)
+        }
+    }
+
+    /// Whether something was found, and nothing of it can be read.
+    pub(super) fn is_unreadable(&self) -> bool {
+        let documents = self.sets.iter().flat_map(|set| &set.capabilities);
+        let mut read = documents.filter(|document| document.looked_into).peekable();
+        let is_found = !(self.sets.is_empty() && self.failed.is_empty());
+        match read.peek() {
+            Some(_) => read.all(|document| document.facts.is_none()),
+            None => is_found && self.sets.is_empty(),
         }
     }
 
@@ -183,6 +201,7 @@ impl DiscoveryReport {
             oddities: Vec::new(),
             tried: Vec::new(),
             left_out: 0,
+            notices: Vec::new(),
             error: None,
         }
     }

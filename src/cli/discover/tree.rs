@@ -19,6 +19,9 @@ pub(super) fn of(report: &DiscoveryReport) -> String {
         None if report.implied => tree.line(1, "no ResourceSync: sitemaps, followed by polling"),
         None => tree.line(1, "no Source Description"),
     }
+    for StatusError { code, message, .. } in &report.notices {
+        tree.line(1, &format!("- {message} [{code}]"));
+    }
     tree.described_by(1, &report.describedby);
     for document in &report.oddities {
         tree.line(

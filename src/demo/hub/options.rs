@@ -51,7 +51,7 @@ impl Default for HubOptions {
             signing: Signing::Signed(SignatureMethod::Sha256),
             attempts: 3,
             retry_after: Duration::from_millis(100),
-            timeout: Duration::from_secs(10),
+            timeout: Duration::from_secs(180),
         }
     }
 }

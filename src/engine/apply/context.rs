@@ -1,6 +1,7 @@
 //! What the execution of a task needs.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 
@@ -8,21 +9,41 @@ use crate::engine::context::SourceContext;
 use crate::mirror::Mirror;
 use crate::sync::HostCircuitBreaker;
 
+/// So many queued tasks are many.
+const MANY: usize = 32;
+
 /// The handles of a Source's executor.
 pub(super) struct ApplyContext {
     pub(super) source: Arc<SourceContext>,
     pub(super) mirror: Arc<Mirror>,
     /// Which hosts of duplicates are skipped because they keep failing.
     pub(super) breaker: Mutex<HostCircuitBreaker>,
+    /// Whether the mirror had no files when the executor began: then a file without a record is rare, and is downloaded again
+    /// instead of being looked for before every download.
+    pub(super) was_empty: bool,
+    /// How many tasks are queued and not begun.
+    queued: AtomicUsize,
 }
 
 impl ApplyContext {
-    pub(super) fn new(source: Arc<SourceContext>, mirror: Arc<Mirror>) -> Self {
+    pub(super) fn new(source: Arc<SourceContext>, mirror: Arc<Mirror>, was_empty: bool) -> Self {
         Self {
             source,
             mirror,
             breaker: Mutex::default(),
+            was_empty,
+            queued: AtomicUsize::new(0),
         }
+    }
+
+    /// Notes how many tasks are queued and not begun.
+    pub(super) fn note_queued(&self, queued: usize) {
+        self.queued.store(queued, Ordering::Relaxed);
+    }
+
+    /// Whether so many tasks are queued that a little delay of each saves time for all.
+    pub(super) fn has_many_queued(&self) -> bool {
+        self.queued.load(Ordering::Relaxed) >= MANY
     }
 
     /// The Source's name.

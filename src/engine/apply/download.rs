@@ -1,5 +1,5 @@
-//! Downloads a resource from one candidate into a staged file: counted and hashed while it is written, then compared with the
-//! announced length and digests.
+//! Downloads a resource from one candidate, a small one into memory, a large one into a staged file: counted and hashed as it is
+//! received, then compared with the announced length and digests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +10,11 @@ use url::Url;
 
 use super::coding::{Coding, DecodeError, decode};
 use super::context::ApplyContext;
-use super::staged::{Description, StagedResource};
+use super::staged::{Description, ReceivedBytes, Room, StagedResource};
 use crate::clock;
 use crate::error_class::ErrorClass;
 use crate::fetch::{AllowedHosts, Bounds, Content, FetchError, Wanted, pause};
-use crate::mirror::{CompletedFile, Mirror, MirrorError, Staged};
+use crate::mirror::{Mirror, MirrorError, Staged};
 use crate::protocol::{
     Mismatch, Redaction, ResourceUri, ServedVersion, SourceTime, Verified, Verifier,
     media_type_essence,
@@ -36,7 +36,7 @@ const SET_PAUSE: TimeDelta = TimeDelta::hours(1);
 const DISK_PAUSE: TimeDelta = TimeDelta::seconds(10);
 /// How much of a stated media type a message shows, in characters.
 const LONGEST_TYPE: usize = 100;
-/// How many bytes are buffered before they are written: a small file is written in one step.
+/// How many bytes are buffered before they are written.
 const WRITE: usize = 256 * 1024;
 
 /// What a candidate answered.
@@ -184,7 +184,7 @@ pub(super) async fn download(
         copy(context, content, expected, lastmod).await
     };
     let Copied {
-        file,
+        bytes,
         verified,
         encoding,
     } = copied?;
@@ -197,7 +197,7 @@ pub(super) async fn download(
         version,
     };
     Ok(FetchOutcome::Fetched(Box::new(StagedResource {
-        file,
+        bytes,
         description,
     })))
 }
@@ -250,15 +250,15 @@ fn reject_page(
     Ok(())
 }
 
-/// A representation in a staged file, verified.
+/// A representation that was received completely and verified.
 struct Copied {
-    file: CompletedFile,
+    bytes: ReceivedBytes,
     verified: Verified,
     /// The coding of the bytes; `None` if they are not coded.
     encoding: Option<String>,
 }
 
-/// Copies a representation to a staged file and verifies it.
+/// Copies a representation to memory or to a staged file, and verifies it.
 async fn copy(
     context: &ApplyContext,
     mut content: Content,
@@ -268,29 +268,42 @@ async fn copy(
     let mut verifier = Verifier::new(expected.content.length, &expected.content.hashes);
     let mut staged: Option<Staged> = None;
     let mirror = &context.mirror;
-    let mut buffer: Vec<u8> = Vec::new();
+    let mut room = Room::of_body(content.length());
+    let stated = content.length().and(room.as_ref()).map_or(0, Room::length);
+    let mut buffer: Vec<u8> = Vec::with_capacity(stated);
     while let Some(chunk) = content.chunk().await? {
         context.source.progress.count_bytes(chunk.len());
         verifier.update(&chunk)?;
         buffer.extend_from_slice(&chunk);
         if buffer.len() >= WRITE {
+            room = None;
             staged = Some(write(mirror, staged.take(), std::mem::take(&mut buffer)).await?);
         }
     }
     // Frees the connection while the file is synced.
     drop(content);
     let verified = verifier.finish()?;
-    let mirror = Arc::clone(mirror);
-    let finishing = tokio::task::spawn_blocking(move || {
-        let mut staged = staged.map_or_else(|| mirror.stage(), Ok)?;
-        staged.write(&buffer)?;
-        staged.finish(lastmod)
-    });
-    let file = finishing
-        .await
-        .map_err(|error| DownloadError::of_join(&error))??;
+    let held = match room {
+        Some(room) => room.hold(buffer),
+        None => Err(buffer),
+    };
+    let bytes = match held {
+        Ok(held) => ReceivedBytes::InMemory(held),
+        Err(buffer) => {
+            let mirror = Arc::clone(mirror);
+            let finishing = tokio::task::spawn_blocking(move || {
+                let mut staged = staged.map_or_else(|| mirror.stage(), Ok)?;
+                staged.write(&buffer)?;
+                staged.finish(lastmod)
+            });
+            let file = finishing
+                .await
+                .map_err(|error| DownloadError::of_join(&error))??;
+            ReceivedBytes::Staged(file)
+        }
+    };
     Ok(Copied {
-        file,
+        bytes,
         verified,
         encoding: None,
     })
@@ -340,7 +353,7 @@ async fn copy_coded(
         if let Some(coding) = coding {
             let (file, verified) = decode(&mirror, &mut staged, coding, &expected, limit)?;
             return Ok(Copied {
-                file: file.finish(lastmod)?,
+                bytes: ReceivedBytes::Staged(file.finish(lastmod)?),
                 verified,
                 encoding: None,
             });
@@ -349,7 +362,7 @@ async fn copy_coded(
             return Err(mismatch.into());
         }
         Ok(Copied {
-            file: staged.finish(lastmod)?,
+            bytes: ReceivedBytes::Staged(staged.finish(lastmod)?),
             verified: coded,
             encoding: is_coded.then_some(label),
         })

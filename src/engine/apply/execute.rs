@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use chrono::TimeDelta;
 use futures_util::FutureExt;
-use url::Url;
 
 use super::adoption::{Adopted, adopt};
 use super::candidates;
@@ -68,6 +67,7 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
     }
     // What only a hub states of the bytes proves nothing of those of the Source.
     if !task.unconfirmed
+        && !context.was_empty
         && let Some(adopted) = adopt(mirror, task).await
     {
         return TaskOutcome::Adopted(adopted);
@@ -100,10 +100,9 @@ async fn execute_unguarded(context: &Arc<ApplyContext>, task: &Task) -> TaskOutc
 /// A resource may be in another set that was never read completely: then what the Source serves stays until that set is read,
 /// which decides; but not for ever, because such a set may never be readable.
 async fn remove_unless_awaited(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcome {
-    let wanted = &context.source.source.sets;
-    let is_wanted = |set: &&Url| wanted.is_empty() || wanted.contains(set);
     let has_waited = |since| clock::now().wall - since >= LONGEST_WAIT;
-    let awaited = task.unread_sets.iter().find(is_wanted);
+    let mut unread = task.unread_sets.iter();
+    let awaited = unread.find(|set| context.source.source.wants_set(set));
     let Some(set) = awaited.filter(|_| !task.awaits_since.is_some_and(has_waited)) else {
         return TaskOutcome::Remove;
     };
@@ -149,14 +148,14 @@ async fn confirm_removal(context: &Arc<ApplyContext>, task: &Task) -> TaskOutcom
             TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
         }
         Err(_) if task.contradicted => TaskOutcome::Contradicted {
-            is_same: !task.live_doubted,
+            is_same: task.live && !task.live_doubted,
         },
         // A server may hide in this way that there is none.
         Err(error) if !task.is_shared => {
             TaskOutcome::Failed(DownloadError::from(error).into_failure(task))
         }
         Err(_) => TaskOutcome::Left {
-            is_same: !task.live_doubted,
+            is_same: task.live && !task.live_doubted,
         },
     }
 }
@@ -218,4 +217,103 @@ async fn is_in_place(mirror: &Arc<Mirror>, task: &Task) -> bool {
         .ok()
         .flatten()
         .is_some_and(|found| Some(found) == length)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
+    use url::Url;
+
+    use super::*;
+    use crate::clock;
+    use crate::engine::test_source::{Answering, NAME, TestSource};
+    use crate::fetch::FetchError;
+    use crate::fetch::transport::Transport;
+    use crate::protocol::{Algorithm, ContentInfo, Digest, ResourceUri};
+    use crate::store::{Change, TasksInProgress};
+
+    /// Counts requests, and fails each.
+    #[derive(Default)]
+    struct Failing(AtomicUsize);
+
+    impl Transport for Failing {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            self.0.fetch_add(1, Ordering::SeqCst);
+            std::future::ready(Err(FetchError::Timeout)).boxed()
+        }
+    }
+
+    #[tokio::test]
+    async fn no_file_is_adopted_where_the_mirror_had_none() {
+        let url = Url::parse("https://example.org/").unwrap();
+        let network = Arc::new(Failing::default());
+        let of_client = Arc::clone(&network);
+        let source = TestSource::new(&url, |client| client.with_transport(of_client));
+        let uri = ResourceUri::parse("https://example.org/a").unwrap();
+        let created = Change {
+            kind: ChangeKind::Created,
+            content: ContentInfo {
+                hashes: vec![Digest::of(Algorithm::Sha256, b"bytes")],
+                ..ContentInfo::default()
+            },
+            ..Change::deletion(uri, None)
+        };
+        source.announce(vec![created]).await;
+        let now = clock::now().wall;
+        let due = source
+            .store
+            .due_tasks(NAME, now, 1, TasksInProgress::default());
+        let task = due.await.unwrap().tasks.remove(0);
+        let path = source.mirror.root().join(&task.path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "bytes").unwrap();
+        for (was_empty, requests) in [(false, 0), (true, 1)] {
+            let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
+            let context = Arc::new(ApplyContext::new(of_source, mirror, was_empty));
+            let outcome = execute(&context, &task).await;
+            let is_adopted = matches!(outcome, TaskOutcome::Adopted(_));
+            assert_eq!(is_adopted, !was_empty);
+            assert_eq!(network.0.load(Ordering::SeqCst), requests);
+        }
+    }
+
+    #[tokio::test]
+    async fn resource_that_the_mirror_does_not_have_is_not_the_same() {
+        let url = Url::parse("https://example.org/").unwrap();
+        let network = Arc::new(Answering(|_: &Url| Some(403)));
+        let source = TestSource::new(&url, |client| client.with_transport(network));
+        let uri = ResourceUri::parse("https://example.org/a").unwrap();
+        let created = Change {
+            kind: ChangeKind::Created,
+            ..Change::deletion(uri, None)
+        };
+        source.announce(vec![created]).await;
+        let (now, none) = (clock::now().wall, TasksInProgress::default());
+        let due = source.store.due_tasks(NAME, now, 1, none).await;
+        let task = due.unwrap().tasks.remove(0);
+        for (live, live_doubted, expected) in [
+            (false, false, false),
+            (true, false, true),
+            (true, true, false),
+        ] {
+            let shared = Task {
+                kind: ChangeKind::Deleted,
+                is_shared: true,
+                live,
+                live_doubted,
+                ..task.clone()
+            };
+            let (of_source, mirror) = (Arc::clone(&source.context), Arc::clone(&source.mirror));
+            let context = Arc::new(ApplyContext::new(of_source, mirror, false));
+            let outcome = execute(&context, &shared).await;
+            let TaskOutcome::Left { is_same } = outcome else {
+                panic!("it has not left the set");
+            };
+            assert_eq!(is_same, expected, "{live}, {live_doubted}");
+        }
+    }
 }

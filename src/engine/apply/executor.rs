@@ -19,10 +19,10 @@ use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::mirror::Mirror;
 use crate::store::{ResourceId, Task, TasksInProgress, Wake};
 
-/// How many tasks of a host are queued.
-const AHEAD: usize = 64;
-/// How many downloads of a Source there are at once over all hosts, unless one host alone may have more. A Source may name any
-/// number of hosts; file descriptors are for all Sources and the listeners.
+/// How many tasks of a host are queued at most. When half of what was queued has been started, more are read, if there are more.
+const AHEAD: usize = 128;
+/// How many downloads of a Source there are at once over all hosts, unless one host alone may have more; of each host no more than
+/// `connections_per_host` count. A Source may name any number of hosts; file descriptors are for all Sources and the listeners.
 const AT_ONCE: usize = 64;
 /// How many executed tasks may wait to be published.
 const FINISHED: usize = 256;
@@ -34,7 +34,11 @@ pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror
     let mut restarts = Restarts::of("executor", context.name());
     let runtime_status = &context.runtime_status;
     loop {
-        let executor = Executor::new(Arc::clone(&context), Arc::clone(&mirror));
+        let of_check = Arc::clone(&mirror);
+        // It ends with the first file that is found.
+        let checking = tokio::task::spawn_blocking(move || of_check.files().next().is_none());
+        let was_empty = checking.await.unwrap_or(false);
+        let executor = Executor::new(Arc::clone(&context), Arc::clone(&mirror), was_empty);
         if executor.run().await.is_ok() {
             return;
         }
@@ -48,10 +52,20 @@ pub(in crate::engine) async fn execute_tasks(context: Arc<SourceContext>, mirror
     }
 }
 
+/// The places for downloads that are left.
+struct Places {
+    /// For hosts with fewer downloads than `connections_per_host`.
+    connections: usize,
+    /// For hosts with as many, or more.
+    streams: usize,
+}
+
 /// The executor of one Source.
 pub(in crate::engine) struct Executor {
     context: Arc<ApplyContext>,
     queues: HashMap<String, VecDeque<Task>>,
+    /// The hosts that may have more tasks that are due than are queued, and how many of each were queued by the last reading.
+    full: HashMap<String, usize>,
     /// Downloads in progress, by host.
     busy: HashMap<String, usize>,
     /// Tasks that are queued or in progress.
@@ -63,10 +77,16 @@ pub(in crate::engine) struct Executor {
 }
 
 impl Executor {
-    pub(in crate::engine) fn new(context: Arc<SourceContext>, mirror: Arc<Mirror>) -> Self {
+    /// `was_empty`: whether the mirror has no files.
+    pub(in crate::engine) fn new(
+        context: Arc<SourceContext>,
+        mirror: Arc<Mirror>,
+        was_empty: bool,
+    ) -> Self {
         Self {
-            context: Arc::new(ApplyContext::new(context, mirror)),
+            context: Arc::new(ApplyContext::new(context, mirror, was_empty)),
             queues: HashMap::new(),
+            full: HashMap::new(),
             busy: HashMap::new(),
             in_progress: HashSet::new(),
             downloads: JoinSet::new(),
@@ -99,7 +119,7 @@ impl Executor {
         let stop = self.context.source.stop.clone();
         let mut is_stale = true;
         loop {
-            if is_stale {
+            if is_stale || self.is_running_low() {
                 is_stale = !self.refill().await;
             }
             self.dispatch();
@@ -164,6 +184,14 @@ impl Executor {
         true
     }
 
+    /// Whether most of what is queued of a host has been started, and there may be more. Without this, no more would be started
+    /// than are queued until those that are executed have been published.
+    fn is_running_low(&self) -> bool {
+        let queued = |host: &String| self.queues.get(host).map_or(0, VecDeque::len);
+        let mut full = self.full.iter();
+        full.any(|(host, were_queued)| queued(host) < were_queued.div_ceil(2))
+    }
+
     /// Queues the tasks that are due; `false` on a database error.
     async fn refill(&mut self) -> bool {
         let now = clock::now();
@@ -187,15 +215,23 @@ impl Executor {
             .due_tasks(name, now.wall, AHEAD, in_progress)
             .await
         {
-            Ok((due, next)) => {
-                for task in due {
+            Ok(due) => {
+                for task in due.tasks {
                     self.in_progress.insert(task.resource);
                     self.queues
                         .entry(task.authority.clone())
                         .or_default()
                         .push_back(task);
                 }
-                self.next_due = next.map(|next| {
+                let queued = |host: &String| self.queues.get(host).map_or(0, VecDeque::len);
+                let full = due.full.into_iter();
+                self.full = full
+                    .map(|host| {
+                        let queued = queued(&host);
+                        (host, queued)
+                    })
+                    .collect();
+                self.next_due = due.next_due.map(|next| {
                     Instant::from_std(now.mono + (next - now.wall).to_std().unwrap_or_default())
                 });
                 true
@@ -209,10 +245,7 @@ impl Executor {
 
     /// Starts as many downloads as there may be.
     fn dispatch(&mut self) {
-        let most = AT_ONCE.max(self.context.source.connections_per_host);
-        while self.downloads.len() < most
-            && let Some(task) = self.next_task()
-        {
+        while let Some(task) = self.next_task() {
             #[cfg(test)]
             tests::panic_once(&task);
             *self.busy.entry(task.authority.clone()).or_default() += 1;
@@ -222,16 +255,45 @@ impl Executor {
                 (task, outcome)
             });
         }
+        let queued = self.queues.values().map(VecDeque::len).sum();
+        self.context.note_queued(queued);
+    }
+
+    /// The places that are left. Over HTTP/2 a host may have more downloads than connections. Those have places of their own, as
+    /// many over all hosts as one host may need: hosts that occupy them without answering leave the others their connections.
+    fn places(&self) -> Places {
+        let source = &self.context.source;
+        let connections = source.connections_per_host;
+        let busy = self.busy.values();
+        let beyond: usize = busy.map(|busy| busy.saturating_sub(connections)).sum();
+        let within = self.downloads.len().saturating_sub(beyond);
+        let most_beyond = source.streams_per_host.saturating_sub(connections);
+        Places {
+            connections: AT_ONCE.max(connections).saturating_sub(within),
+            streams: most_beyond.saturating_sub(beyond),
+        }
     }
 
     /// The next task of the host with the fewest downloads: as long as there are more places than hosts that do not answer, those
     /// do not delay the others.
     fn next_task(&mut self) -> Option<Task> {
+        let places = self.places();
+        let source = &self.context.source;
+        let may_begin = |busy: usize, queue: &VecDeque<Task>| {
+            let is_within = busy < source.connections_per_host;
+            let left = match is_within {
+                true => places.connections,
+                false => places.streams,
+            };
+            let at_once = |task: &Task| source.client.at_once(task.uri.url());
+            left > 0 && (busy == 0 || queue.front().is_some_and(|task| busy < at_once(task)))
+        };
         let busy = |host: &String| self.busy.get(host).copied().unwrap_or_default();
-        let hosts = self.queues.keys().map(|host| (busy(host), host));
-        let (_, host) = hosts
-            .filter(|&(busy, _)| busy < self.context.source.connections_per_host)
-            .min()?;
+        let hosts = self.queues.iter();
+        let hosts = hosts.map(|(host, queue)| (busy(host), host, queue));
+        let (_, host, _) = hosts
+            .filter(|&(busy, _, queue)| may_begin(busy, queue))
+            .min_by_key(|&(busy, host, _)| (busy, host))?;
         let host = host.clone();
         let queue = self.queues.get_mut(&host)?;
         let task = queue.pop_front();
@@ -257,7 +319,8 @@ mod tests {
 
     use futures_util::FutureExt;
     use futures_util::future::BoxFuture;
-    use reqwest::{Request, Response};
+    use reqwest::{Request, Response, Version};
+    use tokio::sync::oneshot;
     use url::Url;
 
     use super::*;
@@ -265,7 +328,7 @@ mod tests {
     use crate::fetch::FetchError;
     use crate::fetch::transport::Transport;
     use crate::protocol::{ChangeKind, ResourceUri};
-    use crate::store::{Change, ChangeBatch, Origin};
+    use crate::store::Change;
 
     /// The executor panics the first time that it begins a task of this resource.
     const RESOURCE: &str = "https://example.org/panic-of-an-executor";
@@ -288,6 +351,134 @@ mod tests {
         }
     }
 
+    /// Fails every request.
+    struct Failing;
+
+    impl Transport for Failing {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            std::future::ready(Err(FetchError::Timeout)).boxed()
+        }
+    }
+
+    /// The host of a request, and what lets it be answered.
+    type HeldRequest = (String, oneshot::Sender<()>);
+
+    /// Sends each request, and answers it over HTTP/2 when it is let.
+    struct Holding(mpsc::UnboundedSender<HeldRequest>);
+
+    impl Transport for Holding {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            async move {
+                let (answer, answered) = oneshot::channel();
+                let host = request.url().host_str().unwrap().to_owned();
+                let _ = self.0.send((host, answer));
+                if answered.await.is_err() {
+                    return std::future::pending().await;
+                }
+                let answer = axum::http::Response::builder();
+                let answer = answer.version(Version::HTTP_2).body(Vec::new());
+                Ok(answer.unwrap().into())
+            }
+            .boxed()
+        }
+    }
+
+    /// Waits for the next request, which is one to that host.
+    async fn next_of(
+        host: &str,
+        requested: &mut mpsc::UnboundedReceiver<HeldRequest>,
+    ) -> oneshot::Sender<()> {
+        let next = tokio::time::timeout(LIMIT, requested.recv()).await;
+        let (requested_of, answer) = next.expect("a request").unwrap();
+        assert_eq!(requested_of, host);
+        answer
+    }
+
+    /// So many new resources of a host.
+    fn created(host: &str, count: usize) -> Vec<Change> {
+        let created = |number| {
+            let uri = format!("https://{host}/{number}");
+            Change {
+                kind: ChangeKind::Created,
+                ..Change::deletion(ResourceUri::parse(&uri).unwrap(), None)
+            }
+        };
+        (0..count).map(created).collect()
+    }
+
+    #[tokio::test]
+    async fn tasks_are_read_while_those_before_them_are_not_concluded() {
+        let url = Url::parse("https://example.org/").unwrap();
+        let source = TestSource::new(&url, |client| client.with_transport(Arc::new(Failing)));
+        source.announce(created("example.org", 3 * AHEAD)).await;
+        let mirror = Arc::clone(&source.mirror);
+        let mut executor = Executor::new(Arc::clone(&source.context), mirror, true);
+        let (finished, mut queue) = mpsc::channel(3 * AHEAD);
+        let (_concluding, concluded) = mpsc::unbounded_channel();
+        let receiving = async {
+            for _ in 0..3 * AHEAD {
+                queue.recv().await.unwrap();
+            }
+        };
+        tokio::select! {
+            () = executor.work(&finished, concluded) => panic!("it was not stopped"),
+            received = tokio::time::timeout(LIMIT, receiving) => received.unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn http2_host_gets_as_many_requests_as_its_limit_has_grown_to_and_delays_no_other() {
+        let url = Url::parse("https://example.org/").unwrap();
+        let (requests, mut requested) = mpsc::unbounded_channel();
+        let source = TestSource::new(&url, |client| {
+            client.with_transport(Arc::new(Holding(requests)))
+        });
+        let context = &source.context;
+        let (connections, most) = (context.connections_per_host, context.streams_per_host);
+        assert!(most > AT_ONCE && AT_ONCE >= 3 * connections);
+        source.announce(created("example.org", 5 * most)).await;
+        let executing = tokio::spawn(execute_tasks(
+            Arc::clone(context),
+            Arc::clone(&source.mirror),
+        ));
+        // The first one goes alone. After that so many are held as there may be at once, and then answered together.
+        let first = next_of("example.org", &mut requested).await;
+        first.send(()).unwrap();
+        let mut held = Vec::new();
+        while held.len() < most {
+            held.push(next_of("example.org", &mut requested).await);
+            if held.len() < most && held.len() == context.client.at_once(&url) {
+                held.drain(..).for_each(|answer| answer.send(()).unwrap());
+            }
+        }
+        assert_eq!(context.client.at_once(&url), most);
+
+        // A second one grows too, but what exceeds its connections is occupied.
+        source.announce(created("example.net", 5 * AT_ONCE)).await;
+        let first = next_of("example.net", &mut requested).await;
+        first.send(()).unwrap();
+        let mut held_too: Vec<oneshot::Sender<()>> = Vec::new();
+        for _ in 0..2 {
+            for answer in held_too.drain(..) {
+                answer.send(()).unwrap();
+            }
+            while held_too.len() < connections {
+                held_too.push(next_of("example.net", &mut requested).await);
+            }
+        }
+        let other = Url::parse("https://example.net/").unwrap();
+        assert!(context.client.at_once(&other) > connections);
+
+        // A third one gets its places.
+        source.announce(created("example.com", 1)).await;
+        let _third = next_of("example.com", &mut requested).await;
+        context.stop.cancel();
+        tokio::time::timeout(LIMIT, executing)
+            .await
+            .unwrap()
+            .unwrap();
+    }
+
     #[tokio::test]
     async fn executor_that_panics_is_started_again() {
         let url = Url::parse("https://example.org/").unwrap();
@@ -295,22 +486,12 @@ mod tests {
         let source = TestSource::new(&url, |client| {
             client.with_transport(Arc::new(Silent(requests)))
         });
-        let (store, context) = (&source.store, &source.context);
-        let set = store.begin_set(NAME, &url).await.unwrap().id;
+        let context = &source.context;
         let created = Change {
             kind: ChangeKind::Created,
             ..Change::deletion(ResourceUri::parse(RESOURCE).unwrap(), None)
         };
-        let applied = store.apply(ChangeBatch {
-            set,
-            source: NAME.to_owned(),
-            origin: Origin::Notification,
-            now: clock::now().wall,
-            begins: true,
-            changes: vec![created],
-            end: None,
-        });
-        assert_eq!(applied.await.unwrap().tasks, 1);
+        source.announce(vec![created]).await;
         let executing = tokio::spawn(execute_tasks(
             Arc::clone(context),
             Arc::clone(&source.mirror),

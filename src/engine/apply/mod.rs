@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! executor ── task ──► execute ──► candidates ─┬─► unpack (package member) ──┐
-//!                         │                    └─► download (duplicate, URI) ─┤ staged file, verified
+//!                         │                    └─► download (duplicate, URI) ─┤ received and verified
 //!                         └─► adoption (file is in place)                     ▼
 //!                                                                 publisher ──► mirror, then store
 //! ```

@@ -1,5 +1,8 @@
 //! Publishes executed tasks, many at once: first the files, then their records in one transaction.
 //!
+//! Each batch costs syncs and a commit, whatever its size. So while a Source has many tasks, batches are gathered for a moment; where
+//! it has few, each is published at once.
+//!
 //! A panic fails the task that causes it, no more: after the panic of a batch its tasks are executed again, and each of them is
 //! published by itself.
 
@@ -14,7 +17,7 @@ use super::adoption::Adopted;
 use super::context::ApplyContext;
 use super::download::DownloadError;
 use super::execute::TaskOutcome;
-use super::staged::{Description, StagedResource};
+use super::staged::{Description, ReceivedBytes, StagedResource};
 use crate::clock;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::error_class::ErrorClass;
@@ -26,6 +29,12 @@ use crate::store::{Origin, Publication, ResourceId, StoreError, Task, TaskFailur
 
 /// How many tasks are published at once.
 const BATCH: usize = 256;
+/// How long a batch is gathered at most while many tasks are queued.
+const GATHER: Duration = Duration::from_millis(25);
+/// So many resources in memory are written by several threads, because each file may be synced.
+const MANY: usize = 32;
+/// The number of those threads.
+const WRITERS: usize = 8;
 /// The pause after a database error, or the panic of a batch.
 const PAUSE: Duration = Duration::from_secs(2);
 
@@ -33,6 +42,34 @@ const PAUSE: Duration = Duration::from_secs(2);
 pub(super) struct ExecutedTask {
     pub(super) task: Task,
     pub(super) outcome: TaskOutcome,
+}
+
+impl ExecutedTask {
+    fn is_in_memory(&self) -> bool {
+        match &self.outcome {
+            TaskOutcome::Fetched(resource) => matches!(resource.bytes, ReceivedBytes::InMemory(_)),
+            _ => false,
+        }
+    }
+
+    /// The same with the bytes in a staged file. It may block.
+    fn written(self, mirror: &Mirror) -> Self {
+        let Self { task, outcome } = self;
+        let outcome = match outcome {
+            TaskOutcome::Fetched(resource) => {
+                let StagedResource { bytes, description } = *resource;
+                match bytes.into_file(mirror, description.lastmod) {
+                    Ok(file) => TaskOutcome::Fetched(Box::new(StagedResource {
+                        bytes: ReceivedBytes::Staged(file),
+                        description,
+                    })),
+                    Err(error) => TaskOutcome::Failed(failure_of(&error)),
+                }
+            }
+            outcome => outcome,
+        };
+        Self { task, outcome }
+    }
 }
 
 /// Publishes what is queued until the queue is closed; sends which tasks are concluded.
@@ -47,12 +84,33 @@ pub(super) async fn publish_all(
         concluded,
         suspects: HashMap::new(),
     };
-    let mut batch = Vec::with_capacity(BATCH);
-    while queue.recv_many(&mut batch, BATCH).await > 0 {
-        for batch in publisher.split(std::mem::take(&mut batch)) {
+    loop {
+        let gathered = gather(&mut queue, || publisher.context.has_many_queued()).await;
+        if gathered.is_empty() {
+            return;
+        }
+        for batch in publisher.split(gathered) {
             publisher.publish_batch(batch).await;
         }
     }
+}
+
+/// The next executed tasks, at most [`BATCH`]; none once the queue is closed. As long as there are many more to come, it is waited for
+/// a full batch, but not longer than [`GATHER`].
+async fn gather<T>(queue: &mut mpsc::Receiver<T>, are_many: impl Fn() -> bool) -> Vec<T> {
+    let mut batch = Vec::with_capacity(BATCH);
+    queue.recv_many(&mut batch, BATCH).await;
+    let gathering = async {
+        while !batch.is_empty() && batch.len() < BATCH && are_many() {
+            let most = BATCH - batch.len();
+            if queue.recv_many(&mut batch, most).await == 0 {
+                break;
+            }
+        }
+    };
+    // What was received by then is in the batch.
+    let _ = tokio::time::timeout(GATHER, gathering).await;
+    batch
 }
 
 struct Publisher {
@@ -106,6 +164,7 @@ impl Publisher {
 
     async fn try_to_publish(&self, batch: Vec<ExecutedTask>) -> Result<(), Panicked> {
         let context = &self.context;
+        let batch = write_many(&context.mirror, batch).await?;
         let (mirror, deletes) = (Arc::clone(&context.mirror), context.source.source.delete);
         let publishing = tokio::task::spawn_blocking(move || publish(&mirror, deletes, batch));
         let conclusions = publishing.await.map_err(|_| Panicked)?;
@@ -155,6 +214,39 @@ impl Publisher {
     }
 }
 
+/// Writes resources that are in memory to staged files where they are many; few are written when they are published.
+async fn write_many(
+    mirror: &Arc<Mirror>,
+    finished: Vec<ExecutedTask>,
+) -> Result<Vec<ExecutedTask>, Panicked> {
+    let in_memory = finished.iter().filter(|finished| finished.is_in_memory());
+    if in_memory.count() < MANY {
+        return Ok(finished);
+    }
+    let share = finished.len().div_ceil(WRITERS);
+    let mut rest = finished.into_iter();
+    let mut writing = Vec::with_capacity(WRITERS);
+    loop {
+        let part: Vec<ExecutedTask> = rest.by_ref().take(share).collect();
+        if part.is_empty() {
+            break;
+        }
+        let mirror = Arc::clone(mirror);
+        writing.push(tokio::task::spawn_blocking(move || {
+            let written = part.into_iter().map(|finished| finished.written(&mirror));
+            written.collect::<Vec<_>>()
+        }));
+    }
+    // All of them have ended when this returns, also where one has panicked.
+    let written = futures_util::future::join_all(writing).await;
+    let written = written.into_iter().collect::<Result<Vec<_>, _>>();
+    Ok(written
+        .map_err(|_| Panicked)?
+        .into_iter()
+        .flatten()
+        .collect())
+}
+
 /// Commits the results of tasks. While that fails nothing more is published: every file must have its record. A panic has
 /// committed nothing, or is one after the commit.
 async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) -> Result<(), Panicked> {
@@ -165,6 +257,8 @@ async fn conclude(context: &ApplyContext, conclusions: Vec<TaskResult>) -> Resul
             Ok(()) => {
                 let counted = conclusions.iter();
                 counted.for_each(|conclusion| count(context, conclusion));
+                let counters = &context.source.counters;
+                counters.observe_commit(conclusions.len());
                 return Ok(());
             }
             Err(StoreError::Panicked) => return Err(Panicked),
@@ -195,12 +289,37 @@ async fn complete(
     store.complete(clock::now().wall, conclusions).await
 }
 
-/// Records that the files of these resources may have been changed without a record.
+/// Records that the files of these resources may have been changed without a record. While that fails nothing more is published: a task
+/// that is executed again without doubt may find its file unchanged.
 async fn doubt(context: &ApplyContext, resources: &[ResourceId]) {
+    if try_to_doubt(context, resources).await.is_ok() {
+        return;
+    }
+    for &resource in resources {
+        if try_to_doubt(context, &[resource]).await.is_err() {
+            context.source.store.lose_results();
+        }
+    }
+}
+
+async fn try_to_doubt(context: &ApplyContext, resources: &[ResourceId]) -> Result<(), Panicked> {
     let store = &context.source.store;
-    if let Err(error) = store.doubt(resources.to_vec()).await {
-        tracing::error!(code = error.code(), source = context.name(), %error, "database error; doubts about files are recorded at the next start");
-        store.lose_results();
+    loop {
+        let Err(error) = store.doubt(resources.to_vec()).await else {
+            return Ok(());
+        };
+        tracing::error!(code = error.code(), source = context.name(), %error, "doubts about files can't be recorded");
+        if matches!(error, StoreError::Panicked) {
+            return Err(Panicked);
+        }
+        tokio::select! {
+            // They are recorded at the next start.
+            () = context.source.stop.cancelled() => {
+                store.lose_results();
+                return Ok(());
+            }
+            () = tokio::time::sleep(PAUSE) => {}
+        }
     }
 }
 
@@ -252,6 +371,13 @@ fn report(context: &ApplyContext, conclusions: &[TaskResult]) {
 
 fn count(context: &ApplyContext, conclusion: &TaskResult) {
     match conclusion {
+        TaskResult::Published(Publication { task, news, .. }) if *news => {
+            count_change(context, task);
+        }
+        TaskResult::Removed { task, .. } if task.live => count_change(context, task),
+        _ => {}
+    }
+    match conclusion {
         TaskResult::Failed { failure, .. } if failure.retry_at.is_some() => {}
         TaskResult::Failed { .. } => context.source.progress.count_failed(),
         TaskResult::Published(_)
@@ -263,10 +389,29 @@ fn count(context: &ApplyContext, conclusion: &TaskResult) {
     }
 }
 
+/// Counts a change that was applied.
+fn count_change(context: &ApplyContext, task: &Task) {
+    let (counters, origin) = (&context.source.counters, task.origin.code());
+    counters.count_change(task.set.0, origin, task.kind.as_str());
+    // What a list states may have happened long before the mirror was begun.
+    let is_announced = matches!(
+        task.origin,
+        Origin::Notification | Origin::ChangeList | Origin::ChangeDump
+    );
+    if let Some(changed_at) = task.changed_at.filter(|_| is_announced) {
+        let delay = clock::now().wall - changed_at.to_datetime();
+        // The Source's clock may be ahead of ours.
+        counters.observe_delay(origin, delay.to_std().unwrap_or_default());
+    }
+}
+
 /// Logs once that the mirror can't be written.
 fn report_disk_error(context: &ApplyContext, task: &Task, failure: &TaskFailure) {
     let (source, now) = (context.name(), clock::now());
     let TaskFailure { code, message, .. } = failure;
+    // Paths in the error are those in the mirror.
+    let mirror = context.source.source.mirror.display();
+    let message = &format!("mirror {mirror}: {message}");
     let status_error = StatusError::new(code, message.as_str(), now.wall);
     let runtime_status = &context.source.runtime_status;
     if runtime_status.note_disk_error(source, Some(task.resource), status_error, now.mono) {
@@ -324,22 +469,77 @@ pub(super) fn publish(
     // First, so that a file may make way for a folder of its name, and the other way round.
     remove(mirror, removals, &mut conclusions);
     publish_files(mirror, fetched, &mut conclusions);
+    remove_unrecorded(mirror, conclusions)
+}
+
+/// Where the mirror may have a file of a task's resource without a record, beside the path that the resource has: the plain path
+/// was blocked when the file was published, and a crash lost the record. `None` where every file has its record.
+fn unrecorded_path(task: &Task, path: &str) -> Option<MirrorPath> {
+    if task.live && !task.live_doubted {
+        return None;
+    }
+    let made = made_path(&task.uri);
+    (made.as_str() != path).then_some(made)
+}
+
+/// Removes such files of resources that were published elsewhere: nothing else would ever replace or remove them.
+fn remove_unrecorded(mirror: &Mirror, conclusions: Vec<TaskResult>) -> Vec<TaskResult> {
+    let path = |conclusion: &TaskResult| match conclusion {
+        TaskResult::Published(Publication { task, path, .. }) => unrecorded_path(task, path),
+        _ => None,
+    };
+    let paths: Vec<Option<MirrorPath>> = conclusions.iter().map(path).collect();
+    let may_exist: Vec<MirrorPath> = paths.iter().flatten().cloned().collect();
+    if may_exist.is_empty() {
+        return conclusions;
+    }
+    let mut removals = mirror.remove(&may_exist).into_iter();
+    let removed = paths
+        .into_iter()
+        .map(|path| path.and_then(|_| removals.next()));
     conclusions
+        .into_iter()
+        .zip(removed)
+        .map(|(conclusion, removed)| match (conclusion, removed) {
+            // What blocks the path is no file of a resource.
+            (conclusion, None | Some(Ok(_) | Err(MirrorError::Blocked { .. }))) => conclusion,
+            (TaskResult::Published(Publication { task, .. }), Some(Err(error))) => {
+                failed_in_doubt(task, &error)
+            }
+            (conclusion, Some(Err(_))) => conclusion,
+        })
+        .collect()
 }
 
 fn remove(mirror: &Mirror, tasks: Vec<Task>, conclusions: &mut Vec<TaskResult>) {
     let mut named = Vec::new();
+    let mut paths = Vec::new();
     for task in tasks {
         match MirrorPath::parse(&task.path) {
-            Ok(path) => named.push((task, path)),
+            Ok(path) => {
+                let unrecorded = unrecorded_path(&task, &task.path);
+                let before = paths.len();
+                paths.extend(std::iter::once(path).chain(unrecorded));
+                named.push((task, paths.len() - before));
+            }
             Err(error) => conclusions.push(failed(task, &error.into())),
         }
     }
-    let paths: Vec<MirrorPath> = named.iter().map(|(_, path)| path.clone()).collect();
-    for ((task, _), removed) in named.into_iter().zip(mirror.remove(&paths)) {
-        conclusions.push(match removed {
-            Ok(_) => TaskResult::Removed { task, kept: false },
-            Err(error) => failed_in_doubt(task, &error),
+    let mut removals = mirror.remove(&paths).into_iter();
+    for (task, files) in named {
+        // All results of the task, whatever the first one is: the next ones are those of the next task.
+        let mut removed: Vec<Result<bool, MirrorError>> = removals.by_ref().take(files).collect();
+        // What blocks the made path is no file of a resource.
+        let unrecorded = removed.split_off(1).into_iter();
+        let unrecorded =
+            unrecorded.filter(|removed| !matches!(removed, Err(MirrorError::Blocked { .. })));
+        let mut errors = removed
+            .into_iter()
+            .chain(unrecorded)
+            .filter_map(Result::err);
+        conclusions.push(match errors.next() {
+            None => TaskResult::Removed { task, kept: false },
+            Some(error) => failed_in_doubt(task, &error),
         });
     }
 }
@@ -356,17 +556,24 @@ fn publish_files(
     fetched: Vec<(Task, StagedResource)>,
     conclusions: &mut Vec<TaskResult>,
 ) {
-    let first = fetched.into_iter().map(|(task, fetched)| {
-        let StagedResource { file, description } = fetched;
+    let mut first = Vec::with_capacity(fetched.len());
+    for (task, StagedResource { bytes, description }) in fetched {
+        let file = match bytes.into_file(mirror, description.lastmod) {
+            Ok(file) => file,
+            Err(error) => {
+                conclusions.push(failed(task, &error));
+                continue;
+            }
+        };
         let path = MirrorPath::parse(&task.path).unwrap_or_else(|_| made_path(&task.uri));
         let placed = PlacedFile {
             task,
             description,
             path,
         };
-        (file, placed)
-    });
-    let blocked = place(mirror, first.collect(), conclusions);
+        first.push((file, placed));
+    }
+    let blocked = place(mirror, first, conclusions);
     // Where a folder or a file is in the way of the plain path, the made one is used.
     let again = blocked.into_iter().map(|(file, placed)| {
         let path = made_path(&placed.task.uri);
@@ -495,10 +702,15 @@ fn failed_in_doubt(task: Task, error: &MirrorError) -> TaskResult {
 }
 
 fn failed(task: Task, error: &MirrorError) -> TaskResult {
+    let failure = failure_of(error);
+    TaskResult::Failed { task, failure }
+}
+
+fn failure_of(error: &MirrorError) -> TaskFailure {
     let is_fatal = error.class() == ErrorClass::Fatal;
     let again = is_fatal || matches!(error, MirrorError::Missing { .. });
     let wait = again.then_some(TimeDelta::seconds(10));
-    let failure = TaskFailure {
+    TaskFailure {
         code: error.code(),
         message: error.to_string(),
         retry_at: wait.map(|wait| clock::now().wall + wait),
@@ -506,8 +718,7 @@ fn failed(task: Task, error: &MirrorError) -> TaskResult {
         is_absent: false,
         is_in_doubt: false,
         awaits_sets: false,
-    };
-    TaskResult::Failed { task, failure }
+    }
 }
 
 #[cfg(test)]
@@ -518,7 +729,7 @@ mod tests {
     use super::*;
     use crate::engine::test_source::{NAME, TestSource};
     use crate::protocol::{ChangeKind, ResourceUri};
-    use crate::store::{Change, ChangeBatch, TasksInProgress};
+    use crate::store::{Change, TasksInProgress};
 
     /// The publication of a resource with this path panics.
     const WHILE_PUBLISHED: &str = "/panic-while-published";
@@ -548,6 +759,22 @@ mod tests {
         ResourceUri::parse(&format!("https://example.org{path}")).unwrap()
     }
 
+    fn staged(mirror: &Mirror, bytes: &str) -> StagedResource {
+        let mut file = mirror.stage().unwrap();
+        file.write(bytes.as_bytes()).unwrap();
+        StagedResource {
+            bytes: ReceivedBytes::Staged(file.finish(None).unwrap()),
+            description: Description {
+                length: bytes.len() as u64,
+                media_type: None,
+                encoding: None,
+                hashes: Vec::new(),
+                lastmod: None,
+                version: None,
+            },
+        }
+    }
+
     /// A Source whose tasks a test executes, and a publisher.
     struct Publishing {
         source: TestSource,
@@ -561,23 +788,13 @@ mod tests {
         async fn of(paths: &[&str]) -> Self {
             let url = Url::parse("https://example.org/").unwrap();
             let source = TestSource::new(&url, |client| client);
-            let set = source.store.begin_set(NAME, &url).await.unwrap().id;
             let created = |path: &&str| Change {
                 kind: ChangeKind::Created,
                 ..Change::deletion(uri(path), None)
             };
-            let applied = source.store.apply(ChangeBatch {
-                set,
-                source: NAME.to_owned(),
-                origin: Origin::Notification,
-                now: clock::now().wall,
-                begins: true,
-                changes: paths.iter().map(created).collect(),
-                end: None,
-            });
-            assert_eq!(applied.await.unwrap().tasks, paths.len() as u64);
+            source.announce(paths.iter().map(created).collect()).await;
             let (source_context, mirror) = (Arc::clone(&source.context), &source.mirror);
-            let context = ApplyContext::new(source_context, Arc::clone(mirror));
+            let context = ApplyContext::new(source_context, Arc::clone(mirror), true);
             let (queue, queued) = mpsc::channel(BATCH);
             let (sender, concluded) = mpsc::unbounded_channel();
             let publisher = tokio::spawn(publish_all(Arc::new(context), queued, sender));
@@ -592,7 +809,7 @@ mod tests {
         async fn due(&self) -> Vec<Task> {
             let (now, none) = (clock::now().wall, TasksInProgress::default());
             let due = self.source.store.due_tasks(NAME, now, BATCH, none);
-            due.await.unwrap().0
+            due.await.unwrap().tasks
         }
 
         /// Executes what is due, has it published in one batch, and waits until all of it is concluded. Returns how many tasks
@@ -602,19 +819,7 @@ mod tests {
             let mut missing = due.len();
             // The publisher receives nothing before this awaits something.
             for task in due.clone() {
-                let mut staged = self.source.mirror.stage().unwrap();
-                staged.write(task.uri.as_str().as_bytes()).unwrap();
-                let fetched = StagedResource {
-                    file: staged.finish(None).unwrap(),
-                    description: Description {
-                        length: task.uri.as_str().len() as u64,
-                        media_type: None,
-                        encoding: None,
-                        hashes: Vec::new(),
-                        lastmod: None,
-                        version: None,
-                    },
-                };
+                let fetched = staged(&self.source.mirror, task.uri.as_str());
                 let outcome = TaskOutcome::Fetched(Box::new(fetched));
                 assert!(self.queue.try_send(ExecutedTask { task, outcome }).is_ok());
             }
@@ -641,6 +846,142 @@ mod tests {
         }
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn batches_are_gathered_only_while_many_tasks_are_queued() {
+        let (sender, mut queue) = mpsc::channel(2 * BATCH);
+        let send = |numbers: std::ops::Range<usize>| {
+            for number in numbers {
+                sender.try_send(number).unwrap();
+            }
+        };
+        send(0..2);
+        assert_eq!(gather(&mut queue, || false).await, [0, 1]);
+
+        send(0..1);
+        let mut full = Box::pin(gather(&mut queue, || true));
+        assert!(futures_util::poll!(&mut full).is_pending());
+        send(1..BATCH + 3);
+        assert_eq!(full.await, (0..BATCH).collect::<Vec<_>>());
+
+        // The last tasks may take long: what has been executed does not wait for them.
+        assert_eq!(
+            gather(&mut queue, || true).await,
+            [BATCH, BATCH + 1, BATCH + 2]
+        );
+
+        send(0..1);
+        drop(sender);
+        assert_eq!(gather(&mut queue, || true).await, [0]);
+        assert!(gather(&mut queue, || true).await.is_empty());
+    }
+
+    /// A kill between the publication of a file whose plain path was blocked and its commit leaves a file without a record.
+    #[tokio::test]
+    async fn file_without_record_at_the_made_path_is_removed() {
+        let publishing = Publishing::of(&["/a", "/b", "/c"]).await;
+        let mirror = &publishing.source.mirror;
+        let tasks = publishing.due().await;
+        let task = tasks.iter().find(|task| task.uri == uri("/a")).unwrap();
+        let made = mirror.root().join(made_path(&uri("/a")).as_str());
+        let write_made = || {
+            std::fs::create_dir_all(made.parent().unwrap()).unwrap();
+            std::fs::write(&made, "bytes").unwrap();
+        };
+        let fetched = || TaskOutcome::Fetched(Box::new(staged(mirror, "a")));
+        let adopted = || {
+            TaskOutcome::Adopted(Adopted {
+                length: 1,
+                hashes: Vec::new(),
+                lastmod: None,
+            })
+        };
+        let doubted = Task {
+            live: true,
+            live_doubted: true,
+            ..task.clone()
+        };
+        let recorded = Task {
+            live: true,
+            ..task.clone()
+        };
+        for (what, task, deletes, outcome, remains) in [
+            ("created", task, true, fetched(), false),
+            ("adopted", task, true, adopted(), false),
+            ("deleted", task, true, TaskOutcome::Remove, false),
+            ("delete = false", task, false, TaskOutcome::Remove, true),
+            ("updated", &doubted, true, fetched(), false),
+            ("removed", &doubted, true, TaskOutcome::Remove, false),
+            ("without doubt", &recorded, true, fetched(), true),
+        ] {
+            write_made();
+            // The others of the batch have no such file.
+            let others = tasks.iter().filter(|other| other.uri != task.uri);
+            let others = others.map(|other| (other.clone(), fetched()));
+            let batch = others.chain([(task.clone(), outcome)]);
+            let batch = batch.map(|(task, outcome)| ExecutedTask { task, outcome });
+            let results = publish(mirror, deletes, batch.collect());
+            assert_eq!(results.len(), 3, "{what}");
+            let has_failed = |result: &TaskResult| matches!(result, TaskResult::Failed { .. });
+            assert!(!results.iter().any(has_failed), "{what}");
+            assert_eq!(made.exists(), remains, "{what}");
+        }
+
+        // A folder that is no resource's blocks nothing; while the plain path is blocked the file is replaced.
+        std::fs::remove_file(&made).unwrap();
+        std::fs::create_dir(&made).unwrap();
+        let executed = |outcome| ExecutedTask {
+            task: task.clone(),
+            outcome,
+        };
+        let results = publish(mirror, true, vec![executed(fetched())]);
+        assert!(matches!(&results[..], [TaskResult::Published(it)] if it.path == task.path));
+        std::fs::remove_dir(&made).unwrap();
+        write_made();
+        let plain = mirror.root().join(&task.path);
+        std::fs::remove_file(&plain).unwrap();
+        std::fs::create_dir(&plain).unwrap();
+        let results = publish(mirror, true, vec![executed(fetched())]);
+        assert!(matches!(&results[..], [TaskResult::Published(it)] if it.path != task.path));
+        assert_eq!(std::fs::read(&made).unwrap(), b"a");
+        publishing.end().await;
+    }
+
+    #[tokio::test]
+    async fn removals_that_fail_are_those_of_their_tasks() {
+        let publishing = Publishing::of(&["/a", "/b"]).await;
+        let mirror = &publishing.source.mirror;
+        let [a, b] = ["/a", "/b"].map(uri);
+        let due = publishing.due().await;
+        let task_of = |uri: &ResourceUri| due.iter().find(|task| task.uri == *uri).unwrap().clone();
+        let symlink_at = |path: &str| {
+            let path = mirror.root().join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::os::unix::fs::symlink("nowhere", path).unwrap();
+        };
+        let removal = |task| ExecutedTask {
+            task,
+            outcome: TaskOutcome::Remove,
+        };
+        // The first one may have two files.
+        let recorded = Task {
+            live: true,
+            ..task_of(&b)
+        };
+        symlink_at(&task_of(&a).path);
+        symlink_at(&recorded.path);
+        let batch = vec![removal(task_of(&a)), removal(recorded)];
+        let results = publish(mirror, true, batch);
+        let has_failed = |result: &TaskResult| matches!(result, TaskResult::Failed { .. });
+        assert!(results.len() == 2 && results.iter().all(has_failed));
+
+        // Nothing of the resource is at its made path.
+        std::fs::remove_file(mirror.root().join(&task_of(&a).path)).unwrap();
+        symlink_at(made_path(&a).as_str());
+        let results = publish(mirror, true, vec![removal(task_of(&a))]);
+        assert!(matches!(results[..], [TaskResult::Removed { .. }]));
+        publishing.end().await;
+    }
+
     #[tokio::test]
     async fn publication_that_panics_fails_one_task() {
         for fatal in [WHILE_PUBLISHED, WHILE_STORED] {
@@ -660,6 +1001,20 @@ mod tests {
             assert_eq!(publishing.source.context.progress.counts().failed, 1);
             publishing.end().await;
         }
+    }
+
+    /// If they were executed without doubt, a server that has reverted the change would be believed that the file is the same.
+    #[tokio::test]
+    async fn tasks_of_a_batch_that_panics_wait_until_their_doubts_are_stored() {
+        let mut publishing = Publishing::of(&["/a", WHILE_PUBLISHED]).await;
+        let hook = publishing.source.store.commit_hook();
+        hook.let_fail(true);
+        hook.fail_after(0);
+        assert_eq!(publishing.execute().await, 2);
+        let due = publishing.due().await;
+        assert_eq!(due.len(), 2);
+        assert!(due.iter().all(|task| task.live_doubted));
+        publishing.end().await;
     }
 
     #[tokio::test]

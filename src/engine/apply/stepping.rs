@@ -17,7 +17,7 @@ pub(in crate::engine) struct Executed(ExecutedTask);
 
 impl Stepper {
     pub(in crate::engine) fn new(context: Arc<SourceContext>, mirror: Arc<Mirror>) -> Self {
-        Self(Arc::new(ApplyContext::new(context, mirror)))
+        Self(Arc::new(ApplyContext::new(context, mirror, false)))
     }
 
     pub(in crate::engine) fn mirror(&self) -> &Mirror {

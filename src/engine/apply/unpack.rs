@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::context::ApplyContext;
 use super::members::Member;
-use super::staged::{Description, StagedResource};
+use super::staged::{Description, ReceivedBytes, StagedResource};
 use crate::fetch::PackageError;
 use crate::mirror::MirrorError;
 use crate::protocol::{Mismatch, Verifier};
@@ -89,7 +89,7 @@ fn copy(
     let verified = verifier.finish()?;
     let lastmod = task.lastmod.or(task.changed_at);
     Ok(StagedResource {
-        file: staged.finish(lastmod)?,
+        bytes: ReceivedBytes::Staged(staged.finish(lastmod)?),
         description: Description {
             length: verified.length,
             media_type: task.content.media_type.clone(),

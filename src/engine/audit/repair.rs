@@ -22,13 +22,14 @@ use crate::store::{
 /// How many findings are worked on at once.
 const PAGE: usize = 256;
 
-/// Repairs what was found: at once where no bytes are needed, else by tasks that an executor must be executing meanwhile.
-pub(super) async fn repair(
-    context: &AuditContext,
-    repair: &Repair,
-    comparison: &Comparison,
-    mirror: &Arc<Mirror>,
-) -> Result<(), EngineError> {
+/// Begins to repair what was found: at once where no bytes are needed, else by tasks. No executor may work yet: what it publishes
+/// meanwhile is not what was compared, and a file that was extra then has a record.
+pub(super) async fn begin<'a>(
+    context: &'a AuditContext,
+    repair: &'a Repair,
+    comparison: &'a Comparison,
+    mirror: &'a Arc<Mirror>,
+) -> Result<RepairJob<'a>, EngineError> {
     let mut sets = Vec::new();
     for set in &comparison.documents.sets {
         sets.push(begin_set(&repair.context, set).await?.id);
@@ -42,12 +43,11 @@ pub(super) async fn repair(
         progress: &context.progress,
     };
     job.each_page(Step::Begin).await?;
-    drain(&repair.context).await;
-    job.each_page(Step::End).await
+    Ok(job)
 }
 
 /// The repair of one Source.
-struct RepairJob<'a> {
+pub(super) struct RepairJob<'a> {
     repair: &'a Repair,
     comparison: &'a Comparison,
     mirror: &'a Arc<Mirror>,
@@ -74,6 +74,12 @@ struct Measures {
 }
 
 impl RepairJob<'_> {
+    /// Waits for the tasks, which an executor must be executing now, and checks their results.
+    pub(super) async fn complete(&self) -> Result<(), EngineError> {
+        drain(&self.repair.context).await;
+        self.each_page(Step::End).await
+    }
+
     async fn each_page(&self, step: Step) -> Result<(), EngineError> {
         let audit_db = &self.comparison.audit_db;
         let mut after = 0;

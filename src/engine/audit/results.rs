@@ -44,8 +44,16 @@ pub struct Sums {
     pub unreachable: u64,
     /// Files of deleted resources that stay because of `delete = false`.
     pub kept: u64,
-    /// Findings that were repaired.
+    /// Findings that were repaired, extra files that were deleted among them.
     pub mended: u64,
+    /// Extra files that were deleted.
+    pub deleted: u64,
+    /// Missing files that were fetched.
+    #[serde(skip)]
+    pub(super) fetched: u64,
+    /// Altered files that were corrected.
+    #[serde(skip)]
+    pub(super) corrected: u64,
     /// Files with the right bytes that had no record, or another time.
     pub adopted: u64,
 }
@@ -60,6 +68,18 @@ impl Summary {
 }
 
 impl Sums {
+    /// What is still so after the repair.
+    #[must_use]
+    pub fn left(&self) -> Self {
+        Self {
+            right: self.right + self.fetched + self.corrected,
+            missing: self.missing - self.fetched,
+            altered: self.altered - self.corrected,
+            extra: self.extra - self.deleted,
+            ..*self
+        }
+    }
+
     pub(super) fn count(&mut self, finding: &Finding) {
         let count = match finding.kind {
             FindingKind::Missing => &mut self.missing,
@@ -72,7 +92,14 @@ impl Sums {
             }
         };
         *count += 1;
-        self.mended += u64::from(finding.outcome == FindingOutcome::Repaired);
+        let is_mended = u64::from(finding.outcome == FindingOutcome::Repaired);
+        self.mended += is_mended;
+        match finding.kind {
+            FindingKind::Missing => self.fetched += is_mended,
+            FindingKind::Altered => self.corrected += is_mended,
+            FindingKind::Extra => self.deleted += is_mended,
+            FindingKind::Unreachable | FindingKind::Unknown => {}
+        }
         // Lists are no files, and extra files were not expected.
         let is_wrong = finding.expected.is_some();
         self.right -= u64::from(is_wrong && self.right > 0);
@@ -89,6 +116,9 @@ impl AddAssign for Sums {
         self.unreachable += other.unreachable;
         self.kept += other.kept;
         self.mended += other.mended;
+        self.deleted += other.deleted;
+        self.fetched += other.fetched;
+        self.corrected += other.corrected;
         self.adopted += other.adopted;
     }
 }

@@ -137,11 +137,15 @@ impl Audit {
             () = context.stop.cancelled() => return Err(EngineError::Interrupted),
             comparison = self.compare() => comparison?,
         };
+        let job = tokio::select! {
+            () = context.stop.cancelled() => return Err(EngineError::Interrupted),
+            begun = repair::begin(context, repair, &comparison, &mirror) => begun?,
+        };
         let mut repaired = Ok(());
         let work = async {
             tokio::select! {
                 () = context.stop.cancelled() => repaired = Err(EngineError::Interrupted),
-                done = repair::repair(context, repair, &comparison, &mirror) => repaired = done,
+                done = job.complete() => repaired = done,
             }
         };
         with_executor(&repair.context, Arc::clone(&mirror), work).await?;
@@ -240,5 +244,121 @@ impl Audit {
             whole: comparison.documents.is_complete,
             proves_absence: comparison.documents.proves_extras(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::atomic::AtomicBool;
+
+    use axum::http;
+    use futures_util::FutureExt;
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
+    use url::Url;
+
+    use super::*;
+    use crate::config::Source;
+    use crate::engine::test_source::NAME;
+    use crate::fetch::FetchError;
+    use crate::fetch::transport::Transport;
+    use crate::protocol::{ChangeKind, ResourceUri};
+    use crate::store::{Change, ChangeBatch, Origin, Store};
+
+    /// How many resources the Source lists: more than are repaired at once.
+    const LISTED: usize = PAGE + 4;
+
+    /// A Source with a Resource List that does not name one of the resources that it serves.
+    struct Site {
+        /// The file of that resource.
+        unlisted: PathBuf,
+        /// Whether the file was there when the resource was requested.
+        was_there: Arc<AtomicBool>,
+    }
+
+    fn document(md: &str, entries: &str) -> String {
+        format!(
+            r#"<urlset xmlns="http://www.sitemaps.org/schemas/sitemap/0.9" xmlns:rs="http://www.openarchives.org/rs/terms/"><rs:md {md}/>{entries}</urlset>"#
+        )
+    }
+
+    impl Transport for Site {
+        fn send(&self, request: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            let uri = |path: &str| format!("<loc>https://example.org/{path}</loc>");
+            let (status, body) = match request.url().path() {
+                "/set" => {
+                    let list = r#"<rs:md capability="resourcelist"/>"#;
+                    let list = format!("<url>{}{list}</url>", uri("list"));
+                    (200, document(r#"capability="capabilitylist""#, &list))
+                }
+                "/list" => {
+                    let resource = |number| format!("<url>{}</url>", uri(&format!("r/{number}")));
+                    let resources: String = (0..LISTED).map(resource).collect();
+                    let md = r#"capability="resourcelist" at="2026-01-01T00:00:00Z""#;
+                    (200, document(md, &resources))
+                }
+                "/unlisted" => {
+                    self.was_there
+                        .store(self.unlisted.exists(), Ordering::SeqCst);
+                    (200, "served".to_owned())
+                }
+                path if path.starts_with("/r/") => (200, "listed".to_owned()),
+                _ => (404, String::new()),
+            };
+            let answer = http::Response::builder().status(status);
+            let answer = answer.body(body.into_bytes()).unwrap();
+            std::future::ready(Ok(answer.into())).boxed()
+        }
+    }
+
+    /// A kill has left a file without a record. The task is executed while the audit repairs.
+    #[tokio::test]
+    async fn extra_file_is_removed_before_its_resource_is_published() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        let url = Url::parse("https://example.org/set").unwrap();
+        let root = folder.path().join("mirror");
+        let config = Config::new(folder.path(), vec![Source::new(NAME, url.clone(), &root)]);
+        let uri = ResourceUri::parse("https://example.org/unlisted").unwrap();
+        let set = store.begin_set(NAME, &url).await.unwrap().id;
+        let created = Change {
+            kind: ChangeKind::Created,
+            ..Change::deletion(uri.clone(), None)
+        };
+        let announced = store.apply(ChangeBatch {
+            set,
+            source: NAME.to_owned(),
+            origin: Origin::Notification,
+            now: clock::now().wall,
+            begins: true,
+            changes: vec![created],
+            end: None,
+        });
+        assert_eq!(announced.await.unwrap().tasks, 1);
+        let unlisted = root.join("example.org/unlisted");
+        std::fs::create_dir_all(unlisted.parent().unwrap()).unwrap();
+        std::fs::write(&unlisted, "without a record").unwrap();
+        let was_there = Arc::new(AtomicBool::new(true));
+        let site = Site {
+            unlisted: unlisted.clone(),
+            was_there: Arc::clone(&was_there),
+        };
+        let client = Client::new(&config.http).unwrap();
+        let client = client.with_transport(Arc::new(site));
+        let engine = Engine::once(&config, Arc::clone(&store), &client);
+        let engine = engine.await.unwrap();
+        let audit = Audit::repairing(&config, &client, &engine, true).remove(0);
+        let (sender, _findings) = mpsc::channel(2 * LISTED);
+        let summary = audit.run(&sender).await.unwrap();
+        assert_eq!(
+            (summary.sums.missing, summary.sums.extra),
+            (LISTED as u64, 1)
+        );
+        assert!(summary.is_in_sync(), "{summary:?}");
+        assert!(!was_there.load(Ordering::SeqCst));
+        let recorded = store.resource(&uri).await.unwrap().unwrap();
+        assert!(!recorded.deleted);
+        assert_eq!(std::fs::read(&unlisted).unwrap(), b"served");
     }
 }

@@ -50,14 +50,14 @@ pub(in crate::engine) struct Child {
     repeats: bool,
 }
 
-impl From<Entry> for Child {
-    fn from(entry: Entry) -> Self {
+impl From<&Entry> for Child {
+    fn from(entry: &Entry) -> Self {
         let from = entry.md.from.or(entry.md.at);
         Self {
             from,
             until: entry.md.closed_at(latest_source_time(clock::now().wall)),
             modified: entry.lastmod.max(entry.md.at),
-            uri: entry.loc,
+            uri: entry.loc.clone(),
             is_page: false,
             repeats: false,
         }
@@ -124,6 +124,16 @@ impl Entries {
             }
         }
         Ok(self.block.pop_front())
+    }
+
+    /// The next entries, as far as they were read ahead.
+    fn known(&self) -> impl Iterator<Item = &Entry> {
+        self.block.iter()
+    }
+
+    /// Whether there may be entries after those.
+    fn has_unknown(&self) -> bool {
+        !matches!(self.rest, Rest::Ended)
     }
 }
 
@@ -205,7 +215,7 @@ impl Unsettled {
         let (mut children, mut bytes, mut settled_until) = (Vec::new(), 0, None);
         let mut entries = Entries::of(index);
         while let Some(entry) = entries.next().await? {
-            let child = Child::from(entry);
+            let child = Child::from(&entry);
             if is_settled(&child) {
                 settled_until = child.until.max(settled_until);
                 continue;
@@ -241,7 +251,7 @@ impl DocumentWalk {
     pub(in crate::engine) async fn next(&mut self) -> Result<Option<Child>, EngineError> {
         while let Some(level) = self.levels.last_mut() {
             let next = match level {
-                Level::InOrder(entries) => entries.next().await?.map(Child::from),
+                Level::InOrder(entries) => entries.next().await?.as_ref().map(Child::from),
                 Level::OldestFirst(children) => children.pop().inspect(|next| {
                     self.bytes -= next.bytes();
                 }),
@@ -260,6 +270,32 @@ impl DocumentWalk {
             }
         }
         Ok(None)
+    }
+
+    /// The next documents, the first few, as far as they are known by now. The one that came last may name others, which come before
+    /// them.
+    pub(in crate::engine) fn upcoming(&self, most: usize) -> Vec<Child> {
+        let mut upcoming = Vec::new();
+        for level in self.levels.iter().rev() {
+            let known: Box<dyn Iterator<Item = Child>> = match level {
+                Level::InOrder(entries) => Box::new(entries.known().map(Child::from)),
+                Level::OldestFirst(children) => Box::new(children.iter().rev().cloned()),
+                Level::Pages(pages) => Box::new(pages.next.iter().cloned()),
+            };
+            let is_new = |child: &Child| {
+                !child.repeats && (child.is_page || !self.entered.contains(&child.uri))
+            };
+            upcoming.extend(known.filter(is_new).take(most - upcoming.len()));
+            let is_known = match level {
+                Level::InOrder(entries) => !entries.has_unknown(),
+                Level::OldestFirst(_) => true,
+                Level::Pages(pages) => pages.next.is_none(),
+            };
+            if upcoming.len() == most || !is_known {
+                break;
+            }
+        }
+        upcoming
     }
 
     /// The indexes that were named again after they had been entered, as in a ring; the first ones.
@@ -384,5 +420,73 @@ impl DocumentWalk {
         children.reverse();
         self.levels.push(Level::OldestFirst(children));
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::BufRead;
+
+    use super::*;
+    use crate::protocol::DocumentReader;
+
+    fn uri(name: &str) -> Url {
+        Url::parse(&format!("https://example.org/{name}")).unwrap()
+    }
+
+    /// An index of which these entries were read ahead, and the rest is this.
+    fn index(names: &[&str], rest: Rest) -> Level {
+        Level::InOrder(Entries {
+            uri: uri("index"),
+            rest,
+            block: names.iter().map(|name| Entry::new(uri(name))).collect(),
+        })
+    }
+
+    /// Checks which documents come next, of so many at most.
+    fn check(walk: &DocumentWalk, most: usize, expected: &[&str]) {
+        let upcoming: Vec<Url> = walk.upcoming(most).into_iter().map(|it| it.uri).collect();
+        let expected: Vec<Url> = expected.iter().map(|name| uri(name)).collect();
+        assert_eq!(upcoming, expected);
+    }
+
+    #[test]
+    fn upcoming_documents_are_known_as_far_as_their_indexes_are_read() {
+        let list: Box<dyn BufRead + Send> = Box::new(
+            &br#"<sitemapindex xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"></sitemapindex>"#[..],
+        );
+        let unread = Box::new(DocumentReader::open(list, &uri("index")).unwrap());
+        let outer = || index(&["y", "z"], Rest::Ended);
+        for (inner, expected) in [
+            (index(&["a", "b"], Rest::Ended), &["a", "b", "y"][..]),
+            (index(&["a", "b"], Rest::Open(unread)), &["a", "b"][..]),
+            (index(&[], Rest::Ended), &["y", "z"][..]),
+        ] {
+            let mut walk = DocumentWalk::of(Capability::ResourceList);
+            walk.levels = vec![outer(), inner];
+            check(&walk, 3, expected);
+            // An index that was entered is skipped.
+            walk.entered.insert(uri(expected[0]));
+            let again = walk.upcoming(1).pop().map(|it| it.uri);
+            assert_eq!(again, Some(uri(expected[1])));
+        }
+    }
+
+    #[tokio::test]
+    async fn upcoming_documents_are_known_up_to_a_page_that_may_name_another() {
+        let mut walk = DocumentWalk::of(Capability::ChangeList);
+        let children = ["a", "b", "c"].map(|name| Child::from(&Entry::new(uri(name))));
+        walk.push(children.to_vec()).unwrap();
+        check(&walk, 2, &["a", "b"]);
+        assert_eq!(walk.next().await.unwrap().unwrap().uri, uri("a"));
+        check(&walk, 2, &["b", "c"]);
+        check(&walk, 9, &["b", "c"]);
+        walk.follow(&uri("a"), &uri("a2")).unwrap();
+        check(&walk, 2, &["a2"]);
+        assert_eq!(walk.next().await.unwrap().unwrap().uri, uri("a2"));
+        check(&walk, 2, &["b", "c"]);
+        // A page that leads back is an error, and not requested.
+        walk.follow(&uri("a2"), &uri("a")).unwrap();
+        check(&walk, 2, &[]);
     }
 }

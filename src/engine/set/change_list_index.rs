@@ -8,7 +8,8 @@ use std::collections::HashMap;
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document, poll_document_since};
+use super::documents::{ChangedDocument, poll_document_since, poll_early_document};
+use super::fetch_ahead::{AHEAD, FetchAhead};
 use super::remembered::{ReachedList, ReadIndex, ReadList, is_settled};
 use super::span::{end_of, span_of};
 use super::state::SetState;
@@ -142,9 +143,12 @@ impl SetState {
             walk.follow(&index.uri, next)?;
         }
         walk.push(index.unsettled.clone())?;
+        let mut ahead = FetchAhead::of(&self.context, self.record.id);
         while let Some(child) = walk.next().await? {
-            let reached = reached.get(&child.uri);
-            match self.read_child(&child, reached, &mut walk).await {
+            let read = self
+                .read_child(&child, &reached, &mut walk, &mut ahead)
+                .await;
+            match read {
                 Ok(ChildRead::Settled) => span.until = span.until.max(child.until),
                 Ok(ChildRead::List(list)) => {
                     span.until = span.until.max(list.until);
@@ -172,25 +176,50 @@ impl SetState {
         Ok(span)
     }
 
-    /// Reads a list of an index. `reached`: up to where it reached when it was read last; without that it is read anew.
+    /// Begins to fetch the lists that come next, unless they are settled. It is called once the one in hand has turned out to be a
+    /// list: where it is an index, what it names comes first, and those after it are likely to be indexes, too.
+    async fn fetch_lists_ahead(
+        &self,
+        current: &Url,
+        upcoming: Vec<Child>,
+        reached: &HashMap<Url, ReachedList>,
+        ahead: &mut FetchAhead,
+    ) {
+        ahead.retain(upcoming.iter().map(|next| &next.uri));
+        for next in upcoming {
+            let is_needed = next.uri != *current && !is_settled(&self.sequencer, &next);
+            if is_needed && !ahead.has_begun(&next.uri) {
+                let anew = !reached.contains_key(&next.uri);
+                ahead.begin(next.uri, anew).await;
+            }
+        }
+    }
+
+    /// Reads a list of an index. `reached`: up to where its lists reached when they were read last; one that is not there is read
+    /// anew.
     async fn read_child(
         &mut self,
         child: &Child,
-        reached: Option<&ReachedList>,
+        reached: &HashMap<Url, ReachedList>,
         walk: &mut DocumentWalk,
+        ahead: &mut FetchAhead,
     ) -> Result<ChildRead, EngineError> {
         child.expect_new()?;
+        let early = ahead.take(&child.uri);
         if is_settled(&self.sequencer, child) {
             return Ok(ChildRead::Settled);
         }
-        let anew = reached.is_none();
-        let changed = poll_document(&self.context, self.record.id, &child.uri, anew).await?;
+        let (set, before) = (self.record.id, reached.get(&child.uri));
+        let anew = before.is_none();
+        let changed = poll_early_document(&self.context, set, &child.uri, anew, early).await?;
         let Some(ChangedDocument { read, record }) = changed else {
-            let mut list = reached.cloned().unwrap_or_default();
+            let mut list = before.cloned().unwrap_or_default();
             list.until = child.until.or(list.until);
             if let Some(next) = &list.next {
                 walk.follow(&child.uri, next)?;
             }
+            self.fetch_lists_ahead(&child.uri, walk.upcoming(AHEAD), reached, ahead)
+                .await;
             return Ok(ChildRead::List(list));
         };
         let unread = read.expect_all().err();
@@ -202,6 +231,8 @@ impl SetState {
                 return Ok(ChildRead::Index(settled_until, unread));
             }
         };
+        self.fetch_lists_ahead(&child.uri, walk.upcoming(AHEAD), reached, ahead)
+            .await;
         let (next, damaged) = (read.next_page().cloned(), read.expect_undamaged());
         let read = match child.is_page {
             true => read,

@@ -2,6 +2,7 @@
 
 use url::Url;
 
+use super::fetch_ahead::EarlyDocument;
 use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
@@ -27,13 +28,33 @@ pub(super) async fn poll_document(
     uri: &Url,
     anew: bool,
 ) -> Result<Option<ChangedDocument>, EngineError> {
+    poll_early_document(context, set, uri, anew, None).await
+}
+
+/// The same, of a document that may have been requested before its turn.
+pub(super) async fn poll_early_document(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+    anew: bool,
+    early: Option<EarlyDocument>,
+) -> Result<Option<ChangedDocument>, EngineError> {
     let before = if anew {
         None
     } else {
         context.store.document(set, uri).await?
     };
     let mut read_last = before.clone();
-    let changed = poll_document_since(context, set, uri, read_last.as_mut()).await?;
+    let known = before.as_ref().map(|read| &read.validators);
+    let early = match early {
+        Some(early) => early.fetched(known).await,
+        None => None,
+    };
+    let fetched = match early {
+        Some(fetched) => fetched,
+        None => fetch_document(&context.client, uri, known, context.limits.document).await,
+    };
+    let changed = changed_since(context, set, uri, fetched?, read_last.as_mut()).await?;
     match read_last {
         Some(now) if changed.is_none() && before.as_ref() != Some(&now) => {
             context.store.remember_document(set, now).await?;
@@ -53,7 +74,19 @@ pub(super) async fn poll_document_since(
 ) -> Result<Option<ChangedDocument>, EngineError> {
     let validators = read_last.as_deref().map(|read| &read.validators);
     let limit = context.limits.document;
-    let Some(document) = fetch_document(&context.client, uri, validators, limit).await? else {
+    let fetched = fetch_document(&context.client, uri, validators, limit).await?;
+    changed_since(context, set, uri, fetched, read_last).await
+}
+
+/// Summarizes a document that was fetched, unless it is the one that was read last. `fetched`: `None` if the server states so.
+async fn changed_since(
+    context: &SourceContext,
+    set: SetId,
+    uri: &Url,
+    fetched: Option<Box<FetchedDocument>>,
+    read_last: Option<&mut DocumentRecord>,
+) -> Result<Option<ChangedDocument>, EngineError> {
+    let Some(document) = fetched else {
         return Ok(None);
     };
     let record = record_of(uri, &document);
@@ -61,6 +94,7 @@ pub(super) async fn poll_document_since(
         *read = record;
         return Ok(None);
     }
+    let limit = context.limits.document;
     let read = SummarizedDocument::read_from(&context.client, uri, document, limit).await?;
     let summary = &read.summary;
     note_document(context, set, uri, Some(&summary.head), &summary.oddities);

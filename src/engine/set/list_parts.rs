@@ -3,7 +3,8 @@
 
 use url::Url;
 
-use super::documents::{ChangedDocument, poll_document};
+use super::documents::{ChangedDocument, poll_early_document};
+use super::fetch_ahead::{AHEAD, FetchAhead};
 use super::ingest::ingest_part;
 use super::state::SetState;
 use crate::clock;
@@ -87,6 +88,7 @@ impl SetState {
             });
         }
         let (mut failures, mut dead) = (PartFailures::default(), DeadParts::default());
+        let mut ahead = FetchAhead::of(&self.context, self.record.id);
         // Those that it names, and itself if it is a list.
         let mut named;
         if let Some(list) = walk.enter(changed.read)? {
@@ -94,6 +96,8 @@ impl SetState {
                 read: list,
                 record: changed.record,
             };
+            self.fetch_parts_ahead(uri, walk.upcoming(AHEAD), &mut ahead)
+                .await;
             let ingested = self.ingest_list_part(uri, list, None, at, &mut parts).await;
             self.note_part_failure(uri, ingested, &mut dead, &mut failures)?;
             named = 1;
@@ -105,7 +109,7 @@ impl SetState {
             named += 1;
             let unnamed = parts.bad_index_entries;
             let ingested = self
-                .ingest_child(&list, &mut walk, at, is_stated, &mut parts)
+                .ingest_child(&list, &mut walk, &mut ahead, at, is_stated, &mut parts)
                 .await;
             self.note_part_failure(&list.uri, ingested, &mut dead, &mut failures)?;
             let unnamed = parts.bad_index_entries - unnamed;
@@ -151,6 +155,7 @@ impl SetState {
         &mut self,
         list: &Child,
         walk: &mut DocumentWalk,
+        ahead: &mut FetchAhead,
         at: SourceTime,
         is_stated: bool,
         parts: &mut ListParts,
@@ -158,6 +163,7 @@ impl SetState {
         list.expect_new()?;
         let set = self.record.id;
         let now = clock::now().wall;
+        let early = ahead.take(&list.uri);
         let part = self.context.store.part(set, &list.uri).await?;
         let plan = plan_part(part.as_ref().map(|part| part.known), list.modified, now);
         if let Some(part) = part.as_ref().filter(|_| plan == PartPlan::Unchanged) {
@@ -167,12 +173,16 @@ impl SetState {
         if matches!(plan, PartPlan::Unchanged | PartPlan::Repeated) {
             return Ok(());
         }
+        // What was fetched ahead proves nothing of the time after its request.
+        let asked_at = early
+            .as_ref()
+            .map_or(now, |early| early.asked_at().min(now));
         let stated = PartEvidence {
-            announced: unchanged_proof(list.modified, now),
-            asked_at: now,
+            announced: unchanged_proof(list.modified, asked_at),
+            asked_at,
         };
         let anew = plan == PartPlan::Read;
-        let changed = poll_document(&self.context, set, &list.uri, anew).await?;
+        let changed = poll_early_document(&self.context, set, &list.uri, anew, early).await?;
         if let Some(changed) = changed.as_ref().filter(|_| is_stated) {
             changed.read.expect_something()?;
         }
@@ -193,6 +203,8 @@ impl SetState {
                 let own = read.summary.head.md.at.filter(|_| list.is_page);
                 let at = own.map_or(at, |own| own.min(at));
                 let changed = ChangedDocument { read, record };
+                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), ahead)
+                    .await;
                 self.ingest_list_part(&list.uri, changed, Some(stated), at, parts)
                     .await?;
                 parts.bad_entries += bad_entries;
@@ -201,11 +213,35 @@ impl SetState {
                 parts.add_unchanged(&part, Some(stated));
                 parts.note_unchanged_page(list, &part);
                 follow_page_after(&part, &list.uri, walk)?;
+                self.fetch_parts_ahead(&list.uri, walk.upcoming(AHEAD), ahead)
+                    .await;
             }
             (None, None) => {}
         }
         parts.may_change_unseen |= stated.announced.is_none();
         Ok(())
+    }
+
+    /// Begins to fetch the parts that come next, unless they need not be read. It is called once the one in hand has turned out to be a
+    /// list: where it is an index, what it names comes first, and those after it are likely to be indexes, too.
+    async fn fetch_parts_ahead(&self, current: &Url, upcoming: Vec<Child>, ahead: &mut FetchAhead) {
+        ahead.retain(upcoming.iter().map(|next| &next.uri));
+        for next in upcoming {
+            // What is known of the part in hand is not committed yet.
+            if next.uri == *current || ahead.has_begun(&next.uri) {
+                continue;
+            }
+            let part = self.context.store.part(self.record.id, &next.uri).await;
+            // The error occurs again when the turn of the part comes.
+            let Ok(part) = part else {
+                return;
+            };
+            let known = part.map(|part| part.known);
+            match plan_part(known, next.modified, clock::now().wall) {
+                PartPlan::Repeated | PartPlan::Unchanged => {}
+                plan => ahead.begin(next.uri, plan == PartPlan::Read).await,
+            }
+        }
     }
 
     /// Ingests the entries of a part. Fails if some of them are damaged, once the others are ingested: the part names resources that

@@ -12,7 +12,8 @@
 //!                                                                └─► snapshot, state (commit)
 //! ```
 //!
-//! Which entries of a covered time are news is decided in [`late_news`], entry by entry.
+//! Which entries of a covered time are news is decided in [`late_news`], entry by entry. What an index names is requested before its
+//! turn by [`fetch_ahead`].
 //!
 //! What a document is and what its indexes name is in [`documents`](super::documents), which the audit reads by, too.
 
@@ -24,6 +25,7 @@ pub(super) mod changes;
 mod cross_check;
 pub(super) mod documents;
 mod entry_batches;
+mod fetch_ahead;
 mod inbox;
 mod ingest;
 mod late_news;

@@ -75,6 +75,8 @@ impl SetState {
         context
             .runtime_status
             .begin_set(record.id, &record.capability_list);
+        let list = record.capability_list.as_str();
+        context.counters.begin_set(record.id.0, list);
         let unread = context.store.unread_of_parts(record.id, MAX_UNREAD).await?;
         context.runtime_status.restore_unread(record.id, &unread);
         let (coverage, gaps) = context.store.progress(record.id).await?;
@@ -230,14 +232,18 @@ impl SetState {
         if !self.record.was_read {
             let (store, now) = (&self.context.store, clock::now().wall);
             let noting = store.note_read(self.context.name(), self.record.id, now);
-            noting.await?;
-            self.record.was_read = true;
+            self.record.was_read = noting.await?;
         }
         Ok(())
     }
 
-    /// Makes the failed tasks due again that are still wanted, and drops the others.
-    pub(super) async fn retry_failed(&self, now: DateTime<Utc>) -> Result<(), EngineError> {
+    /// Makes the failed tasks due again that are still wanted, and drops the others. `but_since`: those that have failed since then stay
+    /// failed.
+    pub(super) async fn retry_failed(
+        &self,
+        but_since: Option<DateTime<Utc>>,
+    ) -> Result<(), EngineError> {
+        let now = clock::now().wall;
         let (store, set) = (&self.context.store, self.record.id);
         let filter = &self.context.source.filter;
         if !filter.wants_everything() {
@@ -245,7 +251,8 @@ impl SetState {
             let wants = move |uri: &ResourceUri| filter.wants(uri);
             store.drop_unwanted(set, wants).await?;
         }
-        store.retry_failed(set, self.context.name(), now).await?;
+        let name = self.context.name();
+        store.retry_failed(set, name, now, but_since).await?;
         Ok(())
     }
 

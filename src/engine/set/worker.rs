@@ -16,6 +16,7 @@ use crate::clock;
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::restarts::{Panicked, catch_panic};
+use crate::metrics::PollOutcome;
 use crate::store::{BaselineState, ChannelId, SetRecord, Wake};
 use crate::sync::{ChannelState, Pacing, PushWatchdog};
 
@@ -159,6 +160,12 @@ impl SetWorker {
         state.begin_report();
         let polled = state.poll_documents().await;
         state.publish_report();
+        let outcome = match &polled {
+            Ok(Pacing::Regular) => PollOutcome::Complete,
+            Ok(Pacing::Soon) => PollOutcome::Incomplete,
+            Err(_) => PollOutcome::Failed,
+        };
+        context.counters.count_poll(set.0, outcome);
         let now = clock::now();
         let is_read = matches!(polled, Ok(Pacing::Regular));
         match polled {
@@ -181,7 +188,7 @@ impl SetWorker {
                 state.report_error(&error);
             }
         }
-        state.retry_failed(now.wall).await?;
+        state.retry_failed(None).await?;
         Ok(is_read)
     }
 
@@ -201,8 +208,6 @@ impl SetWorker {
             .runtime_status
             .note_set(set, |facts| facts.last_poll_at = Some(now.wall));
         let begins = state.record.baseline == BaselineState::Missing;
-        // Before the poll: what fails in this run has used up its tries.
-        state.retry_failed(now.wall).await?;
         state.begin_report();
         let polled = state.poll_documents().await;
         state.publish_report();
@@ -213,6 +218,8 @@ impl SetWorker {
         if let Err(error) = polled {
             state.report_error(&error);
         }
+        // Not before: a Change List shows which of them only a hub has made up. What has failed in this run has used up its tries.
+        state.retry_failed(Some(now.wall)).await?;
         while state.can_follow() {
             state.work_inbox().await?;
             // Nothing more is received; but a held notification is applied only when its wait is over.

@@ -84,13 +84,13 @@ impl Inside {
             queued: HashMap::new(),
         };
         let wall = clock::now().wall;
-        let (due, next) = self.store.due_tasks(NAME, wall, AT_ONCE, taken).await?;
+        let due = self.store.due_tasks(NAME, wall, AT_ONCE, taken).await?;
         downloads.look = false;
-        downloads.next_due = next.map(|next| {
+        downloads.next_due = due.next_due.map(|next| {
             let wait = (next - wall).num_milliseconds();
             now + u64::try_from(wait).unwrap_or_default() + 1
         });
-        for task in due {
+        for task in due.tasks {
             let before = stage.scene().requests.contents;
             let resource = task.resource;
             let executed = self.stepper.execute(task).await;

@@ -9,7 +9,9 @@ use crate::config::{LimitsConfig, Source};
 use crate::engine::EngineError;
 use crate::engine::context::SourceContext;
 use crate::engine::set::documents::{note_capability_list, record_of_list};
-use crate::fetch::{CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError};
+use crate::fetch::{
+    CapabilityList, Client, Discovery, DiscoveryCache, DiscoveryError, ReplacedEntry,
+};
 use crate::protocol::{Oddities, Offer};
 use crate::status::StatusError;
 use crate::store::SetRecord;
@@ -65,15 +67,12 @@ pub(in crate::engine) struct DiscoveredSets {
     pub(in crate::engine) sets_described_by: HashMap<Url, Vec<Url>>,
     /// The targets of links that do not exist, while others led to the sets.
     pub(in crate::engine) dead_links: Vec<(Url, DiscoveryError)>,
+    /// The entry point itself led to nothing, and something else did.
+    pub(in crate::engine) replaced_entry: Option<ReplacedEntry>,
     /// Why some sets are not followed: there are too many.
     pub(in crate::engine) left_out: Option<DiscoveryError>,
     /// The error because of which only the configured sets are known.
     pub(in crate::engine) error: Option<DiscoveryError>,
-}
-
-/// Whether the configuration wants a set.
-pub(in crate::engine) fn is_wanted(source: &Source, capability_list: &Url) -> bool {
-    source.sets.is_empty() || source.sets.contains(capability_list)
 }
 
 /// Discovers the sets. `cache`: the documents of the previous discovery.
@@ -91,7 +90,7 @@ pub(in crate::engine) async fn find_sets(
         .await;
     let searched = match searched {
         Ok(found) if found.is_implied() && known.had_resourcesync => {
-            Err(DiscoveryError::nothing_from(&source.url))
+            Err(cache.nothing_but_sitemaps(&source.url))
         }
         searched => searched,
     };
@@ -111,6 +110,7 @@ pub(in crate::engine) async fn find_sets(
             described_by: Vec::new(),
             sets_described_by: HashMap::new(),
             dead_links: Vec::new(),
+            replaced_entry: None,
             left_out: None,
             error: Some(error)
                 .filter(|error| !matches!(error, DiscoveryError::NoSourceDescription { .. })),
@@ -169,7 +169,7 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
     let mut sets: Vec<DiscoveredSet> = Vec::new();
     let mut met = HashSet::new();
     for set in read.chain(unread).chain(configured(source)) {
-        if is_wanted(source, &set.uri) && met.insert(set.uri.clone()) {
+        if source.wants_set(&set.uri) && met.insert(set.uri.clone()) {
             sets.push(set);
         }
     }
@@ -181,6 +181,7 @@ fn wanted_sets(source: &Source, discovery: Discovery) -> DiscoveredSets {
         described_by: discovery.described_by,
         sets_described_by: discovery.sets_described_by,
         dead_links: discovery.dead_links,
+        replaced_entry: discovery.replaced_entry,
         left_out: discovery.left_out,
         error: None,
     }
@@ -221,14 +222,19 @@ pub(in crate::engine) async fn note_found(
             1,
         )
     });
+    let replaced = found.replaced_entry.as_ref().map(|replaced| {
+        let notice = StatusError::new(ReplacedEntry::CODE, replaced.to_string(), clock::now().wall);
+        (notice, 1)
+    });
     let notices: Vec<_> = dead_link(&found.dead_links)
         .into_iter()
         .chain(left_out)
+        .chain(replaced)
         .collect();
     let mut news = Vec::new();
     runtime_status.change_source(name, |facts| {
         facts.described_by.clone_from(&found.described_by);
-        for code in LEFT_OUT.into_iter().chain([DEAD_LINK]) {
+        for code in LEFT_OUT.into_iter().chain([DEAD_LINK, ReplacedEntry::CODE]) {
             if notices.iter().all(|(notice, _)| notice.code != code) {
                 facts.notices.clear(code);
             }
@@ -240,6 +246,16 @@ pub(in crate::engine) async fn note_found(
         }
     });
     for notice in news {
+        if notice.code == ReplacedEntry::CODE {
+            // What is mirrored is not what was configured: `sync`, which logs no information, shows it as well.
+            tracing::warn!(
+                code = notice.code,
+                source = name,
+                notice = notice.message,
+                "the URL of the Source leads to nothing"
+            );
+            continue;
+        }
         tracing::info!(
             code = notice.code,
             source = name,
@@ -275,6 +291,6 @@ pub(in crate::engine) async fn had_resourcesync(
     let source = &context.source;
     Ok(records.iter().any(|record| {
         let uri = &record.capability_list;
-        is_wanted(source, uri) && !source.sets.contains(uri) && !record.is_implied()
+        source.wants_set(uri) && !source.sets.contains(uri) && !record.is_implied()
     }))
 }

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::discovery::{
-    DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, is_wanted, note_found,
+    DiscoveredSet, KnownSets, begin_set, find_sets, had_resourcesync, note_found,
 };
 use crate::clock;
 use crate::engine::EngineError;
@@ -160,6 +160,7 @@ impl SourceWorker {
         };
         let mirror = Arc::new(mirror);
         let packages = PackageFiles::new(Arc::clone(&self.context), &mirror);
+        self.begin_counts().await;
         let executor = tokio::spawn(execute_tasks(Arc::clone(&self.context), mirror));
         tokio::select! {
             () = stop.cancelled() => {}
@@ -169,6 +170,24 @@ impl SourceWorker {
             set.ended().await;
         }
         let _ = executor.await;
+    }
+
+    /// Begins to count for the sets in the database: their tasks are executed before they are loaded, and also if they can't be.
+    async fn begin_counts(&self) {
+        let context = &self.context;
+        match context.store.sets(context.name()).await {
+            Ok(sets) => {
+                let wanted = |set: &&SetRecord| context.source.wants_set(&set.capability_list);
+                for set in sets.iter().filter(wanted) {
+                    let list = set.capability_list.as_str();
+                    context.counters.begin_set(set.id.0, list);
+                }
+            }
+            Err(error) => {
+                // It is reported where the sets are loaded. Until then nothing is counted for them.
+                tracing::debug!(code = error.code(), source = context.name(), %error, "sets can't be read");
+            }
+        }
     }
 
     /// Opens the mirror; while that fails it is retried, and the other Sources are not affected.
@@ -181,19 +200,25 @@ impl SourceWorker {
                     self.context
                         .runtime_status
                         .clear_disk_error(self.context.name(), None);
+                    self.context
+                        .runtime_status
+                        .note_mirror(self.context.name(), None);
                     self.failures = 0;
                     return Some(mirror);
                 }
                 Err(error) if error.is_cancelled() => return None,
                 Err(error) => {
                     let error = EngineError::of_join(&error, "the mirror");
+                    self.note_mirror(&error);
                     self.fail(error.code(), error.to_string());
                 }
                 Ok(Err(error)) => {
                     if error.class() == ErrorClass::Fatal {
                         self.note_disk_error(&error);
                     }
-                    self.fail(error.code(), error.to_string());
+                    let (code, message) = (error.code(), error.of_opening());
+                    self.note_mirror(&EngineError::from(error));
+                    self.fail(code, message);
                 }
             }
             let pause = self.pause().min(LONGEST_MIRROR_PAUSE);
@@ -245,7 +270,7 @@ impl SourceWorker {
         for record in self.context.store.sets(self.context.name()).await? {
             let followed = self.sets.get(&record.id);
             let is_running = followed.is_some_and(|set| !set.task.is_finished());
-            if !is_running && is_wanted(&self.context.source, &record.capability_list) {
+            if !is_running && self.context.source.wants_set(&record.capability_list) {
                 self.start(packages, record).await?;
             }
         }
@@ -357,6 +382,7 @@ impl SourceWorker {
             let now = clock::now().wall;
             let (store, name) = (&self.context.store, self.context.name());
             store.end_set(name, id, now).await?;
+            self.context.counters.end_set(id.0);
             // Last: after a database error all of this is repeated.
             self.sets.remove(&id);
         }
@@ -392,6 +418,14 @@ impl SourceWorker {
             .runtime_status
             .note_source(name, SourceState::Failing, Some(status_error));
         self.failures = self.failures.saturating_add(1);
+    }
+
+    /// Records why the mirror can't be opened.
+    fn note_mirror(&self, error: &EngineError) {
+        let status_error = error.status_error();
+        self.context
+            .runtime_status
+            .note_mirror(self.context.name(), Some(status_error));
     }
 
     fn note_disk_error(&self, error: &MirrorError) {
@@ -509,5 +543,29 @@ mod tests {
         run(&source.context, requested, Some(&other)).await;
         let error = source.context.runtime_status.set(fatal).failing.unwrap();
         assert_eq!(error.code, "worker-panicked");
+    }
+
+    /// Those that are applied before the sets have been loaded, or of a set that can't be.
+    #[tokio::test]
+    async fn changes_are_counted_from_the_beginning() {
+        let (source, requested) = silent_source(false);
+        drop(source.mirror);
+        let (store, context) = (&source.store, &source.context);
+        let begin = async |set: &str| {
+            let set = Url::parse(set).unwrap();
+            store.begin_set(NAME, &set).await.unwrap().id.0
+        };
+        let fatal = begin(&format!("https://example.org{PANIC}")).await;
+        let ended = begin("https://example.org/ended").await;
+        let now = clock::now().wall;
+        let ending = store.end_set(NAME, SetId(ended), now);
+        ending.await.unwrap();
+        run(context, requested, None).await;
+        for (set, expected) in [(fatal, Some(1)), (ended, None)] {
+            context
+                .counters
+                .count_change(set, "notification", "created");
+            assert_eq!(context.counters.changes(set), expected);
+        }
     }
 }

@@ -1,7 +1,5 @@
 //! What a discovery has requested, and what each server answered: the operator's view of a search.
 
-use std::fmt;
-
 use url::Url;
 
 use super::error::DiscoveryError;
@@ -58,21 +56,25 @@ impl Attempts {
         Some(self.0.len() - 1)
     }
 
+    pub(super) fn list(&self) -> &[Attempt] {
+        &self.0
+    }
+
     pub(super) fn into_list(self) -> Vec<Attempt> {
         self.0
     }
 }
 
-impl fmt::Display for Attempts {
-    /// The first attempts, for a message.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (n, attempt) in self.0.iter().take(MAX_NAMED).enumerate() {
-            let separator = if n == 0 { "; tried: " } else { ", " };
-            write!(f, "{separator}{} ({})", attempt.uri, attempt.answer)?;
-        }
-        match self.0.len().saturating_sub(MAX_NAMED) {
-            0 => Ok(()),
-            more => write!(f, ", and {more} more"),
-        }
+/// The first attempts, for a message.
+pub(super) fn named(attempts: &[Attempt]) -> String {
+    let mut text = String::new();
+    for (n, attempt) in attempts.iter().take(MAX_NAMED).enumerate() {
+        let separator = if n == 0 { "; tried: " } else { ", " };
+        text.push_str(&format!("{separator}{} ({})", attempt.uri, attempt.answer));
     }
+    let more = attempts.len().saturating_sub(MAX_NAMED);
+    if more > 0 {
+        text.push_str(&format!(", and {more} more"));
+    }
+    text
 }

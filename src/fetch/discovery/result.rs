@@ -31,8 +31,27 @@ pub struct Discovery {
     pub left_out: Option<DiscoveryError>,
     /// Whether a document above the sets is damaged, or too long: it may have named others.
     pub is_uncertain: bool,
+    /// The entry point itself led to nothing, and something else did.
+    pub replaced_entry: Option<ReplacedEntry>,
     /// The Capability Lists that are listed and were not fetched because they are followed already.
     pub followed: Vec<Url>,
+}
+
+/// An entry point that leads to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{entry} leads to nothing ({answer}); found instead through {through}")]
+pub struct ReplacedEntry {
+    /// The entry point.
+    pub entry: Url,
+    /// What it answers, for a person.
+    pub answer: String,
+    /// Where the search that led to the sets began.
+    pub through: Url,
+}
+
+impl ReplacedEntry {
+    /// The stable name of the notice.
+    pub const CODE: &'static str = "entry-replaced";
 }
 
 /// Of how many documents above the sets the oddities are recorded.

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use futures_util::{StreamExt, stream};
 use url::Url;
 
-use super::attempt::{Attempt, Attempts};
+use super::attempt::{Attempt, Attempts, named};
 use super::error::{DiscoveryError, MAX_SETS};
 use super::result::Discovery;
 use crate::fetch::capability_list::{DocumentRole, FoundDescription, examine};
@@ -121,6 +121,8 @@ pub(super) struct Search<'a> {
     robots_in_doubt: bool,
     /// The standalone lists, of the first start point that leads to any.
     standalone: Vec<StandaloneList>,
+    /// That start point.
+    standalone_start: Option<Url>,
     /// The sitemaps of robots.txt that failed.
     failed: Vec<(Url, DiscoveryError)>,
     /// The targets of links that do not exist.
@@ -154,6 +156,7 @@ impl<'a> Search<'a> {
             is_given: false,
             robots_in_doubt: false,
             standalone: Vec::new(),
+            standalone_start: None,
             failed: Vec::new(),
             dead_links: Vec::new(),
             attempts: Attempts::default(),
@@ -184,7 +187,14 @@ impl<'a> Search<'a> {
 
     /// What was tried, for a message.
     pub(super) fn tried(&self) -> String {
-        self.attempts.to_string()
+        named(self.attempts.list())
+    }
+
+    /// What was found at a URI, for a person.
+    pub(super) fn answer_of(&self, uri: &Url) -> String {
+        let mut attempts = self.attempts.list().iter();
+        let attempt = attempts.find(|attempt| attempt.uri == *uri);
+        attempt.map_or_else(String::new, |attempt| attempt.answer.clone())
     }
 
     /// Whether only the entry point itself may be followed: its Capability List offers nothing.
@@ -203,8 +213,8 @@ impl<'a> Search<'a> {
     }
 
     /// The sets of a site without ResourceSync: its sitemaps. `None` also if it is in doubt whether there is ResourceSync:
-    /// its sets would seem to be gone.
-    pub(super) fn implied(&mut self) -> Option<Discovery> {
+    /// its sets would seem to be gone. The URI is where the search that led to them began.
+    pub(super) fn implied(&mut self) -> Option<(Url, Discovery)> {
         // What was given is followed even where its links lead to something empty.
         let is_in_doubt = self.in_doubt || (self.is_empty && !self.is_given);
         if is_in_doubt || self.standalone.is_empty() {
@@ -222,12 +232,13 @@ impl<'a> Search<'a> {
             .into_iter()
             .filter(|list| is_cycle || !is_part(list))
             .map(|list| list.set);
-        Some(Discovery {
+        let discovery = Discovery {
             sets: sets.collect(),
             failed: std::mem::take(&mut self.failed),
             dead_links: std::mem::take(&mut self.dead_links),
             ..Discovery::default()
-        })
+        };
+        Some((self.standalone_start.take()?, discovery))
     }
 
     /// Follows the links from a document to all sets.
@@ -375,6 +386,7 @@ impl<'a> Search<'a> {
             }
         }
         if self.standalone.is_empty() {
+            self.standalone_start = (!standalone.is_empty()).then(|| uri.clone());
             self.standalone = standalone;
         } else {
             // They are not followed, read or not.

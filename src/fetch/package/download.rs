@@ -298,9 +298,10 @@ async fn write_blocking(
     mut partial: PartialPackage,
     work: impl FnOnce(&mut PartialPackage) -> io::Result<()> + Send + 'static,
 ) -> Result<PartialPackage, FetchError> {
+    let folder = partial.folder().to_owned();
     let working = tokio::task::spawn_blocking(move || work(&mut partial).map(|()| partial));
     match working.await {
-        Ok(done) => done.map_err(|error| FetchError::from_disk(&error)),
+        Ok(done) => done.map_err(|error| FetchError::from_disk(&folder, &error)),
         Err(error) => Err(FetchError::of_join(&error)),
     }
 }
@@ -363,7 +364,7 @@ mod tests {
         let client = test_site::client();
         // The flow may take as long as a busy machine needs; the trickle never reaches the minimum.
         for (path, seconds, expected) in
-            [("/flow", 10, Ok(false)), ("/trickle", 1, Err("too-slow"))]
+            [("/flow", 180, Ok(false)), ("/trickle", 1, Err("too-slow"))]
         {
             let uri = Url::parse(&site.url(path)).unwrap();
             let ask = client.ask(

@@ -133,6 +133,11 @@ impl PartialPackage {
         Ok(())
     }
 
+    /// The folder of its files.
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     pub(super) fn record(&self) -> &DownloadRecord {
         &self.record
     }

@@ -2,13 +2,12 @@
 
 use rustix::io::Errno;
 
-use super::super::fault_injection::FaultPlan;
 use super::*;
 
 /// The results of a cycle that creates, updates and deletes; `None`: not reached.
 #[derive(Debug, Default)]
 struct Reports {
-    published: Vec<(&'static str, Result<(), MirrorError>)>,
+    published: Vec<(String, Result<(), MirrorError>)>,
     removed: Option<Result<bool, MirrorError>>,
 }
 
@@ -26,7 +25,7 @@ impl Reports {
     fn is_done(&self, at: &str) -> bool {
         self.published
             .iter()
-            .any(|(path, result)| *path == at && result.is_ok())
+            .any(|(path, result)| path == at && result.is_ok())
     }
 }
 
@@ -52,10 +51,11 @@ impl World {
         staged.finish(Some(SourceTime::from_micros(1)))
     }
 
-    fn cycle(&self) -> Reports {
+    /// `more`: how many more files are created, each in a folder of its own.
+    fn cycle(&self, more: usize) -> Reports {
         let mut reports = Reports::default();
         let mut batch = Vec::new();
-        for at in ["h/a/changed", "h/new/made/file"] {
+        for at in new_files(more) {
             match self.stage("new") {
                 Ok(file) => batch.push((at, file)),
                 Err(error) => reports.published.push((at, Err(error))),
@@ -63,7 +63,7 @@ impl World {
         }
         let (names, files): (Vec<_>, Vec<_>) = batch
             .into_iter()
-            .map(|(at, file)| (at, (file, path(at))))
+            .map(|(at, file)| (at.clone(), (file, path(&at))))
             .unzip();
         let answers = self.mirror.publish(files);
         for (at, answer) in names.into_iter().zip(answers) {
@@ -83,7 +83,7 @@ impl World {
     fn check_synced(&self, at: &str, is_done: bool) {
         let unsynced = self.mirror.unsynced.lock();
         let mut folders = super::super::tree::ancestors(at);
-        let depends_on = folders.find(|folder| unsynced.contains(*folder));
+        let depends_on = folders.find(|folder| unsynced.contains(folder));
         assert!(
             !is_done || depends_on.is_none(),
             "{at}: {depends_on:?} is not on disk"
@@ -95,16 +95,14 @@ impl World {
     }
 
     /// Checks that each file is complete, the old one or the new one, and that what was reported as done is done.
-    fn check(&self, reports: &Reports, context: &str) {
+    fn check(&self, more: usize, reports: &Reports, context: &str) {
         assert_eq!(
             self.read("h/a/unchanged").as_deref(),
             Some("h/a/unchanged"),
             "{context}"
         );
-        for (at, old) in [
-            ("h/a/changed", Some("h/a/changed")),
-            ("h/new/made/file", None),
-        ] {
+        for at in &new_files(more) {
+            let old = (at == CHANGED).then_some(CHANGED);
             let found = self.read(at);
             let found = found.as_deref();
             assert!(
@@ -123,42 +121,52 @@ impl World {
         if matches!(reports.removed, Some(Ok(_))) {
             assert_eq!(gone, None, "{context}");
         }
-        let known = [
-            "h/a/changed",
-            "h/a/unchanged",
-            "h/new/made/file",
-            "h/old/gone",
-        ];
+        let mut known = new_files(more);
+        known.extend(["h/a/unchanged", "h/old/gone"].map(str::to_owned));
         assert!(
-            self.files()
-                .iter()
-                .all(|file| known.contains(&file.as_str())),
+            self.files().iter().all(|file| known.contains(file)),
             "{context}"
         );
     }
 }
 
+const CHANGED: &str = "h/a/changed";
+
+/// The files that a cycle publishes.
+fn new_files(more: usize) -> Vec<String> {
+    let mut files = vec![CHANGED.to_owned(), "h/new/made/file".to_owned()];
+    files.extend((0..more).map(|n| format!("h/more/{n}/file")));
+    files
+}
+
 #[test]
 fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
-    for (errno, code) in [
-        (Errno::NOSPC, "disk-full"),
-        (Errno::DQUOT, "disk-full"),
-        (Errno::IO, "io"),
-        (Errno::ROFS, "read-only"),
+    for (errno, code, more, replaces) in [
+        (Errno::NOSPC, "disk-full", 0, true),
+        (Errno::DQUOT, "disk-full", 0, true),
+        (Errno::IO, "io", 0, true),
+        (Errno::IO, "io", 0, false),
+        (Errno::ROFS, "read-only", 0, true),
+        // They are synced with the file system, and so are their folders.
+        (Errno::IO, "io", SYNC_TOGETHER, true),
     ] {
         for lasting in [false, true] {
             let mut after = 0;
             loop {
-                let context = format!("{errno:?} at call {after}, lasting: {lasting}");
-                let world = World::with_files();
+                let context = format!(
+                    "{errno:?} at call {after}, lasting: {lasting}, {more} more, {replaces}"
+                );
+                let mut world = World::with_files();
+                world.let_sync_replace_fsync(replaces);
                 FaultPlan {
+                    of: &[],
                     after,
                     errno,
                     lasting,
                     injected: 0,
                 }
                 .begin();
-                let reports = world.cycle();
+                let reports = world.cycle(more);
                 let injected = FaultPlan::end();
                 for error in reports.errors() {
                     assert!(
@@ -166,14 +174,14 @@ fn after_any_disk_error_files_are_complete_and_the_next_try_succeeds() {
                         "{context}: {error:?}"
                     );
                 }
-                world.check(&reports, &context);
-                let again = world.cycle();
+                world.check(more, &reports, &context);
+                let again = world.cycle(more);
                 assert_eq!(again.errors().count(), 0, "{context}: {again:?}");
-                world.check(&again, &context);
-                assert_eq!(
-                    world.files(),
-                    ["h/a/changed", "h/a/unchanged", "h/new/made/file"]
-                );
+                world.check(more, &again, &context);
+                let mut expected = new_files(more);
+                expected.push("h/a/unchanged".to_owned());
+                expected.sort();
+                assert_eq!(world.files(), expected);
                 assert!(world.mirror.unsynced.lock().is_empty(), "{context}");
                 let World { mirror, base } = world;
                 let root = mirror.root().to_owned();
@@ -203,6 +211,7 @@ fn mirror_that_fails_to_open_can_be_opened_later() {
             fs::write(root.join(".resyncd/work/1"), "half").unwrap();
             fs::write(root.join(".resyncd/lock"), "in use\n").unwrap();
             FaultPlan {
+                of: &[],
                 after,
                 errno,
                 lasting: true,
@@ -230,6 +239,7 @@ fn mirror_that_fails_to_open_can_be_opened_later() {
 fn calls_to_open(root: &Path) -> usize {
     let opens = |after| {
         let planned = FaultPlan {
+            of: &[],
             after,
             errno: Errno::IO,
             lasting: false,
@@ -258,18 +268,32 @@ fn folders_of_a_killed_process_are_synced() {
 
 #[test]
 fn file_whose_sync_failed_is_removed() {
-    let world = World::with_files();
-    let mut staged = world.mirror.stage().unwrap();
-    staged.write(b"new").unwrap();
-    FaultPlan {
-        after: 0,
-        errno: Errno::IO,
-        lasting: false,
-        injected: 0,
+    for (length, replaces, is_synced_when_complete) in [
+        (3, true, false),
+        (SYNC_ALONE - 1, true, false),
+        (SYNC_ALONE, true, true),
+        (3, false, true),
+    ] {
+        let mut world = World::with_files();
+        world.let_sync_replace_fsync(replaces);
+        let mut staged = world.mirror.stage().unwrap();
+        let bytes = vec![b'.'; usize::try_from(length).unwrap()];
+        staged.write(&bytes).unwrap();
+        fail(&[], false);
+        let finished = staged.finish(None);
+        let code = match finished {
+            Ok(file) => {
+                assert!(!is_synced_when_complete, "{length} {replaces}");
+                let answers = world.mirror.publish(vec![(file, path("h/new"))]);
+                codes(&answers)[0]
+            }
+            Err(error) => {
+                assert!(is_synced_when_complete, "{length} {replaces}");
+                error.code()
+            }
+        };
+        assert_eq!((FaultPlan::end(), code), (1, "io"), "{length} {replaces}");
+        assert!(!world.at("h/new").exists());
+        assert_eq!(world.staged_files(), 0, "a failed sync must not be retried");
     }
-    .begin();
-    let finished = staged.finish(None);
-    assert_eq!(FaultPlan::end(), 1);
-    assert_eq!(finished.unwrap_err().code(), "io");
-    assert_eq!(world.staged_files(), 0, "a failed sync must not be retried");
 }

@@ -58,22 +58,21 @@ impl Spelling {
             }
             Err(_) => return Ok(Element::Other),
         };
-        let (element, odd, seen) = if is_sitemap_namespace(namespace) {
-            (
-                sitemap_element(local_name),
-                namespace != SITEMAP_NAMESPACE,
-                &mut self.odd_sitemap,
-            )
-        } else if is_namespace(namespace, RS_NAMESPACE) {
-            (
-                rs_element(local_name),
-                namespace != RS_NAMESPACE,
-                &mut self.odd_rs,
-            )
+        // Nearly all are spelt correctly, and every element has one.
+        if namespace == SITEMAP_NAMESPACE {
+            return Ok(sitemap_element(local_name));
+        }
+        if namespace == RS_NAMESPACE {
+            return Ok(rs_element(local_name));
+        }
+        let (element, seen) = if is_misspelt_sitemap_namespace(namespace) {
+            (sitemap_element(local_name), &mut self.odd_sitemap)
+        } else if is_misspelling_of(namespace, RS_NAMESPACE) {
+            (rs_element(local_name), &mut self.odd_rs)
         } else {
             return Ok(Element::Other);
         };
-        if odd && !std::mem::replace(seen, true) {
+        if !std::mem::replace(seen, true) {
             oddities.add(Oddity::Namespace);
         }
         Ok(element)
@@ -103,16 +102,13 @@ fn rs_element(local_name: &str) -> Element {
     }
 }
 
-/// Whether it is that namespace, possibly with https, without `www.`, or with or without a slash at its end.
-fn is_namespace(written: &str, namespace: &str) -> bool {
-    written == namespace || (plain(written).is_some() && plain(written) == plain(namespace))
+/// Whether it is that namespace, but for https, `www.`, or a slash at its end.
+fn is_misspelling_of(written: &str, namespace: &str) -> bool {
+    plain(written).is_some() && plain(written) == plain(namespace)
 }
 
-/// Whether it is a namespace of the Sitemap protocol, of any version: it began as Google's, with 0.84.
-fn is_sitemap_namespace(written: &str) -> bool {
-    if written == SITEMAP_NAMESPACE {
-        return true;
-    }
+/// Whether it is another spelling of the namespace of the Sitemap protocol, of any version: it began as Google's, with 0.84.
+fn is_misspelt_sitemap_namespace(written: &str) -> bool {
     let version = plain(written).and_then(|plain| {
         let path = ["sitemaps.org/", "google.com/"]
             .iter()

@@ -23,6 +23,9 @@ const BEGINNING: u64 = 16 * 1024;
 /// XML allows (XML 1.0, section 2.2).
 pub(super) const UNREADABLE: char = '\u{ffff}';
 
+/// How many bytes are decoded at once, at most, where they are UTF-8.
+const PIECE: usize = 16 * 1024;
+
 /// The bytes of a document, decoded.
 pub(super) struct DocumentInput<R> {
     input: Chain<Cursor<Vec<u8>>, R>,
@@ -30,19 +33,19 @@ pub(super) struct DocumentInput<R> {
     declared: Declared,
     /// Decodes what is not UTF-8.
     decoder: Option<Decoder>,
-    /// How many of the next bytes of the input are known to be UTF-8.
-    valid: usize,
     /// Whether a character beyond ASCII was read as UTF-8.
     is_utf8: bool,
     /// The begin of a sequence that continues in the next piece of the input.
     partial: Vec<u8>,
-    /// Decoded bytes that precede those of the input.
+    /// Decoded bytes. They are a copy: a tag or a text is read in many small steps, each of which would look into the input again.
     decoded: Vec<u8>,
     /// How many of them are consumed.
     taken: usize,
+    /// How many of those are before `place`.
+    counted: usize,
     /// How many bytes are left of the event.
     left: usize,
-    /// Where the next byte is.
+    /// Where the first byte is that is not counted: lines are not counted at each step within an event.
     place: Place,
     /// Where the event begins.
     event: Place,
@@ -80,11 +83,11 @@ impl<R: BufRead> DocumentInput<R> {
             input: Cursor::new(beginning.clone()).chain(input),
             declared: Declared::Utf8,
             decoder,
-            valid: 0,
             is_utf8: false,
             partial: Vec::new(),
             decoded: Vec::new(),
             taken: 0,
+            counted: 0,
             left: MAX_EVENT_BYTES,
             place: Place::BEGIN,
             event: Place::BEGIN,
@@ -120,7 +123,14 @@ impl<R: BufRead> DocumentInput<R> {
 
     pub(super) fn begin_event(&mut self) {
         self.left = MAX_EVENT_BYTES;
+        self.count_taken();
         self.event = self.place;
+    }
+
+    /// Counts the lines and characters up to the next byte.
+    fn count_taken(&mut self) {
+        self.place.advance(&self.decoded[self.counted..self.taken]);
+        self.counted = self.taken;
     }
 
     /// Where the event begins.
@@ -130,7 +140,9 @@ impl<R: BufRead> DocumentInput<R> {
 
     /// Where the next byte is.
     pub(super) fn place(&self) -> Place {
-        self.place
+        let mut place = self.place;
+        place.advance(&self.decoded[self.counted..self.taken]);
+        place
     }
 
     /// Whether the end was reached.
@@ -149,7 +161,7 @@ impl<R: BufRead> DocumentInput<R> {
             Some(Fault::EventTooLarge) => ReadError::EventTooLarge(self.event),
             Some(Fault::Encoding(name)) => ReadError::UnsupportedEncoding {
                 name: name.clone(),
-                at: self.place,
+                at: self.place(),
             },
             None => ReadError::Io(error),
         }
@@ -160,11 +172,12 @@ impl<R: BufRead> DocumentInput<R> {
         io::Error::other("the document can't be read")
     }
 
-    /// Reads until there are decoded bytes, or valid ones, or the end.
+    /// Reads until there are decoded bytes, or the end.
     fn prepare(&mut self) -> io::Result<()> {
-        while self.taken == self.decoded.len() && self.valid == 0 && !self.ended {
+        while self.taken == self.decoded.len() && !self.ended {
+            self.count_taken();
             self.decoded.clear();
-            self.taken = 0;
+            (self.taken, self.counted) = (0, 0);
             if self.decoder.is_some() {
                 self.decode()?;
             } else if self.partial.is_empty() {
@@ -198,24 +211,25 @@ impl<R: BufRead> DocumentInput<R> {
         Ok(())
     }
 
-    /// Finds out how many of the next bytes are UTF-8.
+    /// Copies the next bytes that are UTF-8.
     fn validate(&mut self) -> io::Result<()> {
         let available = self.input.fill_buf()?;
         if available.is_empty() {
             self.ended = true;
             return Ok(());
         }
-        let Err(error) = std::str::from_utf8(available) else {
-            self.valid = available.len();
-            self.is_utf8 |= !available.is_ascii();
-            return Ok(());
+        let available = &available[..available.len().min(PIECE)];
+        let (valid, invalid) = match std::str::from_utf8(available) {
+            Ok(text) => (text.len(), None),
+            Err(error) => (error.valid_up_to(), error.error_len()),
         };
-        self.valid = error.valid_up_to();
-        self.is_utf8 |= !available[..self.valid].is_ascii();
-        if self.valid > 0 {
+        if valid > 0 {
+            self.is_utf8 |= !available[..valid].is_ascii();
+            self.decoded.extend_from_slice(&available[..valid]);
+            self.input.consume(valid);
             return Ok(());
         }
-        match error.error_len() {
+        match invalid {
             // The rest is at most three bytes long.
             None => {
                 self.partial.extend_from_slice(available);
@@ -348,13 +362,8 @@ impl<R: BufRead> BufRead for DocumentInput<R> {
         if self.left == 0 {
             return Err(self.fail(Fault::EventTooLarge));
         }
-        let left = self.left;
-        let available = if self.taken < self.decoded.len() {
-            &self.decoded[self.taken..]
-        } else {
-            &self.input.fill_buf()?[..self.valid]
-        };
-        Ok(&available[..available.len().min(left)])
+        let available = &self.decoded[self.taken..];
+        Ok(&available[..available.len().min(self.left)])
     }
 
     fn consume(&mut self, amount: usize) {
@@ -362,19 +371,7 @@ impl<R: BufRead> BufRead for DocumentInput<R> {
             return;
         }
         self.left = self.left.saturating_sub(amount);
-        if self.taken < self.decoded.len() {
-            let end = self.decoded.len().min(self.taken + amount);
-            self.place.advance(&self.decoded[self.taken..end]);
-            self.taken = end;
-            return;
-        }
-        // It is in the buffer, so that there is no error.
-        if let Ok(available) = self.input.fill_buf() {
-            self.place
-                .advance(&available[..amount.min(available.len())]);
-        }
-        self.valid = self.valid.saturating_sub(amount);
-        self.input.consume(amount);
+        self.taken = self.decoded.len().min(self.taken + amount);
     }
 }
 
@@ -415,6 +412,9 @@ mod tests {
             let length = available.len();
             input.consume(length);
         }
+        let mut place = Place::BEGIN;
+        place.advance(&text);
+        assert_eq!(input.place(), place);
         let text = String::from_utf8(text).unwrap();
         Ok(text.trim_start_matches(' ').to_owned())
     }
@@ -438,6 +438,15 @@ mod tests {
             "x-unknown",
         ] {
             check("aé日本𝄞z".as_bytes(), label, "aé日本𝄞z");
+        }
+    }
+
+    #[test]
+    fn characters_at_the_end_of_a_piece_are_whole() {
+        for before in 0..3 {
+            let text = "a".repeat(before) + &"日".repeat(PIECE);
+            let found = read(text.as_bytes(), "", 4 * PIECE).unwrap();
+            assert!(found == text, "{before}");
         }
     }
 

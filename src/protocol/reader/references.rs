@@ -4,6 +4,7 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr3;
 use url::Url;
 
 use super::input::UNREADABLE;
@@ -53,10 +54,7 @@ impl References {
     /// is not a URI, or too long.
     pub(super) fn resolve(&mut self, text: &str, oddities: &mut Oddities) -> Option<Url> {
         let text = text.trim();
-        let text = if text
-            .bytes()
-            .any(|byte| matches!(byte, b'\n' | b'\r' | b'\t'))
-        {
+        let text = if memchr3(b'\n', b'\r', b'\t', text.as_bytes()).is_some() {
             let lines = text.split(['\n', '\r', '\t']).map(str::trim);
             Cow::Owned(lines.collect::<String>())
         } else {

@@ -175,9 +175,7 @@ impl<R: BufRead> XmlEvents<R> {
                 let depth = self.open.len();
                 let begin = self.open.pop().unwrap_or_default();
                 let (expected, found) = (&self.names[begin..], end.name().into_inner());
-                // A name may be followed by spaces that are not ASCII.
-                let name = found.split(is_wide_space).next().unwrap_or_default();
-                if name.trim_ascii_end() != expected {
+                if found != expected && without_end_spaces(found) != expected {
                     let error = IllFormedError::MismatchedEndTag {
                         expected: expected.to_owned(),
                         found: found.to_owned(),
@@ -348,6 +346,12 @@ fn with_ascii_spaces(start: &BytesStart<'_>) -> Option<BytesStart<'static>> {
         let name = repaired.find(char::is_whitespace).unwrap_or(repaired.len());
         BytesStart::from_content(repaired, name)
     })
+}
+
+/// The name of an end tag. It may be followed by spaces, also by some that are not ASCII.
+fn without_end_spaces(name: &str) -> &str {
+    let name = name.split(is_wide_space).next();
+    name.unwrap_or_default().trim_ascii_end()
 }
 
 /// Whether it looks like a space and is none to XML: a no-break space, a byte order mark in the middle.

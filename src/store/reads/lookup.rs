@@ -137,17 +137,22 @@ impl Store {
     /// The applied changes after a sequence number of the feed, oldest first.
     ///
     /// # Errors
-    /// [`StoreError::FeedTrimmed`] if entries after that number were removed.
+    /// [`StoreError::FeedTrimmed`] if entries after that number were removed; [`StoreError::BeyondFeed`] if there was never an entry
+    /// of that number.
     pub async fn feed(
         self: &Arc<Self>,
         since: i64,
         limit: usize,
     ) -> Result<Vec<FeedEntry>, StoreError> {
         self.read_in(Lane::Reports, move |sql| {
-            match feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
-                Some(oldest) => Err(StoreError::FeedTrimmed { oldest }),
-                None => Ok(feed::after(sql, since, limit)?),
+            if let Some(oldest) = feed::trimmed(sql)?.filter(|&oldest| since < oldest) {
+                return Err(StoreError::FeedTrimmed { oldest });
             }
+            let last = feed::last_number(sql)?;
+            if since > last {
+                return Err(StoreError::BeyondFeed { last });
+            }
+            Ok(feed::after(sql, since, limit)?)
         })
         .await
     }

@@ -1,8 +1,10 @@
 //! The queries, each of which sees the database at one moment.
 
 mod late;
+pub(super) mod listing;
 mod lookup;
 mod needed;
 mod parts;
 pub(super) mod queue;
+mod report;
 pub(super) mod statistics;

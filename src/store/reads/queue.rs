@@ -25,6 +25,17 @@ pub struct TasksInProgress {
     pub queued: HashMap<String, usize>,
 }
 
+/// Tasks that are due, read host by host.
+#[derive(Clone, Debug, Default)]
+pub struct DueTasks {
+    /// The tasks.
+    pub tasks: Vec<Task>,
+    /// When the next task is due that is not due yet, if no host was left out.
+    pub next_due: Option<DateTime<Utc>>,
+    /// The hosts that may have more tasks that are due.
+    pub full: HashSet<String>,
+}
+
 /// A task that a package member may be a candidate for.
 #[derive(Clone, Debug)]
 pub struct PackageTask {
@@ -38,15 +49,14 @@ pub struct PackageTask {
 
 impl Store {
     /// Tasks of a Source that are due, without those in progress: for each host so many that at most `a_host` of them are
-    /// queued, fewer where there are many hosts. Also returns when the next task is due that is not due yet, if no host was
-    /// left out.
+    /// queued, fewer where there are many hosts.
     pub async fn due_tasks(
         self: &Arc<Self>,
         source: &str,
         now: DateTime<Utc>,
         a_host: usize,
         in_progress: TasksInProgress,
-    ) -> Result<(Vec<Task>, Option<DateTime<Utc>>), StoreError> {
+    ) -> Result<DueTasks, StoreError> {
         let source = source.to_owned();
         self.read(move |sql| due_tasks(sql, &source, now, a_host, &in_progress))
             .await
@@ -111,8 +121,8 @@ fn due_tasks(
     now: DateTime<Utc>,
     a_host: usize,
     in_progress: &TasksInProgress,
-) -> Result<(Vec<Task>, Option<DateTime<Utc>>), StoreError> {
-    let (mut due, mut next_due) = (Vec::new(), None);
+) -> Result<DueTasks, StoreError> {
+    let mut due = DueTasks::default();
     // Host by host, because the index is by host: otherwise a million tasks would be read.
     let hosts = queue::authorities(sql, source)?;
     let a_host = a_host.min((MOST_QUEUED / hosts.len().max(1)).max(FEWEST_A_HOST));
@@ -126,10 +136,13 @@ fn due_tasks(
         let limit = room.min(a_host.saturating_sub(queued));
         let tasks = queue::due_of_host(sql, source, &host, now, limit, &in_progress.resources)?;
         room -= tasks.len();
-        due.extend(tasks);
-        next_due = earliest(next_due, queue::next_due(sql, source, &host, now)?);
+        due.next_due = earliest(due.next_due, queue::next_due(sql, source, &host, now)?);
+        if tasks.len() == limit {
+            due.full.insert(host);
+        }
+        due.tasks.extend(tasks);
     }
-    Ok((due, next_due))
+    Ok(due)
 }
 
 fn earliest(one: Option<DateTime<Utc>>, other: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {

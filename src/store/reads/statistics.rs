@@ -1,15 +1,20 @@
 //! The counts of a set, and the time up to which it is in sync.
 
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
 use crate::protocol::SourceTime;
 use crate::store::ids::SetId;
 use crate::store::readers::Lane;
 use crate::store::tables::source_set::{self, BaselineState};
-use crate::store::tables::task::status::CountedFailure;
-use crate::store::tables::task::{self, TaskState, status};
+use crate::store::tables::task::report;
+use crate::store::tables::task::status::{CountedFailure, first_failure};
+use crate::store::tables::task::{self, TaskState};
+use crate::store::tables::task_count::{self, ErrorCount};
 use crate::store::tables::{coverage, gap};
 use crate::store::{Store, StoreError};
 use crate::sync::Gap;
@@ -30,8 +35,12 @@ pub struct SetStatistics {
     pub undated: u64,
     /// Changes that were given up until the next poll.
     pub failed: u64,
+    /// When the first change was given up of those that were not applied since, also while they are tried again.
+    pub given_up_since: Option<DateTime<Utc>>,
     /// Deletions that are held back.
     pub held_deletions: u64,
+    /// Since when there are such deletions.
+    pub held_since: Option<DateTime<Utc>>,
     /// The errors of the failed ones, the most frequent code first; if none has failed, that of one that is retried.
     pub failures: Vec<CountedFailure>,
     /// Whether the baseline is done.
@@ -55,7 +64,7 @@ impl Store {
     pub async fn pending(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
         let source = source.to_owned();
         self.read_in(Lane::Reports, move |sql| {
-            Ok(status::count_ready(sql, &source)?)
+            Ok(task_count::ready_of_source(sql, &source)?)
         })
         .await
     }
@@ -63,29 +72,70 @@ impl Store {
 
 fn statistics(sql: &Connection, set: SetId) -> Result<SetStatistics, StoreError> {
     let totals = source_set::totals(sql, set)?;
-    let baseline_done = totals.baseline == BaselineState::Done;
-    let mut statistics = SetStatistics {
+    let counts = task_count::of_set(sql, set)?;
+    Ok(SetStatistics {
         resources: totals.resources,
         bytes: totals.bytes,
-        failures: status::failures_of_set(sql, set, MAX_CODES)?,
-        baseline_done,
+        pending: counts.ready.saturating_sub(counts.checks) + counts.undecided,
+        undated: counts.checks,
+        failed: counts.failed,
+        given_up_since: report::first_given_up(sql, set)?,
+        held_deletions: counts.held_back,
+        held_since: source_set::held_since(sql, set)?.filter(|_| counts.held_back > 0),
+        failures: failures(sql, set)?,
+        baseline_done: totals.baseline == BaselineState::Done,
+        synced_until: synced_until(sql, set, totals.baseline)?,
+        newest: coverage::newest(sql, set)?,
         gaps: gap::of_set(sql, set)?,
-        ..SetStatistics::default()
-    };
-    for (state, count) in status::count_by_state(sql, set)? {
-        match state {
-            TaskState::Failed => statistics.failed = count,
-            TaskState::HeldBack => statistics.held_deletions = count,
-            TaskState::Ready | TaskState::Undecided | TaskState::Interrupted => {
-                statistics.pending += count;
-            }
-        }
+    })
+}
+
+/// The errors of the failed tasks of a set, the most frequent code first; if none has failed, that of one that is retried.
+fn failures(sql: &Connection, set: SetId) -> Result<Vec<CountedFailure>, StoreError> {
+    let counts = task_count::errors_of_set(sql, set)?;
+    let failed = counts
+        .iter()
+        .filter(|count| count.state == TaskState::Failed);
+    let failed = failures_of(sql, set, failed)?;
+    if failed.is_empty() {
+        let mut others = failures_of(sql, set, counts.iter())?;
+        others.truncate(1);
+        return Ok(others);
     }
-    statistics.undated = status::count_checks(sql, set)?;
-    statistics.pending = statistics.pending.saturating_sub(statistics.undated);
-    statistics.newest = coverage::newest(sql, set)?;
-    statistics.synced_until = synced_until(sql, set, totals.baseline)?;
-    Ok(statistics)
+    Ok(failed)
+}
+
+/// The errors of these tasks, the most frequent code first.
+fn failures_of<'a>(
+    sql: &Connection,
+    set: SetId,
+    counts: impl Iterator<Item = &'a ErrorCount>,
+) -> Result<Vec<CountedFailure>, StoreError> {
+    let mut by_code: BTreeMap<&str, Vec<&ErrorCount>> = BTreeMap::new();
+    for count in counts {
+        by_code.entry(count.code.as_str()).or_default().push(count);
+    }
+    let mut failures = Vec::new();
+    for (code, counts) in by_code {
+        let mut first = None;
+        for count in &counts {
+            let other = first_failure(sql, set, count.state, code)?;
+            first = first.into_iter().chain(other).min_by_key(|it| it.resource);
+        }
+        // A code without a task would be a fault of the triggers.
+        let Some(first) = first else { continue };
+        let count = counts.iter().map(|count| count.tasks).sum();
+        let failure = CountedFailure {
+            code: code.to_owned(),
+            message: first.message,
+            at: first.at,
+            count,
+        };
+        failures.push((first.resource, failure));
+    }
+    failures.sort_by_key(|(first, failure)| (Reverse(failure.count), *first));
+    failures.truncate(MAX_CODES);
+    Ok(failures.into_iter().map(|(_, failure)| failure).collect())
 }
 
 /// Once the baseline is done, the end of the unbroken coverage, held back to the oldest change in it that is not applied yet, also where another set has
@@ -108,4 +158,70 @@ pub(in crate::store) fn synced_until(
     // `None` is the least: a change of unknown time may be as old as any.
     let oldest = oldest.into_iter().flatten().min();
     Ok(oldest.map_or(Some(unbroken), |oldest| oldest.min(Some(unbroken))))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::store::schema;
+
+    /// A set with so many tasks of each kind; returns what the statistics of it are, and how many steps SQLite needs for them.
+    fn counted(tasks: i64) -> (SetStatistics, u64) {
+        let folder = tempfile::tempdir().unwrap();
+        let mut database = schema::open(&folder.path().join("counted.db")).unwrap();
+        let set = "INSERT INTO source_set (id, source, capability_list, baseline) VALUES (1, 's', 'c', 'done')";
+        database.execute(set, []).unwrap();
+        task_count::begin(&database, SetId(1)).unwrap();
+        let coverage = "INSERT INTO coverage (set_id, from_time, until_time) VALUES (1, 0, 9)";
+        database.execute(coverage, []).unwrap();
+        for number in 0..5 * tasks {
+            let (state, code, origin) = match number % 5 {
+                0 => ("ready", None, "notification"),
+                1 => ("ready", Some("timeout"), "notification"),
+                2 => ("ready", None, "resource-list"),
+                3 => ("failed", Some("not-found"), "resource-list"),
+                _ => ("held", None, "notification"),
+            };
+            let resource =
+                "INSERT INTO resource (id, source, uri, set_id) VALUES (?1, 's', 'u' || ?1, 1)";
+            database.execute(resource, [number]).unwrap();
+            database
+                .execute(
+                    "INSERT INTO task (resource_id, source, set_id, authority, kind, since, hashes, origin, state,
+                         error_code, error_message, error_at)
+                     VALUES (?1, 's', 1, 'a', 'updated', ?1, '', ?2, ?3, ?4, 'm', 1)",
+                    rusqlite::params![number, origin, state, code],
+                )
+                .unwrap();
+        }
+        // Of the statements that are prepared first.
+        statistics(&database, SetId(1)).unwrap();
+        let steps = Arc::new(AtomicU64::new(0));
+        let counter = Arc::clone(&steps);
+        let count = move || {
+            counter.fetch_add(1, Ordering::Relaxed);
+            false
+        };
+        database.progress_handler(1, Some(count)).unwrap();
+        let statistics = statistics(&database, SetId(1)).unwrap();
+        (statistics, steps.load(Ordering::Relaxed))
+    }
+
+    #[test]
+    fn statistics_take_no_longer_for_more_tasks() {
+        let (few, steps) = counted(2);
+        assert!(steps > 0);
+        let (many, more_steps) = counted(300);
+        assert_eq!(more_steps, steps);
+        for (found, tasks) in [(few, 2), (many, 300)] {
+            assert_eq!((found.pending, found.undated), (2 * tasks, tasks));
+            assert_eq!((found.failed, found.held_deletions), (tasks, tasks));
+            let failure = &found.failures[0];
+            assert_eq!((found.failures.len(), failure.count), (1, tasks));
+            let (code, message) = (failure.code.as_str(), failure.message.as_str());
+            assert_eq!((code, message), ("not-found", "u3: m"));
+        }
+    }
 }

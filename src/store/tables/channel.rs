@@ -50,6 +50,8 @@ pub struct ChannelRecord {
     pub former_of: Option<ChannelId>,
     /// The state of the subscription.
     pub lease: Lease,
+    /// Since when a subscription was requested that no hub has verified; `None`: one was verified, denied or ended.
+    pub unverified_since: Option<DateTime<Utc>>,
     /// Whether it is no longer wanted: once its subscription has ended, its callback answers that it is gone.
     pub left: bool,
     /// The hub's denial, until a subscription is verified.
@@ -74,6 +76,10 @@ pub struct ChannelRecord {
     pub gaps: u64,
     /// Verifications of intent that were refused.
     pub rejected_verifications: u64,
+    /// Deliveries in the inbox.
+    pub inbox: u64,
+    /// Their bytes.
+    pub inbox_bytes: u64,
 }
 
 /// What a hub is given for one subscription.
@@ -210,6 +216,7 @@ impl ChannelRecord {
                 not_before: time("not_before")?,
                 paced_until: time("paced_until")?,
             },
+            unverified_since: time("unverified_since")?,
             left: row.get("left_for_good")?,
             denial: denial_reason
                 .zip(time("denied_at")?)
@@ -226,6 +233,8 @@ impl ChannelRecord {
             rejected: count("rejected")?,
             gaps: count("gaps")?,
             rejected_verifications: count("rejected_verifications")?,
+            inbox: count("waiting")?,
+            inbox_bytes: count("waiting_bytes")?,
         })
     }
 }
@@ -236,6 +245,7 @@ const COLUMNS: &str =
     last_notification_at, received, applied, duplicate, rejected, gaps,
     own_hub, own_topic, own_base, next_hub, next_topic, next_base, next_token, next_secret, working_hub, former_of, not_before,
     denial, denied_at, fault, fault_at, silences, rejected_verifications, begun, paced_until,
+    waiting, waiting_bytes, unverified_since,
     (SELECT source FROM source_set WHERE source_set.id = channel.set_id) AS source";
 
 /// A channel that is not stored yet.
@@ -387,7 +397,8 @@ pub(in crate::store) fn save(sql: &Connection, id: ChannelId, channel: &Channel)
              next_try_at = ?7, failures = ?8, asked_at = ?9, hub = ?10, subscribed_topic = ?11, advertised_hubs = ?12,
              known_hubs = ?13, left_for_good = ?14, own_hub = ?15, own_topic = ?16, own_base = ?17, next_hub = ?18,
              next_topic = ?19, next_base = ?20, working_hub = ?21, not_before = ?22, denial = ?23, denied_at = ?24,
-             fault = ?25, fault_at = ?26, silences = ?27, begun = ?28, paced_until = ?29
+             fault = ?25, fault_at = ?26, silences = ?27, begun = ?28, paced_until = ?29,
+             unverified_since = CASE ?2 WHEN 'pending' THEN COALESCE(unverified_since, ?9, ?7) END
          WHERE id = ?1";
     let (own, next) = (&channel.callbacks.own, &channel.callbacks.next);
     let values = params![
@@ -437,7 +448,8 @@ pub(in crate::store) fn count_received(
     now: DateTime<Utc>,
     length: u64,
 ) -> Result<()> {
-    let count = "UPDATE channel SET received = received + 1, last_notification_at = ?2, waiting_bytes = waiting_bytes + ?3
+    let count = "UPDATE channel SET received = received + 1, last_notification_at = ?2, waiting = waiting + 1,
+             waiting_bytes = waiting_bytes + ?3
          WHERE id = ?1";
     update(sql, count, params![id, Micros(now), Count(length)])
 }
@@ -463,7 +475,8 @@ pub(in crate::store) fn count_processed(
         DeliveryOutcome::Rejected => "rejected",
     };
     let count = format!(
-        "UPDATE channel SET {column} = {column} + 1, waiting_bytes = waiting_bytes - ?2 WHERE id = ?1"
+        "UPDATE channel SET {column} = {column} + 1, waiting = waiting - 1, waiting_bytes = waiting_bytes - ?2
+         WHERE id = ?1"
     );
     update(sql, &count, params![id, Count(length)])?;
     match outcome {
@@ -481,7 +494,7 @@ fn note_working(sql: &Connection, id: ChannelId) -> Result<()> {
 
 /// Records that deliveries were dropped from the inbox.
 pub(in crate::store) fn clear_pending(sql: &Connection, id: ChannelId) -> Result<()> {
-    let clear = "UPDATE channel SET waiting_bytes = 0 WHERE id = ?1 AND waiting_bytes > 0";
+    let clear = "UPDATE channel SET waiting = 0, waiting_bytes = 0 WHERE id = ?1 AND waiting > 0";
     update(sql, clear, [id])
 }
 

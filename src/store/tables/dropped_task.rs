@@ -14,6 +14,12 @@ pub(in crate::store) fn insert(sql: &Connection, resource: ResourceId) -> Result
     .map(drop)
 }
 
+/// Whether there are rows at all: mostly there are none.
+pub(in crate::store) fn any(sql: &Connection) -> Result<bool> {
+    sql.prepare_cached("SELECT 1 FROM dropped_task LIMIT 1")?
+        .exists([])
+}
+
 /// Records that a result of the resource is stored: nothing older is executed any more.
 pub(in crate::store) fn delete(sql: &Connection, resource: ResourceId) -> Result<()> {
     sql.prepare_cached("DELETE FROM dropped_task WHERE resource_id = ?1")?

@@ -23,9 +23,10 @@ pub struct FeedEntry {
     pub uri: String,
     /// What happened: `created`, `updated` or `deleted`.
     pub change: String,
-    /// The file, relative to the mirror.
+    /// The file, relative to the mirror; of a deleted resource, the file that it had. `None`: an earlier version has recorded a
+    /// deletion.
     pub path: Option<String>,
-    /// The length of the file, in bytes.
+    /// The length of the file, in bytes; `None`: it was removed.
     pub length: Option<u64>,
     /// When it happened at the Source.
     pub changed_at: Option<SourceTime>,
@@ -64,6 +65,20 @@ pub(in crate::store) fn after(
     .collect()
 }
 
+/// The id of the feed: another one in each database.
+pub(in crate::store) fn id(sql: &Connection) -> Result<String> {
+    sql.query_row("SELECT feed FROM feed_id", [], |row| row.get(0))
+}
+
+/// The greatest number that was used, also if its entry was removed; 0: none was.
+pub(in crate::store) fn last_number(sql: &Connection) -> Result<i64> {
+    let last = sql
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'feed'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    Ok(last.unwrap_or(0))
+}
+
 /// The last entry that was removed; `None`: all are there.
 pub(in crate::store) fn trimmed(sql: &Connection) -> Result<Option<i64>> {
     sql.prepare_cached("SELECT last FROM feed_trim")?
@@ -71,16 +86,18 @@ pub(in crate::store) fn trimmed(sql: &Connection) -> Result<Option<i64>> {
         .optional()
 }
 
-/// Of the oldest entries, `most` at most, those before the first one that was applied at that time or later: the last of them, and
-/// their number.
+/// Of the oldest entries, `most` at most, those before the first one that follows number `until`, or was applied at that time or
+/// later: the last of them, and their number.
 pub(in crate::store) fn oldest_before(
     sql: &Connection,
     before: DateTime<Utc>,
+    until: i64,
     most: usize,
 ) -> Result<Option<(i64, usize)>> {
-    let mut statement =
-        sql.prepare_cached("SELECT seq, applied_at < ?1 FROM feed ORDER BY seq LIMIT ?2")?;
-    let mut rows = statement.query(params![Micros(before), Count::of_rows(most)])?;
+    let mut statement = sql.prepare_cached(
+        "SELECT seq, applied_at < ?1 AND seq <= ?2 FROM feed ORDER BY seq LIMIT ?3",
+    )?;
+    let mut rows = statement.query(params![Micros(before), until, Count::of_rows(most)])?;
     let mut found = None;
     while let Some(row) = rows.next()? {
         if !row.get::<_, bool>(1)? {
@@ -119,7 +136,7 @@ pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) set: SetId,
     pub(in crate::store) uri: &'a ResourceUri,
     pub(in crate::store) change: ChangeKind,
-    pub(in crate::store) path: Option<&'a str>,
+    pub(in crate::store) path: &'a str,
     pub(in crate::store) length: Option<u64>,
     pub(in crate::store) changed_at: Option<SourceTime>,
     pub(in crate::store) origin: Origin,

@@ -98,6 +98,13 @@ pub(in crate::store) fn any_set(sql: &Connection, resource: ResourceId) -> Resul
     .optional()
 }
 
+/// The sets that a resource is a member of, also those that are not followed any more.
+pub(in crate::store) fn sets_of(sql: &Connection, resource: ResourceId) -> Result<Vec<SetId>> {
+    sql.prepare_cached("SELECT set_id FROM member WHERE resource_id = ?1")?
+        .query_map([resource], |row| row.get(0))?
+        .collect()
+}
+
 /// Whether a part of a Resource List has named a resource.
 pub(in crate::store) fn is_listed(sql: &Connection, resource: ResourceId) -> Result<bool> {
     sql.prepare_cached("SELECT 1 FROM member WHERE resource_id = ?1 AND part IS NOT NULL")?

@@ -1,11 +1,12 @@
 //! `resource`: what the mirror has, and what was last applied.
 
 pub(in crate::store) mod audit;
+pub(in crate::store) mod listing;
 pub(in crate::store) mod unconfirmed;
 pub(in crate::store) mod unused;
 
 use chrono::{DateTime, Utc};
-use rusqlite::{Connection, OptionalExtension, Result, params};
+use rusqlite::{Connection, OptionalExtension, Result, Row, params};
 
 use super::member::Membership;
 use super::task::Task;
@@ -16,6 +17,10 @@ use crate::protocol::{
 use crate::store::change::Origin;
 use crate::store::ids::{ResourceId, SetId};
 use crate::sync::{LocalState, Pending};
+
+/// Whether the file of a resource may be another than is recorded, or may be there although nothing is recorded.
+pub(in crate::store) const IS_DOUBTED: &str = "(resource.doubted OR (resource.applied_at IS NULL
+    AND resource.id <= COALESCE((SELECT unrecorded_until FROM session WHERE session.id = 1), 0)))";
 
 /// A resource for display.
 #[derive(Clone, Debug)]
@@ -48,17 +53,13 @@ pub struct ResourceView {
     pub links: Vec<Link>,
 }
 
-/// A resource that was applied at least once. Where several Sources have it, the live one and the oldest row come first.
-pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<ResourceView>> {
-    sql.prepare_cached(
-        "SELECT resource.uri AS uri, resource.source AS source, capability_list, path, length, media_type, encoding, hashes,
-                lastmod, changed_at, applied_at, deleted, links
-         FROM resource JOIN source_set ON source_set.id = resource.set_id
-         WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
-         ORDER BY deleted, resource.id LIMIT 1",
-    )?
-    .query_row([uri], |row| {
-        Ok(ResourceView {
+/// The columns of a [`ResourceView`], its row, and whether the mirror has it.
+const VIEW: &str = "resource.uri AS uri, resource.source AS source, capability_list, path, length, media_type, encoding, hashes,
+    lastmod, changed_at, applied_at, deleted, links, resource.id AS id, applied_at IS NOT NULL AND deleted = 0 AS live";
+
+impl ResourceView {
+    fn from_row(row: &Row<'_>) -> Result<Self> {
+        Ok(Self {
             uri: row.get("uri")?,
             source: row.get("source")?,
             set: row.get("capability_list")?,
@@ -69,11 +70,23 @@ pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Opti
             hashes: row.get("hashes")?,
             lastmod: row.get("lastmod")?,
             changed_at: row.get("changed_at")?,
-            applied_at: row.get::<_, Option<Micros>>("applied_at")?.map(DateTime::from),
+            applied_at: row
+                .get::<_, Option<Micros>>("applied_at")?
+                .map(DateTime::from),
             deleted: row.get("deleted")?,
             links: row.get::<_, LinkList<_>>("links")?.0,
         })
-    })
+    }
+}
+
+/// A resource that was applied at least once. Where several Sources have it, the live one and the oldest row come first.
+pub(in crate::store) fn view(sql: &Connection, uri: &ResourceUri) -> Result<Option<ResourceView>> {
+    sql.prepare_cached(&format!(
+        "SELECT {VIEW} FROM resource JOIN source_set ON source_set.id = resource.set_id
+         WHERE resource.source IN (SELECT DISTINCT source FROM source_set) AND uri = ?1 AND applied_at IS NOT NULL
+         ORDER BY deleted, resource.id LIMIT 1"
+    ))?
+    .query_row([uri], ResourceView::from_row)
     .optional()
 }
 
@@ -90,6 +103,8 @@ pub(in crate::store) struct ResourceState {
     pub(in crate::store) pending_set: Option<SetId>,
     /// Whether the task is a deletion of a document that was not ingested to its end.
     pub(in crate::store) is_interrupted: bool,
+    /// Whether its file may be another than is recorded, or may be there although nothing is recorded.
+    pub(in crate::store) is_doubted: bool,
     /// Whether links are stored of the version that the mirror has.
     pub(in crate::store) has_links: bool,
     /// The set that announced it last.
@@ -120,18 +135,19 @@ pub(in crate::store) fn state(
     set: SetId,
 ) -> Result<Option<ResourceState>> {
     // Columns go by number: this is read once an entry of a document.
-    sql.prepare_cached(
+    sql.prepare_cached(&format!(
         "SELECT resource.id, resource.set_id, resource.applied_at, resource.length, resource.hashes,
                 resource.lastmod, resource.changed_at, resource.deleted, resource.change,
                 task.kind, task.changed_at, task.origin, task.set_id, member.generation, member.part,
-                task.state IS 'interrupted', resource.links IS NOT NULL, resource.doubted, resource.unconfirmed,
+                task.state IS 'interrupted', resource.links IS NOT NULL, {IS_DOUBTED}, resource.unconfirmed,
                 task.unconfirmed, resource.answered_until
          FROM resource LEFT JOIN task ON task.resource_id = resource.id
               LEFT JOIN member ON member.set_id = ?3 AND member.resource_id = resource.id
-         WHERE resource.source = ?1 AND resource.uri = ?2",
-    )?
+         WHERE resource.source = ?1 AND resource.uri = ?2"
+    ))?
     .query_row(params![source, uri, set], |row| {
         let applied_at: Option<Micros> = row.get(2)?;
+        let is_doubted = row.get(17)?;
         let known = if applied_at.is_some() {
             Some(LocalState {
                 length: row.get::<_, Option<Count>>(3)?.map(u64::from),
@@ -140,22 +156,23 @@ pub(in crate::store) fn state(
                 changed_at: row.get(6)?,
                 deleted: row.get(7)?,
                 kind: row.get(8)?,
-                is_doubted: row.get(17)?,
+                is_doubted,
                 unconfirmed: row.get(18)?,
                 answered_until: row.get(20)?,
             })
         } else {
             None
         };
+        let pending_origin: Option<Origin> = row.get(11)?;
         let pending = match row.get(9)? {
             Some(kind) => Some(Pending {
                 kind,
                 changed_at: row.get(10)?,
                 unconfirmed: row.get(19)?,
+                is_listed: pending_origin.is_some_and(Origin::is_listing),
             }),
             None => None,
         };
-        let pending_origin: Option<Origin> = row.get(11)?;
         let pending_set: Option<SetId> = row.get(12)?;
         let member = match row.get(13)? {
             Some(generation) => Some(Membership {
@@ -172,6 +189,7 @@ pub(in crate::store) fn state(
                 && pending_set == Some(set),
             pending_set,
             is_interrupted: row.get(15)?,
+            is_doubted,
             has_links: row.get(16)?,
             announced_by: row.get(1)?,
             member,
@@ -233,6 +251,15 @@ pub(in crate::store) fn set_links(sql: &Connection, id: ResourceId, links: &[Lin
     Ok(())
 }
 
+/// Stores which set has stated the deletion that was applied.
+pub(in crate::store) fn set_deleted_by(sql: &Connection, id: ResourceId, set: SetId) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET set_id = ?2 WHERE id = ?1 AND deleted = 1 AND set_id <> ?2",
+    )?
+    .execute(params![id, set])?;
+    Ok(())
+}
+
 /// Makes the version of the resource's next task greater than that of the current one, which is dropped. If the Source was to be asked
 /// by it, the comparison that led to it is to be made again.
 pub(in crate::store) fn raise_next_version(sql: &Connection, id: ResourceId) -> Result<()> {
@@ -277,39 +304,44 @@ pub(in crate::store) fn publish(
 ) -> Result<bool> {
     let task = &publication.task;
     let version = publication.version.as_ref();
-    let stored = sql.prepare_cached(
-        "UPDATE resource SET set_id = ?2, path = ?3, length = ?4, hashes = ?6,
-         media_type = COALESCE(?5, CASE ?11 WHEN 0 THEN media_type END),
-         encoding = COALESCE(?16, CASE ?11 WHEN 0 THEN encoding END),
-         lastmod = COALESCE(?7, CASE ?11 WHEN 0 THEN lastmod END),
-         served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
-         etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
-         last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
-         links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0, unconfirmed = ?17,
-         compared = compared AND changed_at IS COALESCE(?8, changed_at),
-         answered_until = CASE ?17 WHEN 0 THEN answered_until ELSE COALESCE(MAX(answered_until, ?8), ?8, answered_until) END
-         WHERE id = ?1",
-    )?
-    .execute(params![
-        task.resource,
-        task.set,
-        publication.path,
-        Count(publication.length),
-        publication.media_type,
-        DigestList(&publication.hashes),
-        lastmod,
-        task.changed_at,
-        Micros(now),
-        change_of(task),
-        publication.news,
-        version.map(|version| &version.url),
-        version.and_then(|version| version.validators.etag.as_deref()),
-        version.and_then(|version| version.validators.last_modified.as_deref()),
-        LinkList(&task.links),
-        publication.encoding,
-        task.unconfirmed,
-    ])?;
-    Ok(stored > 0)
+    let store = |place: &str, condition: &str| {
+        sql.prepare_cached(&format!(
+            "UPDATE resource SET {place} length = ?4, hashes = ?6,
+             media_type = COALESCE(?5, CASE ?11 WHEN 0 THEN media_type END),
+             encoding = COALESCE(?16, CASE ?11 WHEN 0 THEN encoding END),
+             lastmod = COALESCE(?7, CASE ?11 WHEN 0 THEN lastmod END),
+             served_by = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?12 ELSE served_by END,
+             etag = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?13 ELSE etag END,
+             last_modified = CASE WHEN ?11 OR ?12 IS NOT NULL THEN ?14 ELSE last_modified END,
+             links = ?15, changed_at = COALESCE(?8, changed_at), applied_at = ?9, change = ?10, deleted = 0, doubted = 0, unconfirmed = ?17,
+             compared = compared AND changed_at IS COALESCE(?8, changed_at)
+             WHERE id = ?1 {condition}"
+        ))?
+        .execute(params![
+            task.resource,
+            task.set,
+            publication.path,
+            Count(publication.length),
+            publication.media_type,
+            DigestList(&publication.hashes),
+            lastmod,
+            task.changed_at,
+            Micros(now),
+            change_of(task),
+            publication.news,
+            version.map(|version| &version.url),
+            version.and_then(|version| version.validators.etag.as_deref()),
+            version.and_then(|version| version.validators.last_modified.as_deref()),
+            LinkList(&task.links),
+            publication.encoding,
+            task.unconfirmed,
+        ])
+    };
+    // Nearly every file is where its row has it. An update that names the path writes its index anew, also with the same path.
+    let is_stored = store("", "AND set_id = ?2 AND path = ?3")? > 0
+        || store("set_id = ?2, path = ?3,", "")? > 0;
+    unconfirmed::set_answered(sql, task)?;
+    Ok(is_stored)
 }
 
 /// Stores that a resource was deleted.
@@ -317,8 +349,7 @@ pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>
     sql.prepare_cached(
         "UPDATE resource SET set_id = ?2, changed_at = COALESCE(?3, changed_at), applied_at = ?4, change = ?5, deleted = 1,
              links = NULL, doubted = 0, unconfirmed = ?6,
-             compared = compared AND deleted = 1 AND changed_at IS COALESCE(?3, changed_at),
-             answered_until = CASE ?6 WHEN 0 THEN answered_until ELSE COALESCE(MAX(answered_until, ?3), ?3, answered_until) END
+             compared = compared AND deleted = 1 AND changed_at IS COALESCE(?3, changed_at)
          WHERE id = ?1",
     )?
     .execute(params![
@@ -329,7 +360,22 @@ pub(in crate::store) fn delete(sql: &Connection, task: &Task, now: DateTime<Utc>
         change_of(task),
         task.unconfirmed,
     ])?;
-    Ok(())
+    unconfirmed::set_answered(sql, task)
+}
+
+/// Records that a resource of which nothing is recorded is deleted, although there may be a file of it. Whatever is stated of it later is
+/// news. The Source's answer may be old: it is asked again before the file is removed.
+pub(in crate::store) fn record_absence(
+    sql: &Connection,
+    id: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE resource SET applied_at = ?2, deleted = 1, doubted = 1, unconfirmed = 1, compared = 1
+         WHERE id = ?1 AND applied_at IS NULL",
+    )?
+    .execute(params![id, Micros(now)])
+    .map(drop)
 }
 
 /// Records that the file of a resource may be another than is recorded.
@@ -339,7 +385,7 @@ pub(in crate::store) fn doubt(sql: &Connection, id: ResourceId) -> Result<()> {
         .map(drop)
 }
 
-/// The same for every resource that has a task.
+/// The same for every resource that has a task and of which something is recorded.
 pub(in crate::store) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
     sql.execute(
         "UPDATE resource SET doubted = 1 WHERE doubted = 0 AND applied_at IS NOT NULL AND id IN (SELECT resource_id FROM task)",
@@ -348,14 +394,17 @@ pub(in crate::store) fn doubt_all_with_tasks(sql: &Connection) -> Result<()> {
     .map(drop)
 }
 
-/// The Source, the set and the URI of a resource; `None`: its set is not followed any more, or it has no row.
+/// The Source and the URI of a resource, and a set that is followed: the one that has announced it last or, if that has ended, another
+/// one that it is a member of. `None`: there is no such set, or it has no row.
 pub(in crate::store) fn followed(
     sql: &Connection,
     id: ResourceId,
 ) -> Result<Option<(String, SetId, ResourceUri)>> {
     sql.prepare_cached(
-        "SELECT resource.source, resource.set_id, resource.uri FROM resource
-         JOIN source_set ON source_set.id = resource.set_id WHERE resource.id = ?1 AND ended = 0",
+        "SELECT resource.source, source_set.id, resource.uri FROM resource
+         JOIN source_set ON source_set.id IN (
+             SELECT resource.set_id UNION ALL SELECT member.set_id FROM member WHERE member.resource_id = resource.id)
+         WHERE resource.id = ?1 AND ended = 0 ORDER BY source_set.id <> resource.set_id, source_set.id LIMIT 1",
     )?
     .query_row([id], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
     .optional()

@@ -11,6 +11,16 @@ pub(in crate::store) fn begin(sql: &Connection) -> Result<bool> {
     Ok(was_open == Some(false))
 }
 
+/// Puts every resource in doubt of which nothing is recorded: there may be a file of it. This does not write to their rows, of which
+/// there may be millions.
+pub(in crate::store) fn doubt_unrecorded(sql: &Connection) -> Result<()> {
+    sql.execute(
+        "UPDATE session SET unrecorded_until = COALESCE((SELECT MAX(id) FROM resource), 0)",
+        [],
+    )
+    .map(drop)
+}
+
 /// Records that the process ends in order.
 pub(in crate::store) fn end(sql: &Connection) -> Result<()> {
     set_open(sql, false)

@@ -1,11 +1,12 @@
 //! `source_set`: the sets of each Source, and how far they have been read.
 
+use chrono::{DateTime, Utc};
 use rusqlite::types::{FromSql, FromSqlResult, ToSql, ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Params, Result, Row, params};
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use super::values::{Count, invalid, json, parse_json, texts};
+use super::values::{Count, Micros, invalid, json, parse_json, texts};
 use crate::protocol::{Capability, HubUri, Oddities, Offer, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
 
@@ -175,6 +176,28 @@ pub(in crate::store) fn followed(sql: &Connection, source: &str) -> Result<Vec<S
     .collect()
 }
 
+/// The Sources that have sets, followed or not; or only this one, if it has any.
+pub(in crate::store) fn sources(sql: &Connection, source: Option<&str>) -> Result<Vec<String>> {
+    sql.prepare_cached(
+        "SELECT DISTINCT source FROM source_set WHERE ?1 IS NULL OR source = ?1 ORDER BY source",
+    )?
+    .query_map([source], |row| row.get(0))?
+    .collect()
+}
+
+/// The sets of a Capability List, followed or not: one of each Source that has it, or only that of this Source.
+pub(in crate::store) fn of_list(
+    sql: &Connection,
+    capability_list: &str,
+    source: Option<&str>,
+) -> Result<Vec<SetId>> {
+    sql.prepare_cached(
+        "SELECT id FROM source_set WHERE capability_list = ?1 AND (?2 IS NULL OR source = ?2) ORDER BY id",
+    )?
+    .query_map(params![capability_list, source], |row| row.get(0))?
+    .collect()
+}
+
 /// Whether a URI is the Capability List of another set of the same Source that is followed.
 pub(in crate::store) fn is_list_of_another(
     sql: &Connection,
@@ -198,10 +221,13 @@ pub(in crate::store) fn set_offers(sql: &Connection, set: SetId, offers: &[Offer
     update(sql, set_offers, params![set, OfferList(offers)])
 }
 
-/// Notes that a set was read completely, if it has a baseline.
-pub(in crate::store) fn set_read(sql: &Connection, set: SetId) -> Result<()> {
-    let set_read = "UPDATE source_set SET was_read = 1 WHERE id = ?1 AND baseline <> 'missing'";
-    update(sql, set_read, [set])
+/// Notes that a set was read completely, if it has a baseline; whether it has.
+pub(in crate::store) fn set_read(sql: &Connection, set: SetId) -> Result<bool> {
+    sql.prepare_cached(
+        "UPDATE source_set SET was_read = 1 WHERE id = ?1 AND baseline <> 'missing'",
+    )?
+    .execute([set])
+    .map(|stored| stored > 0)
 }
 
 /// Whether another set of the same Source is followed and was never read completely.
@@ -230,6 +256,21 @@ pub(in crate::store) fn set_open_list(
 /// The number of the reading of the Resource List that began last.
 pub(in crate::store) fn generation(sql: &Connection, set: SetId) -> Result<i64> {
     get(sql, "SELECT generation FROM source_set WHERE id = ?1", set)
+}
+
+/// Since when deletions of a set are held back, on our clock; it counts only while some are.
+pub(in crate::store) fn held_since(sql: &Connection, set: SetId) -> Result<Option<DateTime<Utc>>> {
+    let since: Option<Micros> = get(sql, "SELECT held_since FROM source_set WHERE id = ?1", set)?;
+    Ok(since.map(DateTime::from))
+}
+
+pub(in crate::store) fn set_held_since(
+    sql: &Connection,
+    set: SetId,
+    since: DateTime<Utc>,
+) -> Result<()> {
+    let set_held_since = "UPDATE source_set SET held_since = ?2 WHERE id = ?1";
+    update(sql, set_held_since, params![set, Micros(since)])
 }
 
 /// Begins a new reading of the Resource List.
@@ -274,9 +315,18 @@ pub(in crate::store) fn set_absent_until(
     update(sql, set_absent_until, params![set, last])
 }
 
+/// Notes that a Resource List of the time `at` is being read.
+pub(in crate::store) fn set_reading(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
+    sql.prepare_cached(
+        "UPDATE source_set SET reading_at = ?2 WHERE id = ?1 AND reading_at IS NOT ?2",
+    )?
+    .execute(params![set, at])
+    .map(drop)
+}
+
 /// Notes that a Resource List of the time `at` was read completely.
 pub(in crate::store) fn set_listed(sql: &Connection, set: SetId, at: SourceTime) -> Result<()> {
-    let set_listed = "UPDATE source_set SET list_at = ?2,
+    let set_listed = "UPDATE source_set SET list_at = ?2, reading_at = NULL,
              baseline = CASE baseline WHEN 'missing' THEN 'listed' ELSE baseline END
          WHERE id = ?1";
     update(sql, set_listed, params![set, at])
@@ -348,21 +398,23 @@ pub(in crate::store) fn add_totals(
     update(sql, add, params![set, resources, bytes])
 }
 
-/// Adds to the totals of each set that a resource is a member of.
-pub(in crate::store) fn add_totals_of_sets_of(
-    sql: &Connection,
-    resource: ResourceId,
-    resources: i64,
-    bytes: i64,
-) -> Result<()> {
-    let add = "UPDATE source_set SET resources = resources + ?2, bytes = bytes + ?3
-         WHERE id IN (SELECT set_id FROM member WHERE resource_id = ?1)";
-    update(sql, add, params![resource, resources, bytes])
-}
-
 /// The time of the newest Resource List of a set that was read completely.
 pub(in crate::store) fn list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
     get(sql, "SELECT list_at FROM source_set WHERE id = ?1", set)
+}
+
+/// As [`list_at`], or the time of the Resource List that is being read, or was read in part, if that is later.
+pub(in crate::store) fn newest_list_at(sql: &Connection, set: SetId) -> Result<Option<SourceTime>> {
+    get(
+        sql,
+        "SELECT MAX(COALESCE(list_at, reading_at), COALESCE(reading_at, list_at)) FROM source_set WHERE id = ?1",
+        set,
+    )
+}
+
+/// Whether a set is followed.
+pub(in crate::store) fn is_followed(sql: &Connection, set: SetId) -> Result<bool> {
+    get(sql, "SELECT ended = 0 FROM source_set WHERE id = ?1", set)
 }
 
 /// As [`list_at`], of the set of a Capability List.

@@ -1,10 +1,14 @@
 //! `task`: one pending change a resource.
 //!
 //! Columns: `since` is the time from which the mirror is behind because of the task, NULL if unknown; `version` grows with each
-//! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock, and
-//! `awaits_since` since when a deletion waits for another set.
+//! change of the task, so that the result of an older one is recognized; `not_before` is when it is due, on our clock,
+//! `awaits_since` since when a deletion waits for another set, and `given_up_since` when the task was given up for the first time.
+//!
+//! A deletion that a person has rejected stays as a task that nothing executes: what states the same again makes no new one. The
+//! mirror is not behind because of it, so its `since` does not count.
 
 pub(in crate::store) mod queue;
+pub(in crate::store) mod report;
 pub(in crate::store) mod status;
 
 use chrono::{DateTime, TimeDelta, Utc};
@@ -65,7 +69,8 @@ pub struct Task {
     pub live_hashes: Vec<Digest>,
     /// The validators of the version that the file is.
     pub live_version: Option<ServedVersion>,
-    /// Whether the file may be another than is recorded: then length, digests and validators state nothing about it.
+    /// Whether the file may be another than is recorded: then length, digests and validators state nothing about it. Also whether
+    /// there may be a file although the mirror has none as far as is recorded.
     pub live_doubted: bool,
     /// For a deletion: whether the resource is a member of another set than the one that announced it.
     pub is_shared: bool,
@@ -115,8 +120,7 @@ const COLUMNS: &str = "task.resource_id AS resource_id, task.version AS version,
     task.hashes AS hashes, task.links AS links, task.origin AS origin, task.unconfirmed AS unconfirmed,
     task.contradicted AS contradicted, task.attempts AS attempts,
     resource.path AS path, resource.applied_at IS NOT NULL AND resource.deleted = 0 AS live,
-    resource.length AS live_length, resource.hashes AS live_hashes,
-    resource.doubted AS live_doubted, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
+    resource.length AS live_length, resource.hashes AS live_hashes, resource.served_by AS served_by, resource.etag AS etag, resource.last_modified AS last_modified,
     task.kind = 'deleted' AND EXISTS (SELECT 1 FROM member JOIN source_set ON source_set.id = member.set_id
         WHERE member.resource_id = task.resource_id AND member.set_id <> task.set_id AND source_set.ended = 0) AS is_shared,
     CASE WHEN task.kind = 'deleted' THEN (SELECT json_group_array(other.capability_list) FROM source_set AS other
@@ -136,6 +140,8 @@ pub(in crate::store) enum TaskState {
     Undecided,
     /// A deletion of a document of which only a part was ingested: it waits until the document, or another one, states it again.
     Interrupted,
+    /// A deletion that a person has rejected: the file stays until the Source states something else of the resource.
+    Rejected,
 }
 
 impl TaskState {
@@ -146,6 +152,7 @@ impl TaskState {
             Self::HeldBack => "held",
             Self::Undecided => "weighed",
             Self::Interrupted => "interrupted",
+            Self::Rejected => "rejected",
         }
     }
 
@@ -156,6 +163,7 @@ impl TaskState {
             Self::HeldBack,
             Self::Undecided,
             Self::Interrupted,
+            Self::Rejected,
         ]
         .into_iter()
         .find(|state| state.code() == code)
@@ -195,13 +203,14 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
                      (SELECT next_version FROM resource WHERE id = ?1))
              ON CONFLICT (resource_id) DO UPDATE SET
                  set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-                 origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), links = ?15, encoding = ?16, version = version + 1,
+                 origin = ?11, state = ?12, not_before = ?13, since = CASE state WHEN 'rejected' THEN ?14 ELSE MIN(since, ?14) END,
+                 links = ?15, encoding = ?16, version = version + 1,
                  unconfirmed = CASE WHEN kind = 'deleted' AND ?5 = 'deleted' THEN MIN(unconfirmed, ?17) ELSE ?17 END,
-                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL
+                 contradicted = 0, attempts = 0, error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL
              WHERE kind IS NOT ?5 OR changed_at IS NOT ?6 OR lastmod IS NOT ?7 OR length IS NOT ?8 OR hashes IS NOT ?10
                 OR (?16 IS NOT NULL AND encoding IS NOT ?16)
                 OR (?15 IS NOT NULL AND links IS NOT ?15) OR state = 'interrupted'
-                OR (changed_at IS NULL AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
+                OR (changed_at IS NULL AND state <> 'rejected' AND NOT (origin IN ('resource-list', 'resource-dump') AND ?11 IN ('resource-list', 'resource-dump')))",
         )?
         .execute(params![
             task.resource,
@@ -223,7 +232,7 @@ pub(in crate::store) fn put(sql: &Connection, task: &NewTask<'_>) -> Result<bool
             change.unconfirmed,
         ])?;
     if put == 0 && !change.unconfirmed {
-        // The Source itself states it now: a deletion that was held back is decided again at the end of the document. What is in progress does not count: it may be the Source's answer to another statement.
+        // The Source itself states it now: a deletion that was held back is decided again at the end of the document; one that was rejected stays so. What is in progress does not count: it may be the Source's answer to another statement.
         sql.prepare_cached(
             "UPDATE task SET unconfirmed = 0, contradicted = 0, origin = ?2, attempts = 0, version = version + 1,
                  state = CASE state WHEN 'held' THEN 'weighed' ELSE state END
@@ -269,8 +278,9 @@ pub(in crate::store) fn replace(sql: &Connection, task: &NewTask<'_>) -> Result<
                  (SELECT links FROM resource WHERE id = ?1), (SELECT next_version FROM resource WHERE id = ?1))
          ON CONFLICT (resource_id) DO UPDATE SET
              set_id = ?3, authority = ?4, kind = ?5, changed_at = ?6, lastmod = ?7, length = ?8, media_type = ?9, hashes = ?10,
-             origin = ?11, state = ?12, not_before = ?13, since = MIN(since, ?14), encoding = ?15, version = version + 1, attempts = 0,
-             unconfirmed = 0, contradicted = 0, error_code = NULL, error_message = NULL, awaits_since = NULL",
+             origin = ?11, state = ?12, not_before = ?13, since = CASE state WHEN 'rejected' THEN ?14 ELSE MIN(since, ?14) END,
+             encoding = ?15, version = version + 1, attempts = 0, unconfirmed = 0, contradicted = 0,
+             error_code = NULL, error_message = NULL, awaits_since = NULL, given_up_since = NULL",
     )?
     .execute(params![
         task.resource,
@@ -372,7 +382,7 @@ pub(in crate::store) fn lower_all_since(
     };
     sql.prepare_cached(&format!(
         "UPDATE task SET since = ?2 WHERE resource_id IN (
-             SELECT resource_id FROM task WHERE since > ?2 AND {condition} LIMIT {limit})"
+             SELECT resource_id FROM task WHERE since > ?2 AND state <> 'rejected' AND {condition} LIMIT {limit})"
     ))?
     .execute(params![set, since])
 }
@@ -383,9 +393,11 @@ pub(in crate::store) fn oldest_since(
     set: SetId,
 ) -> Result<Option<Option<SourceTime>>> {
     // NULL sorts first.
-    sql.prepare_cached("SELECT since FROM task WHERE set_id = ?1 ORDER BY since LIMIT 1")?
-        .query_row([set], |row| row.get(0))
-        .optional()
+    sql.prepare_cached(
+        "SELECT since FROM task WHERE set_id = ?1 AND state <> 'rejected' ORDER BY since LIMIT 1",
+    )?
+    .query_row([set], |row| row.get(0))
+    .optional()
 }
 
 /// As [`oldest_since`], of the tasks of `set` whose resources are also members of `shared_with`.
@@ -395,7 +407,7 @@ pub(in crate::store) fn oldest_shared_since(
     shared_with: SetId,
 ) -> Result<Option<Option<SourceTime>>> {
     sql.prepare_cached(
-        "SELECT since FROM task WHERE set_id = ?1
+        "SELECT since FROM task WHERE set_id = ?1 AND state <> 'rejected'
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = ?2 AND member.resource_id = task.resource_id)
          ORDER BY since LIMIT 1",
     )?
@@ -449,6 +461,7 @@ pub(in crate::store) fn fail(
     sql.prepare_cached(
         "UPDATE task SET state = ?3, attempts = attempts + ?4, not_before = COALESCE(?5, not_before),
          error_code = ?6, error_message = ?7, error_at = ?8,
+         given_up_since = CASE ?3 WHEN 'failed' THEN COALESCE(given_up_since, ?8) ELSE given_up_since END,
          awaits_since = CASE WHEN ?9 THEN MIN(COALESCE(awaits_since, ?8), ?8) ELSE awaits_since END
          WHERE resource_id = ?1 AND version = ?2",
     )?
@@ -466,17 +479,16 @@ pub(in crate::store) fn fail(
     Ok(())
 }
 
-/// Makes the deletions due that wait for sets of the same Source as this one.
+/// Makes the deletions of a Source due that wait for its sets.
 pub(in crate::store) fn release_awaiting(
     sql: &Connection,
-    set: SetId,
+    source: &str,
     now: DateTime<Utc>,
 ) -> Result<()> {
     sql.prepare_cached(
-        "UPDATE task SET not_before = ?2
-         WHERE source = (SELECT source FROM source_set WHERE id = ?1) AND awaits_since IS NOT NULL AND state = 'ready'",
+        "UPDATE task SET not_before = ?2 WHERE source = ?1 AND awaits_since IS NOT NULL AND state = 'ready'",
     )?
-    .execute(params![set, Micros(now)])
+    .execute(params![source, Micros(now)])
     .map(drop)
 }
 
@@ -498,16 +510,34 @@ pub(in crate::store) fn is_failed(sql: &Connection, resource: ResourceId) -> Res
         .exists([resource])
 }
 
-/// Makes the failed tasks of a set due again and returns their number.
+/// Makes the failed tasks of a set due again and returns their number. `but_since`: those that have failed since then stay failed.
 pub(in crate::store) fn retry_failed(
     sql: &Connection,
     set: SetId,
     now: DateTime<Utc>,
+    but_since: Option<DateTime<Utc>>,
+) -> Result<usize> {
+    // A later time than now is one before the clock was set back.
+    sql.prepare_cached(
+        "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2 WHERE set_id = ?1 AND state = 'failed'
+           AND (?3 IS NULL OR error_at NOT BETWEEN ?3 AND ?2)",
+    )?
+    .execute(params![set, Micros(now), but_since.map(Micros)])
+}
+
+/// Makes the tasks of a Source's followed sets due now that were given up, also those that are being tried again, and returns their
+/// number.
+pub(in crate::store) fn retry_given_up(
+    sql: &Connection,
+    source: &str,
+    now: DateTime<Utc>,
 ) -> Result<usize> {
     sql.prepare_cached(
-        "UPDATE task SET state = 'ready', attempts = 0, not_before = ?2 WHERE set_id = ?1 AND state = 'failed'",
+        "UPDATE task INDEXED BY task_given_up SET state = 'ready', attempts = 0, not_before = ?2
+         WHERE source = ?1 AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')
+           AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
     )?
-    .execute(params![set, Micros(now)])
+    .execute(params![source, Micros(now)])
 }
 
 /// Makes a task due again that is delayed or failed, unless a newer change has taken its place.
@@ -541,10 +571,22 @@ pub(in crate::store) fn shift_due_times(
     Ok(())
 }
 
-/// Releases the held-back deletions of a Source and returns their number.
+/// Releases the held-back deletions of a Source's followed sets and returns their number: those that [`report::held_back`] names.
 pub(in crate::store) fn release_held_back(sql: &Connection, source: &str) -> Result<usize> {
-    sql.prepare_cached("UPDATE task SET state = 'ready' WHERE source = ?1 AND state = 'held'")?
-        .execute([source])
+    sql.prepare_cached(
+        "UPDATE task INDEXED BY task_held SET state = 'ready' WHERE source = ?1 AND state = 'held'
+           AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
+    )?
+    .execute([source])
+}
+
+/// Rejects the held-back deletions of a Source's followed sets and returns their number.
+pub(in crate::store) fn reject_held_back(sql: &Connection, source: &str) -> Result<usize> {
+    sql.prepare_cached(
+        "UPDATE task INDEXED BY task_held SET state = 'rejected' WHERE source = ?1 AND state = 'held'
+           AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)",
+    )?
+    .execute([source])
 }
 
 /// Whether a set has deletions that are not decided yet.

@@ -242,3 +242,29 @@ async fn uri_of_another_channel_or_set_is_recognised() {
         assert_eq!(found, expected, "{uri}");
     }
 }
+
+#[tokio::test]
+async fn channel_is_unverified_from_its_first_request_until_it_is_verified_or_denied() {
+    let world = World::new().await;
+    let id = world.channel().await;
+    let since = world.record(id).await.unverified_since;
+    assert_eq!(since, Some(world.now), "its first request is due");
+    let later = world.now + TimeDelta::minutes(5);
+    for state in [ChannelState::Active, ChannelState::Denied] {
+        let asked = move |channel: &mut Channel| {
+            channel.lease.state = ChannelState::Pending;
+            channel.lease.asked_at = Some(later);
+        };
+        world.store.change_channel(id, false, asked).await.unwrap();
+        // Another request does not begin anew.
+        let again = move |channel: &mut Channel| {
+            channel.lease.asked_at = Some(later + TimeDelta::minutes(1));
+        };
+        let before = world.record(id).await.unverified_since;
+        world.store.change_channel(id, false, again).await.unwrap();
+        assert_eq!(world.record(id).await.unverified_since, before);
+        let ended = move |channel: &mut Channel| channel.lease.state = state;
+        world.store.change_channel(id, false, ended).await.unwrap();
+        assert_eq!(world.record(id).await.unverified_since, None, "{state:?}");
+    }
+}

@@ -196,6 +196,33 @@ async fn resource_that_only_a_hub_knows_and_nobody_serves_is_dropped() {
     assert!(world.unconfirmed(5, 30).await.is_empty());
 }
 
+/// The process was killed while it executed the task: the file may be there.
+#[tokio::test]
+async fn file_without_record_of_a_dropped_resource_is_removed() {
+    let world = World::with_resource("a").await;
+    world.announce(vec![by_hub(created("b", 20))]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed(task, None)]).await;
+    let found = world.unconfirmed(5, 30).await;
+    assert_eq!(found[0].state, UnconfirmedState::Unserved { live: false });
+    assert_eq!(world.conclude(Vec::new(), found).await, 1);
+    assert_eq!(world.due_names().await, ["deleted b"]);
+    let asks_first = world.due().await.remove(0).unconfirmed;
+    assert!(asks_first, "the Source may serve it by now");
+    let claimed = world.statistics().await.synced_until;
+    assert_eq!(claimed, Some(at(40)), "it was claimed already");
+    world.work("").await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.totals(world.set).await.0, 1);
+    let feed = world.store.feed(0, 9).await.unwrap();
+    assert_eq!(feed.len(), 1, "nobody has learned of it");
+    // The Source may state it all the same.
+    world.announce(vec![created("b", 15)]).await;
+    assert_eq!(world.due_names().await, ["created b"]);
+}
+
 #[tokio::test]
 async fn resource_that_another_document_names_is_not_dropped() {
     let world = World::with_resource("a").await;

@@ -14,6 +14,8 @@ async fn delivery_stays_in_the_inbox_until_its_changes_are_tasks() {
         assert_eq!(receipt, Receipt::Stored);
         assert_eq!(woken(&mut wakes), [Wake::Inbox(world.set)]);
     }
+    let pending = world.store.channel(channel).await.unwrap().unwrap();
+    assert_eq!((pending.inbox, pending.inbox_bytes), (3, 3 + 3 + 5));
     let deliveries = world.store.deliveries(world.set, 0, 2).await.unwrap();
     let bodies: Vec<_> = deliveries
         .iter()
@@ -53,6 +55,7 @@ async fn delivery_stays_in_the_inbox_until_its_changes_are_tasks() {
             .is_empty()
     );
     let channel = world.store.channel(channel).await.unwrap().unwrap();
+    assert_eq!((channel.inbox, channel.inbox_bytes), (0, 0));
     assert_eq!(
         (
             channel.received,

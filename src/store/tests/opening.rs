@@ -63,6 +63,7 @@ async fn database_of_the_first_version_keeps_working() {
              INSERT INTO channel (set_id, kind, topic, subscribed_topic, hub, advertised_hubs, known_hubs, token, state, failures)
              VALUES (1, 'change-notification', 'https://example.org/t', 'https://example.org/u', 'https://hub.example/', '', '',
                      'token', 'active', 0);
+             INSERT INTO inbox (channel_id, received_at, body) VALUES (1, 0, X'6162');
              PRAGMA user_version = 1;",
         )
         .unwrap();
@@ -86,6 +87,8 @@ async fn database_of_the_first_version_keeps_working() {
         ("https://hub.example/", "https://example.org/u")
     );
     assert_eq!(own.base, None);
+    assert_eq!(channel.inbox, 1, "deliveries are counted");
+    assert_eq!(world.statistics().await.pending, 1, "tasks are counted");
     let task = world.due().await.remove(0);
     assert!(task.live && task.links.is_empty() && task.live_version.is_none());
     let known = world.store.resource(&uri("a")).await.unwrap().unwrap();
@@ -231,15 +234,19 @@ fn frequent_queries_use_an_index() {
         "SELECT MIN(authority) FROM task WHERE source = 'a' AND state = 'ready' AND authority > 'b'",
         "SELECT * FROM task JOIN resource ON resource.id = task.resource_id WHERE task.source = 'a' AND task.state = 'ready'
          AND task.authority = 'b' AND task.not_before <= 3 ORDER BY task.not_before, task.resource_id",
-        "SELECT since FROM task WHERE set_id = 1 ORDER BY since LIMIT 1",
-        "SELECT since FROM task WHERE set_id = 1
+        "SELECT since FROM task WHERE set_id = 1 AND state <> 'rejected' ORDER BY since LIMIT 1",
+        "SELECT MIN(given_up_since) FROM task WHERE set_id = 1 AND given_up_since IS NOT NULL",
+        "SELECT resource_id FROM task WHERE source = 'a' AND given_up_since IS NOT NULL AND resource_id > 1
+         ORDER BY resource_id LIMIT 9",
+        "SELECT since FROM task WHERE set_id = 1 AND state <> 'rejected'
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 2 AND member.resource_id = task.resource_id)
          ORDER BY since LIMIT 1",
         "SELECT other.id FROM source_set AS own
          JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1",
         "SELECT until_time FROM coverage WHERE set_id = 1 ORDER BY from_time LIMIT 1",
-        "UPDATE task SET since = 1 WHERE resource_id IN (SELECT resource_id FROM task WHERE since > 1 AND set_id = 1 LIMIT 9)",
-        "SELECT resource_id FROM task WHERE since > 1 AND set_id IN (SELECT other.id FROM source_set AS own
+        "UPDATE task SET since = 1 WHERE resource_id IN (
+         SELECT resource_id FROM task WHERE since > 1 AND state <> 'rejected' AND set_id = 1 LIMIT 9)",
+        "SELECT resource_id FROM task WHERE since > 1 AND state <> 'rejected' AND set_id IN (SELECT other.id FROM source_set AS own
          JOIN source_set AS other ON other.source = own.source AND other.id <> own.id WHERE own.id = 1)
          AND EXISTS (SELECT 1 FROM member WHERE member.set_id = 1 AND member.resource_id = task.resource_id) LIMIT 9",
         "SELECT 1 FROM task WHERE set_id = 1 AND state = 'weighed'",
@@ -247,6 +254,7 @@ fn frequent_queries_use_an_index() {
          AND resource.applied_at IS NOT NULL AND resource.deleted = 0",
         "SELECT 1 FROM task WHERE set_id = 1 AND state = 'ready' AND origin IN ('resource-list', 'resource-dump')",
         "UPDATE task SET state = 'ready' WHERE source = 'a' AND state = 'held'",
+        "UPDATE task SET state = 'ready' WHERE source = 'a' AND given_up_since IS NOT NULL AND state IN ('ready', 'failed')",
         "UPDATE task SET state = 'ready' WHERE set_id = 1 AND state = 'failed'",
         "SELECT 1 FROM resource WHERE source = 'a' AND path = 'b'",
         "SELECT MAX(resource_id) FROM (SELECT resource_id FROM member WHERE set_id = 1 AND resource_id > 2
@@ -291,4 +299,23 @@ async fn write_that_panics_changes_nothing_and_costs_no_other() {
     followed.unwrap();
     assert!(store.sets(SOURCE).await.unwrap().is_empty());
     assert!(store.answers().await);
+}
+
+/// SQLite copies the pages that a savepoint changes. In a file, the copies would be most of what is written; without a limit, those of
+/// a change of all tasks would fill the memory.
+#[test]
+fn copies_for_savepoints_are_in_memory_up_to_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let database = schema::open(&folder.path().join("copies.db")).unwrap();
+    let mut options = database.prepare("PRAGMA compile_options").unwrap();
+    let options = options
+        .query_map([], |row| row.get::<_, String>(0))
+        .unwrap();
+    let options: Vec<String> = options.collect::<Result<_, _>>().unwrap();
+    assert!(
+        options.contains(&"STMTJRNL_SPILL=8388608".to_owned()),
+        "{options:?}"
+    );
+    let temporary = database.pragma_query_value(None, "temp_store", |row| row.get::<_, i64>(0));
+    assert_eq!(temporary.unwrap(), 0, "what is larger is in files");
 }

@@ -59,6 +59,65 @@ async fn change_of_another_set_ends_a_pending_deletion() {
     assert_eq!(counts(&world, other).await, [0, 1]);
 }
 
+/// The process was killed while it removed the file: it may be gone.
+#[tokio::test]
+async fn resource_in_doubt_whose_deletion_another_set_ends_is_requested_again() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(world.set, vec![deleted("a", 20)]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    world.announce_in(other, vec![updated("a", 3)]).await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    world.work("1").await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(counts(&world, other).await, [0, 1]);
+}
+
+/// The same where a list ends the deletion that is older than what is known.
+#[tokio::test]
+async fn resource_in_doubt_that_an_older_list_names_wakes_the_worker() {
+    let (world, other) = of_two_sets().await;
+    world.announce_in(world.set, vec![deleted("a", 20)]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    let mut wakes = world.store.wakes();
+    let list = ListProgress {
+        set: other,
+        source: SOURCE.to_owned(),
+        origin: Origin::ResourceList,
+        at: at(3),
+        checks: None,
+    };
+    let entries = vec![created("a", 2)];
+    let listed = world.store.list_entries(&list, world.now, entries);
+    assert_eq!(listed.done().await.unwrap().tasks, 0);
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+}
+
+/// The set that has announced it last is not followed any more.
+#[tokio::test]
+async fn resource_in_doubt_is_restored_for_a_set_that_is_followed() {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    for set in [world.set, other] {
+        world.list(set, 10, vec![created("a", 5)]).await;
+    }
+    let task = world.due().await.remove(0);
+    assert_eq!(task.set, world.set);
+    world.work("1").await;
+    let end = |set| world.store.end_set(SOURCE, set, world.now);
+    end(world.set).await.unwrap();
+    world.store.doubt(vec![task.resource]).await.unwrap();
+    let due = world.due().await;
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(due[0].set, other);
+    world.work("1").await;
+    end(other).await.unwrap();
+    world.store.doubt(vec![task.resource]).await.unwrap();
+    assert!(world.due().await.is_empty(), "nobody follows it");
+}
+
 #[tokio::test]
 async fn resource_that_is_the_same_is_not_requested_again() {
     let (world, other) = of_two_sets().await;
@@ -114,6 +173,214 @@ async fn leaving_a_set_twice_counts_once() {
     assert_eq!(counts(&world, other).await, [0, 1]);
 }
 
+/// A resource that one set has deleted at 20, while the other one, which has never named it, was read up to 10.
+async fn deleted_by_one_set() -> (World, SetId) {
+    deleted_by_one_set_until(20).await
+}
+
+/// The same where the set that has deleted it was read up to a time.
+async fn deleted_by_one_set_until(until: i64) -> (World, SetId) {
+    let world = World::new().await;
+    let other = begin(&world.store, "other.xml").await;
+    world.list(world.set, 10, vec![created("a", 5)]).await;
+    world.list(other, 10, Vec::new()).await;
+    world.work("1").await;
+    world.announce_until(vec![deleted("a", 20)], until).await;
+    world.work("").await;
+    assert_eq!(counts(&world, other).await, [0, 0]);
+    (world, other)
+}
+
+#[tokio::test]
+async fn older_change_of_a_set_that_is_behind_undoes_a_deletion_of_another_set() {
+    let (world, other) = deleted_by_one_set().await;
+    world.announce_in(other, vec![created("a", 15)]).await;
+    assert_eq!(world.due_names().await, ["created a"]);
+    world.announce(vec![deleted("a", 20)]).await;
+    assert_eq!(world.due_names().await, ["created a"], "it is repeated");
+    world.work("2").await;
+    assert_eq!(counts(&world, other).await, [0, 1]);
+    world.announce(vec![deleted("a", 20)]).await;
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn entry_of_an_older_list_of_another_set_undoes_a_deletion() {
+    let (world, other) = deleted_by_one_set().await;
+    world.list(other, 12, vec![created("a", 11)]).await;
+    assert_eq!(world.due_names().await, ["created a"]);
+    world.work("2").await;
+    assert_eq!(counts(&world, other).await, [0, 1]);
+}
+
+#[tokio::test]
+async fn older_change_of_a_set_that_was_read_up_to_a_deletion_undoes_nothing() {
+    let (world, other) = deleted_by_one_set().await;
+    let progress = Some((coverage(20), Vec::new()));
+    let end = BatchCommit { progress, ..end() };
+    let batch = world.batch(other, Vec::new(), Some(end));
+    world.store.apply(batch).await.unwrap();
+    world.announce_in(other, vec![created("a", 15)]).await;
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn set_that_is_behind_states_a_deletion_as_well() {
+    for time in [18, 20] {
+        let (world, other) = deleted_by_one_set().await;
+        let changes = vec![created("a", 15), deleted("a", time)];
+        world.announce_in(other, changes).await;
+        assert!(world.due().await.is_empty(), "deleted at {time}");
+        let listed = world.list(other, 30, Vec::new()).await;
+        assert_eq!(listed.tasks, 0, "it is not a member");
+    }
+}
+
+/// Completes the one due task, which the Source answers with 404 for the last time.
+async fn answered_as_absent(world: &World) {
+    let task = world.due().await.remove(0);
+    assert!(world.due().await.len() == 1 && task.kind == ChangeKind::Created);
+    world.complete(vec![failed_as_absent(task)]).await;
+}
+
+#[tokio::test]
+async fn resource_that_is_gone_is_not_requested_for_an_older_change_of_another_set_again() {
+    let (world, other) = deleted_by_one_set().await;
+    world.announce_in(other, vec![created("a", 15)]).await;
+    answered_as_absent(&world).await;
+    // The entry is read again at each poll.
+    world.announce_in(other, vec![created("a", 15)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.list(other, 30, Vec::new()).await.tasks, 0);
+}
+
+#[tokio::test]
+async fn file_in_doubt_of_a_resource_that_is_gone_is_removed() {
+    let (world, other) = deleted_by_one_set().await;
+    world.announce_in(other, vec![created("a", 15)]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    answered_as_absent(&world).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn resource_that_is_gone_is_missed_only_if_its_list_is_newer_than_the_deletion() {
+    for (time, failed) in [(12, 0), (20, 0), (30, 1)] {
+        let (world, other) = deleted_by_one_set().await;
+        world.list(other, time, vec![created("a", 11)]).await;
+        answered_as_absent(&world).await;
+        let statistics = world.store.set_statistics(other).await.unwrap();
+        assert_eq!(statistics.failed, failed, "list of {time}");
+    }
+}
+
+#[tokio::test]
+async fn older_change_of_a_set_that_has_stated_a_deletion_as_well_undoes_nothing() {
+    let (world, other) = deleted_by_one_set().await;
+    for change in [deleted("a", 20), created("a", 15)] {
+        world.announce_in(other, vec![change]).await;
+        assert!(world.due().await.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn deletion_by_one_set_does_not_end_what_a_third_one_has_stated() {
+    let (world, other) = deleted_by_one_set().await;
+    let third = begin(&world.store, "third.xml").await;
+    world.list(third, 10, Vec::new()).await;
+    world.announce_in(other, vec![created("a", 15)]).await;
+    world.announce_in(third, vec![created("a", 16)]).await;
+    world.announce_in(other, vec![deleted("a", 18)]).await;
+    assert_eq!(world.due_names().await, ["created a"]);
+    world.work("2").await;
+    assert_eq!(counts(&world, other).await, [0, 0]);
+    assert_eq!(world.totals(third).await.0, 1);
+}
+
+#[tokio::test]
+async fn set_that_is_behind_a_deletion_shares_what_another_set_creates_again() {
+    for is_list in [false, true] {
+        let (world, other) = deleted_by_one_set().await;
+        world.announce(vec![created("a", 25)]).await;
+        if is_list {
+            world.list(other, 22, vec![created("a", 11)]).await;
+        } else {
+            world.announce_in(other, vec![created("a", 15)]).await;
+        }
+        assert_eq!(world.due().await.len(), 1);
+        world.work("2").await;
+        assert_eq!(counts(&world, other).await, [1, 1]);
+        world.announce(vec![deleted("a", 30)]).await;
+        assert!(world.due().await[0].is_shared);
+    }
+}
+
+#[tokio::test]
+async fn resource_that_is_gone_is_missed_while_a_list_that_is_newer_than_the_deletion_is_read() {
+    let (world, other) = deleted_by_one_set().await;
+    let list = ListProgress {
+        set: other,
+        source: SOURCE.to_owned(),
+        origin: Origin::ResourceList,
+        at: at(30),
+        checks: None,
+    };
+    world.store.begin_list(other).await.unwrap();
+    let listed = world
+        .store
+        .list_entries(&list, world.now, vec![created("a", 11)]);
+    listed.done().await.unwrap();
+    answered_as_absent(&world).await;
+    let statistics = world.store.set_statistics(other).await.unwrap();
+    assert_eq!(statistics.failed, 1);
+}
+
+#[tokio::test]
+async fn deletion_that_is_later_than_the_list_of_its_set_ends_what_that_has_stated() {
+    let (world, other) = deleted_by_one_set().await;
+    world.list(other, 12, vec![created("a", 11)]).await;
+    world.announce_in(other, vec![deleted("a", 20)]).await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.list(other, 30, Vec::new()).await.tasks, 0);
+}
+
+#[tokio::test]
+async fn older_change_undoes_no_deletion_of_a_set_that_is_not_followed_any_more() {
+    let (world, other) = deleted_by_one_set().await;
+    let ending = world.store.end_set(SOURCE, world.set, world.now);
+    ending.await.unwrap();
+    world.announce_in(other, vec![created("a", 15)]).await;
+    world.list(other, 12, vec![created("a", 11)]).await;
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn older_change_of_the_set_that_has_deleted_a_resource_undoes_nothing() {
+    let (world, other) = deleted_by_one_set_until(12).await;
+    world.announce_in(other, vec![deleted("a", 20)]).await;
+    world.announce(vec![created("a", 15)]).await;
+    assert!(world.due().await.is_empty());
+}
+
+/// The list states the time of the last modification, which was before the deletion.
+#[tokio::test]
+async fn deletion_that_is_read_again_does_not_end_what_a_newer_list_has_stated() {
+    let world = World::new().await;
+    world.list(world.set, 10, vec![created("a", 5)]).await;
+    world.work("1").await;
+    world.announce_until(vec![deleted("a", 20)], 21).await;
+    world.work("").await;
+    world.list(world.set, 30, vec![created("a", 11)]).await;
+    world.announce(vec![deleted("a", 20)]).await;
+    assert_eq!(world.due_names().await, ["created a"]);
+    let deletion = [deleted("a", 20)];
+    let late = world.store.compare_late(world.set, SOURCE, deletion.iter());
+    assert_eq!(late.unwrap(), [LateChange::Known]);
+}
+
 /// A set that is followed, and another one that was never read and delays a deletion of the first one.
 async fn with_waiting_deletion() -> (World, SetId) {
     let world = World::new().await;
@@ -140,12 +407,14 @@ fn waits(world: &World, task: Task) -> TaskResult {
 
 async fn note_read(world: &World, set: SetId) {
     let noting = world.store.note_read(SOURCE, set, world.now);
-    noting.await.unwrap();
+    assert!(noting.await.unwrap());
 }
 
 #[tokio::test]
 async fn deletion_that_waits_for_a_set_is_due_once_that_is_read() {
     let (world, other) = with_waiting_deletion().await;
+    let noting = world.store.note_read(SOURCE, other, world.now);
+    assert!(!noting.await.unwrap(), "it has no baseline");
     world.list(other, 30, Vec::new()).await;
     assert!(world.due().await.is_empty(), "only its list was read");
     let mut wakes = world.store.wakes();

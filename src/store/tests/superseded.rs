@@ -174,3 +174,54 @@ async fn file_published_by_a_superseded_task_is_removed_again() {
     world.work("").await;
     assert_eq!(world.totals(world.set).await, (0, 0));
 }
+
+/// The file that the mirror had been to get may be there, and its record was lost with the process.
+#[tokio::test]
+async fn file_in_doubt_of_a_dropped_creation_is_removed() {
+    let world = World::new().await;
+    for (change, content) in [(created("a", 10), "first"), (deleted("a", 15), "")] {
+        world.announce(vec![change]).await;
+        world.work(content).await;
+    }
+    world.announce(vec![created("a", 15)]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    assert_eq!(world.due_names().await, ["created a"]);
+    world.announce(vec![deleted("a", 15)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert!(world.due().await.is_empty());
+    assert_eq!(world.totals(world.set).await, (0, 0));
+}
+
+#[tokio::test]
+async fn task_that_restores_a_resource_in_doubt_wakes_its_worker() {
+    let world = World::new().await;
+    world.announce(vec![created("a", 10)]).await;
+    let id = world.due().await[0].resource;
+    world.work("first").await;
+    let mut wakes = world.store.wakes();
+    world.store.doubt(vec![id]).await.unwrap();
+    assert_eq!(world.due_names().await, ["updated a"]);
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    world.store.doubt(vec![id]).await.unwrap();
+    assert!(woken(&mut wakes).is_empty(), "it has a task");
+}
+
+/// A document that drops the task of a resource in doubt need not be ingested to its end.
+#[tokio::test]
+async fn task_in_place_of_a_dropped_one_wakes_its_worker() {
+    let world = World::new().await;
+    for (change, content) in [(created("a", 10), "first"), (deleted("a", 15), "")] {
+        world.announce(vec![change]).await;
+        world.work(content).await;
+    }
+    world.announce(vec![created("a", 15)]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    let mut wakes = world.store.wakes();
+    let begin = world.batch(world.set, vec![deleted("a", 15)], None);
+    assert_eq!(world.store.apply(begin).await.unwrap().tasks, 0);
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+}

@@ -26,7 +26,7 @@ async fn synced_until_is_held_back_to_the_oldest_change_that_is_not_applied() {
     assert_eq!(until().await, Some(at(15)), "given up is not applied");
     world
         .store
-        .retry_failed(world.set, SOURCE, world.now)
+        .retry_failed(world.set, SOURCE, world.now, None)
         .await
         .unwrap();
     world.work("1").await;

@@ -145,20 +145,25 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     world
         .complete(vec![TaskResult::Failed { task, failure }])
         .await;
-    let (due, next) = world
+    let due = world
         .store
         .due_tasks(SOURCE, world.now, 8, TasksInProgress::default())
         .await
         .unwrap();
-    assert_eq!((due.len(), next), (0, Some(later)));
-    let (mut due, next) = world
+    assert_eq!((due.tasks.len(), due.next_due), (0, Some(later)));
+    let mut due = world
         .store
         .due_tasks(SOURCE, later, 8, TasksInProgress::default())
         .await
         .unwrap();
-    assert_eq!((due.len(), due[0].attempts, next), (1, 1, None));
+    assert_eq!(
+        (due.tasks.len(), due.tasks[0].attempts, due.next_due),
+        (1, 1, None)
+    );
 
-    world.complete(vec![failed(due.remove(0), None)]).await;
+    world
+        .complete(vec![failed(due.tasks.remove(0), None)])
+        .await;
     let statistics = world.statistics().await;
     assert_eq!((statistics.pending, statistics.failed), (0, 1));
     let crate::store::CountedFailure { code, message, .. } = statistics.failures[0].clone();
@@ -169,7 +174,7 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     woken(&mut wakes);
     world
         .store
-        .retry_failed(world.set, SOURCE, world.now)
+        .retry_failed(world.set, SOURCE, world.now, None)
         .await
         .unwrap();
     assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
@@ -177,10 +182,32 @@ async fn failed_task_is_delayed_and_then_given_up_until_the_poll() {
     assert_eq!(task.attempts, 0);
     world
         .store
-        .retry_failed(world.set, SOURCE, world.now)
+        .retry_failed(world.set, SOURCE, world.now, None)
         .await
         .unwrap();
     assert!(woken(&mut wakes).is_empty(), "nothing to wake for");
+}
+
+/// What fails while a single run is in progress has used up its tries.
+#[tokio::test]
+async fn tasks_that_have_failed_since_a_time_stay_failed() {
+    let mut world = World::new().await;
+    let second = TimeDelta::seconds(1);
+    // As if the clock had been set back after the last one.
+    for (name, after) in [("before", 0), ("since", 1), ("later", 9)] {
+        world.announce(vec![created(name, 10)]).await;
+        let task = world.due().await.remove(0);
+        let at = world.now + second * after;
+        let results = Arc::new(vec![failed(task, None)]);
+        world.store.complete(at, results).await.unwrap();
+    }
+    let since = Some(world.now + second);
+    world.now += second * 2;
+    let retried = world
+        .store
+        .retry_failed(world.set, SOURCE, world.now, since);
+    retried.await.unwrap();
+    assert_eq!(world.due_names().await, ["created before", "created later"]);
 }
 
 #[tokio::test]
@@ -194,21 +221,27 @@ async fn each_host_gets_its_share_and_no_task_is_returned_twice() {
         ..created("x", 10)
     });
     world.announce(changes).await;
-    let (due, _) = world
+    let due = world
         .store
         .due_tasks(SOURCE, world.now, 2, TasksInProgress::default())
         .await
         .unwrap();
-    assert_eq!(due.len(), 3);
-    let in_progress = due.iter().map(|task| task.resource).collect();
+    assert_eq!(due.tasks.len(), 3);
+    let of_source = due.tasks.last().unwrap().authority.clone();
+    assert_eq!(
+        due.full,
+        HashSet::from([of_source]),
+        "the other host has no more than one"
+    );
+    let in_progress = due.tasks.iter().map(|task| task.resource).collect();
     let rest = world.due_without(in_progress).await;
     assert_eq!(rest.len(), 3);
-    let (none, _) = world
+    let none = world
         .store
         .due_tasks("another", world.now, 2, TasksInProgress::default())
         .await
         .unwrap();
-    assert!(none.is_empty());
+    assert!(none.tasks.is_empty());
 }
 
 #[tokio::test]
@@ -320,7 +353,7 @@ async fn feed_lists_applied_changes_in_order_and_wakes_once() {
         [
             (1, "created", "https://example.org/a", Some("example.org/a")),
             (2, "created", "https://example.org/b", Some("example.org/b")),
-            (3, "deleted", "https://example.org/a", None),
+            (3, "deleted", "https://example.org/a", Some("example.org/a")),
         ]
     );
     assert_eq!(entries[0].origin, "notification");
@@ -410,6 +443,53 @@ async fn resource_that_was_gone_when_the_list_was_made_is_no_failure() {
             .compare_late(world.set, SOURCE, [&late].into_iter());
         assert_eq!(again.unwrap(), [LateChange::Known]);
     }
+}
+
+/// The same where a process that was killed may have published the file.
+#[tokio::test]
+async fn file_in_doubt_of_a_resource_that_was_gone_when_the_list_was_made_is_removed() {
+    let world = World::new().await;
+    for (change, content) in [(created("a", 10), "first"), (deleted("a", 15), "")] {
+        world.announce(vec![change]).await;
+        world.work(content).await;
+    }
+    world.list(world.set, 100, Vec::new()).await;
+    let late = Change {
+        late: true,
+        ..created("a", 50)
+    };
+    world.announce(vec![late]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    let task = world.due().await.remove(0);
+    world.complete(vec![failed_as_absent(task)]).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert!(world.due().await.is_empty());
+}
+
+/// The same where nothing was ever recorded of the resource.
+#[tokio::test]
+async fn file_without_record_of_a_resource_that_was_gone_when_the_list_was_made_is_removed() {
+    let world = World::new().await;
+    world.list(world.set, 100, Vec::new()).await;
+    let late = |name| Change {
+        late: true,
+        ..created(name, 50)
+    };
+    world.announce(vec![late("a")]).await;
+    world.store.lose_results();
+    let world = world.reopened();
+    world.announce(vec![late("b")]).await;
+    let due = world.due().await;
+    let doubted: Vec<bool> = due.iter().map(|task| task.live_doubted).collect();
+    assert_eq!(doubted, [true, false], "the kill was before");
+    let absent = due.into_iter().map(failed_as_absent);
+    world.complete(absent.collect()).await;
+    assert_eq!(world.due_names().await, ["deleted a"]);
+    world.work("").await;
+    assert!(world.due().await.is_empty());
+    assert!(world.reopened().due().await.is_empty());
 }
 
 #[tokio::test]

@@ -103,6 +103,21 @@ async fn rows_that_nothing_needs_are_removed_after_a_week() {
     assert_eq!(world.totals(world.set).await.0, 3);
 }
 
+/// There may be a file of it.
+#[tokio::test]
+async fn rows_in_doubt_stay() {
+    let world = World::new().await;
+    world.announce(names("a", 3)).await;
+    let due = world.due().await;
+    let in_doubt = due.iter().find(|task| task.uri == uri("a0")).unwrap();
+    world.store.doubt(vec![in_doubt.resource]).await.unwrap();
+    world.strand("a0").await;
+    world.strand("a1").await;
+    world.trim_after(0).await;
+    world.trim_after(8).await;
+    assert_eq!(world.known().await, 2);
+}
+
 #[tokio::test]
 async fn deletions_are_remembered_until_no_older_document_counts() {
     let world = World::new().await;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 
 use super::batch_context::BatchContext;
-use super::membership::count_file;
+use super::membership::TotalsChange;
 use super::repair::set_of;
 use crate::protocol::{ChangeKind, Digest};
 use crate::store::change::{Change, Origin};
@@ -43,16 +43,18 @@ impl Store {
         let source = source.to_owned();
         self.write(move |tx| {
             let mut adopted = Vec::new();
+            let mut totals = TotalsChange::default();
             for adoption in &adoptions {
                 let uri = &adoption.change.uri;
                 let Some(set) = set_of(tx.sql, &source, adoption.set, uri)? else {
                     continue;
                 };
                 let context = BatchContext::read(tx.sql, set, &source, Origin::Audit, now)?;
-                if adopt(tx, &context, adoption)? {
+                if adopt(tx, &context, &mut totals, adoption)? {
                     adopted.push(uri.to_string());
                 }
             }
+            totals.write(tx.sql)?;
             Ok(adopted)
         })
         .await
@@ -62,6 +64,7 @@ impl Store {
 fn adopt(
     tx: &mut Tx<'_>,
     context: &BatchContext<'_>,
+    totals: &mut TotalsChange,
     adoption: &Adoption,
 ) -> Result<bool, StoreError> {
     let (sql, change) = (tx.sql, &adoption.change);
@@ -91,7 +94,7 @@ fn adopt(
         changed_at,
     };
     resource::adopt(sql, state.id, &file, context.now)?;
-    count_file(sql, state.id, before, adoption.length)?;
+    totals.count_file(sql, state.id, before, adoption.length)?;
     if !is_known {
         // The readers of the feed have not seen these bytes.
         let entry = NewEntry {
@@ -103,7 +106,7 @@ fn adopt(
                 None => ChangeKind::Created,
                 Some(_) => ChangeKind::Updated,
             },
-            path: Some(&adoption.path),
+            path: &adoption.path,
             length: Some(adoption.length),
             changed_at,
             origin: context.origin,

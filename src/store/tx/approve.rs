@@ -1,4 +1,4 @@
-//! Approves the held-back deletions of a Source.
+//! Approves or rejects the held-back deletions of a Source.
 
 use std::sync::Arc;
 
@@ -19,5 +19,13 @@ impl Store {
             Ok(released as u64)
         })
         .await
+    }
+
+    /// Rejects the held-back deletions of a Source and returns their number: the files stay. What states the same deletions again
+    /// changes nothing; once the Source lists a resource again, or states a new change of it, that decides.
+    pub async fn reject_deletions(self: &Arc<Self>, source: &str) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| Ok(task::reject_held_back(tx.sql, &source)? as u64))
+            .await
     }
 }

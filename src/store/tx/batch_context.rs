@@ -1,5 +1,7 @@
 //! What the changes of one document have in common within a transaction.
 
+use std::cell::Cell;
+
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
@@ -21,6 +23,9 @@ pub(super) struct BatchContext<'a> {
     pub(super) generation: i64,
     /// For listings: the end of the set's unbroken coverage. A change that the list reveals happened after it.
     pub(super) unbroken: Option<SourceTime>,
+    /// Whether a task was dropped and another one, which restores the resource, has taken its place: its worker is to be woken, although
+    /// no change has become a task.
+    pub(super) has_restored: Cell<bool>,
 }
 
 impl<'a> BatchContext<'a> {
@@ -43,6 +48,7 @@ impl<'a> BatchContext<'a> {
             now,
             generation: source_set::generation(sql, set)?,
             unbroken,
+            has_restored: Cell::new(false),
         })
     }
 }

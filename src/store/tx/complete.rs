@@ -6,13 +6,13 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use rusqlite::Connection;
 
-use super::membership::{count_file, leave_if_shared};
+use super::membership::{TotalsChange, leave_if_shared, note_deletion};
 use super::superseded::{SupersededTask, doubt_and_restore};
 use crate::protocol::{ChangeKind, SourceTime};
 use crate::store::change::{Change, Origin};
 use crate::store::ids::SetId;
 use crate::store::tables::feed::{self, NewEntry};
-use crate::store::tables::resource::{self, Publication, unconfirmed};
+use crate::store::tables::resource::{self, Publication, ResourceState, unconfirmed};
 use crate::store::tables::task::{self, NewTask, Task, TaskFailure, TaskState};
 use crate::store::tables::{dropped_task, member, part, source_set};
 use crate::store::writer::Tx;
@@ -81,10 +81,17 @@ impl Store {
     ) -> Result<(), StoreError> {
         self.write(move |tx| {
             let mut sets = HashSet::new();
+            let mut totals = TotalsChange::default();
+            // No result adds one.
+            let any_dropped = dropped_task::any(tx.sql)?;
             for result in results.iter() {
                 match result {
-                    TaskResult::Published(publication) => publish(tx, now, publication)?,
-                    TaskResult::Removed { task, kept } => remove(tx, now, task, *kept)?,
+                    TaskResult::Published(publication) => {
+                        publish(tx, now, &mut totals, publication)?;
+                    }
+                    TaskResult::Removed { task, kept } => {
+                        remove(tx, now, &mut totals, task, *kept)?;
+                    }
                     TaskResult::Left { task, is_same } => {
                         leave(tx.sql, now, task, *is_same)?;
                     }
@@ -92,9 +99,7 @@ impl Store {
                         // The mirror is behind from there on, whatever the deletion replaced.
                         let since = task::since(tx.sql, task.resource)?;
                         task::complete(tx.sql, task)?;
-                        if task.unconfirmed {
-                            unconfirmed::set_answered(tx.sql, task.resource, task.changed_at)?;
-                        }
+                        unconfirmed::set_answered(tx.sql, task)?;
                         let is_wanted =
                             task.live || member::any_set(tx.sql, task.resource)?.is_some();
                         if !is_same && is_wanted && !task::exists(tx.sql, task.resource)? {
@@ -108,26 +113,30 @@ impl Store {
                         }
                         let is_over = failure.is_absent && failure.retry_at.is_none();
                         if is_over && was_absent_later(tx.sql, task)? {
-                            remove(tx, now, task, false)?;
-                        } else if is_over && was_deleted_later(tx.sql, task)? {
-                            leave_deleted(tx.sql, task)?;
+                            remove(tx, now, &mut totals, task, false)?;
+                            remove_doubted_file(tx.sql, task)?;
+                        } else if is_over && let Some(state) = deleted_later(tx.sql, task)? {
+                            leave_deleted(tx.sql, task, &state)?;
                         } else {
                             task::fail(tx.sql, task, failure, now)?;
                             if failure.awaits_sets
                                 && !source_set::is_other_unread(tx.sql, task.set)?
                             {
                                 // The last one was read meanwhile.
-                                task::release_awaiting(tx.sql, task.set, now)?;
+                                task::release_awaiting(tx.sql, &task.source, now)?;
                             }
                         }
                     }
                 }
                 let task = result.task();
                 // One task of a resource is executed at a time: an older one has ended, too.
-                dropped_task::delete(tx.sql, task.resource)?;
+                if any_dropped {
+                    dropped_task::delete(tx.sql, task.resource)?;
+                }
                 sets.insert(task.set);
                 tx.wake(Wake::Tasks(task.source.clone()));
             }
+            totals.write(tx.sql)?;
             for set in sets {
                 source_set::end_finished_baselines(tx.sql, set)?;
             }
@@ -140,6 +149,7 @@ impl Store {
 fn publish(
     tx: &mut Tx<'_>,
     now: DateTime<Utc>,
+    totals: &mut TotalsChange,
     publication: &Publication,
 ) -> Result<(), StoreError> {
     let (sql, task) = (tx.sql, &publication.task);
@@ -152,10 +162,10 @@ fn publish(
         // The task was dropped long ago. If the resource is announced again, its file is adopted.
         return Ok(());
     }
-    count_file(sql, task.resource, before, publication.length)?;
+    totals.count_file(sql, task.resource, before, publication.length)?;
     if publication.news {
-        let path = Some(publication.path.as_str());
-        append_to_feed(tx, task, now, path, Some(publication.length))?;
+        let length = Some(publication.length);
+        append_to_feed(tx, task, now, &publication.path, length)?;
         if let Some(superseded) = superseded {
             superseded.restore(sql, task, now)?;
         }
@@ -229,31 +239,52 @@ fn was_absent_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
     Ok(latest.is_some_and(|latest| listed_at.is_some_and(|listed_at| latest < listed_at)))
 }
 
-/// Whether the mirror has applied a deletion that is not older than the task's change, and the task was to restore what the
-/// deletion removed (see [`SupersededTask`]). Then an answer that there is none confirms the deletion.
-fn was_deleted_later(sql: &Connection, task: &Task) -> Result<bool, StoreError> {
-    // A list states that the resource exists now.
-    if task.origin.is_listing() {
-        return Ok(false);
-    }
+/// The state of a task's resource if the mirror has applied a deletion that is not older than the task's change, and the task was to
+/// restore what the deletion removed (see [`SupersededTask`]). Then an answer that there is none confirms the deletion.
+///
+/// A list states that the resource exists at its own time: what another set has stated since then counts.
+fn deleted_later(sql: &Connection, task: &Task) -> Result<Option<ResourceState>, StoreError> {
     let state = resource::state(sql, &task.source, &task.uri, task.set)?;
-    let known = state.and_then(|state| state.known);
-    Ok(known.is_some_and(|known| known.deleted && task.changed_at <= known.changed_at))
+    let listed_at = source_set::newest_list_at(sql, task.set)?;
+    Ok(state.filter(|state| {
+        let deleted = state.known.as_ref().filter(|known| known.deleted);
+        deleted.is_some_and(|known| match task.origin.is_listing() {
+            true => state.announced_by != task.set && known.latest_change() >= listed_at,
+            false => task.changed_at <= known.changed_at,
+        })
+    }))
 }
 
-/// Ends a task that was to restore a resource whose deletion is confirmed.
-fn leave_deleted(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+/// Ends a task that was to restore a resource whose deletion is confirmed: also for the set of the task, of which older entries do
+/// not restore it again.
+fn leave_deleted(sql: &Connection, task: &Task, state: &ResourceState) -> Result<(), StoreError> {
+    note_deletion(sql, task.set, state)?;
     part::doubt_parts_of(sql, task.resource)?;
     member::delete_from_all(sql, task.resource, task.version)?;
-    Ok(task::complete(sql, task)?)
+    task::complete(sql, task)?;
+    remove_doubted_file(sql, task)
 }
 
-fn remove(tx: &mut Tx<'_>, now: DateTime<Utc>, task: &Task, kept: bool) -> Result<(), StoreError> {
+/// An attempt before this one may have published a file whose record was lost.
+fn remove_doubted_file(sql: &Connection, task: &Task) -> Result<(), StoreError> {
+    match task.live_doubted {
+        true => doubt_and_restore(sql, task.resource).map(drop),
+        false => Ok(()),
+    }
+}
+
+fn remove(
+    tx: &mut Tx<'_>,
+    now: DateTime<Utc>,
+    totals: &mut TotalsChange,
+    task: &Task,
+    kept: bool,
+) -> Result<(), StoreError> {
     let sql = tx.sql;
     let superseded = SupersededTask::find(sql, task)?;
     let before = resource::live_length(sql, task.resource)?;
     if let Some(length) = before {
-        source_set::add_totals_of_sets_of(sql, task.resource, -1, -length)?;
+        totals.count_removal(sql, task.resource, length)?;
         if let Some(superseded) = superseded {
             superseded.restore(sql, task, now)?;
         }
@@ -261,9 +292,10 @@ fn remove(tx: &mut Tx<'_>, now: DateTime<Utc>, task: &Task, kept: bool) -> Resul
     part::doubt_parts_of(sql, task.resource)?;
     member::delete_from_all(sql, task.resource, task.version)?;
     resource::delete(sql, task, now)?;
-    if before.is_some() {
-        let path = kept.then_some(task.path.as_str());
-        append_to_feed(tx, task, now, path, None)?;
+    if let Some(length) = before {
+        // A reader removes by the path what it has made of the file; the length states whether there is one still.
+        let length = u64::try_from(length).ok().filter(|_| kept);
+        append_to_feed(tx, task, now, &task.path, length)?;
     }
     Ok(task::complete(sql, task)?)
 }
@@ -272,7 +304,7 @@ fn append_to_feed(
     tx: &mut Tx<'_>,
     task: &Task,
     now: DateTime<Utc>,
-    path: Option<&str>,
+    path: &str,
     length: Option<u64>,
 ) -> Result<(), StoreError> {
     let entry = NewEntry {

@@ -14,6 +14,7 @@ use crate::store::ids::SetId;
 use crate::store::tables::loss::{self, RecentDeletions};
 use crate::store::tables::source_set;
 use crate::store::tables::task::{self, TaskState};
+use crate::store::tables::task_count;
 use crate::sync::needs_approval;
 
 /// How long a released deletion counts together with later ones.
@@ -67,6 +68,9 @@ pub(super) fn decide_deletions(
         || (exceeds(&loss::estimate(sql, set, since)?) && exceeds(&loss::count(sql, set, since)?));
     if !hold && rules.max_share < 1.0 {
         loss::insert_undecided(sql, set, now)?;
+    }
+    if hold && task_count::of_set(sql, set)?.held_back == 0 {
+        source_set::set_held_since(sql, set, now)?;
     }
     let state = if hold {
         TaskState::HeldBack

@@ -10,14 +10,16 @@ use std::sync::atomic::Ordering;
 
 use super::superseded::doubt_and_restore;
 use crate::store::ids::ResourceId;
-use crate::store::{Store, StoreError};
+use crate::store::{Store, StoreError, Wake};
 
 impl Store {
     /// Records that the files of these resources may have been changed by tasks whose results are unknown.
     pub async fn doubt(self: &Arc<Self>, resources: Vec<ResourceId>) -> Result<(), StoreError> {
         self.write(move |tx| {
             for &id in &resources {
-                doubt_and_restore(tx.sql, id)?;
+                if let Some(source) = doubt_and_restore(tx.sql, id)? {
+                    tx.wake(Wake::Tasks(source));
+                }
             }
             Ok(())
         })

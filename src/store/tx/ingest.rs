@@ -7,6 +7,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::deletion_guard::{DeletionRules, decide_deletions};
+use super::membership::{leave, leave_if_shared, note_deletion};
 use super::put_task::{put_task, put_task_since};
 use crate::protocol::{ChangeKind, ContentInfo, SourceTime};
 use crate::store::change::{Change, Origin};
@@ -19,7 +20,7 @@ use crate::store::tables::{
 };
 use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{Coverage, Decision, Gap, plan_change};
+use crate::sync::{Coverage, Decision, Gap, LocalState, plan_change};
 
 /// The changes of a document, or some of them, for one transaction.
 #[derive(Debug)]
@@ -143,7 +144,7 @@ fn apply(tx: &mut Tx<'_>, batch: &ChangeBatch) -> Result<BatchResult, StoreError
     if let Some(end) = &batch.end {
         result.held = commit(sql, &context, end)?;
     }
-    if result.tasks > 0 || batch.end.is_some() {
+    if result.tasks > 0 || context.has_restored.get() || batch.end.is_some() {
         tx.wake(Wake::Tasks(batch.source.clone()));
     }
     Ok(result)
@@ -157,7 +158,15 @@ fn apply_change(
 ) -> Result<bool, StoreError> {
     let deletes = change.kind == ChangeKind::Deleted;
     let state = ResourceState::of_change(sql, context, change)?;
-    let state = state.decided_for(sql, context, !deletes)?;
+    let mut state = state.decided_for(sql, context, !deletes)?;
+    if deletes && state.is_pending_listed {
+        // The set's own list is older than a deletion that is later than it.
+        let listed_at = source_set::newest_list_at(sql, context.set)?;
+        let is_later = change.changed_at > listed_at.map(SourceTime::latest_possible);
+        if let Some(pending) = &mut state.pending {
+            pending.is_listed = !is_later;
+        }
+    }
     if deletes && has_left(sql, context, &state)? {
         return Ok(false);
     }
@@ -170,8 +179,8 @@ fn apply_change(
         state.pending.as_ref(),
     );
     // A change that is older than the applied deletion does not make the resource a member again.
-    let is_deleted = state.known.as_ref().is_some_and(|known| known.deleted);
-    let has_left = decision == Decision::Older && is_deleted;
+    let is_overtaken = |known: &LocalState| known.deleted && change.changed_at <= known.changed_at;
+    let has_left = decision == Decision::Older && state.known.as_ref().is_some_and(is_overtaken);
     if !has_left && change.kind != ChangeKind::Deleted {
         state.join_changed(sql, context)?;
     }
@@ -211,21 +220,34 @@ fn apply_change(
             Ok(false)
         }
         Decision::Done => {
-            state.drop_task(sql)?;
+            if deletes {
+                if leave_if_shared(sql, context.set, state.id)? {
+                    // The task is for the other set.
+                    return Ok(false);
+                }
+                // Older entries of this set do not restore it.
+                note_deletion(sql, context.set, &state)?;
+                leave(sql, context.set, state.id)?;
+            }
+            state.drop_task(sql, context)?;
             state.set_links(sql, &change.links)?;
             Ok(false)
         }
     }
 }
 
-/// Whether a resource has left the set already, and is still a member of another: that set's documents state what becomes of it.
+/// Whether a resource has left the set already, and is a member of another: that set's documents state what becomes of it.
 fn has_left(
     sql: &Connection,
     context: &BatchContext<'_>,
     state: &ResourceState,
 ) -> Result<bool, StoreError> {
-    let is_live = state.known.as_ref().is_some_and(|known| !known.deleted);
-    Ok(is_live && state.member.is_none() && member::is_in_another_set(sql, context.set, state.id)?)
+    let was_here = state.known.is_some();
+    Ok(
+        was_here
+            && state.member.is_none()
+            && member::is_in_another_set(sql, context.set, state.id)?,
+    )
 }
 
 /// Ends a document and returns how many deletions are held back.

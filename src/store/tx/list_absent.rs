@@ -90,6 +90,7 @@ fn delete_absent(
     if is_proven && leave_if_shared(sql, context.set, state.id)? {
         return Ok(EntryOutcome::Known);
     }
+    let live_length = state.live_length();
     // A pending deletion stays as it is, held back or approved; one whose document was not ingested to its end is decided now.
     let is_pending = state
         .pending
@@ -104,7 +105,14 @@ fn delete_absent(
         generation: context.generation,
         part: None,
     };
-    join(sql, context.set, state.id, state.member, unnamed)?;
+    join(
+        sql,
+        context.set,
+        state.id,
+        live_length,
+        state.member,
+        unnamed,
+    )?;
     if !becomes_task {
         return Ok(EntryOutcome::Known);
     }

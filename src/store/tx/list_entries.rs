@@ -15,9 +15,10 @@ use crate::store::ids::{PartId, SetId};
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::part::{self, PageEnd, PartEvidence};
 use crate::store::tables::resource::ResourceState;
+use crate::store::tables::source_set;
 use crate::store::writer::{Tx, Writing};
 use crate::store::{Store, StoreError, Wake};
-use crate::sync::{CheckRules, Decision, plan_listed};
+use crate::sync::{CheckRules, Decision, LocalState, plan_listed};
 
 /// A Resource List, or a Resource Dump, that is being read.
 #[derive(Clone, Debug)]
@@ -131,6 +132,7 @@ fn list_entries(
         .map(|rules| UndatedChecks::read(sql, list.set, rules, now));
     let mut checks = checks.transpose()?;
     let mut result = BatchResult::default();
+    source_set::set_reading(sql, list.set, list.at)?;
     for entry in entries {
         result.count(list_entry(
             sql,
@@ -144,7 +146,7 @@ fn list_entries(
     if let Some(checks) = checks {
         checks.save(sql, list.set)?;
     }
-    if result.tasks > 0 {
+    if result.tasks > 0 || context.has_restored.get() {
         tx.wake(Wake::Tasks(list.source.clone()));
     }
     Ok(result)
@@ -184,7 +186,8 @@ fn list_entry(
     let known = state.known.as_ref();
     let decision = plan_listed(&entry.announced(), at, known, state.pending_for_listing());
     // A resource that was deleted after the snapshot is in the list, and not a member.
-    let has_left = known.is_some_and(|known| known.deleted) && decision == Decision::Older;
+    let is_overtaken = |known: &LocalState| known.deleted && known.latest_change() >= Some(at);
+    let has_left = decision == Decision::Older && known.is_some_and(is_overtaken);
     if !has_left {
         match parts {
             Some(parts) => state.join_listed(sql, context, parts)?,
@@ -216,7 +219,7 @@ fn list_entry(
             };
             if !is_checked {
                 // This also drops a deletion that was held back.
-                state.drop_task(sql)?;
+                state.drop_task(sql, context)?;
             }
             state.set_links(sql, &entry.links)?;
             Ok(EntryOutcome::Known)

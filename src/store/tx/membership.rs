@@ -7,18 +7,23 @@
 //!   last read (`member.generation >= part.read`).
 //! - A part is skipped that was read in part only: it is complete (it has a `filter`) from its end on.
 
+use std::collections::HashMap;
+
 use rusqlite::Connection;
 
 use crate::store::error::StoreError;
 use crate::store::ids::{PartId, ResourceId, SetId};
 use crate::store::tables::member::{self, Membership};
-use crate::store::tables::{part, resource, source_set};
+use crate::store::tables::resource::ResourceState;
+use crate::store::tables::{coverage, part, resource, source_set};
 
-/// Makes a resource a member of a set, or updates its membership. `before`: its membership until now.
+/// Makes a resource a member of a set, or updates its membership. `before`: its membership until now; `live_length`: the length of
+/// its file, if the mirror has one.
 pub(super) fn join(
     sql: &Connection,
     set: SetId,
     resource: ResourceId,
+    live_length: Option<i64>,
     before: Option<Membership>,
     now: Membership,
 ) -> Result<(), StoreError> {
@@ -27,7 +32,7 @@ pub(super) fn join(
         Some(_) => member::update(sql, set, resource, now)?,
         None => {
             member::insert(sql, set, resource, now)?;
-            if let Some(length) = resource::live_length(sql, resource)? {
+            if let Some(length) = live_length {
                 source_set::add_totals(sql, set, 1, length)?;
             }
         }
@@ -44,28 +49,92 @@ pub(super) fn leave_if_shared(
     if !member::is_in_another_set(sql, set, resource)? {
         return Ok(false);
     }
+    leave(sql, set, resource)?;
+    Ok(true)
+}
+
+/// Stores that a set, too, has stated the deletion that was applied, so that its older entries do not restore the resource. Not while
+/// the set that has stated it first is behind it itself: one set can be stored, and older entries of that one must not, either.
+pub(super) fn note_deletion(
+    sql: &Connection,
+    set: SetId,
+    state: &ResourceState,
+) -> Result<(), StoreError> {
+    let deleted_at = state.known.as_ref().and_then(|known| known.changed_at);
+    if state.announced_by != set && coverage::unbroken_until(sql, state.announced_by)? >= deleted_at
+    {
+        resource::set_deleted_by(sql, state.id, set)?;
+    }
+    Ok(())
+}
+
+/// Ends a resource's membership in a set, if it is a member.
+pub(super) fn leave(sql: &Connection, set: SetId, resource: ResourceId) -> Result<(), StoreError> {
     let was_member = member::delete(sql, set, resource)?;
     if was_member && let Some(length) = resource::live_length(sql, resource)? {
         source_set::add_totals(sql, set, -1, -length)?;
     }
-    Ok(true)
+    Ok(())
 }
 
-/// Corrects the totals for a file of `length` bytes that has replaced one of `before` bytes, or none.
-pub(super) fn count_file(
-    sql: &Connection,
-    resource: ResourceId,
-    before: Option<i64>,
-    length: u64,
-) -> Result<(), StoreError> {
-    let length = i64::try_from(length).unwrap_or(i64::MAX);
-    let (count, bytes) = match before {
-        None => (1, length),
-        Some(before) => (0, length - before),
-    };
-    Ok(source_set::add_totals_of_sets_of(
-        sql, resource, count, bytes,
-    )?)
+/// By how much the totals of sets change with the files of a transaction. They are written once, at its end: most files of a batch
+/// are those of one set.
+#[derive(Default)]
+#[must_use = "the totals are to be written"]
+pub(super) struct TotalsChange(HashMap<SetId, (i64, i64)>);
+
+impl TotalsChange {
+    /// Counts a file of `length` bytes that has replaced one of `before` bytes, or none.
+    pub(super) fn count_file(
+        &mut self,
+        sql: &Connection,
+        resource: ResourceId,
+        before: Option<i64>,
+        length: u64,
+    ) -> Result<(), StoreError> {
+        let length = i64::try_from(length).unwrap_or(i64::MAX);
+        match before {
+            None => self.add(sql, resource, 1, length),
+            Some(before) => self.add(sql, resource, 0, length - before),
+        }
+    }
+
+    /// Counts the removal of a file of `length` bytes. The resource is a member of its sets still.
+    pub(super) fn count_removal(
+        &mut self,
+        sql: &Connection,
+        resource: ResourceId,
+        length: i64,
+    ) -> Result<(), StoreError> {
+        self.add(sql, resource, -1, -length)
+    }
+
+    /// Adds to each set that a resource is a member of.
+    fn add(
+        &mut self,
+        sql: &Connection,
+        resource: ResourceId,
+        resources: i64,
+        bytes: i64,
+    ) -> Result<(), StoreError> {
+        if (resources, bytes) == (0, 0) {
+            return Ok(());
+        }
+        for set in member::sets_of(sql, resource)? {
+            let change = self.0.entry(set).or_default();
+            change.0 += resources;
+            change.1 = change.1.saturating_add(bytes);
+        }
+        Ok(())
+    }
+
+    /// Writes the totals.
+    pub(super) fn write(self, sql: &Connection) -> Result<(), StoreError> {
+        for (set, (resources, bytes)) in self.0 {
+            source_set::add_totals(sql, set, resources, bytes)?;
+        }
+        Ok(())
+    }
 }
 
 /// The part of a member that a change names: its own, if that named it when it was last read.

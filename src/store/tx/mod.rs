@@ -17,6 +17,7 @@ pub(super) mod begin_list;
 pub(super) mod complete;
 pub(super) mod cross_check;
 pub(super) mod doubt;
+pub(super) mod feed_readers;
 pub(super) mod ingest;
 pub(super) mod list_absent;
 pub(super) mod list_entries;

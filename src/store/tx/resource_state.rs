@@ -4,6 +4,7 @@ use rusqlite::Connection;
 
 use super::batch_context::BatchContext;
 use super::membership::{PartAssignment, join, leave_if_shared, part_if_named};
+use super::superseded::doubt_and_restore;
 use crate::mirror_path::{made_path, plain_path};
 use crate::protocol::{ChangeKind, Link, SourceTime};
 use crate::store::change::Change;
@@ -35,6 +36,7 @@ impl ResourceState {
             is_pending_listed: false,
             pending_set: None,
             is_interrupted: false,
+            is_doubted: false,
             has_links: false,
             announced_by: context.set,
             member: None,
@@ -43,7 +45,8 @@ impl ResourceState {
     }
 
     /// The state once it is known which set decides: if another one has announced the deletion that is pending, the resource
-    /// leaves that set at once, and this one decides.
+    /// leaves that set at once, and this one decides. A deletion of another set that was applied already decides nothing about a
+    /// resource that this one names, unless this one has been read up to then, or the other one is no longer followed.
     /// `names`: whether this set names the resource now; else that counts only if it is a member.
     pub(super) fn decided_for(
         mut self,
@@ -51,6 +54,14 @@ impl ResourceState {
         context: &BatchContext<'_>,
         names: bool,
     ) -> Result<Self, StoreError> {
+        if names
+            && self.announced_by != context.set
+            && let Some(known) = self.known.as_mut().filter(|known| known.deleted)
+            && coverage::unbroken_until(sql, context.set)? < known.changed_at
+            && source_set::is_followed(sql, self.announced_by)?
+        {
+            known.changed_at = None;
+        }
         let is_deletion = |pending: &Pending| pending.kind == ChangeKind::Deleted;
         let other = self.pending_set.filter(|&other| {
             other != context.set && self.pending.as_ref().is_some_and(is_deletion)
@@ -66,7 +77,7 @@ impl ResourceState {
             });
         }
         if self.member.is_some() && leave_if_shared(sql, other, self.id)? {
-            self.drop_task(sql)?;
+            self.drop_task(sql, context)?;
             (self.pending, self.pending_set) = (None, None);
             (self.is_pending_listed, self.is_interrupted) = (false, false);
         }
@@ -87,7 +98,7 @@ impl ResourceState {
             generation: context.generation,
             part,
         };
-        join(sql, context.set, self.id, self.member, now)
+        self.join(sql, context, now)
     }
 
     /// Makes the resource a member of the set because a part of its Resource List names it.
@@ -101,7 +112,24 @@ impl ResourceState {
             generation: context.generation,
             part: Some(parts.part_of(self.member)?),
         };
-        join(sql, context.set, self.id, self.member, now)
+        self.join(sql, context, now)
+    }
+
+    fn join(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+        now: Membership,
+    ) -> Result<(), StoreError> {
+        let live_length = self.live_length();
+        join(sql, context.set, self.id, live_length, self.member, now)
+    }
+
+    /// The length of the resource's file, in bytes; `None`: the mirror has none.
+    pub(super) fn live_length(&self) -> Option<i64> {
+        let live = self.known.as_ref().filter(|known| !known.deleted)?;
+        let length = live.length.unwrap_or_default();
+        Some(i64::try_from(length).unwrap_or(i64::MAX))
     }
 
     /// Lowers the task's `since` to an older change that the mirror does not have: the task stands for both.
@@ -150,13 +178,23 @@ impl ResourceState {
         Ok(())
     }
 
-    /// Deletes the task, if there is one: the mirror is up to date without it.
-    pub(super) fn drop_task(&self, sql: &Connection) -> Result<(), StoreError> {
+    /// Deletes the task, if there is one: the mirror is up to date without it. Where that is in doubt, another task takes its place.
+    pub(super) fn drop_task(
+        &self,
+        sql: &Connection,
+        context: &BatchContext<'_>,
+    ) -> Result<(), StoreError> {
         if self.pending.is_some() {
             // It may be in progress: its result must not be taken for that of the resource's next task.
             resource::raise_next_version(sql, self.id)?;
             dropped_task::insert(sql, self.id)?;
             task::delete(sql, self.id)?;
+            if self.known.as_ref().is_some_and(|known| known.is_doubted) {
+                let restores = doubt_and_restore(sql, self.id)?.is_some();
+                context
+                    .has_restored
+                    .set(restores || context.has_restored.get());
+            }
         }
         Ok(())
     }

@@ -38,19 +38,37 @@ impl Store {
         .await
     }
 
-    /// Makes the failed tasks of a set due again.
+    /// Makes the failed tasks of a set due again. `but_since`: those that have failed since then stay failed.
     pub async fn retry_failed(
         self: &Arc<Self>,
         set: SetId,
         source: &str,
         now: DateTime<Utc>,
+        but_since: Option<DateTime<Utc>>,
     ) -> Result<(), StoreError> {
         let source = source.to_owned();
         self.write(move |tx| {
-            if task::retry_failed(tx.sql, set, now)? > 0 {
+            if task::retry_failed(tx.sql, set, now, but_since)? > 0 {
                 tx.wake(Wake::Tasks(source));
             }
             Ok(())
+        })
+        .await
+    }
+
+    /// Makes the tasks of a Source due now that were given up, also those that are being tried again; returns their number.
+    pub async fn retry_given_up(
+        self: &Arc<Self>,
+        source: &str,
+        now: DateTime<Utc>,
+    ) -> Result<u64, StoreError> {
+        let source = source.to_owned();
+        self.write(move |tx| {
+            let retried = task::retry_given_up(tx.sql, &source, now)?;
+            if retried > 0 {
+                tx.wake(Wake::Tasks(source));
+            }
+            Ok(retried as u64)
         })
         .await
     }

@@ -9,8 +9,9 @@ use crate::protocol::Offer;
 use crate::store::ids::SetId;
 use crate::store::tables::document::{self, DocumentRecord};
 use crate::store::tables::source_set::{self, SetRecord};
-use crate::store::tables::{channel, task};
+use crate::store::tables::{channel, task, task_count};
 use crate::store::tx::unfollowed::drop_inbox;
+use crate::store::writer::Tx;
 use crate::store::{Store, StoreError, Wake};
 
 impl Store {
@@ -21,23 +22,29 @@ impl Store {
         capability_list: &Url,
     ) -> Result<SetRecord, StoreError> {
         let (source, uri) = (source.to_owned(), capability_list.clone());
-        self.write(move |tx| Ok(source_set::follow(tx.sql, &source, &uri)?))
-            .await
+        self.write(move |tx| {
+            let followed = source_set::follow(tx.sql, &source, &uri)?;
+            task_count::begin(tx.sql, followed.id)?;
+            Ok(followed)
+        })
+        .await
     }
 
-    /// Notes that a set was read completely: its list, and then the changes since. Deletions that wait for it are due.
+    /// Notes that a set was read completely: its list, and then the changes since. Deletions that wait for it are due. `false`: it
+    /// has no baseline, and nothing was changed.
     pub async fn note_read(
         self: &Arc<Self>,
         source: &str,
         set: SetId,
         now: DateTime<Utc>,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         let source = source.to_owned();
         self.write(move |tx| {
-            source_set::set_read(tx.sql, set)?;
-            task::release_awaiting(tx.sql, set, now)?;
-            tx.wake(Wake::Tasks(source));
-            Ok(())
+            let is_read = source_set::set_read(tx.sql, set)?;
+            if is_read {
+                release_awaiting(tx, source, now)?;
+            }
+            Ok(is_read)
         })
         .await
     }
@@ -56,9 +63,7 @@ impl Store {
                 drop_inbox(tx.sql, channel.id)?;
             }
             source_set::end(tx.sql, set)?;
-            task::release_awaiting(tx.sql, set, now)?;
-            tx.wake(Wake::Tasks(source));
-            Ok(())
+            release_awaiting(tx, source, now)
         })
         .await
     }
@@ -110,4 +115,11 @@ impl Store {
         self.write(move |tx| Ok(document::save(tx.sql, set, &document)?))
             .await
     }
+}
+
+/// Makes the deletions of a Source due that wait for its sets.
+fn release_awaiting(tx: &mut Tx<'_>, source: String, now: DateTime<Utc>) -> Result<(), StoreError> {
+    task::release_awaiting(tx.sql, &source, now)?;
+    tx.wake(Wake::Tasks(source));
+    Ok(())
 }

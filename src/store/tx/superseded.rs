@@ -93,20 +93,32 @@ impl SupersededTask {
     }
 }
 
+/// Has the file removed that there may be of a resource in doubt of which nothing is recorded, and which has no task any more. The
+/// Source does not serve it.
+pub(super) fn remove_unrecorded(
+    sql: &Connection,
+    id: ResourceId,
+    now: DateTime<Utc>,
+) -> Result<(), StoreError> {
+    resource::record_absence(sql, id, now)?;
+    doubt_and_restore(sql, id).map(drop)
+}
+
 /// Doubts the file of a resource, which a task may have changed whose result is not known. If the resource has no task, nothing else
-/// would replace the file: it gets one that restores what was applied.
+/// would replace the file: it gets one that restores what was applied. Returns the label of the Source if it has got one.
 pub(in crate::store) fn doubt_and_restore(
     sql: &Connection,
     id: ResourceId,
-) -> Result<(), StoreError> {
+) -> Result<Option<String>, StoreError> {
     resource::doubt(sql, id)?;
     let Some((source, set, uri)) = resource::followed(sql, id)? else {
-        return Ok(());
+        return Ok(None);
     };
-    if let Some(applied) = SupersededTask::of(sql, id, &uri, false)? {
-        let (origin, at_once) = (Origin::ChangeList, DateTime::UNIX_EPOCH);
-        let context = BatchContext::read(sql, set, &source, origin, at_once)?;
-        applied.put(sql, &context, id)?;
-    }
-    Ok(())
+    let Some(applied) = SupersededTask::of(sql, id, &uri, false)? else {
+        return Ok(None);
+    };
+    let (origin, at_once) = (Origin::ChangeList, DateTime::UNIX_EPOCH);
+    let context = BatchContext::read(sql, set, &source, origin, at_once)?;
+    applied.put(sql, &context, id)?;
+    Ok(Some(source))
 }

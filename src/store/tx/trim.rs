@@ -42,7 +42,17 @@ impl Store {
 
     /// Removes the oldest entries of the feed that were applied before that time, up to 5000. Returns whether there may be more.
     pub async fn trim_feed(self: &Arc<Self>, before: DateTime<Utc>) -> Result<bool, StoreError> {
-        let old = self.read(move |sql| Ok(feed::oldest_before(sql, before, ENTRIES_A_STEP)?));
+        self.trim_read_feed(before, i64::MAX).await
+    }
+
+    /// The same, but only up to a number: the position of a reader that goes on after it.
+    pub async fn trim_read_feed(
+        self: &Arc<Self>,
+        before: DateTime<Utc>,
+        until: i64,
+    ) -> Result<bool, StoreError> {
+        let old =
+            self.read(move |sql| Ok(feed::oldest_before(sql, before, until, ENTRIES_A_STEP)?));
         let Some((last, entries)) = old.await? else {
             return Ok(false);
         };

@@ -70,6 +70,7 @@ impl State {
             kind: self.kind.unwrap_or(ChangeKind::Created),
             changed_at: self.changed_at,
             unconfirmed: false,
+            is_listed: self.kind.is_none(),
         }
     }
 }
@@ -181,6 +182,22 @@ fn same_content_at_a_newer_time_updates_the_time() {
         ("updated@21#a", "updated@20#a", "-", Task),
         ("deleted@21", "deleted@20", "-", Task),
         ("deleted@21", "deleted", "-", Task),
+    ]);
+}
+
+/// Another set has stated the applied deletion.
+#[test]
+fn deletion_ends_a_pending_creation_that_is_older_than_the_applied_deletion() {
+    check(&[
+        ("deleted@18", "deleted@20", "created@15#a", Done),
+        ("deleted@15", "deleted@20", "created@15#a", Done),
+        ("deleted@14", "deleted@20", "created@15#a", Older),
+        ("deleted@18", "deleted@20", "-", Older),
+        ("created@18#b", "deleted@20", "created@15#a", Older),
+        // A list that is newer than the deletion.
+        ("deleted@18", "deleted@20", "listed@15#a", Older),
+        ("deleted@20", "deleted@20", "listed@15#a", Older),
+        ("deleted@21", "deleted@20", "listed@15#a", Task),
     ]);
 }
 
@@ -382,6 +399,7 @@ fn change_of_a_day_may_be_later_than_a_list_of_that_day() {
             kind,
             changed_at: state.changed_at,
             unconfirmed: false,
+            is_listed: false,
         });
         let known_state = state.known();
         let case = format!("{known}, a list of {list}");
@@ -533,6 +551,9 @@ fn entry_of_a_covered_time_is_news_if_its_resource_is_known_as_older() {
         ("deleted@20", "-", "deleted@15", -1, Same),
         ("deleted@20", "deleted@10", "updated@15", -1, News),
         ("deleted@20", "deleted@10", "deleted@15", -1, Same),
+        ("deleted@18", "deleted@20", "created@15", -1, News),
+        ("deleted@18", "deleted@20", "listed@15", -1, Known),
+        ("deleted@18", "deleted@20", "-", -1, Known),
         ("updated@20#a", "updated@10#a", "updated@15#b", -1, News),
         ("updated@20#a", "updated@10#a", "deleted@15", -1, News),
         // A Resource List names it, and is newer than the entry.
@@ -636,6 +657,7 @@ fn times_of_a_hub_hide_nothing_that_the_source_states() {
         kind: Updated,
         changed_at: at(20),
         unconfirmed: true,
+        is_listed: false,
     };
     for (time, unconfirmed, expected) in [
         (20, false, LateChange::News),

@@ -113,7 +113,7 @@ async fn ingest_all() -> Vec<String> {
     while pending(store).await < SETS {
         tokio::task::yield_now().await;
     }
-    let executor = Executor::new(Arc::clone(context), Arc::clone(mirror)).run();
+    let executor = Executor::new(Arc::clone(context), Arc::clone(mirror), false).run();
     let executor = tokio::spawn(executor);
     for result in ingesting.join_all().await {
         assert_eq!(result.tasks, 1);

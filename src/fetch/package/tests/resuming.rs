@@ -448,7 +448,7 @@ async fn a_stall_ends_the_try_and_the_bytes_are_retained() {
     let uri = Url::parse(&site.url("/")).unwrap();
     let folder = tempfile::tempdir().unwrap();
     let partial = || PartialPackage::open(folder.path(), &uri).unwrap();
-    let got = client(Duration::from_secs(5), 1)
+    let got = client(Duration::from_secs(15), 1)
         .get_package(&uri, &AllowedHosts::any(), None, partial())
         .await;
     assert_eq!(got.unwrap_err(), FetchError::Timeout);
@@ -466,7 +466,7 @@ async fn a_package_does_not_delay_resources_and_documents() {
         _ => test_site::ok("text"),
     })
     .await;
-    let client = client(Duration::from_secs(20), 1);
+    let client = client(Duration::from_secs(3600), 1);
     let folder = tempfile::tempdir().unwrap();
     let uri = Url::parse(&site.url("/dump.zip")).unwrap();
     let partial = PartialPackage::open(folder.path(), &uri).unwrap();

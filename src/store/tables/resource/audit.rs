@@ -79,25 +79,26 @@ pub(in crate::store) fn known_file(
     uri: Option<&str>,
     path: Option<&str>,
 ) -> Result<Option<KnownFile>> {
-    let columns = "SELECT path, length, hashes, lastmod, applied_at, deleted,
-             EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id AND task.state = 'ready')
-         FROM resource WHERE source = ?1 AND";
     let (condition, name) = match (uri, path) {
         (Some(uri), _) => ("uri = ?2", uri),
         (None, Some(path)) => ("path = ?2", path),
         (None, None) => return Ok(None),
     };
-    sql.prepare_cached(&format!("{columns} {condition}"))?
-        .query_row(params![source, name], |row| {
-            Ok(KnownFile {
-                path: row.get(0)?,
-                length: row.get::<_, Option<Count>>(1)?.map(u64::from),
-                hashes: row.get::<_, DigestList<_>>(2)?.0,
-                lastmod: row.get(3)?,
-                applied_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
-                deleted: row.get(5)?,
-                pending: row.get(6)?,
-            })
+    sql.prepare_cached(&format!(
+        "SELECT path, length, hashes, lastmod, applied_at, deleted,
+             EXISTS (SELECT 1 FROM task WHERE task.resource_id = resource.id AND task.state = 'ready')
+         FROM resource WHERE source = ?1 AND {condition}"
+    ))?
+    .query_row(params![source, name], |row| {
+        Ok(KnownFile {
+            path: row.get(0)?,
+            length: row.get::<_, Option<Count>>(1)?.map(u64::from),
+            hashes: row.get::<_, DigestList<_>>(2)?.0,
+            lastmod: row.get(3)?,
+            applied_at: row.get::<_, Option<Micros>>(4)?.map(DateTime::from),
+            deleted: row.get(5)?,
+            pending: row.get(6)?,
         })
-        .optional()
+    })
+    .optional()
 }

@@ -4,6 +4,7 @@ use rusqlite::{Connection, Result, params};
 
 use crate::protocol::{ResourceUri, SourceTime};
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::task::Task;
 use crate::store::tables::values::Count;
 
 /// What only a hub has stated of a resource, which is not trusted to speak for the Source.
@@ -111,15 +112,15 @@ pub(in crate::store) fn set_compared(sql: &Connection, id: ResourceId) -> Result
         .map(drop)
 }
 
-/// Stores that the Source was asked for a resource of which only a hub has stated a change of that time.
-pub(in crate::store) fn set_answered(
-    sql: &Connection,
-    id: ResourceId,
-    at: Option<SourceTime>,
-) -> Result<()> {
+/// Stores until when a hub had stated changes of a task's resource when the Source was asked for it. Nothing, if the Source has
+/// stated the change itself.
+pub(in crate::store) fn set_answered(sql: &Connection, task: &Task) -> Result<()> {
+    if !task.unconfirmed {
+        return Ok(());
+    }
     sql.prepare_cached(
         "UPDATE resource SET answered_until = COALESCE(MAX(answered_until, ?2), ?2, answered_until) WHERE id = ?1",
     )?
-    .execute(params![id, at])
+    .execute(params![task.resource, task.changed_at])
     .map(drop)
 }

@@ -1,4 +1,5 @@
-//! Rows of `resource` that nothing needs: the mirror has no file of them, no set names them, and no change of them is pending.
+//! Rows of `resource` that nothing needs: the mirror has no recorded file of them, none is in doubt, no set names them, and no change
+//! of them is pending.
 //!
 //! A row of a resource that was deleted states when: that protects against older documents that still name it. It is unused once
 //! the deletion was applied a while ago, and every set of the Source has read a Resource List of a later time.
@@ -15,6 +16,7 @@ const IS_UNUSED: &str = "
     AND NOT EXISTS (SELECT 1 FROM member WHERE member.resource_id = resource.id)
     AND NOT EXISTS (SELECT 1 FROM loss WHERE loss.resource_id = resource.id)
     AND NOT EXISTS (SELECT 1 FROM dropped_task WHERE dropped_task.resource_id = resource.id)
+    AND doubted = 0
     AND (applied_at IS NULL OR (
         deleted = 1 AND applied_at < ?1 AND source IN (SELECT value FROM json_each(?2))
         AND NOT EXISTS (SELECT 1 FROM source_set WHERE source_set.source = resource.source AND ended = 0

@@ -8,6 +8,7 @@ use rusqlite::{Connection, OptionalExtension, Result, params};
 use super::{COLUMNS, Task, TaskState};
 use crate::protocol::ResourceUri;
 use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::resource::IS_DOUBTED;
 use crate::store::tables::values::Micros;
 
 /// The hosts that have ready tasks. Each costs one look-up in the index, whatever the number of tasks.
@@ -33,18 +34,22 @@ pub(in crate::store) fn due_of_host(
     limit: usize,
     in_progress: &HashSet<ResourceId>,
 ) -> Result<Vec<Task>> {
-    let mut query = sql.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM task JOIN resource ON resource.id = task.resource_id
-         WHERE task.source = ?1 AND task.state = 'ready' AND task.authority = ?2 AND task.not_before <= ?3
-         ORDER BY task.not_before, task.resource_id"
+    // Those in progress come first, hundreds of them: the index alone shows which they are.
+    let mut due = sql.prepare_cached(
+        "SELECT resource_id FROM task WHERE source = ?1 AND state = 'ready' AND authority = ?2 AND not_before <= ?3
+         ORDER BY not_before, resource_id",
+    )?;
+    let mut task = sql.prepare_cached(&format!(
+        "SELECT {COLUMNS}, {IS_DOUBTED} AS live_doubted FROM task JOIN resource ON resource.id = task.resource_id WHERE task.resource_id = ?1"
     ))?;
-    let mut rows = query.query(params![source, authority, Micros(now)])?;
+    let mut rows = due.query(params![source, authority, Micros(now)])?;
     let mut tasks = Vec::new();
     while tasks.len() < limit
         && let Some(row) = rows.next()?
     {
-        if !in_progress.contains(&row.get("resource_id")?) {
-            tasks.push(Task::from_row(row)?);
+        let resource: ResourceId = row.get(0)?;
+        if !in_progress.contains(&resource) {
+            tasks.push(task.query_row([resource], Task::from_row)?);
         }
     }
     Ok(tasks)
@@ -87,7 +92,7 @@ pub(in crate::store) fn of_resource(
     uri: &ResourceUri,
 ) -> Result<Option<(Task, TaskState, DateTime<Utc>)>> {
     sql.prepare_cached(&format!(
-        "SELECT {COLUMNS}, task.state AS state, task.not_before AS not_before
+        "SELECT {COLUMNS}, {IS_DOUBTED} AS live_doubted, task.state AS state, task.not_before AS not_before
          FROM resource JOIN task ON task.resource_id = resource.id
          WHERE resource.source = ?1 AND resource.uri = ?2 AND task.state IN ('ready', 'failed')"
     ))?

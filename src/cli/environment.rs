@@ -1,0 +1,154 @@
+//! What the configuration needs of the machine: folders with their owner and space, and ports. Nothing is changed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::time::Duration;
+
+use indicatif::HumanBytes;
+use rustix::fs::{Access, access, statvfs};
+
+use super::daemon_client::DaemonClient;
+use super::users::{current, name_of};
+use crate::config::Config;
+
+/// Less free space than this is not enough to begin with, in bytes.
+const LEAST_SPACE: u64 = 64 << 20;
+
+/// What was found of one thing that the daemon needs.
+#[derive(Debug)]
+pub(super) struct Probe {
+    /// The key of the configuration, and its value.
+    what: String,
+    /// What is right, or what is wrong and what to do about it.
+    found: Result<String, String>,
+}
+
+impl Probe {
+    /// Whether nothing is wrong.
+    pub(super) fn is_right(&self) -> bool {
+        self.found.is_ok()
+    }
+
+    /// The line of the probe.
+    pub(super) fn line(&self) -> String {
+        match &self.found {
+            Ok(found) => format!("ok    {}: {found}", self.what),
+            Err(wrong) => format!("FAIL  {}: {wrong}", self.what),
+        }
+    }
+}
+
+/// Tries everything that the daemon needs.
+pub(super) async fn probes(config: &Config) -> Vec<Probe> {
+    let mut probes = vec![folder("state_dir", &config.state_dir, true)];
+    for source in &config.sources {
+        let key = format!("source[{}].mirror", source.name);
+        probes.push(folder(&key, &source.mirror, false));
+    }
+    probes.push(folder("temporary files", &std::env::temp_dir(), false));
+    let is_running = match DaemonClient::new(config, Duration::from_secs(10)) {
+        Ok(client) => client.get("/healthz").await.is_ok(),
+        Err(_) => false,
+    };
+    probes.push(port("status.listen", config.status.listen, is_running));
+    if config.sources.iter().any(|source| source.notifications) {
+        probes.push(port("callback.listen", config.callback.listen, is_running));
+    }
+    probes
+}
+
+/// Whether a folder, or else the next one above it, can be written. `is_own`: whether it must belong to this user.
+fn folder(key: &str, path: &Path, is_own: bool) -> Probe {
+    Probe {
+        what: format!("{key} {}", path.display()),
+        found: try_folder(path, is_own),
+    }
+}
+
+fn try_folder(path: &Path, is_own: bool) -> Result<String, String> {
+    let existing = path.ancestors().find(|path| path.exists());
+    let existing = existing.ok_or("there is no folder to create it in")?;
+    let shown = existing.display();
+    let found = fs::metadata(existing).map_err(|error| format!("{shown}: {error}"))?;
+    if !found.is_dir() {
+        return Err(format!("{shown} is not a folder"));
+    }
+    let (owner, own) = (name_of(found.uid()), name_of(current()));
+    if is_own && existing == path && found.uid() != current() {
+        return Err(format!(
+            "it belongs to {owner}, and this is {own}: run the check as the user of the daemon, `sudo -u {owner} …`"
+        ));
+    }
+    if let Err(error) = access(existing, Access::WRITE_OK | Access::EXEC_OK) {
+        return Err(format!(
+            "{own} can't write to {shown} ({error}), which belongs to {owner}: create the folder for the user of the daemon, or \
+             run the check as that user"
+        ));
+    }
+    let disk = statvfs(existing).map_err(|error| format!("{shown}: {error}"))?;
+    let free = disk.f_bavail.saturating_mul(disk.f_frsize);
+    if free < LEAST_SPACE {
+        return Err(format!("only {} are free", HumanBytes(free)));
+    }
+    let state = match existing == path {
+        true => format!("writable, of {owner}"),
+        false => format!("will be created in {shown}"),
+    };
+    Ok(format!("{state}; {} free", HumanBytes(free)))
+}
+
+/// Whether a port can be listened on. `is_running`: whether the daemon is.
+fn port(key: &str, address: SocketAddr, is_running: bool) -> Probe {
+    let found = match TcpListener::bind(address) {
+        Ok(_) => Ok("free".to_owned()),
+        Err(error) if error.kind() == ErrorKind::AddrInUse && is_running => {
+            Ok("in use, and the daemon is running".to_owned())
+        }
+        Err(error) if error.kind() == ErrorKind::AddrInUse => Err(
+            "another program listens there (`ss -ltnp` shows it): stop it, or choose another port"
+                .to_owned(),
+        ),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => Err(format!(
+            "{error}: ports below 1024 need CAP_NET_BIND_SERVICE; see the unit"
+        )),
+        Err(error) => Err(error.to_string()),
+    };
+    Probe {
+        what: format!("{key} {address}"),
+        found,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn folder_is_tried_where_it_is_or_will_be() {
+        let home = tempfile::tempdir().unwrap();
+        let found = try_folder(home.path(), true).unwrap();
+        assert!(found.starts_with("writable, of "), "{found}");
+        let found = try_folder(&home.path().join("a/b"), true).unwrap();
+        assert!(found.starts_with("will be created in "), "{found}");
+        let file = home.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for path in [file.clone(), file.join("below")] {
+            let wrong = try_folder(&path, false).unwrap_err();
+            assert!(wrong.contains("is not a folder"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn port_in_use_is_right_only_where_the_daemon_is_running() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert!(port("status.listen", address, true).is_right());
+        let probe = port("status.listen", address, false);
+        assert!(!probe.is_right() && probe.line().starts_with("FAIL  status.listen 127"));
+        drop(listener);
+        assert!(port("status.listen", address, false).is_right());
+    }
+}

@@ -1,0 +1,135 @@
+//! What `--help` shows below the options: examples, exit statuses, environment variables.
+
+pub(super) const PROGRAM: &str = "\
+Examples:
+  resyncd discover https://example.org/
+  resyncd check
+  resyncd -c ./resyncd.toml sync
+  resyncd status
+
+Exit status:
+  0  success
+  1  failure, or not in sync
+  2  a fault in the command line or the configuration
+  3  the daemon can't be reached
+  4  run, started by systemd: a newer version wrote the state
+
+Environment:
+  RESYNCD_CONFIG  the configuration file, if there is no --config
+  RUST_LOG        what is logged on standard error: error, warn, info, debug or
+                  trace, also by module: info,resyncd::fetch=debug
+  NO_COLOR        no colours in this help";
+
+pub(super) const RUN: &str = "\
+Examples:
+  resyncd run
+  RUST_LOG=debug resyncd -c ./resyncd.toml run
+
+Logs go to standard error, at the level info unless RUST_LOG sets another.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 if it can't start or go on, 2 if the
+configuration has faults. Started by systemd, 4 if a newer version wrote the
+state: the unit does not restart it for 2 and 4.";
+
+pub(super) const CHECK: &str = "\
+Examples:
+  resyncd check
+  resyncd -c ./resyncd.toml check
+  sudo -u resyncd resyncd check --environment
+
+Exit status: 0 if there are no faults, 2 otherwise, 1 if --environment finds
+something wrong. Warnings change nothing.";
+
+pub(super) const CONFIG: &str = "\
+Examples:
+  resyncd config --effective
+  resyncd config --schema
+
+User names and passwords are not shown.
+
+Exit status: 0, or 2 if the configuration has faults.";
+
+pub(super) const DISCOVER: &str = "\
+Examples:
+  resyncd discover example.org
+  resyncd discover https://example.org/resourcelist.xml --json
+
+Exit status: 0 if a set was found, 1 if none, or nothing of it can be read.";
+
+pub(super) const SYNC: &str = "\
+Examples:
+  resyncd sync
+  resyncd sync example
+
+Not while a daemon runs on the same state_dir.
+
+Exit status: 0 if every set is in sync, 1 otherwise.";
+
+pub(super) const AUDIT: &str = "\
+Examples:
+  resyncd audit
+  resyncd audit example --json
+  resyncd audit --repair --delete-extra
+
+Exit status: 0 if mirror and Source are the same, 1 otherwise.";
+
+pub(super) const STATUS: &str = "\
+Examples:
+  resyncd status
+  resyncd status --json
+  resyncd status --address 127.0.0.1:8462
+
+Exit status: 0 if every set is in sync or catching up, 1 otherwise, 3 if the
+daemon can't be reached.";
+
+pub(super) const APPROVE: &str = "\
+Examples:
+  resyncd approve example --list
+  resyncd approve example
+  resyncd approve example --reject
+
+Exit status: 0 if done, 1 if the daemon does not accept it, 3 if it can't be
+reached.";
+
+pub(super) const FAILED: &str = "\
+Examples:
+  resyncd failed
+  resyncd failed example --json
+
+Exit status: 0, or 3 if the daemon can't be reached.";
+
+pub(super) const RETRY: &str = "\
+Examples:
+  resyncd retry
+  resyncd retry example
+
+Exit status: 0 if it is tried, 3 if the daemon can't be reached.";
+
+pub(super) const POLL: &str = "\
+Examples:
+  resyncd poll
+  resyncd poll example
+
+Does not wait for the end of the poll.
+
+Exit status: 0 if it is requested, 3 if the daemon can't be reached.";
+
+pub(super) const UNSUBSCRIBE: &str = "\
+Examples:
+  resyncd unsubscribe
+  resyncd unsubscribe example
+
+Exit status: 0 if every hub has confirmed, 1 otherwise.";
+
+pub(super) const DEMO: &str = "\
+Examples:
+  resyncd demo
+  resyncd demo --changes-per-second 10
+
+Everything it writes is in ./resyncd-demo; Ctrl-C ends it.
+
+Exit status: 0 after SIGTERM or SIGINT, 1 otherwise.";
+
+pub(super) const VERSION: &str = "\
+Examples:
+  resyncd version";

@@ -1,0 +1,20 @@
+//! `poll`: has the running daemon poll the documents at once.
+
+use super::daemon_client::DaemonAddress;
+use super::daemon_requests::post_for_each;
+use crate::config::Config;
+
+/// Arguments of `poll`.
+#[derive(Debug, clap::Args)]
+pub(super) struct PollArguments {
+    /// Names of Sources in the configuration; all if none is given
+    #[arg(value_name = "SOURCE")]
+    sources: Vec<String>,
+    #[command(flatten)]
+    pub(super) daemon: DaemonAddress,
+}
+
+pub(super) async fn poll(config: &Config, arguments: &PollArguments) -> u8 {
+    let show = |source: &str, _: &str| println!("{source}: poll requested");
+    post_for_each(config, &arguments.sources, "poll", show).await
+}

@@ -1,0 +1,141 @@
+//! The configuration with the defaults of what it omits, as TOML.
+//!
+//! The defaults are those of `config.example.toml`, which a test holds against those of the program.
+
+use std::path::Path;
+
+use toml::de::{DeTable, DeValue};
+
+use super::Config;
+use crate::config::fault::ConfigFaults;
+use crate::config::file::{folder_of, read_text};
+use crate::config::syntax::parse_toml;
+use crate::config::table_reader::{keys_of, parse_path};
+use crate::protocol::hide_userinfo;
+
+/// The example, which has every key with its default.
+pub(super) const EXAMPLE: &str = include_str!("../../config.example.toml");
+
+/// The keys whose value in the example is no default.
+pub(super) const WITHOUT_DEFAULT: [&str; 4] = ["public_url", "name", "url", "mirror"];
+
+/// The tables, without `source`.
+pub(super) const TABLES: [&str; 5] = ["callback", "status", "http", "limits", "feed"];
+
+/// What all values of a file need.
+struct Given<'a> {
+    text: &'a str,
+    folder: &'a Path,
+    config: &'a Config,
+    defaults: &'a DeTable<'a>,
+}
+
+impl Config {
+    /// A configuration file with the defaults of what it omits, as TOML: each path is absolute, and user names and passwords are
+    /// not shown.
+    ///
+    /// # Errors
+    /// The faults of the file, as [`load`](Self::load).
+    pub fn effective(path: &Path) -> Result<String, ConfigFaults> {
+        let text = read_text(path)?;
+        let config = Self::parse(&text, path)?;
+        let folder = folder_of(path)?;
+        let unreadable = |_| ConfigFaults::default();
+        let document = parse_toml(&text).map_err(unreadable)?;
+        let defaults = parse_toml(EXAMPLE).map_err(unreadable)?;
+        let given = Given {
+            text: &text,
+            folder: &folder,
+            config: &config,
+            defaults: &defaults,
+        };
+        let mut shown = format!(
+            "# {}, with the defaults of resyncd {} for what it omits\n",
+            path.display(),
+            env!("CARGO_PKG_VERSION")
+        );
+        given.append(&mut shown, "", Some(&document));
+        for table in TABLES {
+            shown.push_str(&format!("\n[{table}]\n"));
+            let section = document.get(table).and_then(|it| it.get_ref().as_table());
+            given.append(&mut shown, table, section);
+        }
+        let sources = document
+            .get("source")
+            .and_then(|it| it.get_ref().as_array());
+        for source in sources.into_iter().flatten() {
+            shown.push_str("\n[[source]]\n");
+            given.append(&mut shown, "source", source.get_ref().as_table());
+        }
+        Ok(shown)
+    }
+}
+
+impl Given<'_> {
+    /// Appends the keys of a table.
+    fn append(&self, shown: &mut String, kind: &str, table: Option<&DeTable<'_>>) {
+        for &key in keys_of(kind) {
+            if TABLES.contains(&key) || key == "source" {
+                continue;
+            }
+            let value = table.and_then(|table| table.get(key));
+            let line = match (value, self.default_of(kind, key)) {
+                (Some(value), _) => {
+                    let source = &self.text[value.span()];
+                    format!("{key} = {}", self.value(key, value.get_ref(), source))
+                }
+                (None, Some(default)) => format!("{key} = {default}  # default"),
+                (None, None) => format!("# {key} is not set"),
+            };
+            shown.push_str(&line);
+            shown.push('\n');
+        }
+    }
+
+    /// A value as it is used; `source`: as it is written.
+    fn value(&self, key: &str, value: &DeValue<'_>, source: &str) -> String {
+        let text = value.as_str().unwrap_or_default();
+        match key {
+            "state_dir" | "mirror" | "token_file" if !text.is_empty() => {
+                let path = parse_path(text, self.folder).ok();
+                path.map_or_else(|| source.to_owned(), |path| quoted(&path.to_string_lossy()))
+            }
+            "url" | "hub" | "public_url" => quoted(&hide_userinfo(text)),
+            _ => match value.as_array() {
+                // All are of texts, which may be URLs.
+                Some(array) => {
+                    let texts = array.iter().filter_map(|text| text.get_ref().as_str());
+                    let texts = texts.map(|text| quoted(&hide_userinfo(text)));
+                    format!("[{}]", texts.collect::<Vec<_>>().join(", "))
+                }
+                None => source.to_owned(),
+            },
+        }
+    }
+
+    /// The default of a key as TOML; `None`: it has none, or depends on something else.
+    fn default_of(&self, kind: &str, key: &str) -> Option<String> {
+        match key {
+            // Each of the two is adapted to the other.
+            "notification" => return Some(quoted(&self.config.limits.notification.to_string())),
+            "inbox" => return Some(quoted(&self.config.limits.inbox.to_string())),
+            "user_agent" => return Some(quoted(&self.config.http.user_agent)),
+            key if WITHOUT_DEFAULT.contains(&key) => return None,
+            _ => {}
+        }
+        let table = match kind {
+            "" => Some(self.defaults),
+            "source" => {
+                let sources = self.defaults.get("source")?.get_ref().as_array()?;
+                sources.iter().next()?.get_ref().as_table()
+            }
+            table => self.defaults.get(table)?.get_ref().as_table(),
+        };
+        Some(EXAMPLE[table?.get(key)?.span()].to_owned())
+    }
+}
+
+/// A text as a string of TOML. JSON escapes what TOML does, in the same way.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}

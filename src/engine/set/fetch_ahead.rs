@@ -1,0 +1,158 @@
+//! Fetches ahead what an index names: while one list is read, the next ones are downloaded.
+//!
+//! Only the download is early. Whether a document is read, and what its bytes or its error mean, is decided when its turn comes, in
+//! the order of the index. What was fetched counts only if the request that would be made then is the one that was made, and it
+//! proves nothing of the time after that request.
+//!
+//! Invariants: no more than [`AHEAD`] documents are being fetched, or have been fetched and wait for their turn. To drop one ends
+//! its request. Its bytes are in memory or in an unnamed file, of which nothing is left.
+//!
+//! Must not know what comes next, nor what a document is.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use futures_util::future::{MaybeDone, maybe_done};
+use tokio_util::task::AbortOnDropHandle;
+use url::Url;
+
+use crate::clock;
+use crate::engine::EngineError;
+use crate::engine::context::SourceContext;
+use crate::engine::documents::fetch_document;
+use crate::error_class::ErrorClass;
+use crate::fetch::FetchedDocument;
+use crate::protocol::Validators;
+use crate::store::SetId;
+
+/// How many documents are fetched ahead. Each may take as much disk as one document may.
+pub(super) const AHEAD: usize = 2;
+
+/// The documents of one index that are fetched ahead.
+pub(super) struct FetchAhead {
+    context: Arc<SourceContext>,
+    set: SetId,
+    begun: Vec<EarlyDocument>,
+}
+
+/// A document that was requested before its turn.
+pub(super) struct EarlyDocument {
+    uri: Url,
+    asked_at: DateTime<Utc>,
+    fetching: MaybeDone<AbortOnDropHandle<Option<EarlyAnswer>>>,
+}
+
+/// What an early request has returned.
+struct EarlyAnswer {
+    /// What the request was conditional on.
+    known: Option<Validators>,
+    fetched: Result<Option<Box<FetchedDocument>>, EngineError>,
+}
+
+impl FetchAhead {
+    pub(super) fn of(context: &Arc<SourceContext>, set: SetId) -> Self {
+        Self {
+            context: Arc::clone(context),
+            set,
+            begun: Vec::new(),
+        }
+    }
+
+    /// Drops what does not come next any more.
+    pub(super) fn retain<'a>(&mut self, next: impl Iterator<Item = &'a Url> + Clone) {
+        self.begun
+            .retain(|early| next.clone().any(|uri| *uri == early.uri));
+    }
+
+    /// Whether a document is being fetched, or has been fetched.
+    pub(super) fn has_begun(&self, uri: &Url) -> bool {
+        self.begun.iter().any(|early| early.uri == *uri)
+    }
+
+    /// Begins to fetch a document; conditionally unless `anew`. Does nothing if there is no room, or if the host is slowed down: an
+    /// early request that it refuses is repeated when the turn of the document comes.
+    pub(super) async fn begin(&mut self, uri: Url, anew: bool) {
+        if self.begun.len() >= AHEAD || self.context.client.is_slowed_down(&uri) {
+            return;
+        }
+        let asked_at = clock::now().wall;
+        let fetching = fetch(Arc::clone(&self.context), self.set, uri.clone(), anew);
+        let fetching = maybe_done(AbortOnDropHandle::new(tokio::spawn(fetching)));
+        #[cfg(test)]
+        let fetching = at_once_if_simulated(fetching).await;
+        self.begun.push(EarlyDocument {
+            uri,
+            asked_at,
+            fetching,
+        });
+    }
+
+    /// The document whose turn it is, if it was requested. To drop it ends the request.
+    pub(super) fn take(&mut self, uri: &Url) -> Option<EarlyDocument> {
+        let found = self.begun.iter().position(|early| early.uri == *uri)?;
+        Some(self.begun.remove(found))
+    }
+}
+
+impl EarlyDocument {
+    /// A moment on our clock that is not after the request.
+    pub(super) fn asked_at(&self) -> DateTime<Utc> {
+        self.asked_at
+    }
+
+    /// What a request that is conditional on the `known` version returns, as [`fetch_document`] does; `None` if that is another
+    /// request than was made, or if none was made.
+    pub(super) async fn fetched(
+        mut self,
+        known: Option<&Validators>,
+    ) -> Option<Result<Option<Box<FetchedDocument>>, EngineError>> {
+        (&mut self.fetching).await;
+        let answer = Pin::new(&mut self.fetching).take_output()?;
+        // A panic occurs again when the document is fetched in its turn, and is reported there.
+        answer.ok().flatten()?.in_turn(known)
+    }
+}
+
+impl EarlyAnswer {
+    /// The answer to a request that is conditional on the `known` version and is due now; `None` if that must be made.
+    fn in_turn(
+        self,
+        known: Option<&Validators>,
+    ) -> Option<Result<Option<Box<FetchedDocument>>, EngineError>> {
+        // The server may be back by now, or there is room: for another request to that host, for a file, on the disk.
+        let may_be_over = matches!(&self.fetched, Err(error) if error.class() == ErrorClass::Retry);
+        (self.known.as_ref() == known && !may_be_over).then_some(self.fetched)
+    }
+}
+
+/// Fetches a document, unless it is still the version that was read last. `None` if the database fails: then it fails also when
+/// the turn of the document comes.
+async fn fetch(
+    context: Arc<SourceContext>,
+    set: SetId,
+    uri: Url,
+    anew: bool,
+) -> Option<EarlyAnswer> {
+    let known = if anew {
+        None
+    } else {
+        context.store.document(set, &uri).await.ok()?
+    };
+    let known = known.map(|read| read.validators);
+    let limit = context.limits.document;
+    let fetched = fetch_document(&context.client, &uri, known.as_ref(), limit).await;
+    Some(EarlyAnswer { known, fetched })
+}
+
+/// In a simulation one thing happens at a time: a document that is fetched ahead has arrived before anything else happens.
+#[cfg(test)]
+async fn at_once_if_simulated<F: Future + Unpin>(mut fetching: MaybeDone<F>) -> MaybeDone<F> {
+    if clock::simulated::installed().is_some() {
+        (&mut fetching).await;
+    }
+    fetching
+}
+
+#[cfg(test)]
+mod tests;

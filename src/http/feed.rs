@@ -1,0 +1,441 @@
+//! `GET /changes`: the feed of applied changes, in pages of lines or as a stream of events. `GET /resources`: what the mirror has, for
+//! readers that begin.
+//!
+//! Invariants: a reader whose position is no position of this feed, or was removed, gets an error or a `reset` event, and never
+//! silence; without `feed=` in the request the `id` of an event is its number alone. A listing that is cut off does not look complete.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::middleware::map_response_with_state;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use futures_util::stream::{self, Stream, StreamExt};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::sync::CancellationToken;
+
+use super::error_response::{database_failed, error_response};
+use super::query::Query;
+use super::rejection_counters::RejectionCounters;
+use super::resource_line::ResourceLine;
+use crate::clock;
+use crate::status::rfc3339;
+use crate::store::{FeedEntry, ResourceListing, Store, StoreError, Wake};
+
+/// How many lines of the feed one response has by default.
+const DEFAULT_LINES: usize = 1000;
+/// How many lines of the feed one response has at most.
+const MAX_LINES: usize = 100_000;
+/// How many streams are open at once: a small part of the connections of the listener, which each one occupies.
+const MAX_STREAMS: usize = 64;
+/// The `Retry-After` of a stream that is one too many, in seconds.
+const STREAM_RETRY: &str = "10";
+/// How often a stream without events sends a keep-alive.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The media type of one JSON object per line.
+const NDJSON: &str = "application/x-ndjson";
+/// The header that states the id of the feed.
+const FEED: &str = "resyncd-feed";
+/// The header that states the number to continue from.
+const SEQ: &str = "resyncd-seq";
+
+/// What the handlers need.
+#[derive(Clone)]
+struct FeedState {
+    store: Arc<Store>,
+    stop: CancellationToken,
+    rejections: RejectionCounters,
+    streams: Arc<Semaphore>,
+}
+
+/// The routes of the feed. Streams end when `stop` is cancelled.
+pub(super) fn feed_router(
+    store: Arc<Store>,
+    stop: CancellationToken,
+    rejections: RejectionCounters,
+) -> Router {
+    let state = FeedState {
+        store,
+        stop,
+        rejections,
+        streams: Arc::new(Semaphore::new(MAX_STREAMS)),
+    };
+    Router::new()
+        .route("/changes", get(changes))
+        .route("/resources", get(resources))
+        .layer(map_response_with_state(state.clone(), name_feed))
+        .with_state(state)
+}
+
+/// States the id of the feed, also with an error: a reader learns by it whether its position is one of this feed.
+async fn name_feed(State(state): State<FeedState>, mut response: Response) -> Response {
+    if let Ok(id) = HeaderValue::from_str(state.store.feed_id()) {
+        response.headers_mut().insert(FEED, id);
+    }
+    response
+}
+
+#[derive(Deserialize)]
+struct ChangesQuery {
+    since: Option<i64>,
+    /// The id of the feed that `since` is a number of; empty: any, but events are to name it.
+    feed: Option<String>,
+    limit: Option<usize>,
+}
+
+/// Where a reader continues.
+struct Position {
+    /// The id of the feed; `None`: not stated.
+    feed: Option<String>,
+    /// The last number that it has read; `None`: it begins with the oldest entry that there is.
+    since: Option<i64>,
+}
+
+impl Position {
+    fn of_query(query: &ChangesQuery) -> Self {
+        Self {
+            feed: query.feed.clone().filter(|feed| !feed.is_empty()),
+            since: query.since,
+        }
+    }
+
+    /// The position that the `id` of an event states: a number, which belongs to the feed of the request if that names one, or the
+    /// id of a feed and a number. `None`: it is no position of any feed.
+    fn of_event(id: &str, query: &ChangesQuery) -> Option<Self> {
+        let (feed, seq) = match id.rsplit_once(':') {
+            Some((feed, seq)) => (Some(feed.to_owned()), seq),
+            None => (Self::of_query(query).feed, id),
+        };
+        Some(Self {
+            feed,
+            since: Some(seq.parse().ok()?),
+        })
+    }
+
+    /// The entries after this position, and its number.
+    async fn read(
+        &self,
+        store: &Arc<Store>,
+        limit: usize,
+    ) -> Result<(i64, Vec<FeedEntry>), StoreError> {
+        if self.feed.as_deref().is_some_and(|it| it != store.feed_id()) {
+            return Err(StoreError::OtherFeed);
+        }
+        let begin = self.since.unwrap_or(0);
+        match store.feed(begin, limit).await {
+            Err(StoreError::FeedTrimmed { oldest }) if self.since.is_none() => {
+                Ok((oldest, store.feed(oldest, limit).await?))
+            }
+            answer => Ok((begin, answer?)),
+        }
+    }
+}
+
+async fn changes(
+    State(state): State<FeedState>,
+    Query(query): Query<ChangesQuery>,
+    headers: HeaderMap,
+) -> Response {
+    let accepted = headers.get(header::ACCEPT).map(HeaderValue::as_bytes);
+    let accepted = String::from_utf8_lossy(accepted.unwrap_or_default());
+    if accepted.contains("text/event-stream") {
+        // A browser that reconnects states the last event that it received.
+        let last = headers.get("last-event-id").filter(|id| !id.is_empty());
+        let last = last.map(|id| id.to_str().unwrap_or_default());
+        return changes_as_events(state, &query, last).await;
+    }
+    let limit = query.limit.unwrap_or(DEFAULT_LINES).min(MAX_LINES);
+    let (since, entries) = match Position::of_query(&query).read(&state.store, limit).await {
+        Ok(page) => page,
+        Err(error) => return feed_failed(&error),
+    };
+    if query.since.is_some() {
+        state.store.note_feed_reader(clock::now().wall, since);
+    }
+    let seq = entries.last().map_or(since, |last| last.seq);
+    let lines: String = entries
+        .into_iter()
+        .map(|entry| line(entry, state.store.feed_id()) + "\n")
+        .collect();
+    let headers = [(SEQ, HeaderValue::from(seq))];
+    (headers, [(header::CONTENT_TYPE, NDJSON)], lines).into_response()
+}
+
+/// `last`: the `id` of the last event that the reader has received.
+async fn changes_as_events(state: FeedState, query: &ChangesQuery, last: Option<&str>) -> Response {
+    let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
+        return too_many_streams(&state);
+    };
+    let position = match last {
+        Some(id) => Position::of_event(id, query),
+        None => Some(Position::of_query(query)),
+    };
+    // Whether the stream can begin there.
+    let begin = match position {
+        Some(position) => position.read(&state.store, 1).await,
+        None => Err(StoreError::OtherFeed),
+    };
+    let since = match begin {
+        Ok((since, _)) => since,
+        Err(error) => {
+            // A browser does not show the status to the page that reconnects.
+            let is_reset = is_lost(&error)
+                && (last.is_some() || !matches!(error, StoreError::FeedTrimmed { .. }));
+            return match is_reset {
+                true => {
+                    let event = Ok::<_, Infallible>(reset(&state.store, &error));
+                    Sse::new(stream::iter([event])).into_response()
+                }
+                false => feed_failed(&error),
+            };
+        }
+    };
+    let stop = state.stop.clone();
+    let events = events(state.store, since, query.feed.is_some(), permit);
+    Sse::new(events.take_until(stop.cancelled_owned()))
+        .keep_alive(KeepAlive::new().interval(HEARTBEAT))
+        .into_response()
+}
+
+#[derive(Deserialize)]
+struct ResourcesQuery {
+    source: Option<String>,
+    set: Option<String>,
+}
+
+async fn resources(
+    State(state): State<FeedState>,
+    Query(ResourcesQuery { source, set }): Query<ResourcesQuery>,
+) -> Response {
+    let Ok(permit) = Arc::clone(&state.streams).try_acquire_owned() else {
+        return too_many_streams(&state);
+    };
+    let code = match set {
+        Some(_) => "unknown-set",
+        None => "unknown-source",
+    };
+    let (position, listing) = match state.store.begin_listing(source, set).await {
+        Ok(Some(begun)) => begun,
+        Ok(None) => {
+            let message = "no set of that Capability List or Source is known";
+            return error_response(StatusCode::NOT_FOUND, code, message);
+        }
+        Err(error) => return database_failed(&error),
+    };
+    // The reader goes on there when it has read all of the listing.
+    state.store.note_feed_reader(clock::now().wall, position);
+    let headers = [(SEQ, HeaderValue::from(position))];
+    let lines = Body::from_stream(listed_lines(state, listing, permit));
+    (headers, [(header::CONTENT_TYPE, NDJSON)], lines).into_response()
+}
+
+/// The lines of a listing, some at a time: the next ones are read when these were sent. It occupies `permit` until it is dropped. Where
+/// it can't go on it fails, which cuts the connection.
+fn listed_lines(
+    state: FeedState,
+    listing: ResourceListing,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<String, StoreError>> {
+    stream::unfold(Some((state, listing, permit)), |rest| async move {
+        let (state, listing, permit) = rest?;
+        let next = tokio::select! {
+            biased;
+            () = state.stop.cancelled() => Err(StoreError::Closed),
+            next = state.store.next_listed(listing) => next,
+        };
+        match next {
+            Ok(Some((views, listing))) => {
+                let lines = views.into_iter().map(ResourceLine::from);
+                Some((json_lines(lines), Some((state, listing, permit))))
+            }
+            Ok(None) => None,
+            Err(error) => {
+                tracing::debug!(code = error.code(), %error, "listing of resources cut off");
+                Some((Err(error), None))
+            }
+        }
+    })
+}
+
+/// One line for each resource.
+fn json_lines(resources: impl Iterator<Item = ResourceLine>) -> Result<String, StoreError> {
+    let mut lines = String::new();
+    for resource in resources {
+        let line = serde_json::to_string(&resource);
+        lines.push_str(&line.map_err(|_| StoreError::BadRow("a resource"))?);
+        lines.push('\n');
+    }
+    Ok(lines)
+}
+
+fn too_many_streams(state: &FeedState) -> Response {
+    let code = "too-many-streams";
+    state.rejections.count(code);
+    let message = format!("{MAX_STREAMS} streams are open already");
+    let response = error_response(StatusCode::SERVICE_UNAVAILABLE, code, &message);
+    ([(header::RETRY_AFTER, STREAM_RETRY)], response).into_response()
+}
+
+/// Whether an error means that a reader has missed changes, or may have: it must begin anew, with the mirror as it is.
+fn is_lost(error: &StoreError) -> bool {
+    matches!(
+        error,
+        StoreError::FeedTrimmed { .. } | StoreError::OtherFeed | StoreError::BeyondFeed { .. }
+    )
+}
+
+fn feed_failed(error: &StoreError) -> Response {
+    let status = match error {
+        StoreError::FeedTrimmed { .. } => StatusCode::GONE,
+        StoreError::OtherFeed | StoreError::BeyondFeed { .. } => StatusCode::CONFLICT,
+        error => return database_failed(error),
+    };
+    error_response(status, error.code(), &error.to_string())
+}
+
+/// The feed as an endless stream of events after entry `since`. It occupies `permit` until it is dropped, and ends with a `reset`
+/// where entries were removed before they were sent. `is_named`: the `id` of an event has the id of the feed, too.
+fn events(
+    store: Arc<Store>,
+    since: i64,
+    is_named: bool,
+    permit: OwnedSemaphorePermit,
+) -> impl Stream<Item = Result<Event, Infallible>> {
+    let wakes = store.wakes();
+    stream::unfold(
+        (store, wakes, Some(since), permit),
+        move |(store, mut wakes, since, permit)| async move {
+            let since = since?;
+            loop {
+                let entries = match store.feed(since, DEFAULT_LINES).await {
+                    Ok(entries) => entries,
+                    Err(error) if is_lost(&error) => {
+                        let last = vec![Ok(reset(&store, &error))];
+                        return Some((stream::iter(last), (store, wakes, None, permit)));
+                    }
+                    Err(_) => return None,
+                };
+                store.note_feed_reader(clock::now().wall, since);
+                if let Some(last) = entries.last() {
+                    let last = Some(last.seq);
+                    let feed = store.feed_id();
+                    let events: Vec<_> = entries
+                        .into_iter()
+                        .map(|entry| Ok(event(entry, feed, is_named)))
+                        .collect();
+                    return Some((stream::iter(events), (store, wakes, last, permit)));
+                }
+                loop {
+                    match wakes.recv().await {
+                        Ok(Wake::Feed(seq)) if seq > since => break,
+                        Ok(_) => {}
+                        Err(RecvError::Lagged(_)) => break,
+                        Err(RecvError::Closed) => return None,
+                    }
+                }
+            }
+        },
+    )
+    .flatten()
+}
+
+fn event(entry: FeedEntry, feed: &str, is_named: bool) -> Event {
+    let id = match is_named {
+        true => format!("{feed}:{}", entry.seq),
+        false => entry.seq.to_string(),
+    };
+    Event::default().id(id).data(line(entry, feed))
+}
+
+/// The last event of a stream whose reader must begin anew. It has no `id`: a reader that ignores it reconnects with its old
+/// position, and gets another one.
+fn reset(store: &Store, error: &StoreError) -> Event {
+    let data = json!({
+        "feed": store.feed_id(),
+        "error": { "code": error.code(), "message": error.to_string() },
+    });
+    Event::default().event("reset").data(data.to_string())
+}
+
+fn line(entry: FeedEntry, feed: &str) -> String {
+    json!({
+        "feed": feed,
+        "seq": entry.seq,
+        "applied_at": rfc3339(entry.applied_at),
+        "source": entry.source,
+        "set": entry.set,
+        "uri": entry.uri,
+        "change": entry.change,
+        "path": entry.path,
+        "length": entry.length,
+        "changed_at": entry.changed_at.map(|time| time.to_string()),
+        "origin": entry.origin,
+    })
+    .to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The position that an `id` states when the request has `feed=`: the feed and the number.
+    #[track_caller]
+    fn check(id: &str, feed: Option<&str>, expected: Option<(Option<&str>, i64)>) {
+        let query = ChangesQuery {
+            since: Some(1),
+            feed: feed.map(str::to_owned),
+            limit: None,
+        };
+        let position = Position::of_event(id, &query);
+        let found = position.map(|it| (it.feed, it.since.unwrap()));
+        let expected = expected.map(|(feed, since)| (feed.map(str::to_owned), since));
+        assert_eq!(found, expected, "{id}");
+    }
+
+    #[test]
+    fn id_of_an_event_is_a_position() {
+        check("7", None, Some((None, 7)));
+        check("7", Some("ab"), Some((Some("ab"), 7)));
+        check("7", Some(""), Some((None, 7)));
+        check("cd:7", Some("ab"), Some((Some("cd"), 7)));
+        check(":7", None, Some((Some(""), 7)));
+        for id in ["", "cd:", "cd:x", "x", "7.5", "99999999999999999999"] {
+            check(id, Some("ab"), None);
+        }
+    }
+
+    #[tokio::test]
+    async fn listing_that_is_cut_off_by_a_stop_fails() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(folder.path()).unwrap();
+        for is_stopped in [false, true] {
+            let state = FeedState {
+                store: Arc::clone(&store),
+                stop: CancellationToken::new(),
+                rejections: RejectionCounters::default(),
+                streams: Arc::new(Semaphore::new(1)),
+            };
+            if is_stopped {
+                state.stop.cancel();
+            }
+            let streams = Arc::clone(&state.streams);
+            let permit = Arc::clone(&streams).try_acquire_owned().unwrap();
+            let (_, listing) = store.begin_listing(None, None).await.unwrap().unwrap();
+            let lines: Vec<_> = listed_lines(state, listing, permit).collect().await;
+            match is_stopped {
+                false => assert!(lines.is_empty()),
+                true => assert!(matches!(lines.as_slice(), [Err(StoreError::Closed)])),
+            }
+            assert_eq!(streams.available_permits(), 1);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! What `GET /resource` and `GET /resources` state of a resource.
+
+use serde::Serialize;
+
+use crate::protocol::{Digest, Link};
+use crate::status::rfc3339;
+use crate::store::ResourceView;
+
+/// A resource as it was applied last.
+#[derive(Serialize)]
+pub(super) struct ResourceLine {
+    uri: String,
+    source: String,
+    set: String,
+    path: Option<String>,
+    length: Option<u64>,
+    #[serde(rename = "type")]
+    media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    hash: Option<String>,
+    lastmod: Option<String>,
+    changed_at: Option<String>,
+    applied_at: Option<String>,
+    deleted: bool,
+    links: Vec<LinkLine>,
+}
+
+#[derive(Serialize)]
+struct LinkLine {
+    rel: String,
+    href: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pri: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    modified: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    length: Option<u64>,
+    #[serde(rename = "type", skip_serializing_if = "Option::is_none")]
+    media_type: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    encoding: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hash: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<String>,
+}
+
+impl From<Link> for LinkLine {
+    fn from(link: Link) -> Self {
+        let hashes: Vec<String> = link.content.hashes.iter().map(Digest::to_string).collect();
+        Self {
+            rel: link.rel,
+            href: link.href.to_string(),
+            pri: link.pri,
+            modified: link.modified.map(|time| time.to_string()),
+            length: link.content.length,
+            media_type: link.content.media_type,
+            encoding: link.encoding,
+            hash: Some(hashes.join(" ")).filter(|hashes| !hashes.is_empty()),
+            path: link.path,
+        }
+    }
+}
+
+impl From<ResourceView> for ResourceLine {
+    fn from(view: ResourceView) -> Self {
+        Self {
+            uri: view.uri.to_string(),
+            source: view.source,
+            set: view.set,
+            path: view.path,
+            length: view.length,
+            media_type: view.media_type,
+            encoding: view.encoding,
+            hash: Some(view.hashes).filter(|hashes| !hashes.is_empty()),
+            lastmod: view.lastmod.map(|time| time.to_string()),
+            changed_at: view.changed_at.map(|time| time.to_string()),
+            applied_at: view.applied_at.map(rfc3339),
+            deleted: view.deleted,
+            links: view.links.into_iter().map(LinkLine::from).collect(),
+        }
+    }
+}

@@ -1,0 +1,370 @@
+//! What is counted since the start of the process and nothing else keeps.
+//!
+//! Invariants: counting does no I/O, waits for nobody that does, and cannot fail. What is counted of a set is dropped with it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use prometheus::core::Collector;
+use prometheus::{HistogramOpts, HistogramVec, IntCounter, IntCounterVec, Opts};
+
+use super::families::{
+    APPLY_DELAY, CHANGES, COMMIT_TASKS, Family, POLLS, RECEIVED_BYTES, REQUESTS,
+};
+use super::samples::Samples;
+
+/// The upper bounds of delays, in seconds: from a notification that is applied at once to a poll once a week.
+const DELAYS: &[f64] = &[
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0, 300.0, 900.0, 3600.0,
+    86400.0, 604_800.0,
+];
+/// The upper bounds of the number of tasks of a commit.
+const TASKS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0];
+
+/// The counters of all Sources. Clones share them.
+#[derive(Clone)]
+pub struct Counters {
+    requests: IntCounterVec,
+    received: IntCounterVec,
+    delays: HistogramVec,
+    commits: HistogramVec,
+    sets: Arc<Mutex<CountsOfSets>>,
+}
+
+/// By the label of the Source and the number of the set.
+type CountsOfSets = BTreeMap<(Arc<str>, i64), SetCounts>;
+
+/// What is counted of one set.
+#[derive(Debug)]
+struct SetCounts {
+    capability_list: String,
+    polls: [u64; PollOutcome::ALL.len()],
+    /// By origin and kind of change.
+    changes: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+/// The outcome of a poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PollOutcome {
+    /// Every document was read, and no gap is open.
+    Complete,
+    /// A gap stays open.
+    Incomplete,
+    /// A document could not be read.
+    Failed,
+}
+
+impl PollOutcome {
+    const ALL: [Self; 3] = [Self::Complete, Self::Incomplete, Self::Failed];
+
+    fn code(self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Incomplete => "incomplete",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            requests: counters_of(&REQUESTS),
+            received: counters_of(&RECEIVED_BYTES),
+            delays: histograms_of(&APPLY_DELAY, DELAYS),
+            commits: histograms_of(&COMMIT_TASKS, TASKS),
+            sets: Arc::default(),
+        }
+    }
+}
+
+fn counters_of(family: &Family) -> IntCounterVec {
+    let options = Opts::new(family.name, family.help);
+    IntCounterVec::new(options, family.labels).expect("a constant name is valid")
+}
+
+fn histograms_of(family: &Family, bounds: &[f64]) -> HistogramVec {
+    let options = HistogramOpts::new(family.name, family.help).buckets(bounds.to_vec());
+    HistogramVec::new(options, family.labels).expect("constant names and bounds are valid")
+}
+
+impl Counters {
+    /// The counters of one Source of the configuration.
+    #[must_use]
+    pub fn of_source(&self, name: &str) -> SourceCounters {
+        SourceCounters {
+            source: name.into(),
+            all: self.clone(),
+        }
+    }
+
+    /// Adds the samples of everything that was counted.
+    pub(super) fn add_to(&self, samples: &mut Samples) {
+        samples.add_collected(self.requests.collect());
+        samples.add_collected(self.received.collect());
+        samples.add_collected(self.delays.collect());
+        samples.add_collected(self.commits.collect());
+        for ((source, _), counts) in &*self.sets.lock() {
+            let labels: [&str; 2] = [source, &counts.capability_list];
+            for (outcome, &polls) in PollOutcome::ALL.iter().zip(&counts.polls) {
+                samples.add(
+                    &POLLS,
+                    &[labels[0], labels[1], outcome.code()],
+                    polls as f64,
+                );
+            }
+            for (&(origin, change), &changes) in &counts.changes {
+                let labels = [labels[0], labels[1], origin, change];
+                samples.add(&CHANGES, &labels, changes as f64);
+            }
+        }
+    }
+}
+
+/// The counters of one Source. Clones share them.
+#[derive(Clone)]
+pub struct SourceCounters {
+    source: Arc<str>,
+    all: Counters,
+}
+
+impl SourceCounters {
+    /// Counts an HTTP request. `kind`: what it was for. `result`: of [`result_of_status`], or the code of an error.
+    pub fn count_request(&self, kind: &'static str, result: &'static str) {
+        let labels = [&*self.source, kind, result];
+        self.all.requests.with_label_values(&labels).inc();
+    }
+
+    /// Counts the bytes of bodies of requests of a kind.
+    #[must_use]
+    pub fn received(&self, kind: &'static str) -> ByteCounter {
+        let labels = [&*self.source, kind];
+        ByteCounter(self.all.received.with_label_values(&labels))
+    }
+
+    /// Counts the tasks whose results were committed together.
+    pub fn observe_commit(&self, tasks: usize) {
+        let commits = self.all.commits.with_label_values(&[&*self.source]);
+        commits.observe(tasks as f64);
+    }
+
+    /// Counts how long after the time of a change it was applied. `origin`: the kind of document that has announced it.
+    pub fn observe_delay(&self, origin: &'static str, delay: Duration) {
+        let labels = [&*self.source, origin];
+        let delays = self.all.delays.with_label_values(&labels);
+        delays.observe(delay.as_secs_f64());
+    }
+
+    /// Begins to count for a set, unless that has begun. `set`: a number that no other set has.
+    pub fn begin_set(&self, set: i64, capability_list: &str) {
+        let mut sets = self.all.sets.lock();
+        let counts = sets.entry((Arc::clone(&self.source), set));
+        counts.or_insert_with(|| SetCounts {
+            capability_list: capability_list.to_owned(),
+            polls: Default::default(),
+            changes: BTreeMap::new(),
+        });
+    }
+
+    /// Drops the counts of a set.
+    pub fn end_set(&self, set: i64) {
+        let key = (Arc::clone(&self.source), set);
+        self.all.sets.lock().remove(&key);
+    }
+
+    /// Counts a poll of a set.
+    pub fn count_poll(&self, set: i64, outcome: PollOutcome) {
+        self.change_set(set, |counts| {
+            for (known, polls) in PollOutcome::ALL.iter().zip(&mut counts.polls) {
+                *polls += u64::from(*known == outcome);
+            }
+        });
+    }
+
+    /// Counts an applied change of a set. `origin`: the kind of document that has announced it; `change`: what happened.
+    pub fn count_change(&self, set: i64, origin: &'static str, change: &'static str) {
+        self.change_set(set, |counts| {
+            *counts.changes.entry((origin, change)).or_default() += 1;
+        });
+    }
+
+    fn change_set(&self, set: i64, change: impl FnOnce(&mut SetCounts)) {
+        let key = (Arc::clone(&self.source), set);
+        if let Some(counts) = self.all.sets.lock().get_mut(&key) {
+            change(counts);
+        }
+    }
+}
+
+#[cfg(test)]
+impl SourceCounters {
+    /// How many changes of a set were counted; `None`: nothing is counted for it.
+    pub(crate) fn changes(&self, set: i64) -> Option<u64> {
+        let key = (Arc::clone(&self.source), set);
+        let sets = self.all.sets.lock();
+        sets.get(&key).map(|counts| counts.changes.values().sum())
+    }
+}
+
+/// Counts bytes.
+#[derive(Clone)]
+pub struct ByteCounter(IntCounter);
+
+impl ByteCounter {
+    /// Counts bytes that were received.
+    pub fn add(&self, bytes: usize) {
+        self.0.inc_by(bytes as u64);
+    }
+}
+
+/// The statuses that are counted by themselves.
+const COMMON: [(u16, &str); 21] = [
+    (200, "200"),
+    (202, "202"),
+    (204, "204"),
+    (206, "206"),
+    (301, "301"),
+    (302, "302"),
+    (303, "303"),
+    (304, "304"),
+    (307, "307"),
+    (308, "308"),
+    (400, "400"),
+    (401, "401"),
+    (403, "403"),
+    (404, "404"),
+    (410, "410"),
+    (416, "416"),
+    (429, "429"),
+    (500, "500"),
+    (502, "502"),
+    (503, "503"),
+    (504, "504"),
+];
+
+/// The result of a request that was answered: the status, or the class of one that is rare. A server can't make up others.
+#[must_use]
+pub fn result_of_status(status: u16) -> &'static str {
+    match COMMON.iter().find(|(common, _)| *common == status) {
+        Some((_, label)) => label,
+        None => match status / 100 {
+            1 => "1xx",
+            2 => "2xx",
+            3 => "3xx",
+            4 => "4xx",
+            5 => "5xx",
+            _ => "other",
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    fn lines(counters: &Counters) -> Vec<String> {
+        let mut samples = Samples::default();
+        counters.add_to(&mut samples);
+        let text = samples.encode().unwrap();
+        text.lines().map(str::to_owned).collect()
+    }
+
+    #[track_caller]
+    fn assert_lines(counters: &Counters, expected: &[&str]) {
+        let lines = lines(counters);
+        for expected in expected {
+            assert!(
+                lines.iter().any(|line| line == expected),
+                "{expected}: {lines:#?}"
+            );
+        }
+    }
+
+    #[test]
+    fn nothing_is_stated_before_anything_is_counted() {
+        assert_eq!(lines(&Counters::default()), [""; 0]);
+    }
+
+    #[test]
+    fn what_is_counted_is_stated_with_its_source_and_set() {
+        let counters = Counters::default();
+        let source = counters.of_source("example");
+        let other = counters.of_source("other");
+        source.begin_set(7, "https://example.org/a");
+        other.begin_set(7, "https://example.org/b");
+        source.count_request("content", result_of_status(404));
+        source.count_request("content", "timeout");
+        let received = source.received("documents");
+        received.add(5);
+        received.add(6);
+        source.observe_commit(3);
+        source.observe_delay("notification", Duration::from_millis(30));
+        source.count_poll(7, PollOutcome::Complete);
+        source.count_change(7, "notification", "deleted");
+        source.count_change(7, "notification", "deleted");
+        other.count_poll(7, PollOutcome::Failed);
+        // It is not followed.
+        source.count_poll(8, PollOutcome::Complete);
+        let set = r#"source="example",set="https://example.org/a""#;
+        assert_lines(
+            &counters,
+            &[
+                r#"resyncd_http_client_requests_total{kind="content",result="404",source="example"} 1"#,
+                r#"resyncd_http_client_requests_total{kind="content",result="timeout",source="example"} 1"#,
+                r#"resyncd_http_client_received_bytes_total{kind="documents",source="example"} 11"#,
+                r#"resyncd_commit_tasks_bucket{source="example",le="2"} 0"#,
+                r#"resyncd_commit_tasks_bucket{source="example",le="4"} 1"#,
+                r#"resyncd_commit_tasks_sum{source="example"} 3"#,
+                r#"resyncd_commit_tasks_count{source="example"} 1"#,
+                "# TYPE resyncd_change_apply_delay_seconds histogram",
+                r#"resyncd_change_apply_delay_seconds_bucket{origin="notification",source="example",le="0.05"} 1"#,
+                r#"resyncd_change_apply_delay_seconds_bucket{origin="notification",source="example",le="+Inf"} 1"#,
+                &format!(r#"resyncd_polls_total{{{set},outcome="complete"}} 1"#),
+                &format!(r#"resyncd_polls_total{{{set},outcome="failed"}} 0"#),
+                &format!(
+                    r#"resyncd_changes_applied_total{{{set},origin="notification",change="deleted"}} 2"#
+                ),
+                r#"resyncd_polls_total{source="other",set="https://example.org/b",outcome="failed"} 1"#,
+            ],
+        );
+    }
+
+    #[test]
+    fn counts_of_a_set_end_with_it() {
+        let counters = Counters::default();
+        let source = counters.of_source("example");
+        for set in 0..1000 {
+            source.begin_set(set, &format!("https://example.org/{set}"));
+            source.count_change(set, "notification", "created");
+            // A worker that is started again goes on.
+            source.begin_set(set, &format!("https://example.org/{set}"));
+            source.count_change(set, "notification", "created");
+            if set > 0 {
+                source.end_set(set - 1);
+            }
+        }
+        let lines = lines(&counters);
+        let changes = lines
+            .iter()
+            .filter(|line| line.starts_with("resyncd_changes"));
+        let changes: Vec<&String> = changes.collect();
+        assert_eq!(changes.len(), 1);
+        assert!(
+            changes[0].ends_with(r#",change="created"} 2"#),
+            "{}",
+            changes[0]
+        );
+    }
+
+    #[test]
+    fn results_of_requests_are_few() {
+        let results: BTreeSet<&str> = (0..=u16::MAX).map(result_of_status).collect();
+        assert_eq!(results.len(), 27);
+        assert_eq!(result_of_status(299), "2xx");
+        assert_eq!(result_of_status(999), "other");
+    }
+}

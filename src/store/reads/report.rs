@@ -1,0 +1,40 @@
+//! Lists of what a person may have to decide about.
+
+use std::sync::Arc;
+
+use crate::store::ids::ResourceId;
+use crate::store::readers::Lane;
+use crate::store::tables::task::report::{self, GivenUpTask, HeldBackTask};
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// The tasks of a Source that were given up, also those that are being tried again, of resources after that one: at most
+    /// `limit`, in the order of their resources.
+    pub async fn given_up(
+        self: &Arc<Self>,
+        source: &str,
+        after: ResourceId,
+        limit: usize,
+    ) -> Result<Vec<GivenUpTask>, StoreError> {
+        let source = source.to_owned();
+        self.read_in(Lane::Reports, move |sql| {
+            Ok(report::given_up(sql, &source, after, limit)?)
+        })
+        .await
+    }
+
+    /// The deletions of a Source that are held back, of resources after that one: at most `limit`, in the order of their
+    /// resources.
+    pub async fn held_back(
+        self: &Arc<Self>,
+        source: &str,
+        after: ResourceId,
+        limit: usize,
+    ) -> Result<Vec<HeldBackTask>, StoreError> {
+        let source = source.to_owned();
+        self.read_in(Lane::Reports, move |sql| {
+            Ok(report::held_back(sql, &source, after, limit)?)
+        })
+        .await
+    }
+}

@@ -1,0 +1,140 @@
+//! Tasks that a person may have to decide about: those that were given up, and the deletions that are held back.
+
+use chrono::{DateTime, Utc};
+use rusqlite::{Connection, Result, params};
+
+use super::TaskState;
+use crate::protocol::{ChangeKind, SourceTime};
+use crate::store::change::Origin;
+use crate::store::ids::{ResourceId, SetId};
+use crate::store::tables::values::{Count, Micros};
+
+/// A task that was given up, or is tried again after that.
+#[derive(Clone, Debug)]
+pub struct GivenUpTask {
+    /// Its resource.
+    pub resource: ResourceId,
+    /// The set that announced the change.
+    pub set: SetId,
+    /// The Capability List of that set.
+    pub capability_list: String,
+    /// The resource's URI.
+    pub uri: String,
+    /// What happened to the resource.
+    pub kind: ChangeKind,
+    /// The last error: its code.
+    pub code: String,
+    /// The last error, for a person.
+    pub message: String,
+    /// When it occurred.
+    pub at: Option<DateTime<Utc>>,
+    /// When the task was given up for the first time.
+    pub since: DateTime<Utc>,
+    /// When it is due; `None`: it is given up until the next poll.
+    pub due: Option<DateTime<Utc>>,
+}
+
+/// A deletion that is held back.
+#[derive(Clone, Debug)]
+pub struct HeldBackTask {
+    /// Its resource.
+    pub resource: ResourceId,
+    /// The Capability List of the set that announced the deletion.
+    pub capability_list: String,
+    /// The resource's URI.
+    pub uri: String,
+    /// Its file, relative to the mirror; `None`: the mirror has none.
+    pub path: Option<String>,
+    /// The length of the file, in bytes.
+    pub length: Option<u64>,
+    /// When the resource was deleted.
+    pub changed_at: Option<SourceTime>,
+    /// The kind of document that announced the deletion.
+    pub origin: Origin,
+}
+
+/// The tasks of a Source that were given up, of resources after that one: at most `limit`, in the order of their resources.
+pub(in crate::store) fn given_up(
+    sql: &Connection,
+    source: &str,
+    after: ResourceId,
+    limit: usize,
+) -> Result<Vec<GivenUpTask>> {
+    sql.prepare_cached(
+        "SELECT task.resource_id AS resource_id, task.set_id AS set_id, source_set.capability_list AS capability_list,
+                resource.uri AS uri, task.kind AS kind, COALESCE(task.error_code, 'unknown') AS code,
+                COALESCE(task.error_message, '') AS message, task.error_at AS error_at, task.given_up_since AS since,
+                task.state AS state, task.not_before AS not_before
+         FROM task JOIN resource ON resource.id = task.resource_id JOIN source_set ON source_set.id = task.set_id
+         WHERE task.resource_id IN (
+             SELECT resource_id FROM task INDEXED BY task_given_up WHERE source = ?1 AND given_up_since IS NOT NULL AND resource_id > ?2
+                 AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)
+             ORDER BY resource_id LIMIT ?3)
+         ORDER BY task.resource_id",
+    )?
+    .query_map(params![source, after, Count::of_rows(limit)], |row| {
+        let is_ready = row.get::<_, TaskState>("state")? == TaskState::Ready;
+        let not_before: Micros = row.get("not_before")?;
+        Ok(GivenUpTask {
+            resource: row.get("resource_id")?,
+            set: row.get("set_id")?,
+            capability_list: row.get("capability_list")?,
+            uri: row.get("uri")?,
+            kind: row.get("kind")?,
+            code: row.get("code")?,
+            message: row.get("message")?,
+            at: row.get::<_, Option<Micros>>("error_at")?.map(DateTime::from),
+            since: row.get::<_, Micros>("since")?.0,
+            due: is_ready.then_some(not_before.0),
+        })
+    })?
+    .collect()
+}
+
+/// When the first task of a set was given up of those that were not completed since; `None`: there are none.
+pub(in crate::store) fn first_given_up(
+    sql: &Connection,
+    set: SetId,
+) -> Result<Option<DateTime<Utc>>> {
+    let first: Option<Micros> = sql
+        .prepare_cached(
+            "SELECT MIN(given_up_since) FROM task WHERE set_id = ?1 AND given_up_since IS NOT NULL",
+        )?
+        .query_row([set], |row| row.get(0))?;
+    Ok(first.map(DateTime::from))
+}
+
+/// The deletions of a Source that are held back, of resources after that one: at most `limit`, in the order of their resources.
+pub(in crate::store) fn held_back(
+    sql: &Connection,
+    source: &str,
+    after: ResourceId,
+    limit: usize,
+) -> Result<Vec<HeldBackTask>> {
+    // Only what is on the page is looked up: a million may be held back.
+    sql.prepare_cached(
+        "SELECT task.resource_id AS resource_id, source_set.capability_list AS capability_list, resource.uri AS uri,
+                CASE WHEN resource.applied_at IS NOT NULL AND resource.deleted = 0 THEN resource.path END AS path,
+                resource.length AS length, task.changed_at AS changed_at, task.origin AS origin
+         FROM task JOIN resource ON resource.id = task.resource_id JOIN source_set ON source_set.id = task.set_id
+         WHERE task.resource_id IN (
+             SELECT resource_id FROM task INDEXED BY task_held WHERE source = ?1 AND state = 'held' AND resource_id > ?2
+                 AND set_id IN (SELECT id FROM source_set WHERE source = ?1 AND ended = 0)
+             ORDER BY resource_id LIMIT ?3)
+         ORDER BY task.resource_id",
+    )?
+    .query_map(params![source, after, Count::of_rows(limit)], |row| {
+        let path: Option<String> = row.get("path")?;
+        let length = row.get::<_, Option<Count>>("length")?.map(u64::from);
+        Ok(HeldBackTask {
+            resource: row.get("resource_id")?,
+            capability_list: row.get("capability_list")?,
+            uri: row.get("uri")?,
+            length: length.filter(|_| path.is_some()),
+            path,
+            changed_at: row.get("changed_at")?,
+            origin: row.get("origin")?,
+        })
+    })?
+    .collect()
+}

@@ -1,0 +1,227 @@
+//! What a person is shown and decides about: deletions that are held back or rejected, and tasks that were given up.
+
+use chrono::TimeDelta;
+
+use super::*;
+
+/// A set of 200 resources that the mirror has, of which the deletion of 150 is held back.
+async fn world_with_held_deletions() -> World {
+    let world = World::new().await;
+    let all = (0..200).map(|n| created(&format!("r{n}"), -1)).collect();
+    world.list(world.set, 10, all).await;
+    world.work("1").await;
+    let deletions = (0..150).map(|n| deleted(&format!("r{n}"), 20)).collect();
+    world.announce_until(deletions, 30).await;
+    assert_eq!(world.statistics().await.held_deletions, 150);
+    world
+}
+
+async fn held_names(world: &World, after: ResourceId, limit: usize) -> Vec<String> {
+    let held = world.store.held_back(SOURCE, after, limit).await.unwrap();
+    held.into_iter().map(|task| task.uri).collect()
+}
+
+#[tokio::test]
+async fn held_back_deletions_are_listed_in_pages() {
+    let world = world_with_held_deletions().await;
+    let all = world
+        .store
+        .held_back(SOURCE, ResourceId(0), 1000)
+        .await
+        .unwrap();
+    assert_eq!(all.len(), 150);
+    let first = &all[0];
+    assert_eq!(first.uri, uri("r0").to_string());
+    assert_eq!((first.changed_at, first.length), (Some(at(20)), Some(1)));
+    assert!(first.path.is_some() && first.capability_list.ends_with("/capabilitylist.xml"));
+    let page = held_names(&world, all[99].resource, 2).await;
+    assert_eq!(page, [all[100].uri.clone(), all[101].uri.clone()]);
+    assert!(held_names(&world, all[149].resource, 2).await.is_empty());
+    let of_another = world.store.held_back("another", ResourceId(0), 9).await;
+    assert!(of_another.unwrap().is_empty());
+    assert_eq!(world.statistics().await.held_since, Some(world.now));
+}
+
+#[tokio::test]
+async fn time_of_held_back_deletions_is_that_of_the_first_ones() {
+    let mut world = world_with_held_deletions().await;
+    let began = world.now;
+    world.now += TimeDelta::minutes(1);
+    let others = (150..160).map(|n| deleted(&format!("r{n}"), 40)).collect();
+    world.announce(others).await;
+    let statistics = world.statistics().await;
+    assert_eq!(statistics.held_deletions, 160);
+    assert_eq!(statistics.held_since, Some(began));
+    world.store.approve_deletions(SOURCE).await.unwrap();
+    assert_eq!(world.statistics().await.held_since, None);
+}
+
+#[tokio::test]
+async fn rejected_deletions_keep_the_files_and_hold_nothing_back() {
+    let world = world_with_held_deletions().await;
+    assert_eq!(world.statistics().await.synced_until, Some(at(20)));
+    assert_eq!(world.store.reject_deletions("another").await.unwrap(), 0);
+    assert_eq!(world.store.reject_deletions(SOURCE).await.unwrap(), 150);
+    assert_eq!(world.store.approve_deletions(SOURCE).await.unwrap(), 0);
+    let statistics = world.statistics().await;
+    assert_eq!(statistics.synced_until, Some(at(30)));
+    assert_eq!((statistics.pending, statistics.held_deletions), (0, 0));
+    assert_eq!((statistics.failed, statistics.resources), (0, 200));
+    assert!(world.due().await.is_empty());
+    assert!(held_names(&world, ResourceId(0), 9).await.is_empty());
+}
+
+#[tokio::test]
+async fn rejection_outlives_repeated_statements_and_restarts() {
+    let world = world_with_held_deletions().await;
+    world.store.reject_deletions(SOURCE).await.unwrap();
+    let world = world.reopened();
+    // The same document again, and a newer Resource List that does not name them either.
+    let again = (0..150).map(|n| deleted(&format!("r{n}"), 20)).collect();
+    assert_eq!(world.announce(again).await.held, 0);
+    let others = (150..200).map(|n| created(&format!("r{n}"), -1)).collect();
+    assert_eq!(world.list(world.set, 50, others).await.held, 0);
+    assert!(world.due().await.is_empty());
+    let statistics = world.statistics().await;
+    assert_eq!(statistics.held_deletions, 0);
+    assert_eq!(statistics.synced_until, Some(at(50)));
+    assert_eq!(world.totals(world.set).await.0, 200);
+}
+
+#[tokio::test]
+async fn undated_deletion_that_was_rejected_is_not_decided_again() {
+    let world = World::new().await;
+    let all = (0..200).map(|n| created(&format!("r{n}"), -1)).collect();
+    world.list(world.set, 10, all).await;
+    world.work("1").await;
+    let deletions = |count: usize| (0..count).map(|n| deleted(&format!("r{n}"), -1)).collect();
+    assert_eq!(world.announce(deletions(150)).await.held, 150);
+    world.store.reject_deletions(SOURCE).await.unwrap();
+    // So few would be applied at once.
+    assert_eq!(world.announce(deletions(20)).await.held, 0);
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn rejection_outlives_the_confirmation_of_what_a_hub_has_stated() {
+    let world = World::new().await;
+    let all = (0..200).map(|n| created(&format!("r{n}"), -1)).collect();
+    world.list(world.set, 10, all).await;
+    world.work("1").await;
+    let by_hub = |n| Change {
+        unconfirmed: true,
+        ..deleted(&format!("r{n}"), 20)
+    };
+    assert_eq!(
+        world.announce((0..150).map(by_hub).collect()).await.held,
+        150
+    );
+    world.store.reject_deletions(SOURCE).await.unwrap();
+    // So few would be applied at once.
+    let confirmed = (0..20).map(|n| deleted(&format!("r{n}"), 20)).collect();
+    assert_eq!(world.announce(confirmed).await.held, 0);
+    assert!(world.due().await.is_empty());
+}
+
+#[tokio::test]
+async fn rejection_ends_with_a_new_statement_of_the_source() {
+    let world = world_with_held_deletions().await;
+    world.store.reject_deletions(SOURCE).await.unwrap();
+    // A new deletion is decided by itself.
+    world.announce_until(vec![deleted("r0", 60)], 70).await;
+    assert_eq!(world.due_names().await, ["deleted r0"]);
+    assert_eq!(world.statistics().await.synced_until, Some(at(60)));
+    world.work("").await;
+    assert_eq!(world.totals(world.set).await.0, 199);
+    // So is an update, and the mirror is behind from it on, and not from the rejected deletion.
+    world.announce_until(vec![updated("r1", 75)], 80).await;
+    assert_eq!(world.due_names().await, ["updated r1"]);
+    assert_eq!(world.statistics().await.synced_until, Some(at(75)));
+    world.work("2").await;
+    // A list that names the resources again ends the rest: the same deletions count as new.
+    let named = (1..200).map(|n| created(&format!("r{n}"), -1)).collect();
+    world.list(world.set, 90, named).await;
+    let deletions = (2..150).map(|n| deleted(&format!("r{n}"), 100)).collect();
+    assert_eq!(world.announce(deletions).await.held, 148);
+}
+
+#[tokio::test]
+async fn given_up_task_is_reported_until_it_is_done() {
+    let mut world = World::new().await;
+    let began = world.now;
+    let reported = async |world: &World| {
+        let tasks = world.store.given_up(SOURCE, ResourceId(0), 10).await;
+        tasks.unwrap()
+    };
+    world
+        .announce(vec![created("a", 20), created("b", 20)])
+        .await;
+    let tasks = world.due().await;
+    let soon = Some(world.now + TimeDelta::minutes(1));
+    let fails = tasks.into_iter().map(|task| failed(task, soon)).collect();
+    world.complete(fails).await;
+    assert!(reported(&world).await.is_empty(), "it is tried again");
+    assert_eq!(world.statistics().await.given_up_since, None);
+
+    world.now += TimeDelta::minutes(2);
+    let given_up = world.now;
+    let tasks = world.due().await;
+    let fails = tasks.into_iter().map(|task| failed(task, None)).collect();
+    world.complete(fails).await;
+    let found = reported(&world).await;
+    assert_eq!(found.len(), 2);
+    let first = &found[0];
+    assert_eq!(first.uri, uri("a").to_string());
+    assert_eq!(
+        (first.code.as_str(), first.message.as_str()),
+        ("not-found", "404")
+    );
+    assert_eq!((first.since, first.due), (given_up, None));
+    assert!(given_up > began);
+    let next = world.store.given_up(SOURCE, first.resource, 10).await;
+    assert_eq!(next.unwrap()[0].uri, uri("b").to_string());
+
+    // It is so while it is tried again, by a person or by a poll.
+    world.now += TimeDelta::minutes(2);
+    let store = &world.store;
+    assert_eq!(store.retry_given_up("another", world.now).await.unwrap(), 0);
+    let mut wakes = store.wakes();
+    assert_eq!(store.retry_given_up(SOURCE, world.now).await.unwrap(), 2);
+    assert_eq!(woken(&mut wakes), [Wake::Tasks(SOURCE.to_owned())]);
+    let statistics = world.statistics().await;
+    assert_eq!((statistics.failed, statistics.pending), (0, 2));
+    assert_eq!(statistics.given_up_since, Some(given_up));
+    assert_eq!(reported(&world).await[0].due, Some(world.now));
+    let tasks = world.due().await;
+    let later = Some(world.now + TimeDelta::hours(1));
+    let fails = tasks.into_iter().map(|task| failed(task, later)).collect();
+    world.complete(fails).await;
+    assert_eq!(reported(&world).await[0].since, given_up);
+    assert!(world.due().await.is_empty());
+    assert_eq!(
+        world.store.retry_given_up(SOURCE, world.now).await.unwrap(),
+        2
+    );
+
+    // Given up once more, it is so since the first time.
+    world.now += TimeDelta::minutes(2);
+    let tasks = world.due().await;
+    let fails = tasks.into_iter().map(|task| failed(task, None)).collect();
+    world.complete(fails).await;
+    let found = reported(&world).await;
+    assert_eq!((found[0].since, found[0].due), (given_up, None));
+    assert_eq!(world.statistics().await.given_up_since, Some(given_up));
+    world.store.retry_given_up(SOURCE, world.now).await.unwrap();
+
+    // A newer change is another task.
+    world.announce(vec![updated("a", 30)]).await;
+    let names: Vec<String> = reported(&world)
+        .await
+        .into_iter()
+        .map(|it| it.uri)
+        .collect();
+    assert_eq!(names, [uri("b").to_string()]);
+    world.work("1").await;
+    assert!(reported(&world).await.is_empty());
+    assert_eq!(world.statistics().await.given_up_since, None);
+}
