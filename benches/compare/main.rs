@@ -1,0 +1,149 @@
+//! Compares resyncd with what else can do the same work, in one run on one machine, so that the ratios mean something where the
+//! figures don't. benches/README.md describes each comparison, and how to read the table that this program prints.
+//!
+//! ```text
+//! cargo bench --bench compare                         all of them
+//! cargo bench --bench compare -- baseline dump        these only
+//! cargo bench --bench compare -- --list               their names
+//! cargo bench --bench compare -- --short              small sizes: whether each one runs
+//! cargo bench --bench compare -- --minutes 20 scale   how long `sustained` and `scale` may take; 5 if not given
+//! ```
+//!
+//! A comparison without its peer is skipped, with a line that says so. Exit status 1: a comparison failed, or a limit was
+//! exceeded. A goal that was missed is printed and is no failure: it depends on the machine.
+
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "a benchmark prints its results"
+)]
+
+mod harness;
+mod site;
+mod table;
+
+use std::process::ExitCode;
+
+use harness::{Bench, BenchResult};
+use table::{HEADING, Line};
+
+/// One of the comparisons.
+struct Comparison {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Bench) -> BenchResult<Vec<Line>>,
+}
+
+const fn comparison(
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Bench) -> BenchResult<Vec<Line>>,
+) -> Comparison {
+    Comparison { name, about, run }
+}
+
+/// In the order in which they run.
+const COMPARISONS: &[Comparison] = &[];
+
+/// What the command line says.
+struct Arguments {
+    list: bool,
+    short: bool,
+    minutes: u64,
+    selected: Vec<&'static Comparison>,
+}
+
+impl Arguments {
+    fn parse(arguments: impl IntoIterator<Item = String>) -> BenchResult<Self> {
+        let mut parsed = Self {
+            list: false,
+            short: false,
+            minutes: 5,
+            selected: Vec::new(),
+        };
+        let mut arguments = arguments.into_iter();
+        while let Some(argument) = arguments.next() {
+            match argument.as_str() {
+                // `cargo bench` says it to every benchmark.
+                "--bench" => {}
+                "--list" => parsed.list = true,
+                "--short" => parsed.short = true,
+                "--minutes" => {
+                    let minutes = arguments.next().ok_or("--minutes needs a number")?;
+                    parsed.minutes = minutes.parse()?;
+                }
+                name => {
+                    let found = COMPARISONS.iter().find(|it| it.name == name);
+                    parsed.selected.push(
+                        found.ok_or_else(|| format!("no comparison {name}; --list shows them"))?,
+                    );
+                }
+            }
+        }
+        if parsed.selected.is_empty() {
+            parsed.selected = COMPARISONS.iter().collect();
+        }
+        Ok(parsed)
+    }
+}
+
+fn main() -> ExitCode {
+    let arguments = match Arguments::parse(std::env::args().skip(1)) {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            eprintln!("compare: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    if arguments.list {
+        for comparison in COMPARISONS {
+            println!("{:12} {}", comparison.name, comparison.about);
+        }
+        return ExitCode::SUCCESS;
+    }
+    match run(&arguments) {
+        Ok(faults) if faults.is_empty() => ExitCode::SUCCESS,
+        Ok(faults) => {
+            for fault in faults {
+                eprintln!("compare: {fault}");
+            }
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("compare: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs the selected comparisons and prints the table; returns what failed and what exceeded a limit.
+fn run(arguments: &Arguments) -> BenchResult<Vec<String>> {
+    let bench = Bench::new(arguments.short, arguments.minutes)?;
+    let mut rows = Vec::new();
+    let mut faults = Vec::new();
+    for Comparison { name, about, run } in &arguments.selected {
+        bench.progress(format_args!("{name}: {about}"));
+        match Line::or_skipped(about, run(&bench)) {
+            Ok(lines) => {
+                for line in lines {
+                    let row = line.row(name, bench.short);
+                    eprintln!("{row}");
+                    faults.extend(line.broken_limit().map(|limit| format!("{name}: {limit}")));
+                    rows.push(row);
+                }
+            }
+            Err(error) => {
+                eprintln!("compare: {name} failed: {error}");
+                rows.push(format!("| {name} | {about} | | | | | FAILED |"));
+                faults.push(format!("{name}: {error}"));
+            }
+        }
+    }
+    println!("{}\n", bench.machine()?);
+    println!("Peers: {}\n", bench.peers.versions());
+    println!("{HEADING}");
+    for row in rows {
+        println!("{row}");
+    }
+    Ok(faults)
+}
