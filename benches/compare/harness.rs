@@ -74,6 +74,12 @@ impl Bench {
         Ok(tempfile::tempdir_in(self.work.path())?)
     }
 
+    /// What is free on that disk, in bytes.
+    pub(crate) fn free_disk(&self) -> BenchResult<u64> {
+        let disk = rustix::fs::statvfs(self.work.path())?;
+        Ok(disk.f_bavail * disk.f_frsize)
+    }
+
     /// Says on standard error what is being done.
     #[allow(clippy::print_stderr, reason = "the table goes to standard output")]
     pub(crate) fn progress(&self, what: impl Display) {
@@ -101,7 +107,7 @@ impl Bench {
             (key.trim() == "model name").then(|| value.trim().to_owned())
         });
         let kernel = rustix::system::uname();
-        let resyncd = version_of(&self.program, "--version").unwrap_or_default();
+        let resyncd = version_of(&self.program, "--version", "resyncd ");
         Ok(format!(
             "{resyncd}, {} cores of {}, Linux {}, {}",
             std::thread::available_parallelism()?,
@@ -158,17 +164,15 @@ impl Peers {
     /// The versions of those that are there.
     pub(crate) fn versions(&self) -> String {
         let peers = [
-            ("nginx", "-v"),
-            ("curl", "--version"),
-            ("resync-sync", "--version"),
-            ("wrk", "-v"),
-            ("unzip", "-v"),
-            ("aria2c", "--version"),
+            ("nginx", "-v", "nginx/"),
+            ("curl", "--version", "curl "),
+            ("resync-sync", "--help", "(v"),
+            ("wrk", "-v", "wrk "),
+            ("unzip", "-v", "UnZip "),
+            ("aria2c", "--version", "version "),
         ];
-        let versions = peers.map(|(name, option)| match self.find(name) {
-            Ok(path) => {
-                version_of(&path, option).unwrap_or_else(|| format!("{name}, version unknown"))
-            }
+        let versions = peers.map(|(name, option, before)| match self.find(name) {
+            Ok(path) => format!("{name}: {}", version_of(&path, option, before)),
             Err(missing) => missing.to_string(),
         });
         versions.join("; ")
@@ -180,16 +184,14 @@ impl Peers {
 #[error("no {0}")]
 pub(crate) struct Missing(&'static str);
 
-/// The beginning of the first line with a number that a program prints.
-fn version_of(program: &Path, option: &str) -> Option<String> {
-    let output = Command::new(program).arg(option).output().ok()?;
-    let text = [output.stdout, output.stderr].concat();
-    let text = String::from_utf8_lossy(&text);
-    let line = text
-        .lines()
-        .find(|line| line.contains(|it: char| it.is_ascii_digit()))?;
-    let words = line.split_whitespace().take(3);
-    Some(words.collect::<Vec<_>>().join(" "))
+/// What a program says of its version: two words, from the text that comes before it.
+fn version_of(program: &Path, option: &str, before: &str) -> String {
+    let output = Command::new(program).arg(option).output();
+    let output = output.map_or_else(|_| Vec::new(), |it| [it.stdout, it.stderr].concat());
+    let text = String::from_utf8_lossy(&output);
+    let version = text.find(before).and_then(|begin| text.get(begin..));
+    let words = version.unwrap_or("unknown").split_whitespace().take(2);
+    words.collect::<Vec<_>>().join(" ")
 }
 
 /// The type of the file system of a folder.
@@ -400,7 +402,6 @@ pub(crate) fn source_table(name: &str, url: &str, keys: &str) -> String {
     format!("[[source]]\nname = \"{name}\"\nurl = \"{url}\"\nmirror = \"mirrors/{name}\"\n{keys}\n")
 }
 
-#[allow(clippy::cast_precision_loss, reason = "it is only printed")]
 pub(crate) fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }

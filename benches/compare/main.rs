@@ -18,9 +18,18 @@
     reason = "a benchmark prints its results"
 )]
 
+mod baseline;
+mod binary;
+mod delayed;
+mod dump;
+mod floor;
 mod harness;
+mod list;
+mod resync;
+mod scale;
 mod site;
 mod table;
+mod unchanged;
 
 use std::process::ExitCode;
 
@@ -43,7 +52,16 @@ const fn comparison(
 }
 
 /// In the order in which they run.
-const COMPARISONS: &[Comparison] = &[];
+const COMPARISONS: &[Comparison] = &[
+    comparison("floor", "what the disk can do", floor::run),
+    comparison("baseline", "a first copy over loopback", baseline::run),
+    comparison("delayed", "a first copy over a slow network", delayed::run),
+    comparison("unchanged", "a second run, nothing changed", unchanged::run),
+    comparison("list", "reading a Resource List", list::run),
+    comparison("dump", "a first copy of a Resource Dump", dump::run),
+    comparison("scale", "the time a resource, by their number", scale::run),
+    comparison("binary", "the size of the program", binary::run),
+];
 
 /// What the command line says.
 struct Arguments {

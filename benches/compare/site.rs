@@ -1,12 +1,14 @@
 //! A generated Source of plain files, and the nginx that serves it.
 
 use std::fs::{File, FileTimes};
-use std::io::{BufWriter, Write as _};
+use std::io::Write as _;
 use std::net::{SocketAddr, TcpStream};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
+use chrono::DateTime;
 use resyncd::clock;
 use rustix::process::{Pid, Signal, kill_process};
 use sha2::{Digest as _, Sha256};
@@ -16,19 +18,20 @@ use super::harness::{Bench, BenchResult, free_address};
 
 /// The maximum of a sitemap; what is more needs an index.
 pub(crate) const ENTRIES_A_LIST: usize = 50_000;
+/// The namespaces of a document.
+pub(crate) const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
 /// Resources in one folder.
 const FILES_A_FOLDER: usize = 100;
-/// The modification time of all resources: 2026-01-01T00:00:00Z.
+/// The modification time of all resources.
 pub(crate) const LASTMOD: &str = "2026-01-01T00:00:00Z";
-const LASTMOD_SECONDS: u64 = 1_767_225_600;
+/// The Resource List, or the index of several.
+pub(crate) const RESOURCE_LIST: &str = "resourcelist.xml";
 /// The time of the first Resource List.
 pub(crate) const LISTED_AT: &str = "2026-01-02T00:00:00Z";
 /// How many files a comparison of a mirror reads.
 const SAMPLE: usize = 1000;
 /// How long nginx may take to start.
 const TIMEOUT: Duration = Duration::from_secs(20);
-
-pub(crate) const XMLNS: &str = "xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" xmlns:rs=\"http://www.openarchives.org/rs/terms/\"";
 
 /// Resources below `/data/`, a Resource List with SHA-256 digests, a Capability List and a Source Description.
 pub(crate) struct Site {
@@ -39,10 +42,12 @@ pub(crate) struct Site {
     pub(crate) resources: usize,
     /// Of a resource, in bytes.
     pub(crate) size: usize,
+    /// The bytes of a resource, of its number and size.
+    body: fn(usize, usize) -> Vec<u8>,
 }
 
 impl Site {
-    /// Writes all files. Nothing serves them yet.
+    /// A site with all its files. Nothing serves them yet.
     pub(crate) fn create(bench: &Bench, resources: usize, size: usize) -> BenchResult<Self> {
         Self::with_scheme(bench, "http", resources, size)
     }
@@ -54,27 +59,38 @@ impl Site {
         resources: usize,
         size: usize,
     ) -> BenchResult<Self> {
-        let site = Self {
-            folder: bench.folder()?,
-            scheme,
-            address: free_address()?,
-            resources,
-            size,
-        };
-        let times =
-            FileTimes::new().set_modified(UNIX_EPOCH + Duration::from_secs(LASTMOD_SECONDS));
+        let site = Self::without_files(bench, scheme, resources, size, first_content)?;
+        let times = FileTimes::new().set_modified(system_time(LASTMOD)?);
         for number in 0..resources {
             let path = site.root().join(Self::path(number));
             if let Some(folder) = path.parent().filter(|_| number % FILES_A_FOLDER == 0) {
                 std::fs::create_dir_all(folder)?;
             }
             let mut file = File::create(path)?;
-            file.write_all(&content(number, 0, size))?;
+            file.write_all(&site.body(number))?;
             file.set_times(times)?;
         }
         site.write_resource_list(LISTED_AT)?;
         site.write_capability_list(&[("resourcelist", "resourcelist.xml")])?;
         Ok(site)
+    }
+
+    /// A site of which nothing is written yet.
+    pub(crate) fn without_files(
+        bench: &Bench,
+        scheme: &'static str,
+        resources: usize,
+        size: usize,
+        body: fn(usize, usize) -> Vec<u8>,
+    ) -> BenchResult<Self> {
+        Ok(Self {
+            folder: bench.folder()?,
+            scheme,
+            address: free_address()?,
+            resources,
+            size,
+            body,
+        })
     }
 
     /// The folder of its files.
@@ -100,21 +116,72 @@ impl Site {
         format!("{}/{}", self.base(), Self::path(number))
     }
 
-    /// Writes the Resource List, or an index of several, as of a time. All resources are as they were created.
+    /// The bytes that a resource was created with.
+    pub(crate) fn body(&self, number: usize) -> Vec<u8> {
+        (self.body)(number, self.size)
+    }
+
+    /// The entry of a resource in a list or manifest. `more`: further attributes of its `rs:md`.
+    pub(crate) fn entry(&self, number: usize, more: &str) -> String {
+        let digest = sha_256(&self.body(number));
+        format!(
+            "<url><loc>{}</loc><lastmod>{LASTMOD}</lastmod>\
+             <rs:md hash=\"sha-256:{digest}\" length=\"{}\" type=\"text/plain\"{more}/></url>\n",
+            self.uri(number),
+            self.size
+        )
+    }
+
+    /// Writes the Resource List of a time, or an index of several, as files of that time. All resources are as they were created.
     pub(crate) fn write_resource_list(&self, at: &str) -> BenchResult<()> {
-        let bytes_of = |number| content(number, 0, self.size);
-        let lists = ResourceLists {
-            root: self.root(),
-            base: &self.base(),
-            resources: self.resources,
-            at,
-        };
-        lists.write(|number| Self::path(number), bytes_of)
+        if self.resources <= ENTRIES_A_LIST {
+            return self.write_part(RESOURCE_LIST, at, 0..self.resources);
+        }
+        let mut lists = String::new();
+        for (part, begin) in (0..self.resources).step_by(ENTRIES_A_LIST).enumerate() {
+            let name = format!("resourcelist-{part}.xml");
+            self.write_part(&name, at, begin..self.resources.min(begin + ENTRIES_A_LIST))?;
+            let uri = format!("{}/{name}", self.base());
+            lists += &format!("<sitemap><loc>{uri}</loc><lastmod>{at}</lastmod></sitemap>\n");
+        }
+        let md = format!("capability=\"resourcelist\" at=\"{at}\"");
+        let index = self.root().join(RESOURCE_LIST);
+        std::fs::write(&index, document("sitemapindex", &md, &lists))?;
+        Ok(File::open(index)?.set_modified(system_time(at)?)?)
+    }
+
+    fn write_part(&self, name: &str, at: &str, numbers: Range<usize>) -> BenchResult<()> {
+        let md = format!("capability=\"resourcelist\" at=\"{at}\"");
+        let entries: String = numbers.map(|number| self.entry(number, "")).collect();
+        let list = self.root().join(name);
+        std::fs::write(&list, document("urlset", &md, &entries))?;
+        Ok(File::open(list)?.set_modified(system_time(at)?)?)
     }
 
     /// Writes the Capability List, of pairs of a capability and a path, and the Source Description.
     pub(crate) fn write_capability_list(&self, offers: &[(&str, &str)]) -> BenchResult<()> {
-        write_capability_list(self.root(), &self.base(), offers)
+        let base = self.base();
+        let entry = |capability: &str, path: &str| {
+            format!("<url><loc>{base}/{path}</loc><rs:md capability=\"{capability}\"/></url>\n")
+        };
+        let entries: String = offers
+            .iter()
+            .map(|(name, path)| entry(name, path))
+            .collect();
+        std::fs::write(
+            self.root().join("capabilitylist.xml"),
+            document("urlset", "capability=\"capabilitylist\"", &entries),
+        )?;
+        std::fs::create_dir_all(self.root().join(".well-known"))?;
+        std::fs::write(
+            self.root().join(".well-known/resourcesync"),
+            document(
+                "urlset",
+                "capability=\"description\"",
+                &entry("capabilitylist", "capabilitylist.xml"),
+            ),
+        )?;
+        Ok(())
     }
 
     /// Where a mirror has a resource.
@@ -126,116 +193,33 @@ impl Site {
 
     /// Checks that a mirror has all resources and nothing else, and the bytes of a sample.
     pub(crate) fn compare(&self, mirror: &Path) -> BenchResult<()> {
-        compare_files(
-            &mirror.join(self.address.to_string()),
-            self.resources,
-            Self::path,
-            |number| content(number, 0, self.size),
-        )
+        self.compare_files(&mirror.join(self.address.to_string()))
     }
-}
 
-/// The resources of a Resource List, or of an index of several.
-pub(crate) struct ResourceLists<'a> {
-    /// The folder to write to.
-    pub(crate) root: &'a Path,
-    pub(crate) base: &'a str,
-    pub(crate) resources: usize,
-    /// The time that the list is of.
-    pub(crate) at: &'a str,
-}
-
-impl ResourceLists<'_> {
-    /// Writes `resourcelist.xml` and its parts.
-    pub(crate) fn write(
-        &self,
-        path: impl Fn(usize) -> String,
-        bytes: impl Fn(usize) -> Vec<u8>,
-    ) -> BenchResult<()> {
-        let (base, at) = (self.base, self.at);
-        let write_part = |name: &str, numbers: std::ops::Range<usize>| -> BenchResult<()> {
-            let mut list = BufWriter::new(File::create(self.root.join(name))?);
-            writeln!(
-                list,
-                "<urlset {XMLNS}>\n<rs:md capability=\"resourcelist\" at=\"{at}\"/>"
-            )?;
-            for number in numbers {
-                let (path, bytes) = (path(number), bytes(number));
-                writeln!(
-                    list,
-                    "<url><loc>{base}/{path}</loc><lastmod>{LASTMOD}</lastmod>\
-                     <rs:md hash=\"sha-256:{}\" length=\"{}\" type=\"text/plain\"/></url>",
-                    sha_256(&bytes),
-                    bytes.len()
-                )?;
+    /// As [`compare`](Self::compare), for a folder that is to be like [`root`](Self::root) but for the documents.
+    pub(crate) fn compare_files(&self, folder: &Path) -> BenchResult<()> {
+        let (found, expected) = (count_files(folder)?, self.resources);
+        if found != expected {
+            return Err(format!("{} has {found} files, not {expected}", folder.display()).into());
+        }
+        for number in (0..expected).step_by((expected / SAMPLE).max(1)) {
+            let file = folder.join(Self::path(number));
+            if std::fs::read(&file)? != self.body(number) {
+                return Err(format!("{} differs from the Source", file.display()).into());
             }
-            writeln!(list, "</urlset>")?;
-            list.flush()?;
-            Ok(())
-        };
-        if self.resources <= ENTRIES_A_LIST {
-            return write_part("resourcelist.xml", 0..self.resources);
         }
-        let mut index = BufWriter::new(File::create(self.root.join("resourcelist.xml"))?);
-        writeln!(
-            index,
-            "<sitemapindex {XMLNS}>\n<rs:md capability=\"resourcelist\" at=\"{at}\"/>"
-        )?;
-        for (part, begin) in (0..self.resources).step_by(ENTRIES_A_LIST).enumerate() {
-            let name = format!("resourcelist-{part}.xml");
-            write_part(&name, begin..self.resources.min(begin + ENTRIES_A_LIST))?;
-            writeln!(
-                index,
-                "<sitemap><loc>{base}/{name}</loc><lastmod>{at}</lastmod></sitemap>"
-            )?;
-        }
-        writeln!(index, "</sitemapindex>")?;
-        index.flush()?;
         Ok(())
     }
 }
 
-/// Writes `capabilitylist.xml`, of pairs of a capability and a path, and the Source Description.
-pub(crate) fn write_capability_list(
-    root: &Path,
-    base: &str,
-    offers: &[(&str, &str)],
-) -> BenchResult<()> {
-    let mut entries = String::new();
-    for (capability, path) in offers {
-        entries +=
-            &format!("<url><loc>{base}/{path}</loc><rs:md capability=\"{capability}\"/></url>\n");
-    }
-    let list =
-        format!("<urlset {XMLNS}>\n<rs:md capability=\"capabilitylist\"/>\n{entries}</urlset>\n");
-    std::fs::write(root.join("capabilitylist.xml"), list)?;
-    let description = format!(
-        "<urlset {XMLNS}>\n<rs:md capability=\"description\"/>\n\
-         <url><loc>{base}/capabilitylist.xml</loc><rs:md capability=\"capabilitylist\"/></url>\n</urlset>\n"
-    );
-    std::fs::create_dir_all(root.join(".well-known"))?;
-    std::fs::write(root.join(".well-known/resourcesync"), description)?;
-    Ok(())
+/// A document. `md`: the attributes of its `rs:md`.
+pub(crate) fn document(root: &str, md: &str, entries: &str) -> String {
+    format!("<{root} {XMLNS}>\n<rs:md {md}/>\n{entries}</{root}>\n")
 }
 
-/// Checks that a folder has so many files and nothing else, and the bytes of a sample.
-pub(crate) fn compare_files(
-    folder: &Path,
-    files: usize,
-    path: impl Fn(usize) -> String,
-    bytes: impl Fn(usize) -> Vec<u8>,
-) -> BenchResult<()> {
-    let found = count_files(folder)?;
-    if found != files {
-        return Err(format!("{} has {found} files, not {files}", folder.display()).into());
-    }
-    for number in (0..files).step_by((files / SAMPLE).max(1)) {
-        let file = folder.join(path(number));
-        if std::fs::read(&file)? != bytes(number) {
-            return Err(format!("{} differs from the Source", file.display()).into());
-        }
-    }
-    Ok(())
+/// The time of a file.
+fn system_time(text: &str) -> BenchResult<SystemTime> {
+    Ok(DateTime::parse_from_rfc3339(text)?.into())
 }
 
 fn count_files(folder: &Path) -> BenchResult<usize> {
@@ -249,6 +233,11 @@ fn count_files(folder: &Path) -> BenchResult<usize> {
         };
     }
     Ok(files)
+}
+
+/// What [`Site::create`] writes: the first version.
+pub(crate) fn first_content(number: usize, size: usize) -> Vec<u8> {
+    content(number, 0, size)
 }
 
 /// The bytes of a version of a resource: text that compresses as badly as text can.
