@@ -1,0 +1,241 @@
+//! Measures the parts that decide and compute, without network, disk or database: the steps that every entry and every resource
+//! takes. Run it with `cargo bench --bench parts`; criterion compares each run with the one before. `-- --test` runs everything once.
+
+use std::fmt::Write as _;
+use std::hint::black_box;
+
+use criterion::{Criterion, Throughput};
+use resyncd::mirror_path::{made_path, plain_path};
+use resyncd::protocol::websub::{Signature, SignatureMethod};
+use resyncd::protocol::{
+    Algorithm, ChangeKind, ContentInfo, Digest, DocumentReader, DocumentSummary, Entry, Interval,
+    ResourceUri, SourceTime, Verifier,
+};
+use resyncd::sync::{Announced, Coverage, LocalState, plan_change, plan_listed};
+use url::Url;
+
+/// Entries of a document, and whatever else there is one of for each.
+const ENTRIES: usize = 10_000;
+/// The time of the documents: 2026-01-05T00:00:00Z, in microseconds.
+const AT: i64 = 1_767_571_200_000_000;
+
+type BenchResult<T> = Result<T, Box<dyn std::error::Error>>;
+
+fn main() -> BenchResult<()> {
+    let mut criterion = Criterion::default().without_plots().configure_from_args();
+    let base = Url::parse("https://source.example.org/lists/resourcelist.xml")?;
+    documents(&mut criterion, &base)?;
+    planning(&mut criterion, &base)?;
+    paths(&mut criterion)?;
+    verification(&mut criterion);
+    signatures(&mut criterion);
+    coverage(&mut criterion);
+    criterion.final_summary();
+    Ok(())
+}
+
+/// A Resource List.
+fn resource_list() -> String {
+    document(
+        "capability=\"resourcelist\" at=\"2026-01-05T00:00:00Z\"",
+        "",
+    )
+}
+
+/// A Change List: each resource was updated once.
+fn change_list() -> String {
+    document(
+        "capability=\"changelist\" from=\"2026-01-01T00:00:00Z\" until=\"2026-01-05T00:00:00Z\"",
+        " change=\"updated\" datetime=\"2026-01-02T03:04:05Z\"",
+    )
+}
+
+/// `md`: the attributes of the head; `of_entry`: those of each entry besides its content.
+fn document(md: &str, of_entry: &str) -> String {
+    let mut text = format!(
+        "<urlset xmlns=\"http://www.sitemaps.org/schemas/sitemap/0.9\" \
+         xmlns:rs=\"http://www.openarchives.org/rs/terms/\">\n<rs:md {md}/>\n"
+    );
+    for number in 0..ENTRIES {
+        let digest = Digest::of(Algorithm::Sha256, &number.to_le_bytes());
+        // Writing to a string does not fail.
+        let _ = writeln!(
+            text,
+            "<url><loc>https://source.example.org/articles/{:03}/{number:07}.html</loc>\
+             <lastmod>2026-01-02T03:04:05Z</lastmod>\
+             <rs:md{of_entry} hash=\"{digest}\" length=\"4096\" type=\"text/html\"/></url>",
+            number % 1000
+        );
+    }
+    text + "</urlset>\n"
+}
+
+fn read_all(text: &str, base: &Url) -> BenchResult<Vec<Entry>> {
+    let mut reader = DocumentReader::open(text.as_bytes(), base)?;
+    let mut entries = Vec::new();
+    while let Some(entry) = reader.next_entry()? {
+        entries.push(entry);
+    }
+    Ok(entries)
+}
+
+fn documents(criterion: &mut Criterion, base: &Url) -> BenchResult<()> {
+    let mut group = criterion.benchmark_group("document");
+    for (name, text) in [
+        ("resource list", resource_list()),
+        ("change list", change_list()),
+    ] {
+        // Each is valid; the measurement itself ignores errors.
+        assert_eq!(read_all(&text, base)?.len(), ENTRIES);
+        group.throughput(Throughput::Elements(ENTRIES as u64));
+        group.bench_function(format!("{name}, read"), |bencher| {
+            bencher.iter(|| {
+                let mut reader = DocumentReader::open(text.as_bytes(), base).ok()?;
+                while let Ok(Some(entry)) = reader.next_entry() {
+                    black_box(entry);
+                }
+                Some(())
+            });
+        });
+        group.bench_function(format!("{name}, summarized"), |bencher| {
+            bencher.iter(|| {
+                let reader = DocumentReader::open(text.as_bytes(), base).ok()?;
+                DocumentSummary::read(reader, SourceTime::from_micros(AT)).ok()
+            });
+        });
+    }
+    group.finish();
+    Ok(())
+}
+
+/// What each entry means for the mirror, where its resource is known and unchanged, and where it has changed.
+fn planning(criterion: &mut Criterion, base: &Url) -> BenchResult<()> {
+    let at = SourceTime::from_micros(AT);
+    let listed = read_all(&resource_list(), base)?;
+    let changed = read_all(&change_list(), base)?;
+    let known: Vec<_> = listed.iter().map(known_state).collect();
+    let other: Vec<_> = known.iter().cloned().map(with_other_content).collect();
+    let mut group = criterion.benchmark_group("plan");
+    group.throughput(Throughput::Elements(ENTRIES as u64));
+    for (name, known) in [("unchanged", &known), ("changed", &other)] {
+        group.bench_function(format!("listed, {name}"), |bencher| {
+            bencher.iter(|| {
+                for (entry, known) in listed.iter().zip(known) {
+                    let announced = announced(entry, ChangeKind::Created);
+                    black_box(plan_listed(&announced, at, Some(known), None));
+                }
+            });
+        });
+        group.bench_function(format!("change, {name}"), |bencher| {
+            bencher.iter(|| {
+                for (entry, known) in changed.iter().zip(known) {
+                    let announced = announced(entry, ChangeKind::Updated);
+                    black_box(plan_change(&announced, Some(known), None));
+                }
+            });
+        });
+    }
+    group.finish();
+    Ok(())
+}
+
+fn announced(entry: &Entry, kind: ChangeKind) -> Announced<'_> {
+    Announced {
+        kind,
+        changed_at: entry.changed_at(),
+        lastmod: entry.lastmod,
+        content: &entry.md.content,
+        late: false,
+        unconfirmed: false,
+    }
+}
+
+/// The resource of an entry, as it is in a mirror that is in sync.
+fn known_state(entry: &Entry) -> LocalState {
+    let ContentInfo { length, hashes, .. } = &entry.md.content;
+    LocalState {
+        changed_at: entry.changed_at(),
+        lastmod: entry.lastmod,
+        length: *length,
+        hashes: hashes.clone(),
+        ..LocalState::default()
+    }
+}
+
+fn with_other_content(mut state: LocalState) -> LocalState {
+    state.hashes = vec![Digest::of(Algorithm::Sha256, b"something else")];
+    state
+}
+
+fn paths(criterion: &mut Criterion) -> BenchResult<()> {
+    let text = "https://source.example.org/articles/2026/01/an-article.html?version=2&format=html";
+    let uri = ResourceUri::parse(text)?;
+    let mut group = criterion.benchmark_group("path");
+    group.bench_function("URI parsed", |bencher| {
+        bencher.iter(|| ResourceUri::parse(black_box(text)));
+    });
+    group.bench_function("plain", |bencher| {
+        bencher.iter(|| plain_path(black_box(&uri)))
+    });
+    group.bench_function("made", |bencher| {
+        bencher.iter(|| made_path(black_box(&uri)))
+    });
+    group.finish();
+    Ok(())
+}
+
+/// Bytes that are counted and hashed, as each download is.
+fn verification(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("verify");
+    for size in [4 << 10, 1 << 20] {
+        let bytes = vec![b'x'; size];
+        let digests = [Digest::of(Algorithm::Sha256, &bytes)];
+        group.throughput(Throughput::Bytes(size as u64));
+        group.bench_function(format!("SHA-256 of {} KiB", size >> 10), |bencher| {
+            bencher.iter(|| {
+                let mut verifier = Verifier::new(Some(size as u64), &digests);
+                verifier.update(black_box(&bytes))?;
+                verifier.finish()
+            });
+        });
+    }
+    group.finish();
+}
+
+/// The signature of a notification of about a hundred changes.
+fn signatures(criterion: &mut Criterion) {
+    let (secret, body) = (b"a secret of a channel".as_slice(), vec![b'x'; 32 << 10]);
+    let signature = Signature::sign(SignatureMethod::Sha256, secret, &body);
+    let mut group = criterion.benchmark_group("signature");
+    group.throughput(Throughput::Bytes(body.len() as u64));
+    group.bench_function("32 KiB verified", |bencher| {
+        bencher.iter(|| signature.verifies(secret, black_box(&body)));
+    });
+    group.finish();
+}
+
+/// A thousand notifications, each with a gap before it, and then the Change List that closes all gaps.
+fn coverage(criterion: &mut Criterion) {
+    let interval = |from: i64, until: i64| {
+        Interval::new(
+            SourceTime::from_micros(AT + from),
+            SourceTime::from_micros(AT + until),
+        )
+    };
+    let notifications: Vec<_> = (0..1000)
+        .filter_map(|number| interval(number * 10 + 5, number * 10 + 10))
+        .collect();
+    let list = interval(0, 10_000);
+    criterion.bench_function("coverage of 1,000 gaps", |bencher| {
+        bencher.iter(|| {
+            let mut coverage = Coverage::default();
+            for notification in &notifications {
+                coverage.cover(*notification);
+            }
+            if let Some(list) = list {
+                coverage.cover(list);
+            }
+            coverage
+        });
+    });
+}
