@@ -55,7 +55,7 @@ fn against_curl(bench: &Bench, site: &Site, what: &str) -> BenchResult<Vec<Line>
                 .args(["--parallel", "--parallel-max", "16", "--config"])
                 .arg(list_file),
         )?;
-        site.compare_files(&folder.path().join("files"))?;
+        site.compare_folder(&folder.path().join("files"))?;
         Ok(timed)
     };
     let [ours, curl] = by_turns(bench.rounds(), [&mut || resyncd(bench, site), &mut curl])?;
@@ -97,7 +97,7 @@ fn against_aria2(bench: &Bench, site: &Site, what: &str) -> BenchResult<Vec<Line
                 .arg("--dir")
                 .arg(folder.path().join("files")),
         )?;
-        site.compare_files(&folder.path().join("files"))?;
+        site.compare_folder(&folder.path().join("files"))?;
         Ok(timed)
     };
     let [ours, aria2] = by_turns(bench.rounds(), [&mut || resyncd(bench, site), &mut aria2])?;

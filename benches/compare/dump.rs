@@ -35,7 +35,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
         let folder = bench.folder()?;
         let timed = unpack(&unzip, &packages, folder.path())?;
         std::fs::remove_file(folder.path().join("manifest.xml"))?;
-        site.compare_files(folder.path())?;
+        site.compare_folder(folder.path())?;
         Ok(timed)
     };
     let [ours, theirs] = by_turns(bench.rounds(), [&mut ours, &mut theirs])?;

@@ -32,7 +32,7 @@ impl ResyncClient {
             // For the file in which it stores its state.
             .current_dir(self.folder.path());
         let timed = timed(&mut sync)?;
-        site.compare_files(&self.folder.path().join("mirror"))?;
+        site.compare_folder(&self.folder.path().join("mirror"))?;
         Ok(timed)
     }
 }

@@ -193,23 +193,35 @@ impl Site {
 
     /// Checks that a mirror has all resources and nothing else, and the bytes of a sample.
     pub(crate) fn compare(&self, mirror: &Path) -> BenchResult<()> {
-        self.compare_files(&mirror.join(self.address.to_string()))
+        self.compare_folder(&mirror.join(self.address.to_string()))
     }
 
-    /// As [`compare`](Self::compare), for a folder that is to be like [`root`](Self::root) but for the documents.
-    pub(crate) fn compare_files(&self, folder: &Path) -> BenchResult<()> {
-        let (found, expected) = (count_files(folder)?, self.resources);
-        if found != expected {
-            return Err(format!("{} has {found} files, not {expected}", folder.display()).into());
-        }
-        for number in (0..expected).step_by((expected / SAMPLE).max(1)) {
-            let file = folder.join(Self::path(number));
-            if std::fs::read(&file)? != self.body(number) {
-                return Err(format!("{} differs from the Source", file.display()).into());
-            }
-        }
-        Ok(())
+    /// As [`compare`](Self::compare), for what a peer has fetched: `data` is in this folder.
+    pub(crate) fn compare_folder(&self, folder: &Path) -> BenchResult<()> {
+        compare_files(folder, self.resources, Self::path, |number| {
+            self.body(number)
+        })
     }
+}
+
+/// Checks that a folder has so many files and nothing else, and the bytes of a sample.
+pub(crate) fn compare_files(
+    folder: &Path,
+    files: usize,
+    path: impl Fn(usize) -> String,
+    bytes: impl Fn(usize) -> Vec<u8>,
+) -> BenchResult<()> {
+    let found = count_files(folder)?;
+    if found != files {
+        return Err(format!("{} has {found} files, not {files}", folder.display()).into());
+    }
+    for number in (0..files).step_by((files / SAMPLE).max(1)) {
+        let file = folder.join(path(number));
+        if std::fs::read(&file)? != bytes(number) {
+            return Err(format!("{} differs from the Source", file.display()).into());
+        }
+    }
+    Ok(())
 }
 
 /// A document. `md`: the attributes of its `rs:md`.
