@@ -35,11 +35,7 @@ impl Arrivals {
         let inotify = Arc::new(inotify::init(CreateFlags::CLOEXEC)?);
         let mut last = None;
         for folder in folders {
-            last = Some(inotify::add_watch(
-                &*inotify,
-                folder,
-                WatchFlags::MOVED_TO,
-            )?);
+            last = Some(inotify::add_watch(&*inotify, folder, WatchFlags::MOVED_TO)?);
         }
         let last = last.ok_or("no folder to watch")?;
         let (sender, received) = unbounded_channel();
@@ -82,7 +78,10 @@ fn read(inotify: &OwnedFd, sender: &UnboundedSender<Arrival>) {
         if is_lost || sender.is_closed() {
             return;
         }
-        let Some(number) = event.file_name().and_then(|name| number_in(name.to_bytes())) else {
+        let Some(number) = event
+            .file_name()
+            .and_then(|name| number_in(name.to_bytes()))
+        else {
             continue;
         };
         if sender.send(Arrival { number, at }).is_err() {

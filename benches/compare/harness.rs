@@ -353,8 +353,6 @@ pub(crate) struct Home {
     pub(crate) config: PathBuf,
     /// The status listener.
     pub(crate) status: SocketAddr,
-    /// The callback listener.
-    pub(crate) callback: SocketAddr,
 }
 
 impl Home {
@@ -379,7 +377,6 @@ impl Home {
             folder,
             config,
             status,
-            callback,
         })
     }
 

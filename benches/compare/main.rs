@@ -18,16 +18,25 @@
     reason = "a benchmark prints its results"
 )]
 
+mod acceptance;
+mod arrivals;
 mod baseline;
 mod binary;
+mod daemon;
 mod delayed;
 mod dump;
 mod floor;
 mod harness;
+mod idle;
+mod known;
+mod latencies;
+mod latency;
 mod list;
 mod resync;
 mod scale;
 mod site;
+mod status;
+mod sustained;
 mod table;
 mod unchanged;
 
@@ -60,6 +69,34 @@ const COMPARISONS: &[Comparison] = &[
     comparison("list", "reading a Resource List", list::run),
     comparison("dump", "a first copy of a Resource Dump", dump::run),
     comparison("scale", "the time a resource, by their number", scale::run),
+    comparison(
+        "known",
+        "memory with millions of resources known",
+        known::run,
+    ),
+    comparison("lists", "memory with many small lists", known::lists),
+    comparison(
+        "database",
+        "the size of the database, and the start with millions of resources",
+        known::database,
+    ),
+    comparison(
+        "acceptance",
+        "signed deliveries at the callback",
+        acceptance::run,
+    ),
+    comparison(
+        "latency",
+        "the time from a push to a file in place",
+        latency::run,
+    ),
+    comparison("sustained", "pushed changes for minutes", sustained::run),
+    comparison(
+        "status",
+        "the status with a million changes that wait",
+        status::run,
+    ),
+    comparison("idle", "a daemon that has nothing to do", idle::run),
     comparison("binary", "the size of the program", binary::run),
 ];
 
