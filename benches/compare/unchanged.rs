@@ -1,7 +1,7 @@
 //! A second run while nothing has changed: `resyncd sync` asks for the list and compares it with its database; `resync-sync` reads the
 //! list and its whole folder.
 
-use super::harness::{Bench, BenchResult, Home, by_turns};
+use super::harness::{Bench, BenchResult, Home, Timed, by_turns};
 use super::resync::ResyncClient;
 use super::site::{Nginx, Site};
 use super::table::{Goal, Line};
@@ -32,7 +32,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     };
     let [new_list] = by_turns(bench.rounds(), [&mut ours])?;
     site.compare(&home.mirror())?;
-    let line = |what: String, ours: super::harness::Timed| {
+    let line = |what: String, ours: Timed| {
         Line::new(what)
             .resyncd(ours)
             .peer(format!("resync-sync: {theirs}"))
