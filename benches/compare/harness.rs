@@ -109,7 +109,7 @@ impl Bench {
         let kernel = rustix::system::uname();
         let resyncd = version_of(&self.program, "--version", "resyncd ");
         Ok(format!(
-            "{resyncd}, {} cores of {}, Linux {}, {}",
+            "resyncd {resyncd}, {} cores of {}, Linux {}, {}",
             std::thread::available_parallelism()?,
             processor.as_deref().unwrap_or("an unknown processor"),
             kernel.release().to_string_lossy(),
@@ -172,7 +172,7 @@ impl Peers {
             ("aria2c", "--version", "version "),
         ];
         let versions = peers.map(|(name, option, before)| match self.find(name) {
-            Ok(path) => format!("{name}: {}", version_of(&path, option, before)),
+            Ok(path) => format!("{name} {}", version_of(&path, option, before)),
             Err(missing) => missing.to_string(),
         });
         versions.join("; ")
@@ -184,14 +184,16 @@ impl Peers {
 #[error("no {0}")]
 pub(crate) struct Missing(&'static str);
 
-/// What a program says of its version: two words, from the text that comes before it.
+/// The version of a program: the word that follows a text in what it prints.
 fn version_of(program: &Path, option: &str, before: &str) -> String {
     let output = Command::new(program).arg(option).output();
     let output = output.map_or_else(|_| Vec::new(), |it| [it.stdout, it.stderr].concat());
     let text = String::from_utf8_lossy(&output);
-    let version = text.find(before).and_then(|begin| text.get(begin..));
-    let words = version.unwrap_or("unknown").split_whitespace().take(2);
-    words.collect::<Vec<_>>().join(" ")
+    let version = text.split_once(before).map(|(_, after)| after);
+    let word = version.and_then(|it| it.split_whitespace().next());
+    word.unwrap_or("of an unknown version")
+        .trim_end_matches(')')
+        .to_owned()
 }
 
 /// The type of the file system of a folder.
