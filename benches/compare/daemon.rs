@@ -1,5 +1,6 @@
 //! The daemon as a process of its own, as it is installed: its configuration, its status endpoint, and what the system counts of it.
 
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -35,6 +36,20 @@ pub(crate) struct Answer {
     pub(crate) code: u16,
     /// The body.
     pub(crate) body: String,
+}
+
+/// The wake-ups of the threads that exist, by their ids.
+pub(crate) struct WakeUps(HashMap<u32, u64>);
+
+impl WakeUps {
+    /// How many there were after `before`, of the threads that still exist. Those of a thread that has ended are not known.
+    pub(crate) fn since(&self, before: &Self) -> u64 {
+        let of_threads = self.0.iter().map(|(id, count)| {
+            let earlier = before.0.get(id).copied().unwrap_or(0);
+            count.saturating_sub(earlier)
+        });
+        of_threads.sum()
+    }
 }
 
 impl Daemon {
@@ -202,18 +217,22 @@ impl Daemon {
         cpu_of(self.child.id())
     }
 
-    /// How often the threads of the process have begun to wait, each once for a wake-up.
-    pub(crate) fn wake_ups(&self) -> BenchResult<u64> {
-        let mut sum = 0;
+    /// How often each thread of the process has begun to wait, each time for one wake-up.
+    pub(crate) fn wake_ups(&self) -> BenchResult<WakeUps> {
+        let mut of_threads = HashMap::new();
         for thread in fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
+            let thread = thread?;
             // A thread may end meanwhile.
-            let status = fs::read_to_string(thread?.path().join("status")).unwrap_or_default();
+            let status = fs::read_to_string(thread.path().join("status")).unwrap_or_default();
             let switches = status
                 .lines()
                 .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-            sum += switches.map_or(Ok(0), |count| count.trim().parse::<u64>())?;
+            if let Some(count) = switches {
+                let id = thread.file_name().to_string_lossy().parse()?;
+                of_threads.insert(id, count.trim().parse()?);
+            }
         }
-        Ok(sum)
+        Ok(WakeUps(of_threads))
     }
 
     /// Stops the daemon with SIGTERM; fails if it does not end, or not with status 0.

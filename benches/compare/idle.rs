@@ -22,7 +22,8 @@ const CONTENT: &str = "a resource\n";
 /// Connections of the first poll are closed when they were idle for a minute.
 const REST: Duration = Duration::from_secs(75);
 const MEASURED: Duration = Duration::from_secs(60);
-const SHORT: Duration = Duration::from_secs(10);
+const SHORT_REST: Duration = Duration::from_secs(15);
+const SHORT_MEASURED: Duration = Duration::from_secs(10);
 /// How long the daemon may take to be in sync.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -36,7 +37,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     other.until_settled(1, TIMEOUT)?;
 
     let (rest, measured) = match bench.short {
-        true => (SHORT, SHORT),
+        true => (SHORT_REST, SHORT_MEASURED),
         false => (REST, MEASURED),
     };
     std::thread::sleep(rest);
@@ -50,7 +51,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     daemon.stop()?;
     other.stop()?;
 
-    let (wake_ups, of_one) = (after.0 - before.0, after.1 - before.1);
+    let (wake_ups, of_one) = (after.0.since(&before.0), after.1.since(&before.1));
     let more = u32::try_from(wake_ups.saturating_sub(of_one))?;
     let megabytes = mebibytes(memory) * 1.048_576;
     let seconds = measured.as_secs();
