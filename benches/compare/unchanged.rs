@@ -1,7 +1,7 @@
 //! A second run while nothing has changed: `resyncd sync` asks for the list and compares it with its database; `resync-sync` reads the
 //! list and its whole folder.
 
-use super::harness::{Bench, BenchResult, Home, Timed, by_turns};
+use super::harness::{Bench, BenchResult, Home, Timed, by_turns, settle};
 use super::resync::ResyncClient;
 use super::site::{Nginx, Site};
 use super::table::{Goal, Line};
@@ -20,18 +20,24 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     bench.sync(&home)?;
     site.compare(&home.mirror())?;
 
-    let mut ours = || bench.sync(&home);
+    let ours = || {
+        let timed = bench.sync(&home)?;
+        site.compare(&home.mirror())?;
+        BenchResult::Ok(timed)
+    };
+    let mut same_list = || ours();
     let mut theirs = || resync.sync(bench, &site);
-    let [same_list, theirs] = by_turns(bench.rounds(), [&mut ours, &mut theirs])?;
     // The time and the validators of the list are new, so that it is read; its entries are the same.
     let mut day = 2;
-    let mut ours = || {
+    let mut new_list = || {
         day += 1;
         site.write_resource_list(&format!("2026-01-{day:02}T00:00:00Z"))?;
-        bench.sync(&home)
+        settle();
+        ours()
     };
-    let [new_list] = by_turns(bench.rounds(), [&mut ours])?;
-    site.compare(&home.mirror())?;
+    // The newer list of a round is the same list of the next one.
+    let [same_list, theirs, new_list] =
+        by_turns(bench.rounds(), [&mut same_list, &mut theirs, &mut new_list])?;
     let line = |what: String, ours: Timed| {
         Line::new(what)
             .resyncd(ours)
