@@ -81,9 +81,10 @@ fn of_channels(bench: &Bench, channels: usize) -> BenchResult<Vec<Line>> {
         latencies.extend(load.latencies);
         let begun = clock::now().mono;
         daemon.until("an empty inbox", TIMEOUT, |daemon| {
-            Ok(received(daemon)?.waiting == 0)
+            Ok(received(daemon)?.pending == 0)
         })?;
         drained += clock::now().mono - begun;
+        settle();
         let load = send(&runtime, &to_handler, duration)?;
         peer_rates.push(load.rate);
         peer_latencies.extend(load.latencies);
@@ -128,7 +129,7 @@ fn of_channels(bench: &Bench, channels: usize) -> BenchResult<Vec<Line>> {
 struct Received {
     stored: u64,
     rejected: u64,
-    waiting: u64,
+    pending: u64,
 }
 
 fn received(daemon: &Daemon) -> BenchResult<Received> {
@@ -137,7 +138,7 @@ fn received(daemon: &Daemon) -> BenchResult<Received> {
     Ok(Received {
         stored: channels().map(|channel| channel.received).sum(),
         rejected: channels().map(|channel| channel.rejected).sum(),
-        waiting: channels().map(|channel| channel.inbox).sum(),
+        pending: channels().map(|channel| channel.inbox).sum(),
     })
 }
 
