@@ -1,7 +1,7 @@
-//! Whether the time for a resource depends on how many there are: first copies of ever more resources. nginx makes them up, so that
+//! Whether the time for a resource depends on how many there are: first copies of ever more resources. nginx generates them, so that
 //! only the copies need the disk.
 
-use super::harness::{Bench, BenchResult, Home, Timed, settle};
+use super::harness::{Bench, BenchResult, Home, Timed, by_turns, settle};
 use super::site::{LISTED_AT, Nginx, Site};
 use super::table::{Goal, Line};
 
@@ -33,7 +33,9 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
         bench.progress(format_args!(
             "{resources} resources, about {minutes:.0} minutes"
         ));
-        let timed = first_copy(bench, resources)?;
+        // All others are compared with the first size: it must not depend on a single run.
+        let rounds = if lines.is_empty() { bench.rounds() } else { 1 };
+        let [timed] = by_turns(rounds, [&mut || first_copy(bench, resources)])?;
         a_resource = timed.seconds() / resources as f64;
         let line =
             Line::new(what).resyncd(format!("{:.0} µs a resource, {timed}", a_resource * 1e6));
