@@ -51,6 +51,8 @@ fn against_curl(bench: &Bench, site: &Site, what: &str) -> BenchResult<Vec<Line>
         std::fs::write(&list_file, list)?;
         let timed = timed(
             Command::new(&program)
+                // Without a configuration of the user; only as the first one.
+                .arg("-q")
                 .args(["--silent", "--show-error", "--fail", "--create-dirs"])
                 .args(["--parallel", "--parallel-max", "16", "--config"])
                 .arg(list_file),

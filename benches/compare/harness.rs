@@ -1,14 +1,17 @@
 //! What the comparisons share: the machine and its peers, folders on the disk that `target` is on, programs that are run and
 //! measured, and the configuration of a resyncd that is compared.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::{self, Display};
+use std::fs::{File, TryLockError};
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::ops::Add;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use resyncd::clock;
@@ -34,11 +37,15 @@ pub(crate) struct Bench {
     pub(crate) program: PathBuf,
     pub(crate) peers: Peers,
     work: TempDir,
+    /// Locked while this program runs.
+    _lock: File,
 }
 
 impl Bench {
+    /// Removes what an earlier run has left behind, if it was killed.
+    ///
     /// # Errors
-    /// If the work would be in memory instead of on a disk.
+    /// If the work would be in memory instead of on a disk, or while another run uses the same folder.
     pub(crate) fn new(short: bool, minutes: u64) -> BenchResult<Self> {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR"));
         std::fs::create_dir_all(target)?;
@@ -46,6 +53,16 @@ impl Bench {
         if file_system == "tmpfs" || file_system == "ramfs" {
             return Err(format!("{} is in memory; set CARGO_TARGET_DIR", target.display()).into());
         }
+        let lock = File::create(target.join("compare.lock"))?;
+        lock.try_lock().map_err(|error| match error {
+            TryLockError::WouldBlock => format!("another run uses {}", target.display()).into(),
+            TryLockError::Error(error) => Box::<dyn Error + Send + Sync>::from(error),
+        })?;
+        let parent = target.join("compare");
+        if parent.exists() {
+            std::fs::remove_dir_all(&parent)?;
+        }
+        std::fs::create_dir(&parent)?;
         let program = std::env::var_os("RESYNCD_PROGRAM").map_or_else(
             || PathBuf::from(env!("CARGO_BIN_EXE_resyncd")),
             PathBuf::from,
@@ -55,7 +72,8 @@ impl Bench {
             minutes,
             program: program.canonicalize()?,
             peers: Peers::of(target),
-            work: tempfile::tempdir_in(target)?,
+            work: tempfile::tempdir_in(parent)?,
+            _lock: lock,
         })
     }
 
@@ -80,7 +98,7 @@ impl Bench {
         Ok(disk.f_bavail * disk.f_frsize)
     }
 
-    /// Says on standard error what is being done.
+    /// Prints on standard error what is being done.
     #[allow(clippy::print_stderr, reason = "the table goes to standard output")]
     pub(crate) fn progress(&self, what: impl Display) {
         eprintln!("compare: {what}");
@@ -91,6 +109,7 @@ impl Bench {
         let mut resyncd = Command::new(&self.program);
         resyncd.arg("--config").arg(&home.config).arg(command);
         resyncd.env("RUST_LOG", "warn").current_dir(home.path());
+        without_proxies(&mut resyncd);
         resyncd
     }
 
@@ -134,9 +153,21 @@ pub(crate) fn free_address() -> BenchResult<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }
 
+/// Peers whose versions are printed: the option that prints it, and the text before it.
+const PEERS: [(&str, &str, &str); 6] = [
+    ("nginx", "-v", "nginx/"),
+    ("curl", "--version", "curl "),
+    ("resync-sync", "--help", "(v"),
+    ("wrk", "-v", "wrk "),
+    ("unzip", "-v", "UnZip "),
+    ("aria2c", "--version", "aria2 version "),
+];
+
 /// The programs that resyncd is compared with.
 pub(crate) struct Peers {
     folders: Vec<PathBuf>,
+    /// Those that were searched for.
+    found: Mutex<HashMap<&'static str, Option<PathBuf>>>,
 }
 
 impl Peers {
@@ -152,26 +183,23 @@ impl Peers {
             .chain([PathBuf::from("/usr/sbin")]);
         Self {
             folders: folders.collect(),
+            found: Mutex::default(),
         }
     }
 
-    /// The path of a peer.
+    /// The path of a peer. One that is installed but does not run, such as without its libraries, is missing.
     pub(crate) fn find(&self, name: &'static str) -> Result<PathBuf, Missing> {
-        let mut paths = self.folders.iter().map(|folder| folder.join(name));
-        paths.find(|path| path.is_file()).ok_or(Missing(name))
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = found.entry(name).or_insert_with(|| {
+            let mut paths = self.folders.iter().map(|folder| folder.join(name));
+            paths.find(|path| path.is_file() && runs(name, path))
+        });
+        path.clone().ok_or(Missing(name))
     }
 
-    /// The versions of those that are there.
+    /// The versions of those that run.
     pub(crate) fn versions(&self) -> String {
-        let peers = [
-            ("nginx", "-v", "nginx/"),
-            ("curl", "--version", "curl "),
-            ("resync-sync", "--help", "(v"),
-            ("wrk", "-v", "wrk "),
-            ("unzip", "-v", "UnZip "),
-            ("aria2c", "--version", "version "),
-        ];
-        let versions = peers.map(|(name, option, before)| match self.find(name) {
+        let versions = PEERS.map(|(name, option, before)| match self.find(name) {
             Ok(path) => format!("{name} {}", version_of(&path, option, before)),
             Err(missing) => missing.to_string(),
         });
@@ -179,21 +207,45 @@ impl Peers {
     }
 }
 
-/// A peer is not installed: what needs it is skipped.
+/// Whether a program prints its version; its exit status means nothing, as `wrk -v` exits with 1.
+fn runs(name: &str, program: &Path) -> bool {
+    let peer = PEERS.iter().find(|(peer, _, _)| *peer == name);
+    // objcopy, which measures but is not compared with.
+    let (_, option, before) = peer.copied().unwrap_or((name, "--version", " "));
+    output_of(program, option).contains(before)
+}
+
+/// A peer is not installed, or does not run: what needs it is skipped.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no {0}")]
 pub(crate) struct Missing(&'static str);
 
 /// The version of a program: the word that follows a text in what it prints.
 fn version_of(program: &Path, option: &str, before: &str) -> String {
-    let output = Command::new(program).arg(option).output();
-    let output = output.map_or_else(|_| Vec::new(), |it| [it.stdout, it.stderr].concat());
-    let text = String::from_utf8_lossy(&output);
+    let text = output_of(program, option);
     let version = text.split_once(before).map(|(_, after)| after);
     let word = version.and_then(|it| it.split_whitespace().next());
     word.unwrap_or("of an unknown version")
         .trim_end_matches(')')
         .to_owned()
+}
+
+/// What a program prints on standard output and standard error; nothing if it can't be started.
+fn output_of(program: &Path, option: &str) -> String {
+    let output = Command::new(program)
+        .arg(option)
+        .stdin(Stdio::null())
+        .output();
+    let output = output.map_or_else(|_| Vec::new(), |it| [it.stdout, it.stderr].concat());
+    String::from_utf8_lossy(&output).into_owned()
+}
+
+/// Removes the proxies of the environment: everything is on loopback.
+fn without_proxies(command: &mut Command) {
+    for name in ["http_proxy", "https_proxy", "all_proxy"] {
+        command.env_remove(name).env_remove(name.to_uppercase());
+    }
+    command.env("no_proxy", "*").env("NO_PROXY", "*");
 }
 
 /// The type of the file system of a folder.
@@ -251,12 +303,13 @@ impl Add for Timed {
     }
 }
 
-/// Runs a program and measures it. Its output is dropped.
+/// Runs a program, without proxies, and measures it. Its output is dropped.
 ///
 /// # Errors
 /// If it does not exit with 0; with the end of its standard error.
 pub(crate) fn timed(command: &mut Command) -> BenchResult<Timed> {
     let mut errors = tempfile::tempfile()?;
+    without_proxies(command);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::null())
