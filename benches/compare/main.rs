@@ -9,7 +9,9 @@
 //! cargo bench --bench compare -- --minutes 20 scale   how long `sustained` and `scale` may take; 5 if not given
 //! ```
 //!
-//! A comparison without its peer is skipped, with a line that says so. Exit status 1: a comparison failed, or a limit was
+//! Without `--bench`, which `cargo bench` passes, and without names it runs in the short form: `cargo test --all-targets` runs it so.
+//!
+//! A comparison without its peer is skipped, with a line that names the peer. Exit status 1: a comparison failed, or a limit was
 //! exceeded. A goal that was missed is printed and is no failure: it depends on the machine.
 
 #![allow(
@@ -93,14 +95,14 @@ const COMPARISONS: &[Comparison] = &[
     comparison("sustained", "pushed changes for minutes", sustained::run),
     comparison(
         "status",
-        "the status with a million changes that wait",
+        "the status with a million unfinished changes",
         status::run,
     ),
     comparison("idle", "a daemon that has nothing to do", idle::run),
     comparison("binary", "the size of the program", binary::run),
 ];
 
-/// What the command line says.
+/// The arguments of the command line.
 struct Arguments {
     list: bool,
     short: bool,
@@ -116,11 +118,12 @@ impl Arguments {
             minutes: 5,
             selected: Vec::new(),
         };
+        let mut is_bench = false;
         let mut arguments = arguments.into_iter();
         while let Some(argument) = arguments.next() {
             match argument.as_str() {
-                // `cargo bench` says it to every benchmark.
-                "--bench" => {}
+                // `cargo bench` passes it to every benchmark, `cargo test --all-targets` does not.
+                "--bench" => is_bench = true,
                 "--list" => parsed.list = true,
                 "--short" => parsed.short = true,
                 "--minutes" => {
@@ -136,6 +139,7 @@ impl Arguments {
             }
         }
         if parsed.selected.is_empty() {
+            parsed.short |= !is_bench;
             parsed.selected = COMPARISONS.iter().collect();
         }
         Ok(parsed)

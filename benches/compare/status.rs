@@ -46,7 +46,7 @@ pub(crate) fn run(bench: &Bench) -> BenchResult<Vec<Line>> {
     daemon.stop()?;
     let lines = PATHS.into_iter().zip(latencies).map(|(path, latencies)| {
         let latencies = Latencies::new(latencies);
-        Line::new(format!("GET {path}, {tasks} changes wait, median"))
+        Line::new(format!("GET {path}, {tasks} unfinished changes, median"))
             .resyncd(format!("{latencies}, {memory:.0} MiB"))
             .goal(latencies.millis(50), Goal::AtMost(5.0, " ms"))
     });

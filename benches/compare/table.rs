@@ -60,7 +60,7 @@ impl Line {
         }
     }
 
-    /// The lines of a part of a comparison; one that says so if a peer for it is missing.
+    /// The lines of a part of a comparison; one that names the peer if one is missing.
     pub(crate) fn or_skipped(
         measured: impl Display,
         lines: BenchResult<Vec<Self>>,
