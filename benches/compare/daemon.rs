@@ -232,6 +232,9 @@ impl Daemon {
                 of_threads.insert(id, count.trim().parse()?);
             }
         }
+        if of_threads.is_empty() {
+            return Err("the system counts no context switches".into());
+        }
         Ok(WakeUps(of_threads))
     }
 
