@@ -23,6 +23,9 @@ const RESOURCE_LIST: &str = "/set1/resourcelist.xml";
 /// The lease that the hub grants at first, so that it is renewed during the cycle.
 const SHORT_LEASE: Duration = Duration::from_secs(5);
 const LONG_LEASE: Duration = Duration::from_secs(10 * 86_400);
+/// After how many requests the hub grants long leases, however far the cycle is. Of one channel, the daemon sends twelve in a row, and
+/// then one in five minutes: on a busy machine, short leases would use them up before the baseline is done.
+const MOST_SHORT_LEASES: u64 = 8;
 
 /// How many resources of the baseline are in folders of their own: they are published many at once.
 const WIDE: usize = 40;
@@ -36,6 +39,7 @@ pub(crate) struct Cycle {
     /// The numbers of requests to the hub, and of those that it had verified or tried to, while it granted short leases.
     requested_before: Cell<u64>,
     verified_before: Cell<u64>,
+    grants_long_leases: Cell<bool>,
     /// The number of changes at the Source so far.
     pub(crate) happened: Arc<AtomicUsize>,
 }
@@ -71,6 +75,7 @@ impl Cycle {
             number: Cell::new(0),
             requested_before: Cell::new(0),
             verified_before: Cell::new(0),
+            grants_long_leases: Cell::new(false),
             happened: Arc::default(),
         };
         for number in 0..10 {
@@ -125,14 +130,11 @@ impl Cycle {
         // Settling may take longer than a short lease: renewals add to the requests, and a kill can lose a confirmed one.
         let counts = hub.counts();
         let (requested, confirmed) = (counts.requested, counts.subscribed);
-        self.verified_before.set(confirmed + counts.not_verified);
         assert!(
             requested >= 2 && requested <= confirmed + 4,
             "{requested} requests to the hub, {confirmed} confirmed"
         );
-        hub.configure(|options| options.max_lease = LONG_LEASE);
-        // A renewal that was under way may have got either lease: it is verified after, and may have been requested before.
-        self.requested_before.set(hub.counts().requested);
+        self.grant_long_leases();
         let lists = source.hits(RESOURCE_LIST);
 
         // From here on only notifications state the changes.
@@ -191,6 +193,26 @@ impl Cycle {
             (1..=3).contains(&read),
             "the Resource List was read {read} times"
         );
+    }
+
+    /// From here on, the hub grants long leases.
+    fn grant_long_leases(&self) {
+        if self.grants_long_leases.replace(true) {
+            return;
+        }
+        let hub = self.source.hub().unwrap();
+        let counts = hub.counts();
+        self.verified_before
+            .set(counts.subscribed + counts.not_verified);
+        hub.configure(|options| options.max_lease = LONG_LEASE);
+        // A renewal that was under way may have got either lease: it is verified after, and may have been requested before.
+        self.requested_before.set(hub.counts().requested);
+    }
+
+    fn bound_short_leases(&self) {
+        if self.source.hub().unwrap().counts().requested >= MOST_SHORT_LEASES {
+            self.grant_long_leases();
+        }
     }
 
     /// Waits until every channel has the long lease.
@@ -260,6 +282,7 @@ impl Cycle {
     /// suffices and paths need not be known.
     pub(crate) async fn until_in_sync(&self) {
         eventually("the mirror equals the Source", None, async || {
+            self.bound_short_leases();
             let state: BTreeSet<Vec<u8>> = self
                 .source
                 .state(SET)
@@ -283,6 +306,7 @@ impl Cycle {
         self.until_in_sync().await;
         self.home
             .until("every channel active", |set| {
+                self.bound_short_leases();
                 set.channels.len() == 2
                     && set.channels.iter().all(|channel| channel.state == "active")
             })
