@@ -55,6 +55,8 @@ pub struct Config {
     pub limits: LimitsConfig,
     /// The feed of applied changes.
     pub feed: FeedConfig,
+    /// The log on standard error.
+    pub log: LogConfig,
     /// The Sources to follow; their names and mirrors are distinct.
     pub sources: Vec<Source>,
 }
@@ -124,6 +126,25 @@ pub struct LimitsConfig {
 pub struct FeedConfig {
     /// How long an entry stays; `None`: for ever.
     pub keep: Option<Duration>,
+}
+
+/// `[log]`: the log on standard error.
+#[derive(Clone, Debug, Default)]
+pub struct LogConfig {
+    /// What a line looks like.
+    pub format: LogFormat,
+}
+
+/// What a line of the log looks like.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Below systemd as the journal expects it, otherwise text.
+    #[default]
+    Auto,
+    /// The time, the level, the message and the fields.
+    Text,
+    /// A JSON object.
+    Json,
 }
 
 /// `[[source]]`: a Source to follow.

@@ -62,7 +62,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 41] = [
+const KEYS: [(&str, &str); 42] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -88,6 +88,7 @@ const KEYS: [(&str, &str); 41] = [
     ("limits.sets", "1000"),
     ("limits.third_party_requests", "600"),
     ("feed.keep", "\"90d\""),
+    ("log.format", "\"auto\""),
     ("source.name", "\"example\""),
     ("source.url", "\"https://example.com/\""),
     ("source.mirror", "\"/srv/mirror/example\""),

@@ -1,4 +1,4 @@
-//! The commands, examples and test names in README.md and SECURITY.md.
+//! The commands, examples and test names in README.md, SECURITY.md and docs/operations.md.
 
 #![allow(
     clippy::unwrap_used,
@@ -13,11 +13,16 @@ use resyncd::config::Config;
 use resyncd::metrics::{FAMILIES, MetricKind};
 
 const README: &str = include_str!("../README.md");
+const OPERATIONS: &str = include_str!("../docs/operations.md");
 
-/// The code blocks of a language, without their fences.
+/// The code blocks of a language in README.md, without their fences.
 fn blocks(language: &str) -> Vec<&'static str> {
-    README
-        .split("\n```")
+    blocks_of(README, language)
+}
+
+/// The code blocks of a language in a page, without their fences.
+fn blocks_of<'a>(page: &'a str, language: &str) -> Vec<&'a str> {
+    page.split("\n```")
         .filter_map(|part| part.strip_prefix(language)?.strip_prefix('\n'))
         .collect()
 }
@@ -34,9 +39,15 @@ fn configuration_of_the_readme_is_valid() {
 }
 
 #[test]
-fn commands_of_the_readme_exist() {
+fn commands_of_the_pages_exist() {
+    assert_eq!(commands_of(README), 5);
+    assert_eq!(commands_of(OPERATIONS), 2);
+}
+
+/// Has the program explain each command in the code blocks of a page; returns their number.
+fn commands_of(page: &str) -> usize {
     let mut commands = 0;
-    for line in blocks("sh").into_iter().flat_map(str::lines) {
+    for line in blocks_of(page, "sh").into_iter().flat_map(str::lines) {
         let prefixes = [
             "cargo run --release -- ",
             "target/release/resyncd --config resyncd.toml ",
@@ -54,7 +65,7 @@ fn commands_of_the_readme_exist() {
         assert!(help.status.success(), "{line:?}: there is no {command:?}");
         commands += 1;
     }
-    assert_eq!(commands, 5);
+    commands
 }
 
 #[test]

@@ -12,7 +12,7 @@ use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
 use super::stop_signals::StopSignals;
 use crate::config::Config;
-use crate::engine::{Audit, Engine, ReportedFinding, Summary, Sums};
+use crate::engine::{Audit, Engine, RepairOptions, ReportedFinding, Summary, Sums};
 use crate::fetch::Client;
 use crate::status::StatusError;
 use crate::store::{FindingKind, FindingOutcome, Store};
@@ -31,10 +31,33 @@ pub(super) struct AuditArguments {
     json: bool,
     /// Fetch missing and altered files and correct wrong file times; not while a daemon is running
     #[arg(long)]
-    pub(super) repair: bool,
+    repair: bool,
     /// Also remove files that the Source does not have
     #[arg(long, requires = "repair")]
     delete_extra: bool,
+    /// Use the mirror although it is not the one that was used so far, because that one is lost
+    #[arg(long, requires = "repair", conflicts_with = "dry_run")]
+    new_mirror: bool,
+    /// Only print what would be repaired and removed; also while a daemon is running
+    #[arg(long, requires = "repair")]
+    dry_run: bool,
+}
+
+impl AuditArguments {
+    /// Whether it changes mirrors and state.
+    pub(super) fn writes(&self) -> bool {
+        self.repair && !self.dry_run
+    }
+
+    /// What a repair would do about a finding of a dry run; `None`: nothing.
+    fn would(&self, kind: FindingKind) -> Option<&'static str> {
+        match kind {
+            _ if !self.dry_run => None,
+            FindingKind::Missing | FindingKind::Altered => Some("repair"),
+            FindingKind::Extra if self.delete_extra => Some("delete"),
+            _ => None,
+        }
+    }
 }
 
 /// A line of `--json`.
@@ -51,6 +74,9 @@ enum AuditLine<'a> {
         code: Option<&'a str>,
         message: Option<&'a str>,
         mended: bool,
+        /// What a repair would do.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        would: Option<&'static str>,
     },
     Source {
         source: &'a str,
@@ -79,8 +105,8 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
         Ok(sources) => sources,
         Err(status) => return status,
     };
-    let mut display =
-        ProgressDisplay::start(config.sources.iter().map(|source| source.name.as_str()));
+    let names = config.sources.iter().map(|source| source.name.as_str());
+    let mut display = ProgressDisplay::start(names, config.log.format);
     let mut signals = match StopSignals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -126,7 +152,7 @@ pub(super) async fn audit(mut config: Config, arguments: &AuditArguments) -> u8 
 
 async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audit>, StartError> {
     let client = Client::of_config(config)?;
-    if !arguments.repair {
+    if !arguments.writes() {
         return Ok(Audit::comparing(config, &client));
     }
     let store = Store::open(&config.state_dir)?;
@@ -135,7 +161,10 @@ async fn prepare(config: &Config, arguments: &AuditArguments) -> Result<Vec<Audi
         config,
         &client,
         &engine,
-        arguments.delete_extra,
+        RepairOptions {
+            delete_extra: arguments.delete_extra,
+            new_mirror: arguments.new_mirror,
+        },
     ))
 }
 
@@ -162,13 +191,13 @@ async fn run(
             biased;
             Some(finding) = findings.recv() => {
                 shown += 1;
-                print_finding(display, audit.source(), &finding, shown, arguments.json);
+                print_finding(display, audit.source(), &finding, shown, arguments);
             }
             done = &mut running => {
                 // The last findings may still be in the channel.
                 while let Ok(finding) = findings.try_recv() {
                     shown += 1;
-                    print_finding(display, audit.source(), &finding, shown, arguments.json);
+                    print_finding(display, audit.source(), &finding, shown, arguments);
                 }
                 if shown > SHOWN && !arguments.json {
                     display.print(&format!("  … and {} more (--json prints all)", shown - SHOWN));
@@ -179,13 +208,14 @@ async fn run(
                 interrupted = true;
                 audit.interrupt();
             }
-            _ = pace.tick() => display.show(audits.iter().map(|audit| {
+            _ = pace.tick() => display.show(audits.iter().enumerate().map(|(number, audit)| {
                 let (counts, expected) = audit.counts();
                 SourceProgress {
                     documents: counts.documents,
                     done: counts.applied,
                     known: expected.max(counts.applied),
                     bytes: counts.bytes,
+                    is_finished: number < index,
                 }
             })),
         }
@@ -197,11 +227,12 @@ fn print_finding(
     source: &str,
     reported: &ReportedFinding,
     number: u64,
-    json: bool,
+    arguments: &AuditArguments,
 ) {
     let finding = &reported.finding;
     let mended = finding.outcome == FindingOutcome::Repaired;
-    if json {
+    let would = arguments.would(finding.kind);
+    if arguments.json {
         let line = AuditLine::Finding {
             source,
             set: reported.set.as_ref().map(ToString::to_string),
@@ -212,6 +243,7 @@ fn print_finding(
             code: finding.code.as_deref(),
             message: finding.message.as_deref(),
             mended,
+            would,
         };
         return print(display, &line);
     }
@@ -235,6 +267,9 @@ fn print_finding(
             FindingKind::Extra => ", deleted",
             _ => ", repaired",
         });
+    }
+    if let Some(would) = would {
+        line.push_str(&format!(", would {would}"));
     }
     if let (Some(code), Some(message)) = (&finding.code, &finding.message) {
         line.push_str(&format!(": {message} [{code}]"));
@@ -266,7 +301,7 @@ fn print_result(
 }
 
 /// The result of an audit as text.
-fn summary_text(summary: &Summary) -> String {
+pub(super) fn summary_text(summary: &Summary) -> String {
     let Sums {
         compared,
         right,

@@ -144,6 +144,11 @@ impl Daemon {
         })
     }
 
+    /// The operations that the status endpoint calls.
+    pub(super) fn operations(&self) -> &dyn Operations {
+        &*self.engine
+    }
+
     /// Returns once the database and a thread for blocking work have answered: whether the database and the workers have not
     /// ended. It hangs if one of them does.
     pub(super) async fn works(&self) -> bool {

@@ -1,25 +1,33 @@
 //! `demo`: a changing sample Source, its hub and a daemon that follows it, all on loopback.
 
+use std::collections::BTreeMap;
 use std::fs::File;
-use std::io;
+use std::io::{self, IsTerminal};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use tokio::sync::broadcast::error::RecvError;
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::audit::summary_text;
 use super::daemon::{Daemon, StartError};
 use super::exit_status::{FAILED, FAULTS, OK};
+use super::logging::{self, DefaultLevel};
 use super::output;
 use super::stop_signals::StopSignals;
-use crate::config::{Config, Source};
+use crate::config::{Config, LogFormat, Source};
 use crate::demo::{
     DemoError, SampleOptions, SampleSource, Traffic, TrafficEvent, TrafficOptions, Transmission,
 };
+use crate::engine::Audit;
+use crate::fetch::{Client, FetchError};
 use crate::protocol::Capability;
+use crate::status::{Operations, SetStatus, StatusError};
 use crate::store::{FeedEntry, Store, Wake};
 
 /// The folder of the demo's state and mirror.
@@ -28,6 +36,12 @@ const FOLDER: &str = "resyncd-demo";
 const SET: &str = "set1";
 /// How many resources the Source has at first.
 const RESOURCES: usize = 300;
+/// The port of the Source, so that a configuration can name it; another one if it is not free.
+const PORT: u16 = 8463;
+/// How long the last changes may take to be applied at the end.
+const SETTLING: Duration = Duration::from_secs(20);
+/// How often it is looked whether they are.
+const PACE: Duration = Duration::from_millis(100);
 
 /// Arguments of `demo`.
 #[derive(Debug, clap::Args)]
@@ -50,6 +64,8 @@ enum DemoFailure {
     Source(#[from] DemoError),
     #[error("{0}")]
     Daemon(#[from] StartError),
+    #[error("cannot create the HTTP client: {0}")]
+    Client(#[from] FetchError),
 }
 
 pub(super) async fn demo(arguments: &DemoArguments) -> u8 {
@@ -66,7 +82,78 @@ pub(super) async fn demo(arguments: &DemoArguments) -> u8 {
     }
 }
 
+/// Prints lines: on a terminal above the addresses, which stay in sight.
+#[derive(Clone)]
+struct Screen {
+    addresses: Option<ProgressBar>,
+}
+
+impl Screen {
+    fn of(bars: Option<&MultiProgress>, addresses: &str) -> Self {
+        let addresses = bars.map(|bars| {
+            let style = ProgressStyle::with_template("{msg}").expect("the template is one");
+            let line = bars.add(ProgressBar::no_length().with_style(style));
+            line.set_message(addresses.to_owned());
+            line
+        });
+        Self { addresses }
+    }
+
+    fn print(&self, line: &str) {
+        match &self.addresses {
+            Some(addresses) => addresses.suspend(|| println!("{line}")),
+            None => println!("{line}"),
+        }
+    }
+
+    /// Removes the addresses.
+    fn end(&self) {
+        if let Some(addresses) = &self.addresses {
+            addresses.finish_and_clear();
+        }
+    }
+}
+
+/// How many changes were applied, by kind and by the document that announced them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    kinds: BTreeMap<String, u64>,
+    origins: BTreeMap<String, u64>,
+}
+
+impl Tally {
+    fn count(&mut self, entry: &FeedEntry) {
+        *self.kinds.entry(entry.change.clone()).or_default() += 1;
+        *self.origins.entry(entry.origin.clone()).or_default() += 1;
+    }
+
+    /// `12 changes applied: 8 created, 4 updated; 10 by notification, 2 by change-list`.
+    fn text(&self) -> String {
+        let all: u64 = self.kinds.values().sum();
+        let listed = |counts: &BTreeMap<String, u64>, by: &str| {
+            let counts = counts.iter();
+            let texts: Vec<_> = counts
+                .map(|(name, count)| format!("{count} {by}{name}"))
+                .collect();
+            texts.join(", ")
+        };
+        match all {
+            0 => "no changes applied".to_owned(),
+            all => format!(
+                "{all} changes applied: {}; {}",
+                listed(&self.kinds, ""),
+                listed(&self.origins, "by ")
+            ),
+        }
+    }
+}
+
 async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
+    let bars = io::stderr().is_terminal().then(MultiProgress::new);
+    let _summaries = match &bars {
+        Some(bars) => logging::start_with_bars(DefaultLevel::Warn, LogFormat::Auto, bars.clone()),
+        None => logging::start(DefaultLevel::Warn, LogFormat::Auto),
+    };
     let folder = std::path::absolute(FOLDER)?;
     let _lock = prepare_folder(&folder)?;
     let mut signals = StopSignals::listen().map_err(DemoFailure::Signals)?;
@@ -75,8 +162,9 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
         resources_per_set: RESOURCES,
         ..SampleOptions::default()
     };
-    let source = SampleSource::start(options).await?;
-    let daemon = Daemon::start(configuration(&folder, source.base())).await?;
+    let source = start_source(options).await?;
+    let config = configuration(&folder, source.base());
+    let daemon = Daemon::start(config.clone()).await?;
     println!(
         "Sample Source with {RESOURCES} resources:  {}",
         source.url()
@@ -92,8 +180,17 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
     );
 
     wait_for_subscription(&source).await;
-    let stop = CancellationToken::new();
-    let printing = tokio::spawn(print_changes(Arc::clone(&daemon.store), stop.clone()));
+    let screen = Screen::of(
+        bars.as_ref(),
+        &format!(
+            "Source {}  status http://{}/  Ctrl-C stops",
+            source.url(),
+            daemon.status
+        ),
+    );
+    let (stop, changed) = (CancellationToken::new(), CancellationToken::new());
+    let printing = print_changes(Arc::clone(&daemon.store), screen.clone(), changed.clone());
+    let printing = tokio::spawn(printing);
     let traffic = TrafficOptions {
         set: SET.to_owned(),
         changes_per_second: arguments.changes_per_second,
@@ -104,7 +201,7 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
         tokio::select! {
             () = signals.wait() => break,
             Some(event) = events.recv() => {
-                print_event(&event);
+                print_event(&screen, &event);
                 // Nobody is watching any more.
                 if output::is_closed() {
                     break;
@@ -112,13 +209,84 @@ async fn run(arguments: &DemoArguments) -> Result<(), DemoFailure> {
             }
         }
     }
-    println!("\nstopping");
     stop.cancel();
+    screen
+        .print("\nstopping: applying the last changes, then comparing the mirror with the Source");
+    tokio::select! {
+        () = settle(daemon.operations()) => {}
+        () = signals.wait() => {}
+    }
+    changed.cancel();
     // A printer that panicked changes nothing else.
-    let _ = printing.await;
+    let tally = printing.await.unwrap_or_default();
     daemon.stop().await;
+    screen.end();
+    tokio::select! {
+        audited = audit(&config) => match audited? {
+            Ok(text) => println!("audit: {text}"),
+            Err(StatusError { code, message, .. }) => println!("audit: {message} [{code}]"),
+        },
+        () = signals.wait() => println!("audit interrupted"),
+    }
+    println!("{}", tally.text());
     println!("stopped; the mirror stays in ./{FOLDER}/mirror until the next demo");
     Ok(())
+}
+
+/// Starts the Source at its usual port, or at another one if that is not free.
+async fn start_source(options: SampleOptions) -> Result<SampleSource, DemoError> {
+    let usual = SampleOptions {
+        listen: SocketAddr::from((Ipv4Addr::LOCALHOST, PORT)),
+        ..options.clone()
+    };
+    match SampleSource::start(usual).await {
+        Err(DemoError::Listen { .. }) => SampleSource::start(options).await,
+        started => started,
+    }
+}
+
+/// Waits until a poll has found nothing that is not applied, for some time at most: notifications that were lost are noticed only by
+/// the next one, or by a poll.
+async fn settle(operations: &dyn Operations) {
+    let polls = async || {
+        let status = operations.status().await.ok()?;
+        let set = status.sources.first()?.sets.first()?.clone();
+        Some(set)
+    };
+    let before = polls().await.and_then(|set| set.last_poll_at);
+    operations.poll("demo");
+    let settling = async {
+        loop {
+            tokio::time::sleep(PACE).await;
+            let is_settled = |set: &SetStatus| {
+                set.last_poll_at != before && set.state == "in-sync" && set.pending == 0
+            };
+            if polls().await.as_ref().is_some_and(is_settled) {
+                return;
+            }
+        }
+    };
+    // The audit shows what is missing then.
+    let _ = tokio::time::timeout(SETTLING, settling).await;
+}
+
+/// Compares the mirror with the Source.
+async fn audit(config: &Config) -> Result<Result<String, StatusError>, DemoFailure> {
+    let client = Client::of_config(config)?;
+    let audits = Audit::comparing(config, &client);
+    let (sender, mut findings) = mpsc::channel(64);
+    let comparing = async {
+        let mut texts = Vec::new();
+        for audit in &audits {
+            texts.push(audit.run(&sender).await.map(|done| summary_text(&done)));
+        }
+        drop(sender);
+        texts.into_iter().collect::<Result<Vec<_>, _>>()
+    };
+    // Only their numbers are printed.
+    let reading = async { while findings.recv().await.is_some() {} };
+    let (texts, ()) = tokio::join!(comparing, reading);
+    Ok(texts.map(|texts| texts.join("; ")))
 }
 
 /// Removes the state and the mirror of an earlier demo, whose Source is gone, and nothing else.
@@ -164,36 +332,38 @@ async fn wait_for_subscription(source: &SampleSource) {
     }
 }
 
-/// Prints one line per applied change.
-async fn print_changes(store: Arc<Store>, stop: CancellationToken) {
+/// Prints one line per applied change, and counts them.
+async fn print_changes(store: Arc<Store>, screen: Screen, stop: CancellationToken) -> Tally {
     let mut wakes = store.wakes();
-    let mut printed = 0;
+    let (mut printed, mut tally) = (0, Tally::default());
     loop {
         for entry in store.feed(printed, 1000).await.unwrap_or_default() {
             printed = entry.seq;
-            print_change(&entry);
+            tally.count(&entry);
+            print_change(&screen, &entry);
         }
         tokio::select! {
-            () = stop.cancelled() => return,
+            () = stop.cancelled() => return tally,
             wake = wakes.recv() => match wake {
                 Ok(Wake::Feed(_)) | Err(RecvError::Lagged(_)) => {}
                 Ok(_) => continue,
-                Err(RecvError::Closed) => return,
+                Err(RecvError::Closed) => return tally,
             },
         }
     }
 }
 
-fn print_change(entry: &FeedEntry) {
+fn print_change(screen: &Screen, entry: &FeedEntry) {
     let what = entry.path.as_deref().unwrap_or(&entry.uri);
-    println!(
+    let line = format!(
         "{:>6}  {:8} {what}  ({})",
         entry.seq, entry.change, entry.origin
     );
+    screen.print(&line);
 }
 
 /// Prints what the traffic did, except that a notification was published.
-fn print_event(event: &TrafficEvent) {
+fn print_event(screen: &Screen, event: &TrafficEvent) {
     if !matches!(
         event,
         TrafficEvent::Notified {
@@ -201,6 +371,41 @@ fn print_event(event: &TrafficEvent) {
             ..
         }
     ) {
-        println!("        Source: {event}");
+        screen.print(&format!("        Source: {event}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::DateTime;
+
+    use super::*;
+
+    #[test]
+    fn tally_states_kinds_and_origins() {
+        let mut tally = Tally::default();
+        assert_eq!(tally.text(), "no changes applied");
+        for (change, origin) in [
+            ("updated", "notification"),
+            ("created", "resource-list"),
+            ("updated", "change-list"),
+        ] {
+            tally.count(&FeedEntry {
+                seq: 1,
+                applied_at: DateTime::UNIX_EPOCH,
+                source: String::new(),
+                set: String::new(),
+                uri: String::new(),
+                change: change.to_owned(),
+                path: None,
+                length: None,
+                changed_at: None,
+                origin: origin.to_owned(),
+            });
+        }
+        assert_eq!(
+            tally.text(),
+            "3 changes applied: 1 created, 2 updated; 1 by change-list, 1 by notification, 1 by resource-list"
+        );
     }
 }

@@ -1,4 +1,5 @@
-//! What the configuration needs of the machine: folders with their owner and space, and ports. Nothing is changed.
+//! What the configuration needs of the machine: folders with their owner and space, ports, and a public URL that leads here. Nothing
+//! is changed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,8 +12,10 @@ use indicatif::HumanBytes;
 use rustix::fs::{Access, access, statvfs};
 
 use super::daemon_client::DaemonClient;
+use super::public_url::leads_here;
 use super::users::{current, name_of};
 use crate::config::Config;
+use crate::protocol::hide_userinfo;
 
 /// Less free space than this is not enough to begin with, in bytes.
 const LEAST_SPACE: u64 = 64 << 20;
@@ -49,13 +52,21 @@ pub(super) async fn probes(config: &Config) -> Vec<Probe> {
         probes.push(folder(&key, &source.mirror, false));
     }
     probes.push(folder("temporary files", &std::env::temp_dir(), false));
-    let is_running = match DaemonClient::new(config, Duration::from_secs(10)) {
-        Ok(client) => client.get("/healthz").await.is_ok(),
-        Err(_) => false,
+    let client = DaemonClient::new(config, Duration::from_secs(10)).ok();
+    let daemon = match client {
+        Some(client) if client.get("/healthz").await.is_ok() => Some(client),
+        _ => None,
     };
+    let is_running = daemon.is_some();
     probes.push(port("status.listen", config.status.listen, is_running));
     if config.sources.iter().any(|source| source.notifications) {
         probes.push(port("callback.listen", config.callback.listen, is_running));
+        if let Some(url) = &config.callback.public_url {
+            probes.push(Probe {
+                what: format!("callback.public_url {}", hide_userinfo(url.as_str())),
+                found: leads_here(url, config, daemon.as_ref()).await,
+            });
+        }
     }
     probes
 }

@@ -60,22 +60,28 @@ pub(super) const SYNC: &str = "\
 Examples:
   resyncd sync
   resyncd sync example
+  resyncd sync example --dry-run
 
-Not while a daemon runs on the same state_dir.
+Not while a daemon runs on the same state_dir, except with --dry-run, which
+reads the documents of the Sources, and changes neither state nor mirror.
 
-Exit status: 0 if every set is in sync, 1 otherwise.";
+Exit status: 0 if every set is in sync, 1 otherwise; with --dry-run, 0 if
+nothing would be done.";
 
 pub(super) const AUDIT: &str = "\
 Examples:
   resyncd audit
   resyncd audit example --json
   resyncd audit --repair --delete-extra
+  resyncd audit --repair --delete-extra --dry-run
 
 Exit status: 0 if mirror and Source are the same, 1 otherwise.";
 
 pub(super) const STATUS: &str = "\
 Examples:
   resyncd status
+  resyncd status example
+  resyncd status --watch
   resyncd status --json
   resyncd status --address 127.0.0.1:8462
 
@@ -113,6 +119,15 @@ Examples:
 Does not wait for the end of the poll.
 
 Exit status: 0 if it is requested, 3 if the daemon can't be reached.";
+
+pub(super) const BACKUP: &str = "\
+Examples:
+  sudo -u resyncd resyncd backup /var/backups/resyncd.db
+
+The mirrors are not in it. To restore it, stop the daemon, remove resyncd.db*
+from state_dir and copy the file there as resyncd.db, for the same user.
+
+Exit status: 0, or 1 if there is no copy.";
 
 pub(super) const UNSUBSCRIBE: &str = "\
 Examples:

@@ -1,19 +1,22 @@
-//! Logs go to standard error, one line per event, in the journal's format if standard error is connected to the journal. Events
-//! that are repeated too often are summarized.
+//! Logs go to standard error, one line per event: as text, in the journal's format, or as JSON. Events that are repeated too often are
+//! summarized.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
 use indicatif::MultiProgress;
+use serde_json::{Map, Value};
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::fmt::format::{FormatFields, Writer};
+use tracing_subscriber::fmt::format::{FormatFields, JsonFields, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, MakeWriter};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 
 use super::log_throttle::{LogThrottle, Summaries};
+use crate::config::LogFormat;
 use crate::status::one_line;
 
 /// The longest line, in bytes.
@@ -28,17 +31,21 @@ pub(super) enum DefaultLevel {
 
 /// Starts logging to standard error. The result must be dropped after the last event.
 #[must_use]
-pub(super) fn start(level: DefaultLevel) -> Summaries {
-    start_on(level, std::io::stderr)
+pub(super) fn start(level: DefaultLevel, format: LogFormat) -> Summaries {
+    start_on(level, format, std::io::stderr)
 }
 
 /// Starts logging to standard error, above progress bars.
 #[must_use]
-pub(super) fn start_with_bars(level: DefaultLevel, bars: MultiProgress) -> Summaries {
-    start_on(level, move || BarWriter { bars: bars.clone() })
+pub(super) fn start_with_bars(
+    level: DefaultLevel,
+    format: LogFormat,
+    bars: MultiProgress,
+) -> Summaries {
+    start_on(level, format, move || BarWriter { bars: bars.clone() })
 }
 
-fn start_on<W>(level: DefaultLevel, writer: W) -> Summaries
+fn start_on<W>(level: DefaultLevel, format: LogFormat, writer: W) -> Summaries
 where
     W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
 {
@@ -52,13 +59,24 @@ where
     let lines = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(writer);
-    let started = if is_journal() {
-        let lines = lines.event_format(EscapedFormat(JournalFormat));
-        registry.with(lines).try_init()
-    } else {
-        let line = tracing_subscriber::fmt::format().with_target(false);
-        let lines = lines.event_format(EscapedFormat(line.with_ansi(false)));
-        registry.with(lines).try_init()
+    let started = match format {
+        LogFormat::Json => {
+            let line = tracing_subscriber::fmt::format().json();
+            let line = line.flatten_event(true).with_target(false);
+            let lines = lines
+                .fmt_fields(JsonFields::new())
+                .event_format(BoundedJson(line));
+            registry.with(lines).try_init()
+        }
+        LogFormat::Auto if is_journal() => {
+            let lines = lines.event_format(EscapedFormat(JournalFormat));
+            registry.with(lines).try_init()
+        }
+        LogFormat::Auto | LogFormat::Text => {
+            let line = tracing_subscriber::fmt::format().with_target(false);
+            let lines = lines.event_format(EscapedFormat(line.with_ansi(false)));
+            registry.with(lines).try_init()
+        }
     };
     if let Err(error) = started {
         eprintln!("resyncd: logging cannot be set up: {error}");
@@ -116,6 +134,45 @@ where
     }
 }
 
+/// One object per line, whose texts are cut where the line is too long.
+struct BoundedJson<F>(F);
+
+impl<S, N, F> FormatEvent<S, N> for BoundedJson<F>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+    F: FormatEvent<S, N>,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut line: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut text = String::new();
+        self.0
+            .format_event(context, Writer::new(&mut text), event)?;
+        writeln!(line, "{}", bounded_json(text.trim_end_matches('\n')))
+    }
+}
+
+/// An object without its ends of texts, if it is longer than a line.
+fn bounded_json(text: &str) -> Cow<'_, str> {
+    if text.len() <= MAX_LINE {
+        return text.into();
+    }
+    let Ok(mut object) = serde_json::from_str::<Map<String, Value>>(text) else {
+        return one_line(text, MAX_LINE).into();
+    };
+    let most = MAX_LINE / object.len().max(1);
+    for value in object.values_mut() {
+        if let Value::String(text) = value {
+            *text = one_line(text, most);
+        }
+    }
+    Value::Object(object).to_string().into()
+}
+
 /// The journal's format: with a priority prefix (sd-daemon(3)) and without the time, which the journal adds.
 struct JournalFormat;
 
@@ -139,5 +196,25 @@ where
         write!(line, "<{priority}>")?;
         context.field_format().format_fields(line.by_ref(), event)?;
         writeln!(line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_object_is_cut_and_still_one() {
+        let short = r#"{"level":"INFO","message":"short"}"#;
+        assert_eq!(bounded_json(short), short);
+        let long = "\u{1b}é".repeat(MAX_LINE);
+        let object = serde_json::json!({ "level": "WARN", "count": 7, "message": long, "code": "not-found" });
+        let cut = bounded_json(&object.to_string()).into_owned();
+        assert!(cut.len() <= 2 * MAX_LINE, "{}", cut.len());
+        let cut: Map<String, Value> = serde_json::from_str(&cut).unwrap();
+        assert_eq!(cut["level"], "WARN");
+        assert_eq!(cut["count"], 7);
+        assert_eq!(cut["code"], "not-found");
+        assert!(cut["message"].as_str().unwrap().len() <= MAX_LINE);
     }
 }

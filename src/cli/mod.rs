@@ -15,6 +15,7 @@ macro_rules! eprintln {
 
 mod approve;
 mod audit;
+mod backup;
 mod check;
 mod configuration;
 mod daemon;
@@ -26,15 +27,19 @@ mod environment;
 mod exit_status;
 mod failed;
 mod help;
+mod human;
 mod log_throttle;
 mod logging;
 mod output;
+mod planned_changes;
 mod poll;
 mod progress;
+mod public_url;
 mod retry;
 mod run;
 mod selection;
 mod status;
+mod status_text;
 mod stop_signals;
 mod sync;
 mod unsubscribe;
@@ -48,7 +53,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::config::{Config, ConfigFaults};
+use crate::config::{Config, ConfigFaults, LogFormat};
 use daemon_client::DaemonAddress;
 use exit_status::{FAILED, FAULTS, OK};
 use users::refuse_another_user;
@@ -110,6 +115,9 @@ enum CliCommand {
     /// Poll the documents of Sources now
     #[command(after_help = help::POLL)]
     Poll(poll::PollArguments),
+    /// Copy the database into a file, also while the daemon runs
+    #[command(after_help = help::BACKUP)]
+    Backup(backup::BackupArguments),
     /// End all subscriptions at their hubs, to retire this Destination
     #[command(after_help = help::UNSUBSCRIBE)]
     Unsubscribe(unsubscribe::UnsubscribeArguments),
@@ -139,8 +147,8 @@ impl CliCommand {
     /// Whether it is a single run that writes to the state folder.
     fn writes_state(&self) -> bool {
         match self {
-            Self::Sync(_) => true,
-            Self::Audit(audit) => audit.repair,
+            Self::Sync(sync) => !sync.dry_run,
+            Self::Audit(audit) => audit.writes(),
             _ => false,
         }
     }
@@ -172,7 +180,6 @@ async fn command(arguments: &CliArguments) -> u8 {
         return version::version();
     }
     if let CliCommand::Demo(demo) = &arguments.command {
-        let _summaries = logging::start(logging::DefaultLevel::Warn);
         return demo::demo(demo).await;
     }
     let path = arguments
@@ -180,14 +187,14 @@ async fn command(arguments: &CliArguments) -> u8 {
         .as_deref()
         .unwrap_or(Path::new(DEFAULT_CONFIG));
     if let CliCommand::Check(check) = &arguments.command {
-        let _summaries = logging::start(logging::DefaultLevel::Warn);
+        let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
         return check::check(path, check).await;
     }
     if let CliCommand::Config(config) = &arguments.command {
         return configuration::config(path, config);
     }
     if let CliCommand::Discover(discover) = &arguments.command {
-        let _summaries = logging::start(logging::DefaultLevel::Warn);
+        let _summaries = logging::start(logging::DefaultLevel::Warn, LogFormat::Auto);
         // `discover` works without a configuration file.
         let may_be_absent = arguments.config.is_none() && !path.try_exists().unwrap_or(true);
         let config = match may_be_absent.then(|| Config::new("", Vec::new())) {
@@ -218,7 +225,7 @@ async fn command(arguments: &CliArguments) -> u8 {
     }
     match &arguments.command {
         CliCommand::Run => {
-            let _summaries = logging::start(logging::DefaultLevel::Info);
+            let _summaries = logging::start(logging::DefaultLevel::Info, config.log.format);
             for doubt in &Config::doubts(path) {
                 tracing::warn!(code = doubt.code, "{doubt}");
             }
@@ -231,8 +238,9 @@ async fn command(arguments: &CliArguments) -> u8 {
         CliCommand::Failed(failed) => failed::failed(&config, failed).await,
         CliCommand::Retry(retry) => retry::retry(&config, retry).await,
         CliCommand::Poll(poll) => poll::poll(&config, poll).await,
+        CliCommand::Backup(backup) => backup::backup(&config, backup).await,
         CliCommand::Unsubscribe(unsubscribe) => {
-            let _summaries = logging::start(logging::DefaultLevel::Warn);
+            let _summaries = logging::start(logging::DefaultLevel::Warn, config.log.format);
             unsubscribe::unsubscribe(config, unsubscribe).await
         }
         CliCommand::Check(_)

@@ -8,6 +8,7 @@ use indicatif::{HumanBytes, HumanDuration, MultiProgress, ProgressBar, ProgressS
 use super::log_throttle::Summaries;
 use super::logging::{self, DefaultLevel};
 use crate::clock;
+use crate::config::LogFormat;
 
 /// How often bars are redrawn.
 pub(super) const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
@@ -27,6 +28,8 @@ pub(super) struct SourceProgress {
     pub(super) known: u64,
     /// Bytes fetched or read.
     pub(super) bytes: u64,
+    /// Whether nothing is left to do.
+    pub(super) is_finished: bool,
 }
 
 /// The line of one Source.
@@ -51,18 +54,18 @@ pub(super) struct ProgressDisplay {
 
 impl ProgressDisplay {
     /// Starts logging and shows the progress of these Sources.
-    pub(super) fn start<'a>(names: impl Iterator<Item = &'a str>) -> Self {
+    pub(super) fn start<'a>(names: impl Iterator<Item = &'a str>, format: LogFormat) -> Self {
         let bars = stderr().is_terminal().then(MultiProgress::new);
         let summaries = match &bars {
-            Some(bars) => logging::start_with_bars(DefaultLevel::Warn, bars.clone()),
-            None => logging::start(DefaultLevel::Warn),
+            Some(bars) => logging::start_with_bars(DefaultLevel::Warn, format, bars.clone()),
+            None => logging::start(DefaultLevel::Warn, format),
         };
         let now = clock::now().mono;
         let lines = names.map(|name| ProgressLine {
             name: name.to_owned(),
-            bar: bars
-                .as_ref()
-                .map(|bars| bars.add(ProgressBar::new(1).with_style(style()))),
+            bar: bars.as_ref().map(|bars| {
+                bars.add(ProgressBar::new(1).with_style(style("{prefix} {bar:20} {wide_msg}")))
+            }),
             shown: SourceProgress::default(),
             measured: (now, 0),
             rate: 0.0,
@@ -89,6 +92,12 @@ impl ProgressDisplay {
             line.update(now, progress);
             let text = line.text();
             match &line.bar {
+                Some(bar) if bar.is_finished() => {}
+                Some(bar) if progress.is_finished => {
+                    bar.set_prefix(line.name.clone());
+                    bar.set_style(style("{prefix} {wide_msg}"));
+                    bar.abandon_with_message(text);
+                }
                 Some(bar) => {
                     bar.set_prefix(line.name.clone());
                     // A length of 0 would be shown as complete.
@@ -137,30 +146,34 @@ impl ProgressLine {
             done,
             known,
             bytes,
+            is_finished,
         } = self.shown;
-        let left = known.saturating_sub(done);
-        let mut text = format!(
-            "{documents} documents, {done} of {known} resources, {}",
+        let counted = format!(
+            "{done} of {known} resources, {}, {documents} documents",
             HumanBytes(bytes)
         );
-        if self.rate > 0.0 {
-            text.push_str(&format!(", {:.0}/s", self.rate));
-            #[allow(clippy::cast_precision_loss, reason = "an estimate for people")]
-            let seconds = left as f64 / self.rate;
-            // `None`: longer than a Duration can state.
-            if let Some(time) = Duration::try_from_secs_f64(seconds)
-                .ok()
-                .filter(|_| left > 0)
-            {
-                text.push_str(&format!(", {:#} left", HumanDuration(time)));
-            }
+        if is_finished {
+            return format!("done: {counted}");
         }
-        text
+        if self.rate <= 0.0 {
+            return counted;
+        }
+        #[allow(clippy::cast_precision_loss, reason = "an estimate for people")]
+        let seconds = known.saturating_sub(done) as f64 / self.rate;
+        let rate = format!("{:.0}/s", self.rate);
+        // First what people look for, because the end is cut off where the terminal is narrow. An error: longer than a Duration can
+        // state.
+        match Duration::try_from_secs_f64(seconds) {
+            Ok(time) if known > done => {
+                format!("{:#} left, {rate}, {counted}", HumanDuration(time))
+            }
+            _ => format!("{rate}, {counted}"),
+        }
     }
 }
 
-fn style() -> ProgressStyle {
-    ProgressStyle::with_template("{prefix} {bar:20} {wide_msg}")
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template)
         .expect("the template is one")
         .progress_chars("=> ")
 }
@@ -191,19 +204,33 @@ mod tests {
             done,
             known,
             bytes: 2048,
+            is_finished: false,
         };
         for (works, expected) in [
             (
                 vec![(0, work(0, 0))],
-                "2 documents, 0 of 0 resources, 2.00 KiB",
+                "0 of 0 resources, 2.00 KiB, 2 documents",
             ),
             (
                 vec![(0, work(0, 9)), (3, work(30, 630))],
-                "2 documents, 30 of 630 resources, 2.00 KiB, 10/s, 60s left",
+                "60s left, 10/s, 30 of 630 resources, 2.00 KiB, 2 documents",
             ),
             (
                 vec![(2, work(20, 20))],
-                "2 documents, 20 of 20 resources, 2.00 KiB, 10/s",
+                "10/s, 20 of 20 resources, 2.00 KiB, 2 documents",
+            ),
+            (
+                vec![
+                    (2, work(20, 20)),
+                    (
+                        3,
+                        SourceProgress {
+                            is_finished: true,
+                            ..work(20, 20)
+                        },
+                    ),
+                ],
+                "done: 20 of 20 resources, 2.00 KiB, 2 documents",
             ),
         ] {
             assert_eq!(text_after(&works), expected);

@@ -1,9 +1,17 @@
 //! `sync`: synchronizes the Sources once, without subscribing, and prints their state.
+//!
+//! With `--json` each line of standard output is an object: `"type": "source"` for each Source, as in the status, and `"summary"` at
+//! the end; with `--dry-run`, before them, `"change"` for each change that would be applied.
 
+use std::pin::Pin;
 use std::sync::Arc;
+
+use indicatif::HumanBytes;
+use serde::Serialize;
 
 use super::daemon::StartError;
 use super::exit_status::{FAILED, OK};
+use super::planned_changes::{PlannedCounts, Scratch, print_planned, release_mirrors};
 use super::progress::{ProgressDisplay, REDRAW_INTERVAL, SourceProgress};
 use super::selection::select_sources;
 use super::stop_signals::StopSignals;
@@ -21,6 +29,26 @@ pub(super) struct SyncArguments {
     /// Names of Sources in the configuration; all if none is given
     #[arg(value_name = "SOURCE")]
     sources: Vec<String>,
+    /// Print the result as JSON, one object per line
+    #[arg(long)]
+    json: bool,
+    /// Read the documents of the Sources and print what would be done; also while a daemon is running
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "kebab-case")]
+enum SyncLine<'a> {
+    Source(&'a SourceStatus),
+    Summary {
+        sources: usize,
+        in_sync: bool,
+        interrupted: bool,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        would: Option<PlannedCounts>,
+    },
 }
 
 pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
@@ -28,7 +56,8 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
         Ok(sources) => sources,
         Err(status) => return status,
     };
-    let display = ProgressDisplay::start(config.sources.iter().map(|source| source.name.as_str()));
+    let names = config.sources.iter().map(|source| source.name.as_str());
+    let display = ProgressDisplay::start(names, config.log.format);
     let mut signals = match StopSignals::listen() {
         Ok(signals) => signals,
         Err(error) => {
@@ -36,48 +65,106 @@ pub(super) async fn sync(mut config: Config, arguments: &SyncArguments) -> u8 {
             return FAILED;
         }
     };
-    let engine = match prepare(&config).await {
-        Ok(engine) => engine,
+    // Its folder is removed at the end.
+    let scratch = match arguments.dry_run {
+        true => match Scratch::of(&config).await {
+            Ok(scratch) => Some(scratch),
+            Err(error) => {
+                eprintln!("resyncd: {error} [{}]", error.code());
+                return FAILED;
+            }
+        },
+        false => None,
+    };
+    let used = scratch.as_ref().map_or(&config, Scratch::config);
+    let (engine, store) = match prepare(used).await {
+        Ok(prepared) => prepared,
         Err(error) => {
             eprintln!("resyncd: {error} [{}]", error.code());
             return FAILED;
         }
     };
-    let (status, interrupted) = run(&engine, display, &mut signals).await;
-    let status = match status {
+    if arguments.dry_run
+        && let Err(status) = release_mirrors(&config, &store).await
+    {
+        return status;
+    }
+    let working: Working<'_> = match arguments.dry_run {
+        true => Box::pin(engine.plan()),
+        false => Box::pin(engine.catch_up()),
+    };
+    let (status, interrupted) = run(&engine, working, display, &mut signals).await;
+    let mut status = match status {
         Ok(status) => status,
         Err(StatusError { code, message, .. }) => {
             eprintln!("resyncd: {message} [{code}]");
             return FAILED;
         }
     };
-    for source in &status.sources {
-        print_source(source);
+    // The mirrors of a dry run are not theirs.
+    for (source, configured) in status.sources.iter_mut().zip(&config.sources) {
+        source.mirror = configured.mirror.display().to_string();
     }
-    if interrupted {
-        println!("interrupted; completed changes are stored");
+    let mut would = PlannedCounts::default();
+    if arguments.dry_run {
+        for source in &config.sources {
+            match print_planned(&store, &source.name, arguments.json).await {
+                Ok(counts) => would += counts,
+                Err(error) => {
+                    eprintln!("resyncd: {error} [{}]", error.code());
+                    return FAILED;
+                }
+            }
+        }
     }
-    if !interrupted && is_in_sync(&status) {
-        OK
+    let failed = status.sources.iter().any(has_failed);
+    let in_sync = match arguments.dry_run {
+        true => !interrupted && !failed && would.is_nothing(),
+        false => !interrupted && is_in_sync(&status),
+    };
+    if arguments.json {
+        for source in &status.sources {
+            print_json(&SyncLine::Source(source));
+        }
+        print_json(&SyncLine::Summary {
+            sources: status.sources.len(),
+            in_sync,
+            interrupted,
+            would: arguments.dry_run.then_some(would),
+        });
     } else {
-        FAILED
+        for source in &status.sources {
+            match arguments.dry_run {
+                true => print_errors(source),
+                false => print_source(source),
+            }
+        }
+        if arguments.dry_run {
+            println!("{would}");
+        } else if interrupted {
+            println!("interrupted; completed changes are stored");
+        }
     }
+    if in_sync { OK } else { FAILED }
 }
 
-async fn prepare(config: &Config) -> Result<Arc<Engine>, StartError> {
+/// A run of the engine.
+type Working<'a> = Pin<Box<dyn Future<Output = Result<Status, StatusError>> + Send + 'a>>;
+
+async fn prepare(config: &Config) -> Result<(Arc<Engine>, Arc<Store>), StartError> {
     let store = Store::open(&config.state_dir)?;
     let client = Client::of_config(config)?;
-    Ok(Engine::once(config, store, &client).await?)
+    let engine = Engine::once(config, Arc::clone(&store), &client).await?;
+    Ok((engine, store))
 }
 
-/// Synchronizes and shows the progress; also returns whether it was interrupted.
+/// Shows the progress of a run until it ends; also returns whether it was interrupted.
 async fn run(
     engine: &Engine,
+    mut working: Working<'_>,
     mut display: ProgressDisplay,
     signals: &mut StopSignals,
 ) -> (Result<Status, StatusError>, bool) {
-    let working = engine.catch_up();
-    tokio::pin!(working);
     let mut interrupted = false;
     let mut pace = tokio::time::interval(REDRAW_INTERVAL);
     let mut known = vec![0; engine.counts().len()];
@@ -110,6 +197,7 @@ async fn run(
                     done: done(counts),
                     known: known.max(done(counts)),
                     bytes: counts.bytes,
+                    is_finished: counts.is_finished,
                 }));
             }
         }
@@ -126,6 +214,27 @@ fn is_in_sync(status: &Status) -> bool {
     })
 }
 
+/// Whether the documents of a Source, or of a set, can't be read: then more may have changed.
+fn has_failed(source: &SourceStatus) -> bool {
+    let of_set = |set: &SetStatus| set.error.is_some() || set.dead_parts > 0 || set.unread > 0;
+    source.error.is_some() || source.sets.is_empty() || source.sets.iter().any(of_set)
+}
+
+fn print_errors(source: &SourceStatus) {
+    let name = &source.name;
+    let of_sets = source.sets.iter().filter_map(|set| set.error.as_ref());
+    for StatusError { code, message, .. } in source.error.iter().chain(of_sets) {
+        println!("{name}: {message} [{code}]");
+    }
+}
+
+fn print_json(line: &SyncLine<'_>) {
+    match serde_json::to_string(line) {
+        Ok(json) => println!("{json}"),
+        Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
+    }
+}
+
 /// One line per set, and below it why the set is not in sync.
 fn print_source(source: &SourceStatus) {
     let name = &source.name;
@@ -140,9 +249,10 @@ fn print_source(source: &SourceStatus) {
             bytes,
             ..
         } = set;
-        let until = up_to_date(set);
+        let until = up_to_date(set, None);
         println!(
-            "{name}: {capability_list}: {state}, {until}; {resources} resources, {bytes} bytes"
+            "{name}: {capability_list}: {state}, {until}; {resources} resources, {}",
+            HumanBytes(*bytes)
         );
         for gap in &set.gaps {
             println!("  missing: {} to {} [{}]", gap.from, gap.until, gap.reason);

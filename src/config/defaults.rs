@@ -8,7 +8,7 @@ use url::Url;
 
 use super::{
     Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig, LimitsConfig,
-    Signatures, Source, StatusConfig,
+    LogConfig, Signatures, Source, StatusConfig,
 };
 use crate::protocol::{MAX_URI_BYTES, Redaction};
 
@@ -28,6 +28,7 @@ impl Config {
             http: HttpConfig::default(),
             limits: LimitsConfig::default(),
             feed: FeedConfig::default(),
+            log: LogConfig::default(),
             sources,
         }
     }

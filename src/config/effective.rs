@@ -20,7 +20,7 @@ pub(super) const EXAMPLE: &str = include_str!("../../config.example.toml");
 pub(super) const WITHOUT_DEFAULT: [&str; 4] = ["public_url", "name", "url", "mirror"];
 
 /// The tables, without `source`.
-pub(super) const TABLES: [&str; 5] = ["callback", "status", "http", "limits", "feed"];
+pub(super) const TABLES: [&str; 6] = ["callback", "status", "http", "limits", "feed", "log"];
 
 /// What all values of a file need.
 struct Given<'a> {

@@ -6,7 +6,10 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use super::{CallbackConfig, Config, FeedConfig, HttpConfig, LimitsConfig, StatusConfig};
+use super::{
+    CallbackConfig, Config, FeedConfig, HttpConfig, LimitsConfig, LogConfig, LogFormat,
+    StatusConfig,
+};
 use crate::config::defaults::STATE_DIR;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
@@ -18,6 +21,8 @@ use crate::config::value::{
     parse_address, parse_duration, parse_host, parse_nonzero_duration, parse_nonzero_size,
     parse_public_url, parse_size, parse_uri_length, parse_user_agent,
 };
+
+const LOG_FORMATS: &str = "\"auto\", \"text\" or \"json\"";
 
 impl Config {
     /// Reads a configuration file.
@@ -134,6 +139,7 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
     let http = open(faults, document, "http").map_or_else(HttpConfig::default, read_http);
     let limits = open(faults, document, "limits").map_or_else(LimitsConfig::default, read_limits);
     let feed = open(faults, document, "feed").map_or_else(FeedConfig::default, read_feed);
+    let log = open(faults, document, "log").map_or_else(LogConfig::default, read_log);
     let read = read_sources(faults, document.get("source"), folder);
     check_names(faults, &read.names);
     check_folders(faults, &state_dir, &read.mirrors);
@@ -144,6 +150,7 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
         http,
         limits,
         feed,
+        log,
         sources: read.sources,
     }
 }
@@ -154,6 +161,25 @@ fn read_feed(mut section: TableReader<'_, '_>) -> FeedConfig {
         feed.keep = Some(keep).filter(|keep| !keep.is_zero());
     }
     feed
+}
+
+fn read_log(mut section: TableReader<'_, '_>) -> LogConfig {
+    let mut log = LogConfig::default();
+    let format = section.text("format", LOG_FORMATS, parse_log_format);
+    assign(&mut log.format, format);
+    log
+}
+
+fn parse_log_format(text: &str) -> Result<LogFormat, FaultKind> {
+    match text {
+        "auto" => Ok(LogFormat::Auto),
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err(FaultKind::BadChoice {
+            found: text.to_owned(),
+            choices: LOG_FORMATS,
+        }),
+    }
 }
 
 fn read_http(mut section: TableReader<'_, '_>) -> HttpConfig {

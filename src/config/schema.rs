@@ -111,6 +111,7 @@ fn property(key: &str, value: Option<&DeValue<'_>>) -> Value {
     }
     match key {
         "baseline" => property["enum"] = json!(["auto", "list", "dump"]),
+        "format" => property["enum"] = json!(["auto", "text", "json"]),
         "signatures" => property["enum"] = json!(["required", "off"]),
         _ => {}
     }

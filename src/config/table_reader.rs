@@ -10,7 +10,7 @@ use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
 /// The tables and their keys; `""` is the part before the first table.
-const KEYS: [(&str, &[&str]); 7] = [
+const KEYS: [(&str, &[&str]); 8] = [
     (
         "",
         &[
@@ -20,6 +20,7 @@ const KEYS: [(&str, &[&str]); 7] = [
             "http",
             "limits",
             "feed",
+            "log",
             "source",
         ],
     ),
@@ -51,6 +52,7 @@ const KEYS: [(&str, &[&str]); 7] = [
         ],
     ),
     ("feed", &["keep"]),
+    ("log", &["format"]),
     (
         "source",
         &[

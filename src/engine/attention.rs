@@ -7,6 +7,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
+use crate::mirror::NOT_MOUNTED;
 use crate::status::{Attention, StatusError, rfc3339};
 
 /// Deletions wait for approval.
@@ -112,6 +113,7 @@ pub(super) fn of_mirror(mirror: &str, error: Option<&StatusError>) -> Vec<Attent
             "mirror-locked" => {
                 "stop the other process that uses the mirror, or give the Source a mirror of its own"
             }
+            "mirror-missing" => NOT_MOUNTED,
             _ => "check that the file system of the mirror is mounted, and that the user of resyncd may write to the folder",
         };
         let message = format!("the mirror {mirror} cannot be used: {message} [{code}]");

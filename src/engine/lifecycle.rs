@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 use url::Url;
 
+use super::activity_log::log_activity;
 use super::apply::members::Members;
 use super::attention_log::log_attentions;
 use super::channels::{EndingSource, Unfollowed};
@@ -93,9 +94,13 @@ impl Engine {
         }));
         let contexts = engine.sources.iter();
         let contexts: Vec<_> = contexts.map(|it| Arc::clone(&it.context)).collect();
-        let stop = engine.stop.clone();
+        let (stop, of_activity) = (engine.stop.clone(), contexts.clone());
         workers.spawn(restarting("log of attentions", stop.clone(), move || {
             log_attentions(contexts.clone(), stop.clone())
+        }));
+        let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
+        workers.spawn(restarting("log of activity", stop.clone(), move || {
+            log_activity(Arc::clone(&store), of_activity.clone(), stop.clone())
         }));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),

@@ -15,6 +15,7 @@
 //! The same set workers and executors also do a [single run](Engine::once), without hubs. An [`Audit`] compares the mirror with the
 //! Source without relying on the database, and has an executor repair what differs.
 
+mod activity_log;
 mod apply;
 mod attention;
 mod attention_log;
@@ -26,6 +27,7 @@ mod documents;
 mod error;
 mod faults;
 mod lifecycle;
+mod mirror_opening;
 mod oddities;
 mod one_shot;
 mod package_places;
@@ -41,7 +43,7 @@ mod status_view;
 mod test_source;
 mod trimming;
 
-pub use audit::{Audit, ReportedFinding, Summary, Sums};
+pub use audit::{Audit, RepairOptions, ReportedFinding, Summary, Sums};
 pub use channels::EndingSource;
 pub use lifecycle::{Engine, end_subscriptions, followed_sets};
 pub use progress::Counts;

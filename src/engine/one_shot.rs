@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::apply::session::{drain, with_executor};
+use super::apply::session::{drain, until_stopped, with_executor};
 use super::context::SourceContext;
 use super::error::EngineError;
 use super::lifecycle::Engine;
+use super::mirror_opening::{Accepting, open_mirror};
 use super::progress::Counts;
 use super::restarts::panic_as_error;
 use super::runtime_status::SourceState;
@@ -24,7 +25,6 @@ use super::source::discovery::{KnownSets, begin_set, find_sets, had_resourcesync
 use crate::clock;
 use crate::config::Config;
 use crate::fetch::{Bounds, Client, DiscoveryCache, pause};
-use crate::mirror::Mirror;
 use crate::status::{Status, StatusError};
 use crate::store::{SetRecord, Store, StoreError};
 
@@ -49,10 +49,21 @@ impl Engine {
     /// Brings the Sources in sync as far as possible, and returns the status of their sets. Ends early, and in order, once it is
     /// [interrupted](Self::interrupt). Fails if the database can't be read.
     pub async fn catch_up(&self) -> Result<Status, StatusError> {
-        let polled = self
-            .sources
-            .iter()
-            .map(|source| catch_up(Arc::clone(&source.context)));
+        self.run(Applying::Apply).await
+    }
+
+    /// As [`catch_up`](Self::catch_up), but leaves the changes that are due in the database, as tasks: no resource is fetched,
+    /// and nothing is deleted.
+    pub async fn plan(&self) -> Result<Status, StatusError> {
+        self.run(Applying::Leave).await
+    }
+
+    async fn run(&self, applying: Applying) -> Result<Status, StatusError> {
+        let polled = self.sources.iter().map(async |source| {
+            let polled = catch_up(Arc::clone(&source.context), applying).await;
+            source.context.progress.note_end();
+            polled
+        });
         let polled: HashSet<String> = join_all(polled).await.into_iter().flatten().collect();
         let status = Box::pin(self.status_of_sources());
         let status = panic_as_error("the status", status).await;
@@ -94,27 +105,40 @@ impl Engine {
     }
 }
 
+/// What a run does with the changes that are due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Applying {
+    Apply,
+    Leave,
+}
+
 /// Brings one Source in sync; returns the Capability Lists of the sets that were polled.
-async fn catch_up(context: Arc<SourceContext>) -> Vec<String> {
+async fn catch_up(context: Arc<SourceContext>, applying: Applying) -> Vec<String> {
     let mut polled = Vec::new();
-    let root = context.source.mirror.clone();
-    let opening = tokio::task::spawn_blocking(move || Mirror::open(&root)).await;
-    let mirror = match opening {
-        Ok(Ok(mirror)) => Arc::new(mirror),
-        Ok(Err(error)) => {
+    let mirror = match open_mirror(&context, Accepting::Known).await {
+        Ok(mirror) => Arc::new(mirror),
+        Err(EngineError::Mirror(error)) => {
             fail(&context, error.code(), error.of_opening());
             return polled;
         }
         Err(error) => {
-            let error = EngineError::of_join(&error, "the mirror");
             fail(&context, error.code(), error.to_string());
             return polled;
         }
     };
     let packages = Arc::new(PackageFiles::new(Arc::clone(&context), &mirror));
     // On the heap, as the other large futures: they are moved into the guards.
-    let work = Box::pin(catch_up_sets(&context, &packages, &mut polled));
-    if let Err(error) = with_executor(&context, mirror, work).await {
+    let work = Box::pin(async {
+        catch_up_sets(&context, &packages, &mut polled).await;
+        if applying == Applying::Apply {
+            drain(&context).await;
+        }
+    });
+    let worked = match applying {
+        Applying::Apply => with_executor(&context, mirror, work).await,
+        Applying::Leave => until_stopped(&context, work).await,
+    };
+    if let Err(error) = worked {
         fail(&context, error.code(), error.to_string());
     }
     polled
@@ -140,7 +164,6 @@ async fn catch_up_sets(
             .map(|set| catch_up_set(context, packages, set)),
     )
     .await;
-    drain(context).await;
 }
 
 async fn find_sets_retrying(context: &SourceContext) -> Result<Vec<SetRecord>, EngineError> {

@@ -2,7 +2,7 @@
 //!
 //! Invariant: the counts only grow, from the start of the process.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// The counters of one Source.
 #[derive(Debug, Default)]
@@ -11,6 +11,7 @@ pub(super) struct Progress {
     applied: AtomicU64,
     failed: AtomicU64,
     bytes: AtomicU64,
+    is_finished: AtomicBool,
 }
 
 /// The counts at one moment, since the start of the process.
@@ -24,6 +25,8 @@ pub struct Counts {
     pub failed: u64,
     /// Bytes of resources that were received.
     pub bytes: u64,
+    /// Whether a single run has nothing more to do for the Source.
+    pub is_finished: bool,
 }
 
 impl Progress {
@@ -43,12 +46,17 @@ impl Progress {
         self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
     }
 
+    pub(super) fn note_end(&self) {
+        self.is_finished.store(true, Ordering::Relaxed);
+    }
+
     pub(super) fn counts(&self) -> Counts {
         Counts {
             documents: self.documents.load(Ordering::Relaxed),
             applied: self.applied.load(Ordering::Relaxed),
             failed: self.failed.load(Ordering::Relaxed),
             bytes: self.bytes.load(Ordering::Relaxed),
+            is_finished: self.is_finished.load(Ordering::Relaxed),
         }
     }
 }

@@ -58,6 +58,8 @@ pub(super) async fn status(
 
 async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
     let config = &context.source;
+    // Before the state, which is noted first: a mirror that cannot be used is never shown with a Source that works.
+    let mirror_error = context.runtime_status.mirror_error(&config.name);
     let facts = context.runtime_status.source(&config.name);
     let mut sets = Vec::new();
     for record in context.store.reported_sets(&config.name).await? {
@@ -67,7 +69,6 @@ async fn source(context: &SourceContext) -> Result<SourceStatus, EngineError> {
     }
     let (state, error) = source_state(&facts, &sets);
     let mirror = config.mirror.display().to_string();
-    let mirror_error = context.runtime_status.mirror_error(&config.name);
     Ok(SourceStatus {
         name: config.name.clone(),
         url: config.url.to_string(),

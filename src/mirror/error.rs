@@ -43,6 +43,14 @@ pub enum MirrorError {
         /// The mirror's folder.
         root: PathBuf,
     },
+    /// The folder is not the mirror that was used so far.
+    #[error("{} is not the mirror that was used so far: {}", root.display(), found(*is_other))]
+    NotMounted {
+        /// The mirror's folder.
+        root: PathBuf,
+        /// Whether it is another mirror, instead of none.
+        is_other: bool,
+    },
     /// The path is occupied by something that must not be replaced: a folder or a symlink in place of the file, a file or a
     /// symlink in place of a folder, a mount point; or the file system does not support the name. Another path may work.
     #[error("the path {path} is blocked by something else")]
@@ -69,6 +77,7 @@ impl MirrorError {
             Self::ReadOnly { .. } => "read-only",
             Self::Io { .. } => "io",
             Self::Locked { .. } => "mirror-locked",
+            Self::NotMounted { .. } => "mirror-missing",
             Self::Blocked { .. } => "path-blocked",
             Self::Missing { .. } => "missing-file",
             Self::BadPath(error) => error.code(),
@@ -95,6 +104,7 @@ impl MirrorError {
             | Self::BadPath(_) => "`mirror` must be a folder, or a path where one can be created",
             Self::Io { .. } => "check the disk and the path",
             Self::Locked { .. } => "stop the other process, or give each its own mirror",
+            Self::NotMounted { .. } => NOT_MOUNTED,
         };
         format!("the mirror can't be used: {self}; {step}")
     }
@@ -104,7 +114,7 @@ impl MirrorError {
     pub fn class(&self) -> ErrorClass {
         match self {
             Self::DiskFull { .. } | Self::ReadOnly { .. } | Self::Io { .. } => ErrorClass::Fatal,
-            Self::Locked { .. } => ErrorClass::Retry,
+            Self::Locked { .. } | Self::NotMounted { .. } => ErrorClass::Retry,
             Self::Blocked { .. } | Self::Missing { .. } | Self::BadPath { .. } => {
                 ErrorClass::Unusable
             }
@@ -148,6 +158,18 @@ impl MirrorError {
     /// As [`classify`](Self::classify), for an error of the standard library.
     pub(super) fn classify_io(doing: &'static str, path: &str, error: &io::Error) -> Self {
         Self::classify(doing, path, errno(error))
+    }
+}
+
+/// What to do about a mirror that is not there.
+pub const NOT_MOUNTED: &str = "mount its disk; if the files were moved, set `mirror` to where they are; if they are lost for good, \
+                               stop resyncd and run `resyncd audit --repair --new-mirror` with the name of the Source";
+
+/// What is at the path of a mirror instead of it.
+fn found(is_other: bool) -> &'static str {
+    match is_other {
+        true => "there is another mirror",
+        false => "there is none",
     }
 }
 

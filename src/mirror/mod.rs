@@ -15,6 +15,7 @@
 mod error;
 mod fault_injection;
 mod file_system;
+mod identity;
 mod packages;
 mod publish;
 mod reader;
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
+use rustix::io::Errno;
 
 use fault_injection::{Call, inject_fault};
 use staged::StagingDir;
@@ -35,7 +37,8 @@ use tree::{FolderTree, UnsyncedFolders};
 
 use crate::mirror_path::MirrorPath;
 
-pub use error::MirrorError;
+pub use error::{MirrorError, NOT_MOUNTED};
+pub use identity::MirrorId;
 pub use publish::PublishError;
 pub use reader::{Files, MirrorReader};
 pub use staged::{CompletedFile, Staged, file_time};
@@ -45,6 +48,7 @@ pub use staged::{CompletedFile, Staged, file_time};
 /// It may be shared between threads: changes of the tree are serialized, writes to staged files are not.
 pub struct Mirror {
     root: PathBuf,
+    id: MirrorId,
     tree: FolderTree,
     staging: Arc<StagingDir>,
     /// Its lock also serializes changes of the tree, so that no folder is pruned while another call fills it. It is not held
@@ -60,7 +64,18 @@ impl Mirror {
     /// # Errors
     /// [`MirrorError::Locked`] if it is open elsewhere; others if the folder can't be created or written to.
     pub fn open(root: &Path) -> Result<Self, MirrorError> {
+        Self::open_known(root, None)
+    }
+
+    /// As [`open`](Self::open), but fails if the folder is not the mirror with this id, and creates nothing then.
+    ///
+    /// # Errors
+    /// [`MirrorError::NotMounted`] if the mirror that is there has no id, or another one.
+    pub fn open_known(root: &Path, known: Option<&MirrorId>) -> Result<Self, MirrorError> {
         let shown = root.display().to_string();
+        if let Some(known) = known {
+            Self::expect(root, known)?;
+        }
         create_root(root).map_err(|error| MirrorError::classify_io("creating", &shown, &error))?;
         let tree = FolderTree::open(root)
             .map_err(|errno| MirrorError::classify("opening", &shown, errno))?;
@@ -70,8 +85,13 @@ impl Mirror {
             let synced = staging.file_system.sync();
             synced.map_err(|errno| MirrorError::classify("syncing", &shown, errno))?;
         }
+        let id = match identity::read(&tree)? {
+            Some(id) => id,
+            None => identity::create(&tree)?,
+        };
         Ok(Self {
             root: root.to_owned(),
+            id,
             tree,
             staging: Arc::new(staging),
             unsynced: Mutex::default(),
@@ -80,9 +100,36 @@ impl Mirror {
         })
     }
 
+    /// Only reads.
+    ///
+    /// # Errors
+    /// [`MirrorError::NotMounted`] if a folder is not the mirror with this id.
+    pub fn expect(root: &Path, known: &MirrorId) -> Result<(), MirrorError> {
+        let found = match FolderTree::open(root) {
+            Ok(tree) => identity::read(&tree)?,
+            Err(Errno::NOENT) => None,
+            Err(errno) => {
+                let shown = root.display().to_string();
+                return Err(MirrorError::classify("opening", &shown, errno));
+            }
+        };
+        match found.as_ref() == Some(known) {
+            true => Ok(()),
+            false => Err(MirrorError::NotMounted {
+                root: root.to_owned(),
+                is_other: found.is_some(),
+            }),
+        }
+    }
+
     /// The mirror's folder, as it was opened.
     pub fn root(&self) -> &Path {
         &self.root
+    }
+
+    /// Its id.
+    pub fn id(&self) -> &MirrorId {
+        &self.id
     }
 
     /// Begins a staged file.

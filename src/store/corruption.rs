@@ -77,8 +77,17 @@ impl Damage {
 /// Whether a row, or the schema, holds what this program never writes. Its statements fit the schema of their version.
 fn is_bad_row(error: &StoreError) -> bool {
     use rusqlite::Error;
+    use rusqlite::ffi::SQLITE_ERROR;
     match error {
         StoreError::BadRow(_) => true,
+        // Of a statement whose trigger does not fit the schema.
+        StoreError::Sqlite(Error::SqliteFailure(error, Some(message)))
+            if error.extended_code == SQLITE_ERROR =>
+        {
+            let shows = ["no such ", "error in ", "near ", "unrecognized token"];
+            shows.iter().any(|beginning| message.starts_with(beginning))
+                || message.contains(" has no column ")
+        }
         StoreError::Sqlite(error) => matches!(
             error,
             Error::FromSqlConversionFailure(..)

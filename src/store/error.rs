@@ -14,7 +14,7 @@ pub enum StoreError {
     /// The database was written by a newer version of this program.
     #[error(
         "{path} was written by a newer resyncd (schema {found}, this one knows {known}): install that version again, or \
-         restore a copy of the state folder from before the upgrade"
+         replace the database with the copy resyncd-before-upgrade-….db beside it"
     )]
     NewerSchema {
         /// The database.

@@ -9,6 +9,7 @@
 //! | `readers` | the threads that read |
 //! | `writer` | the thread that commits |
 //! | `schema`, `corruption`, `write_health` | migrations; a damaged database; whether writes succeed |
+//! | `copy`, `backup` | a copy of the database |
 //! | `feed_readers` | where readers of the feed continue, until it is stored |
 //! | `audit_db` | the temporary database of an audit |
 //!
@@ -24,9 +25,11 @@
 //! Callers pass the time, except where it must be that of the write: for leases, and for the first number of a new feed.
 
 mod audit_db;
+mod backup;
 mod change;
 #[cfg(test)]
 pub(crate) mod commit_hook;
+mod copy;
 mod corruption;
 mod error;
 mod feed_readers;
@@ -54,6 +57,7 @@ pub use audit_db::{
     AuditDb, Expectation, Finding, FindingKind, FindingOutcome, KnownFiles, PathState,
     StatementKind,
 };
+pub use backup::{back_up, copy_state};
 pub use change::{Change, Origin};
 pub use error::StoreError;
 pub use ids::{ChannelId, PartId, ResourceId, SetId};
@@ -71,7 +75,7 @@ pub use tables::resource::audit::KnownFile;
 pub use tables::resource::unconfirmed::{Unconfirmed, UnconfirmedState};
 pub use tables::resource::{Publication, ResourceView};
 pub use tables::source_set::{BaselineState, SetRecord};
-pub use tables::task::report::{GivenUpTask, HeldBackTask};
+pub use tables::task::report::{GivenUpTask, HeldBackTask, PlannedTask};
 pub use tables::task::status::CountedFailure;
 pub use tables::task::{Task, TaskFailure};
 pub use tx::adopt::Adoption;

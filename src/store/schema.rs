@@ -8,8 +8,10 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 
+use super::copy::copy_into;
 use super::corruption;
 use super::error::StoreError;
+use crate::clock;
 
 /// The database's name in its folder.
 pub(super) const DATABASE: &str = "resyncd.db";
@@ -504,6 +506,13 @@ pub(super) const STEPS: &[&str] = &[
         lowest INTEGER NOT NULL
     );
     ",
+    "
+    -- The mirror of a Source that was used last, by the id in its own folder.
+    CREATE TABLE mirror (
+        source TEXT PRIMARY KEY,
+        id TEXT NOT NULL
+    ) WITHOUT ROWID;
+    ",
 ];
 
 /// Opens the database and brings its schema up to date.
@@ -525,13 +534,41 @@ pub(super) fn open(path: &Path) -> Result<Connection, StoreError> {
     if corruption::is_checked_first(path) {
         corruption::check(&connection)?;
     }
-    for (version, step) in STEPS.iter().enumerate().skip(taken) {
+    if (1..STEPS.len()).contains(&taken) {
+        retain_copy(&connection, path, taken)?;
+    }
+    if taken < STEPS.len() {
+        // All at once: the copy is of the version that a failure leaves.
         connection.execute_batch(&format!(
-            "BEGIN IMMEDIATE; {step} PRAGMA user_version = {}; COMMIT;",
-            version + 1
+            "BEGIN IMMEDIATE; {} PRAGMA user_version = {}; COMMIT;",
+            STEPS[taken..].concat(),
+            STEPS.len()
         ))?;
     }
     Ok(connection)
+}
+
+/// Copies a database beside itself before it is migrated, because the version that wrote it can't read it afterwards. Removes the
+/// copies of earlier migrations, and of one that has failed since.
+fn retain_copy(connection: &Connection, path: &Path, taken: usize) -> Result<(), StoreError> {
+    for earlier in (1..STEPS.len()).map(|taken| path.with_file_name(copy_name(taken))) {
+        match std::fs::remove_file(&earlier) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StoreError::Folder(earlier, error));
+            }
+            _ => {}
+        }
+    }
+    let copy = path.with_file_name(copy_name(taken));
+    let length = copy_into(connection, &copy, clock::now().wall)?;
+    tracing::warn!(code = "database-migrated", database = %path.display(), copy = %copy.display(), length,
+        "migrating the database; the copy is for going back to the earlier version");
+    Ok(())
+}
+
+/// The name of the copy of a database that has taken so many steps.
+fn copy_name(taken: usize) -> String {
+    format!("resyncd-before-upgrade-{taken}.db")
 }
 
 /// Makes plans independent of bound values. Otherwise SQLite, as it is built with `SQLITE_ENABLE_STAT4`, prepares a cached

@@ -1,9 +1,11 @@
 //! What waits for a person: it is shown with the next step, and ends when the person, or the Source, has done something about it.
 
+use std::fs;
 use std::time::Duration;
 
 use reqwest::StatusCode;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
+use resyncd::mirror::Mirror;
 use resyncd::status::{FailedResource, HeldDeletion, SetStatus};
 use serde::de::DeserializeOwned;
 
@@ -204,4 +206,61 @@ async fn mirror_that_cannot_be_opened_is_shown_at_its_source() {
     std::fs::remove_file(rig.config.sources[0].mirror.parent().unwrap()).unwrap();
     rig.settled().await;
     shown(0).await;
+}
+
+/// As a disk that is not mounted: the folder that it is mounted on is there, empty, and can be written.
+#[tokio::test(flavor = "multi_thread")]
+async fn mirror_whose_disk_is_not_mounted_is_not_filled_and_nothing_is_in_sync() {
+    let mut rig = Rig::start(resources(3)).await;
+    rig.settled().await;
+    rig.stop_daemon().await;
+    let mirror = rig.config.sources[0].mirror.clone();
+    let elsewhere = mirror.with_file_name("elsewhere");
+    fs::rename(&mirror, &elsewhere).unwrap();
+    fs::create_dir(&mirror).unwrap();
+    rig.source.update(SET, "r0000.txt", "new");
+    rig.start_daemon().await;
+    let source = eventually("the mirror is missed", None, async || {
+        let source = rig.operator.status().await.sources.remove(0);
+        match source.state.as_str() {
+            "failing" => Ok(source),
+            _ => Err(format!("{source:?}")),
+        }
+    })
+    .await;
+    assert_eq!(source.error.unwrap().code, "mirror-missing");
+    let attention = &source.attention[0];
+    assert_eq!(attention.code, "mirror-unusable");
+    assert!(
+        attention.message.contains("[mirror-missing]") && attention.next_step.contains("mount"),
+        "{attention:?}"
+    );
+    assert!(source.sets.iter().all(|set| set.state != "in-sync"));
+    assert_eq!(
+        fs::read_dir(&mirror).unwrap().count(),
+        0,
+        "nothing is written"
+    );
+
+    // Another mirror is not it either.
+    let other = Mirror::open(&mirror).unwrap();
+    drop(other);
+    let other = fs::read(mirror.join(".resyncd/id")).unwrap();
+    rig.stop_daemon().await;
+    rig.start_daemon().await;
+    eventually("the other mirror is rejected", None, async || {
+        let source = rig.operator.status().await.sources.remove(0);
+        match source.error {
+            Some(error) if error.message.contains("another mirror") => Ok(()),
+            error => Err(format!("{error:?}")),
+        }
+    })
+    .await;
+    assert_eq!(fs::read(mirror.join(".resyncd/id")).unwrap(), other);
+
+    // It goes on by itself once the disk is mounted.
+    fs::remove_dir_all(&mirror).unwrap();
+    fs::rename(&elsewhere, &mirror).unwrap();
+    rig.until_holds("r0000.txt", "new").await;
+    rig.settled().await;
 }

@@ -85,6 +85,53 @@ fn sync(home: &Home) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn dry_run_of_a_repair_states_what_it_would_do() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let running = home.run();
+    home.settled(&source).await;
+    alter(&file(&source, &home, SET, "r0000.txt"), |bytes| {
+        bytes[0] ^= 1
+    });
+    fs::remove_file(file(&source, &home, SET, "r0001.txt")).unwrap();
+    fs::write(file(&source, &home, SET, "extra.txt"), "extra").unwrap();
+    let before = files(&home.mirror);
+    let would = |arguments: &[&str]| {
+        let output = home.run_command(&[&["audit", "--repair", "--dry-run"], arguments].concat());
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        output
+    };
+    // Beside the daemon, where `--repair` alone refuses to work.
+    let (findings, _) = lines(&would(&["--delete-extra", "--json"]));
+    let findings = findings.iter().filter(|line| line["type"] == "finding");
+    let mut planned: Vec<_> = findings
+        .map(|finding| {
+            assert_eq!(finding["mended"], false, "{finding}");
+            (
+                finding["kind"].as_str().unwrap(),
+                finding["would"].as_str().unwrap(),
+            )
+        })
+        .collect();
+    planned.sort_unstable();
+    assert_eq!(
+        planned,
+        [
+            ("altered", "repair"),
+            ("extra", "delete"),
+            ("missing", "repair")
+        ]
+    );
+    let page = text(&would(&[]).stdout);
+    assert_eq!(page.matches(", would repair").count(), 2, "{page}");
+    assert_eq!(page.matches(", would delete").count(), 0, "{page}");
+    assert_eq!(files(&home.mirror), before);
+    assert_eq!(running.stop().await.code(), Some(0));
+    let alone = home.run_command(&["audit", "--dry-run"]);
+    assert_eq!(alone.status.code(), Some(2), "without --repair: {alone:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn mirror_in_sync_has_no_findings() {
     let options = SampleOptions {
         sets: vec!["set1".into(), "set2".into()],

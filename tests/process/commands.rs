@@ -1,12 +1,12 @@
 //! The commands except `run`, `sync`, `audit`, `discover` and `demo`.
 
-use std::io::pipe;
+use std::io::{BufRead, BufReader, pipe};
 use std::process::Stdio;
 
 use resyncd::demo::{Fault, SampleSource};
 use resyncd::status::{FailedResource, Status};
 
-use crate::process::{Home, Running, command, program, text};
+use crate::process::{Home, Running, command, program, signal, text, wait_for_exit};
 use crate::support::{NAME, SET, eventually, resources, soon};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -45,6 +45,65 @@ async fn status_shows_sets_and_its_exit_status_shows_failures() {
         text(&output.stdout).contains("missing-notification"),
         "{output:?}"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn status_of_named_sources_and_again_and_again() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let mirror = home.folder().join("other");
+    let other = format!(
+        "\n[[source]]\nname = \"other\"\nurl = \"{}\"\nmirror = \"{}\"\n",
+        source.url(),
+        mirror.display()
+    );
+    let config = std::fs::read_to_string(&home.config).unwrap();
+    std::fs::write(&home.config, config + &other).unwrap();
+    let _running = home.run();
+    home.until_status("both are in sync", |status| {
+        let sets = status.sources.iter().flat_map(|source| &source.sets);
+        sets.filter(|set| set.state == "in-sync").count() == 2
+    })
+    .await;
+    let output = home.run_command(&["status"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let table = text(&output.stdout);
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(rows[0].starts_with("SOURCE "), "{table}");
+    assert!(
+        rows[1].starts_with(&format!("{NAME} ")) && rows[2].starts_with("other "),
+        "{table}"
+    );
+    assert!(rows.iter().all(|row| row.chars().count() <= 80), "{table}");
+
+    let output = home.run_command(&["status", "other"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let details = text(&output.stdout);
+    assert!(
+        details.starts_with("other: ok (") && details.contains("3 resources, 192 B"),
+        "{details}"
+    );
+    let output = home.run_command(&["status", "other", "--json"]);
+    let status: Status = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = status.sources.iter().map(|source| &source.name).collect();
+    assert_eq!(names, ["other"]);
+    let output = home.run_command(&["status", "unknown"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+
+    let mut watching = command(&home.config)
+        .args(["status", "other", "--watch=1"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let mut titles = lines.filter(|line| line.as_ref().unwrap().starts_with("other: ok ("));
+    assert!(
+        titles.next().is_some() && titles.next().is_some(),
+        "it is printed again"
+    );
+    signal(&watching, "INT");
+    assert_eq!(titles.count(), 0);
+    assert_eq!(wait_for_exit(&mut watching).await.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

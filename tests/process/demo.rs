@@ -37,6 +37,13 @@ async fn check_demo(stopping: &str) {
     let rest: Vec<String> = lines.map(Result::unwrap).collect();
     assert_eq!(wait_for_exit(&mut child).await.code(), Some(0));
     assert!(rest.iter().any(|line| line.contains("stopped")), "{rest:?}");
+    let has = |beginning: &str| rest.iter().any(|line| line.starts_with(beginning));
+    assert!(has("audit: in sync: "), "{rest:?}");
+    let tally = rest.iter().find(|line| line.contains(" changes applied: "));
+    assert!(
+        tally.is_some_and(|tally| tally.contains(" by notification")),
+        "{rest:?}"
+    );
     assert!(folder.path().join("resyncd-demo/mirror").is_dir());
 }
 

@@ -9,12 +9,14 @@
 mod support;
 
 mod audit;
+mod backup;
 mod commands;
 mod completeness;
 mod crash;
 mod demo;
 mod discover;
 mod http2;
+mod logs;
 #[allow(dead_code, reason = "each test binary uses its own part of this")]
 mod process;
 mod start;

@@ -278,6 +278,7 @@ async fn environment_is_checked_without_changing_it() {
         "mirror",
         " free",
         "callback.listen",
+        "/hooks/: leads here",
         "\nok\n",
     ] {
         assert!(shown.contains(part), "{part}: {shown}");
@@ -295,7 +296,46 @@ async fn environment_is_checked_without_changing_it() {
     home.settled(&source).await;
     let output = check();
     assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let shown = text(&output.stdout);
+    assert!(
+        shown.contains("/hooks/: leads to the running daemon"),
+        "{shown}"
+    );
     assert_eq!(running.stop().await.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn public_url_that_leads_elsewhere_fails_the_check_of_the_environment() {
+    let source = SampleSource::start(resources(1)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let config = std::fs::read_to_string(&home.config).unwrap();
+    let own = config.lines().find(|line| line.starts_with("public_url"));
+    let set_url = |url: &str| {
+        let other = format!("public_url = \"{url}\"");
+        std::fs::write(&home.config, config.replace(own.unwrap(), &other)).unwrap();
+    };
+    let failing = |part: &str| {
+        let output = home.run_command(&["check", "--environment"]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let shown = text(&output.stdout);
+        let line = shown
+            .lines()
+            .find(|line| line.contains("callback.public_url"));
+        let line = line.unwrap();
+        assert!(line.starts_with("FAIL ") && line.contains(part), "{shown}");
+    };
+    // The Source answers what it does not know with 404, as another program behind the proxy would.
+    set_url(&source.url());
+    failing("leads elsewhere (answered 404");
+    let _running = home.run();
+    home.until("in sync", |set| set.state == "in-sync").await;
+    failing("leads elsewhere (answered 404");
+    let free = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap();
+    set_url(&format!("http://{free}/"));
+    failing("can't be requested from here");
 }
 
 #[test]

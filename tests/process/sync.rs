@@ -48,6 +48,110 @@ async fn sync_makes_the_baseline_then_applies_changes_and_never_subscribes() {
     assert_eq!(unknown.status.code(), Some(2), "{unknown:?}");
 }
 
+/// The lines of `--json`.
+fn rows(output: &Output) -> Vec<serde_json::Value> {
+    let text = text(&output.stdout);
+    text.lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dry_run_prints_what_would_be_done_and_changes_nothing() {
+    let source = SampleSource::start(resources(4)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let path = |name: &str| format!("/set1/res/{name}");
+    let uri = |name: &str| source.resource_uri(SET, name).to_string();
+    let first = home.run_command(&["sync", "--dry-run"]);
+    let create = format!("sample: would create {}", uri("r0000.txt"));
+    assert_output(&first, 1, &[&create, "\n4 to create; 256 B to fetch\n"]);
+    assert!(!home.mirror.exists() && !home.folder().join("state").exists());
+    assert_eq!(source.hits(&path("r0000.txt")), 0);
+
+    let running = home.run();
+    home.settled(&source).await;
+    let nothing = home.run_command(&["sync", "--dry-run"]);
+    assert_output(&nothing, 0, &["nothing to do"]);
+    source.update(SET, "r0001.txt", "another text");
+    source.create(SET, "new.txt", "new");
+    source.delete(SET, "r0002.txt");
+    let before = files(&home.mirror);
+    let hits = source.hits(&path("r0001.txt"));
+    // Beside the daemon, which does not know of the changes.
+    let output = home.run_command(&["sync", "--dry-run", "--json"]);
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    let mut found = rows(&output);
+    let summary = found.pop().unwrap();
+    assert_eq!(summary["type"], "summary");
+    assert_eq!(
+        (&summary["in_sync"], &summary["sources"]),
+        (&false.into(), &1.into())
+    );
+    let would = &summary["would"];
+    for (action, count) in [("create", 1), ("update", 1), ("delete", 1), ("check", 0)] {
+        assert_eq!(would[action], count, "{summary}");
+    }
+    let of_source = found.pop().unwrap();
+    assert_eq!(
+        (&of_source["type"], &of_source["name"]),
+        (&"source".into(), &"sample".into())
+    );
+    assert_eq!(of_source["mirror"], home.mirror.to_str().unwrap());
+    let changes = found.iter().map(|row| {
+        assert_eq!(
+            (&row["type"], &row["source"]),
+            (&"change".into(), &"sample".into())
+        );
+        (
+            row["action"].as_str().unwrap(),
+            row["uri"].as_str().unwrap().to_owned(),
+        )
+    });
+    let mut changes: Vec<_> = changes.collect();
+    changes.sort();
+    assert_eq!(
+        changes,
+        [
+            ("create", uri("new.txt")),
+            ("delete", uri("r0002.txt")),
+            ("update", uri("r0001.txt")),
+        ]
+    );
+    assert_eq!(files(&home.mirror), before);
+    assert_eq!(source.hits(&path("r0001.txt")), hits);
+    assert_eq!(home.set().await.unwrap().pending, 0);
+    assert_eq!(running.stop().await.code(), Some(0));
+
+    assert_output(&home.run_command(&["sync"]), 0, &["in-sync"]);
+    assert_output(
+        &home.run_command(&["sync", "--dry-run"]),
+        0,
+        &["nothing to do"],
+    );
+    source.fail("/set1/capabilitylist.xml", Fault::Status(404), usize::MAX);
+    let failed = home.run_command(&["sync", "--dry-run"]);
+    assert_eq!(
+        failed.status.code(),
+        Some(1),
+        "more may have changed: {failed:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn json_of_a_sync_is_the_status_of_each_source_and_a_summary() {
+    let source = SampleSource::start(resources(4)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let output = home.run_command(&["sync", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let rows = rows(&output);
+    assert_eq!(rows.len(), 2, "{rows:?}");
+    assert_eq!(rows[0]["sets"][0]["resources"], 4);
+    assert_eq!(
+        rows[1],
+        serde_json::json!({ "type": "summary", "sources": 1, "in_sync": true, "interrupted": false })
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn source_with_dumps_only_is_synced_from_them() {
     let options = SampleOptions {

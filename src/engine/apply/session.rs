@@ -24,19 +24,27 @@ pub(in crate::engine) async fn with_executor(
     work: impl Future<Output = ()>,
 ) -> Result<(), EngineError> {
     let executor = tokio::spawn(execute_tasks(Arc::clone(context), mirror));
-    let work = async {
-        work.await;
-        Ok(())
-    };
-    let worked = tokio::select! {
-        () = context.stop.cancelled() => Ok(()),
-        worked = panic_as_error(&context.source.url, work) => worked,
-    };
+    let worked = until_stopped(context, work).await;
     context.stop.cancel();
     if let Err(error) = executor.await {
         tracing::error!(code = "applier", source = context.name(), %error, "executor panicked");
     }
     worked
+}
+
+/// Runs `work` until it ends or the run is interrupted. If the work panics, that is an error.
+pub(in crate::engine) async fn until_stopped(
+    context: &SourceContext,
+    work: impl Future<Output = ()>,
+) -> Result<(), EngineError> {
+    let work = async {
+        work.await;
+        Ok(())
+    };
+    tokio::select! {
+        () = context.stop.cancelled() => Ok(()),
+        worked = panic_as_error(&context.source.url, work) => worked,
+    }
 }
 
 /// Waits until no task is left, or none makes progress any more.

@@ -26,7 +26,16 @@ pub(super) struct AuditContext {
 /// What a repair needs besides.
 pub(super) struct Repair {
     pub(super) context: Arc<SourceContext>,
-    pub(super) delete_extra: bool,
+    pub(super) options: RepairOptions,
+}
+
+/// What a repair may do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RepairOptions {
+    /// Files that the Source does not have are removed.
+    pub delete_extra: bool,
+    /// The mirror may be another one than was used so far: that one is lost.
+    pub new_mirror: bool,
 }
 
 /// Runs a closure off the asynchronous threads.

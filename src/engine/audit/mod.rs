@@ -14,5 +14,6 @@ mod repair;
 mod results;
 mod run;
 
+pub use context::RepairOptions;
 pub use results::{ReportedFinding, Summary, Sums};
 pub use run::Audit;

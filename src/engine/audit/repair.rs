@@ -103,7 +103,7 @@ impl RepairJob<'_> {
         let mut measures = Measures::default();
         for finding in page {
             match finding.kind {
-                FindingKind::Extra if self.repair.delete_extra => {
+                FindingKind::Extra if self.repair.options.delete_extra => {
                     self.remove(&mut measures, finding)?;
                 }
                 FindingKind::Missing | FindingKind::Altered | FindingKind::Unknown => {
@@ -232,7 +232,7 @@ impl RepairJob<'_> {
         for finding in page {
             let had_task = match finding.kind {
                 FindingKind::Missing | FindingKind::Altered => true,
-                FindingKind::Extra => self.repair.delete_extra && finding.code.is_none(),
+                FindingKind::Extra => self.repair.options.delete_extra && finding.code.is_none(),
                 FindingKind::Unreachable | FindingKind::Unknown => false,
             };
             let is_mended = finding.outcome == FindingOutcome::Repaired;

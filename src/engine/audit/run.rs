@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use super::comparison::Comparison;
-use super::context::{AuditContext, Repair, blocking};
+use super::context::{AuditContext, Repair, RepairOptions, blocking};
 use super::documents::SourceDocuments;
 use super::results::{ReportedFinding, Summary, Sums};
 use super::{files, repair};
@@ -16,9 +16,10 @@ use crate::config::Config;
 use crate::engine::EngineError;
 use crate::engine::apply::session::with_executor;
 use crate::engine::lifecycle::Engine;
+use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::progress::Counts;
 use crate::fetch::Client;
-use crate::mirror::{Mirror, MirrorError, MirrorReader};
+use crate::mirror::{MirrorError, MirrorReader};
 use crate::status::StatusError;
 use crate::store::{AuditDb, FindingKind};
 
@@ -58,7 +59,7 @@ impl Audit {
         config: &Config,
         client: &Client,
         engine: &Arc<Engine>,
-        delete_extra: bool,
+        options: RepairOptions,
     ) -> Vec<Self> {
         let audits = Self::comparing(config, client).into_iter();
         audits
@@ -66,7 +67,7 @@ impl Audit {
             .map(|(mut audit, followed)| {
                 audit.context.repair = Some(Repair {
                     context: Arc::clone(&followed.context),
-                    delete_extra,
+                    options,
                 });
                 audit
             })
@@ -131,8 +132,12 @@ impl Audit {
         findings: &mpsc::Sender<ReportedFinding>,
     ) -> Result<Summary, EngineError> {
         let context = &self.context;
-        let root = context.source.mirror.clone();
-        let mirror = Arc::new(blocking(move || Mirror::open(&root)).await??);
+        let accepting = match repair.options.new_mirror {
+            true => Accepting::Any,
+            false => Accepting::Known,
+        };
+        let mirror = open_mirror(&repair.context, accepting).await?;
+        let mirror = Arc::new(mirror);
         let comparison = tokio::select! {
             () = context.stop.cancelled() => return Err(EngineError::Interrupted),
             comparison = self.compare() => comparison?,
@@ -348,7 +353,16 @@ mod tests {
         let client = client.with_transport(Arc::new(site));
         let engine = Engine::once(&config, Arc::clone(&store), &client);
         let engine = engine.await.unwrap();
-        let audit = Audit::repairing(&config, &client, &engine, true).remove(0);
+        let audit = Audit::repairing(
+            &config,
+            &client,
+            &engine,
+            RepairOptions {
+                delete_extra: true,
+                new_mirror: false,
+            },
+        )
+        .remove(0);
         let (sender, _findings) = mpsc::channel(2 * LISTED);
         let summary = audit.run(&sender).await.unwrap();
         assert_eq!(

@@ -170,6 +170,7 @@ impl SetState {
         self.commit(Origin::Notification, commit).await?;
         tracing::warn!(code = gap.reason.code(), source = self.context.name(), set = %self.record.capability_list,
             from = %gap.interval.from(), until = %gap.interval.until(), "gap opened");
+        self.logged_gaps.push(gap.clone());
         Ok(())
     }
 

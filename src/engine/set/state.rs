@@ -23,7 +23,7 @@ use crate::store::{
     BaselineState, BatchCommit, BatchResult, Change, ChangeBatch, ChannelId, DeletionRules,
     DeliveryOutcome, DocumentRecord, ListProgress, Origin, SetRecord,
 };
-use crate::sync::{CheckRules, Limits, Schedule, Sequencer, Span};
+use crate::sync::{CheckRules, Gap, Limits, Schedule, Sequencer, Span};
 
 /// What of the inbox is being processed: a panic then is due to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,6 +63,8 @@ pub(in crate::engine) struct SetState {
     pub(super) has_begun_parts: bool,
     /// What the current poll reports.
     pub(super) report: PollReport,
+    /// The gaps of which the log says that they are open.
+    pub(super) logged_gaps: Vec<Gap>,
 }
 
 impl SetState {
@@ -85,6 +87,7 @@ impl SetState {
             held_notifications: context.limits.held_notifications,
         };
         Ok(Self {
+            logged_gaps: gaps.clone(),
             sequencer: Sequencer::new(limits, coverage, gaps).with_read_until(record.read_until),
             schedule: Schedule::new(clock::now(), context.source.poll_interval),
             baseline_failed: false,
@@ -254,6 +257,23 @@ impl SetState {
         let name = self.context.name();
         store.retry_failed(set, name, now, but_since).await?;
         Ok(())
+    }
+
+    /// Logs each gap of which nothing is open any more.
+    pub(super) fn log_closed_gaps(&mut self) {
+        let open = self.sequencer.gaps();
+        let is_open = |logged: &Gap| {
+            let interval = &logged.interval;
+            open.iter()
+                .any(|gap| gap.interval.intersection(interval).is_some())
+        };
+        for Gap {
+            interval, reason, ..
+        } in self.logged_gaps.extract_if(.., |logged| !is_open(logged))
+        {
+            tracing::info!(code = reason.code(), source = self.context.name(), set = %self.record.capability_list,
+                from = %interval.from(), until = %interval.until(), "gap closed");
+        }
     }
 
     /// Shows an error in the status; logs it unless it is shown already.

@@ -106,6 +106,7 @@ impl SetWorker {
                 Some(STORE_PAUSE)
             }
         };
+        self.state.log_closed_gaps();
         self.publish_status();
         pause
     }
@@ -247,7 +248,22 @@ impl SetWorker {
                 wake = wakes.recv() => if wake == Err(RecvError::Closed) { break },
             }
         }
-        self.leases = self.state.channels.leases().await;
+        let leases = self.state.channels.leases().await;
+        self.note_leases(leases).await;
+    }
+
+    /// Logs the subscriptions that have begun since the leases were noted.
+    async fn note_leases(&mut self, leases: HashMap<ChannelId, (ChannelState, u32)>) {
+        let context = &self.state.context;
+        for (&channel, lease) in &leases {
+            if lease.0 != ChannelState::Active || self.leases.get(&channel) == Some(lease) {
+                continue;
+            }
+            if let Ok(Some(record)) = context.store.channel(channel).await {
+                tracing::info!(source = context.name(), topic = %record.topic, hub = record.hub_name(), "subscription active");
+            }
+        }
+        self.leases = leases;
     }
 
     /// Waits until there is something to do.
@@ -299,7 +315,7 @@ impl SetWorker {
             self.watchdog = PushWatchdog::default();
             self.state.schedule.hurry(clock::now());
         }
-        self.leases = leases;
+        self.note_leases(leases).await;
     }
 
     /// Shows a database error, or that there is none any more; logs the change. It says nothing about errors of the documents:

@@ -17,6 +17,7 @@ use crate::engine::EngineError;
 use crate::engine::apply::executor::execute_tasks;
 use crate::engine::channels::Channels;
 use crate::engine::context::SourceContext;
+use crate::engine::mirror_opening::{Accepting, open_mirror};
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
 use crate::engine::runtime_status::SourceState;
 use crate::engine::set::documents::note_description;
@@ -193,10 +194,8 @@ impl SourceWorker {
     /// Opens the mirror; while that fails it is retried, and the other Sources are not affected.
     async fn open_mirror(&mut self, stop: &CancellationToken) -> Option<Mirror> {
         loop {
-            let root = self.context.source.mirror.clone();
-            let opening = tokio::task::spawn_blocking(move || Mirror::open(&root)).await;
-            match opening {
-                Ok(Ok(mirror)) => {
+            match open_mirror(&self.context, Accepting::Known).await {
+                Ok(mirror) => {
                     self.context
                         .runtime_status
                         .clear_disk_error(self.context.name(), None);
@@ -206,19 +205,17 @@ impl SourceWorker {
                     self.failures = 0;
                     return Some(mirror);
                 }
-                Err(error) if error.is_cancelled() => return None,
-                Err(error) => {
-                    let error = EngineError::of_join(&error, "the mirror");
-                    self.note_mirror(&error);
-                    self.fail(error.code(), error.to_string());
-                }
-                Ok(Err(error)) => {
+                Err(EngineError::Interrupted) => return None,
+                Err(EngineError::Mirror(error)) => {
                     if error.class() == ErrorClass::Fatal {
                         self.note_disk_error(&error);
                     }
-                    let (code, message) = (error.code(), error.of_opening());
+                    self.fail(error.code(), error.of_opening());
                     self.note_mirror(&EngineError::from(error));
-                    self.fail(code, message);
+                }
+                Err(error) => {
+                    self.fail(error.code(), error.to_string());
+                    self.note_mirror(&error);
                 }
             }
             let pause = self.pause().min(LONGEST_MIRROR_PAUSE);

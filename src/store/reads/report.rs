@@ -1,10 +1,10 @@
-//! Lists of what a person may have to decide about.
+//! Lists of tasks for people.
 
 use std::sync::Arc;
 
 use crate::store::ids::ResourceId;
 use crate::store::readers::Lane;
-use crate::store::tables::task::report::{self, GivenUpTask, HeldBackTask};
+use crate::store::tables::task::report::{self, GivenUpTask, HeldBackTask, PlannedTask};
 use crate::store::{Store, StoreError};
 
 impl Store {
@@ -34,6 +34,20 @@ impl Store {
         let source = source.to_owned();
         self.read_in(Lane::Reports, move |sql| {
             Ok(report::held_back(sql, &source, after, limit)?)
+        })
+        .await
+    }
+
+    /// What would be done for a Source: its tasks of resources after that one, at most `limit`, in the order of their resources.
+    pub async fn planned(
+        self: &Arc<Self>,
+        source: &str,
+        after: ResourceId,
+        limit: usize,
+    ) -> Result<Vec<PlannedTask>, StoreError> {
+        let source = source.to_owned();
+        self.read_in(Lane::Reports, move |sql| {
+            Ok(report::planned(sql, &source, after, limit)?)
         })
         .await
     }

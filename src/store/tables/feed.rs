@@ -129,6 +129,24 @@ pub(in crate::store) fn start_numbers(sql: &Connection, now: DateTime<Utc>) -> R
     Ok(())
 }
 
+/// Makes the feed of a copy another one: it has another id, and its numbers start at the time in microseconds, as those of
+/// [`start_numbers`]. A database of an earlier version, whose feed has no id, stays as it is.
+pub(in crate::store) fn begin_another(sql: &Connection, now: DateTime<Utc>) -> Result<()> {
+    if !sql.table_exists(None, "feed_id")? {
+        return Ok(());
+    }
+    sql.execute("UPDATE feed_id SET feed = lower(hex(randomblob(8)))", [])?;
+    let last = Micros(now);
+    let changed = sql.execute(
+        "UPDATE sqlite_sequence SET seq = MAX(seq, ?1) WHERE name = 'feed'",
+        params![last],
+    )?;
+    match changed {
+        0 => start_numbers(sql, now),
+        _ => Ok(()),
+    }
+}
+
 /// An entry that has no number yet.
 pub(in crate::store) struct NewEntry<'a> {
     pub(in crate::store) applied_at: DateTime<Utc>,

@@ -17,6 +17,7 @@ pub(super) mod gap;
 pub(super) mod inbox;
 pub(super) mod loss;
 pub(super) mod member;
+pub(super) mod mirror;
 pub(super) mod package_file;
 pub(super) mod part;
 pub(super) mod probe;

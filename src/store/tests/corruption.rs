@@ -68,6 +68,38 @@ async fn damaged_schema_is_found_by_the_first_statement() {
     assert!(store.sets(SOURCE).await.unwrap().is_empty());
 }
 
+/// The same in a trigger, which a statement meets that names neither it nor the column.
+#[tokio::test]
+async fn damaged_trigger_is_found_by_the_first_write() {
+    for (from, to) in [
+        ("OLD.state = ", "OLD.stbte = "),
+        ("UPDATE task_count", "UPDATE task_counu"),
+        ("task_count SET", "task_count S%T"),
+    ] {
+        let World { folder, store, .. } = World::new().await;
+        drop(store);
+        let path = folder.path().join("resyncd.db");
+        let database = Connection::open(&path).unwrap();
+        database
+            .pragma_update(None, "writable_schema", true)
+            .unwrap();
+        let damage = "UPDATE sqlite_schema SET sql = replace(sql, ?1, ?2) WHERE name = 'task_changed' AND sql LIKE '%' || ?1 || '%'";
+        assert_eq!(database.execute(damage, [from, to]).unwrap(), 1, "{from}");
+        drop(database);
+        let store = Store::open(folder.path()).unwrap();
+        if folder.path().join("resyncd.db.damaged-1").exists() {
+            // What can't be parsed is found by the opening.
+            continue;
+        }
+        let set = store.sets(SOURCE).await.unwrap().remove(0);
+        let now = DateTime::from_timestamp(1_800_000_000, 0).unwrap();
+        let retrying = store.retry_failed(set.id, SOURCE, now, None);
+        retrying.await.unwrap_err();
+        let found = tokio::time::timeout(Duration::from_secs(180), store.damaged());
+        found.await.unwrap_or_else(|_| panic!("{to} is not found"));
+    }
+}
+
 #[tokio::test]
 async fn interrupted_integrity_check_reports_no_damage() {
     let World { folder, store, .. } = World::new().await;

@@ -1,4 +1,6 @@
+use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
 
 use super::*;
 use crate::store::schema;
@@ -98,6 +100,76 @@ async fn database_of_the_first_version_keeps_working() {
     world.announce(vec![created("b", 30)]).await;
     world.work("1").await;
     assert_eq!(world.totals(world.set).await, (2, 5));
+}
+
+/// The files in a folder that the migration has made.
+fn copies(folder: &Path) -> Vec<String> {
+    let files = fs::read_dir(folder).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    let mut copies: Vec<_> = names
+        .filter(|name| name.contains("before-upgrade"))
+        .collect();
+    copies.sort();
+    copies
+}
+
+#[test]
+fn database_is_copied_before_it_is_migrated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("resyncd.db");
+    let of_version = |version: usize| {
+        let _ = fs::remove_file(&path);
+        let database = Connection::open(&path).unwrap();
+        for step in &schema::STEPS[..version] {
+            database.execute_batch(step).unwrap();
+        }
+        database
+            .pragma_update(None, "user_version", i64::try_from(version).unwrap())
+            .unwrap();
+        let set = "INSERT INTO source_set (source, capability_list) VALUES ('demo', 'https://example.org/c')";
+        database.execute(set, []).unwrap();
+    };
+    drop(Store::open(folder.path()).unwrap());
+    assert_eq!(copies(folder.path()), [""; 0], "a new database");
+    of_version(2);
+    drop(Store::open(folder.path()).unwrap());
+    assert_eq!(copies(folder.path()), ["resyncd-before-upgrade-2.db"]);
+    let copy = folder.path().join("resyncd-before-upgrade-2.db");
+    let database = Connection::open(&copy).unwrap();
+    let version: i64 = database
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    let sets: i64 = database
+        .query_row("SELECT COUNT(*) FROM source_set", [], |row| row.get(0))
+        .unwrap();
+    assert_eq!((version, sets), (2, 1));
+    drop(database);
+    drop(Store::open(folder.path()).unwrap());
+    assert_eq!(copies(folder.path()).len(), 1, "nothing is migrated");
+
+    // Only the last one is retained.
+    of_version(3);
+    drop(Store::open(folder.path()).unwrap());
+    assert_eq!(copies(folder.path()), ["resyncd-before-upgrade-3.db"]);
+}
+
+#[test]
+fn database_that_cannot_be_copied_is_not_migrated() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("resyncd.db");
+    let database = Connection::open(&path).unwrap();
+    database.execute_batch(schema::STEPS[0]).unwrap();
+    database.pragma_update(None, "user_version", 1).unwrap();
+    drop(database);
+    // Something that is no file.
+    fs::create_dir(folder.path().join("resyncd-before-upgrade-1.db.unfinished")).unwrap();
+    let error = Store::open(folder.path()).err().unwrap();
+    assert_eq!(error.code(), "state-folder", "{error}");
+    let database = Connection::open(&path).unwrap();
+    let version: i64 = database
+        .pragma_query_value(None, "user_version", |row| row.get(0))
+        .unwrap();
+    assert_eq!(version, 1);
 }
 
 /// A database of the time when damaged Resource Lists and manifests counted as read completely.

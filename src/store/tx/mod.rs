@@ -22,6 +22,7 @@ pub(super) mod ingest;
 pub(super) mod list_absent;
 pub(super) mod list_entries;
 pub(super) mod list_parts;
+pub(super) mod mirror;
 pub(super) mod packages;
 pub(super) mod receive;
 pub(super) mod repair;

@@ -81,3 +81,28 @@ async fn audit_of_a_running_daemon_is_read_only() {
     home.settled(&source).await;
     assert_eq!(running.stop().await.code(), Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lost_mirror_is_made_anew_only_when_that_is_requested() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    assert_eq!(home.run_command(&["sync"]).status.code(), Some(0));
+    fs::remove_dir_all(&home.mirror).unwrap();
+    for command in [
+        &["sync"][..],
+        &["sync", "--dry-run"],
+        &["audit", "--repair"],
+    ] {
+        let output = home.run_command(command);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let messages = text(&output.stdout) + &text(&output.stderr);
+        assert!(messages.contains("[mirror-missing]"), "{output:?}");
+        assert!(!home.mirror.exists(), "nothing is written: {output:?}");
+    }
+    let output = home.run_command(&["audit", "--repair", "--new-mirror"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    home.assert_mirrored(&source, &[SET]);
+    assert_eq!(home.run_command(&["sync"]).status.code(), Some(0));
+    let audit = home.run_command(&["audit"]);
+    assert_eq!(audit.status.code(), Some(0), "{audit:?}");
+}

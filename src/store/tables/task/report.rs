@@ -1,4 +1,4 @@
-//! Tasks that a person may have to decide about: those that were given up, and the deletions that are held back.
+//! Lists of tasks for people: those that were given up, the deletions that are held back, and what would be done.
 
 use chrono::{DateTime, Utc};
 use rusqlite::{Connection, Result, params};
@@ -134,6 +134,61 @@ pub(in crate::store) fn held_back(
             path,
             changed_at: row.get("changed_at")?,
             origin: row.get("origin")?,
+        })
+    })?
+    .collect()
+}
+
+/// What would be done with a resource.
+#[derive(Clone, Debug)]
+pub struct PlannedTask {
+    /// The resource.
+    pub resource: ResourceId,
+    /// The Capability List of the set that announced the change.
+    pub capability_list: String,
+    /// The resource's URI.
+    pub uri: String,
+    /// What happened to the resource.
+    pub kind: ChangeKind,
+    /// Whether it waits for a person: a deletion that is held back.
+    pub is_held_back: bool,
+    /// Whether the mirror has a file of the resource.
+    pub is_live: bool,
+    /// Whether the list states nothing about the content: only a request shows whether it has changed.
+    pub is_check: bool,
+    /// The length that is announced, in bytes; of a deletion, the length of the file.
+    pub length: Option<u64>,
+}
+
+/// The tasks of a Source, of resources after that one: at most `limit`, in the order of their resources; not those that a person
+/// has rejected.
+pub(in crate::store) fn planned(
+    sql: &Connection,
+    source: &str,
+    after: ResourceId,
+    limit: usize,
+) -> Result<Vec<PlannedTask>> {
+    sql.prepare_cached(
+        "SELECT task.resource_id AS resource_id, source_set.capability_list AS capability_list, resource.uri AS uri,
+                task.kind AS kind, task.state = 'held' AS is_held_back,
+                resource.applied_at IS NOT NULL AND resource.deleted = 0 AS is_live,
+                task.origin = 'resource-list' AND task.kind = 'updated' AND task.lastmod IS NULL AND task.length IS NULL
+                    AND task.hashes = '' AS is_check,
+                CASE task.kind WHEN 'deleted' THEN resource.length ELSE task.length END AS length
+         FROM task NOT INDEXED JOIN source_set ON source_set.id = task.set_id JOIN resource ON resource.id = task.resource_id
+         WHERE task.resource_id > ?2 AND task.source = ?1 AND task.state <> 'rejected' AND source_set.ended = 0
+         ORDER BY task.resource_id LIMIT ?3",
+    )?
+    .query_map(params![source, after, Count::of_rows(limit)], |row| {
+        Ok(PlannedTask {
+            resource: row.get("resource_id")?,
+            capability_list: row.get("capability_list")?,
+            uri: row.get("uri")?,
+            kind: row.get("kind")?,
+            is_held_back: row.get("is_held_back")?,
+            is_live: row.get("is_live")?,
+            is_check: row.get("is_check")?,
+            length: row.get::<_, Option<Count>>("length")?.map(u64::from),
         })
     })?
     .collect()

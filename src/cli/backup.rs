@@ -1,0 +1,44 @@
+//! `backup`: copies the database into a file, also while the daemon runs.
+
+use std::path::PathBuf;
+
+use indicatif::HumanBytes;
+
+use super::exit_status::{FAILED, OK};
+use crate::clock;
+use crate::config::Config;
+use crate::store::{StoreError, back_up};
+
+/// Arguments of `backup`.
+#[derive(Debug, clap::Args)]
+pub(super) struct BackupArguments {
+    /// The file to write; it must not exist
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+}
+
+pub(super) async fn backup(config: &Config, arguments: &BackupArguments) -> u8 {
+    let (folder, file) = (config.state_dir.clone(), arguments.file.clone());
+    let copying = move || back_up(&folder, &file, clock::now().wall);
+    let copied = match tokio::task::spawn_blocking(copying).await {
+        Ok(copied) => copied,
+        Err(_) => Err(StoreError::Panicked),
+    };
+    match copied {
+        Ok(Some(length)) => {
+            println!("{}: {}", arguments.file.display(), HumanBytes(length));
+            OK
+        }
+        Ok(None) => {
+            eprintln!(
+                "resyncd: there is no database in {} [no-database]",
+                config.state_dir.display()
+            );
+            FAILED
+        }
+        Err(error) => {
+            eprintln!("resyncd: {error} [{}]", error.code());
+            FAILED
+        }
+    }
+}

@@ -1,0 +1,241 @@
+//! `sync --dry-run`: a copy of the state that is worked on instead, and the changes that would be applied.
+
+use std::fmt;
+use std::ops::AddAssign;
+use std::sync::Arc;
+
+use indicatif::HumanBytes;
+use serde::Serialize;
+use tempfile::TempDir;
+
+use super::exit_status::FAILED;
+use crate::clock;
+use crate::config::{Baseline, Config};
+use crate::mirror::{Mirror, MirrorId};
+use crate::protocol::ChangeKind;
+use crate::store::{PlannedTask, ResourceId, Store, StoreError, copy_state};
+
+/// How many changes are read at once.
+const PAGE: usize = 10_000;
+
+/// A folder with a copy of the state, and a configuration that uses it and has empty mirrors.
+pub(super) struct Scratch {
+    config: Config,
+    _folder: TempDir,
+}
+
+impl Scratch {
+    pub(super) async fn of(config: &Config) -> Result<Self, StoreError> {
+        let mut config = config.clone();
+        let copying = move || {
+            let at = std::env::temp_dir();
+            let folder = tempfile::Builder::new()
+                .prefix("resyncd-dry-run-")
+                .tempdir_in(&at)
+                .map_err(|error| StoreError::Folder(at, error))?;
+            let state = folder.path().join("state");
+            copy_state(&config.state_dir, &state, clock::now().wall)?;
+            config.state_dir = state;
+            for source in &mut config.sources {
+                source.mirror = folder.path().join("mirrors").join(&source.name);
+                // The lists state what the packages of a dump have, and are short.
+                if source.baseline == Baseline::Auto {
+                    source.baseline = Baseline::List;
+                }
+            }
+            Ok(Self {
+                config,
+                _folder: folder,
+            })
+        };
+        let copied = tokio::task::spawn_blocking(copying).await;
+        copied.unwrap_or(Err(StoreError::Panicked))
+    }
+
+    pub(super) fn config(&self) -> &Config {
+        &self.config
+    }
+}
+
+/// Has the copy of a state accept the empty mirrors of a dry run, if those that it knows are there; prints which are not.
+pub(super) async fn release_mirrors(config: &Config, store: &Arc<Store>) -> Result<(), u8> {
+    let failed = |error: &StoreError| {
+        eprintln!("resyncd: {error} [{}]", error.code());
+        FAILED
+    };
+    let mut released = Ok(());
+    for source in &config.sources {
+        let known = store.mirror_id(&source.name).await;
+        let known = known.map_err(|error| failed(&error))?;
+        let Some(known) = known.as_deref().and_then(MirrorId::parse) else {
+            continue;
+        };
+        if let Err(error) = Mirror::expect(&source.mirror, &known) {
+            eprintln!(
+                "resyncd: {}: {} [{}]",
+                source.name,
+                error.of_opening(),
+                error.code()
+            );
+            released = Err(FAILED);
+        }
+    }
+    released?;
+    let forgotten = store.forget_mirrors().await;
+    forgotten.map_err(|error| failed(&error))
+}
+
+/// What would be done with a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Action {
+    Create,
+    Update,
+    /// Asked whether it has changed.
+    Check,
+    Delete,
+    HoldBack,
+}
+
+impl Action {
+    /// `None`: the mirror is as it should be.
+    fn of(task: &PlannedTask) -> Option<Self> {
+        match task.kind {
+            ChangeKind::Deleted if !task.is_live => None,
+            ChangeKind::Deleted if task.is_held_back => Some(Self::HoldBack),
+            ChangeKind::Deleted => Some(Self::Delete),
+            _ if !task.is_live => Some(Self::Create),
+            _ if task.is_check => Some(Self::Check),
+            _ => Some(Self::Update),
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::Create => "would create",
+            Self::Update => "would update",
+            Self::Check => "would check",
+            Self::Delete => "would delete",
+            Self::HoldBack => "would hold back the deletion of",
+        }
+    }
+}
+
+/// How many resources something would be done with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub(super) struct PlannedCounts {
+    create: u64,
+    update: u64,
+    check: u64,
+    delete: u64,
+    hold_back: u64,
+    /// The bytes that would be fetched, as far as they are announced.
+    bytes: u64,
+}
+
+impl PlannedCounts {
+    pub(super) fn is_nothing(self) -> bool {
+        self == Self::default()
+    }
+
+    fn count(&mut self, action: Action, length: u64) {
+        let counter = match action {
+            Action::Create => &mut self.create,
+            Action::Update => &mut self.update,
+            Action::Check => &mut self.check,
+            Action::Delete => &mut self.delete,
+            Action::HoldBack => &mut self.hold_back,
+        };
+        *counter += 1;
+        if matches!(action, Action::Create | Action::Update) {
+            self.bytes = self.bytes.saturating_add(length);
+        }
+    }
+}
+
+impl AddAssign for PlannedCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.create += other.create;
+        self.update += other.update;
+        self.check += other.check;
+        self.delete += other.delete;
+        self.hold_back += other.hold_back;
+        self.bytes = self.bytes.saturating_add(other.bytes);
+    }
+}
+
+impl fmt::Display for PlannedCounts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_nothing() {
+            return write!(f, "nothing to do");
+        }
+        let counted = [
+            (self.create, "to create"),
+            (self.update, "to update"),
+            (self.check, "to check"),
+            (self.delete, "to delete"),
+            (self.hold_back, "deletions to hold back"),
+        ];
+        let counted = counted.iter().filter(|(count, _)| *count > 0);
+        let parts: Vec<String> = counted
+            .map(|(count, what)| format!("{count} {what}"))
+            .collect();
+        write!(f, "{}", parts.join(", "))?;
+        match self.bytes {
+            0 => Ok(()),
+            bytes => write!(f, "; {} to fetch", HumanBytes(bytes)),
+        }
+    }
+}
+
+/// A line of `--json`.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "change")]
+struct ChangeLine<'a> {
+    source: &'a str,
+    set: &'a str,
+    uri: &'a str,
+    action: Action,
+    length: Option<u64>,
+}
+
+/// Prints what would be done for a Source, a line per resource.
+pub(super) async fn print_planned(
+    store: &Arc<Store>,
+    source: &str,
+    json: bool,
+) -> Result<PlannedCounts, StoreError> {
+    let (mut after, mut counts) = (ResourceId(0), PlannedCounts::default());
+    loop {
+        let page = store.planned(source, after, PAGE).await?;
+        let is_last = page.len() < PAGE;
+        for task in &page {
+            after = task.resource;
+            let Some(action) = Action::of(task) else {
+                continue;
+            };
+            counts.count(action, task.length.unwrap_or(0));
+            match json {
+                true => print_json(source, task, action),
+                false => println!("{source}: {} {}", action.text(), task.uri),
+            }
+        }
+        if is_last {
+            return Ok(counts);
+        }
+    }
+}
+
+fn print_json(source: &str, task: &PlannedTask, action: Action) {
+    let line = ChangeLine {
+        source,
+        set: &task.capability_list,
+        uri: &task.uri,
+        action,
+        length: task.length,
+    };
+    match serde_json::to_string(&line) {
+        Ok(json) => println!("{json}"),
+        Err(error) => eprintln!("resyncd: cannot write the JSON: {error}"),
+    }
+}

@@ -1,0 +1,24 @@
+//! `mirror`: the id of the mirror that was used last, one a Source.
+
+use rusqlite::{Connection, OptionalExtension, Result};
+
+/// The id of a Source's mirror; `None`: none was used yet.
+pub(in crate::store) fn id(sql: &Connection, source: &str) -> Result<Option<String>> {
+    sql.prepare_cached("SELECT id FROM mirror WHERE source = ?1")?
+        .query_row([source], |row| row.get(0))
+        .optional()
+}
+
+/// Records the mirror of a Source.
+pub(in crate::store) fn set_id(sql: &Connection, source: &str, id: &str) -> Result<()> {
+    sql.execute(
+        "INSERT INTO mirror (source, id) VALUES (?1, ?2) ON CONFLICT (source) DO UPDATE SET id = ?2",
+        [source, id],
+    )
+    .map(drop)
+}
+
+/// Forgets the mirrors of all Sources.
+pub(in crate::store) fn remove_all(sql: &Connection) -> Result<()> {
+    sql.execute("DELETE FROM mirror", []).map(drop)
+}

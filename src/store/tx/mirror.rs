@@ -1,0 +1,26 @@
+//! Which mirror belongs to what the database knows of a Source.
+
+use std::sync::Arc;
+
+use crate::store::tables::mirror;
+use crate::store::{Store, StoreError};
+
+impl Store {
+    /// The id of the mirror that a Source has used last; `None`: none was used yet.
+    pub async fn mirror_id(self: &Arc<Self>, source: &str) -> Result<Option<String>, StoreError> {
+        let source = source.to_owned();
+        self.read(move |sql| Ok(mirror::id(sql, &source)?)).await
+    }
+
+    /// Records that a Source uses the mirror with this id.
+    pub async fn note_mirror(self: &Arc<Self>, source: &str, id: &str) -> Result<(), StoreError> {
+        let (source, id) = (source.to_owned(), id.to_owned());
+        self.write(move |tx| Ok(mirror::set_id(tx.sql, &source, &id)?))
+            .await
+    }
+
+    /// Forgets the mirrors of all Sources: any mirror may be used with this database.
+    pub async fn forget_mirrors(self: &Arc<Self>) -> Result<(), StoreError> {
+        self.write(|tx| Ok(mirror::remove_all(tx.sql)?)).await
+    }
+}
