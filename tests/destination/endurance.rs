@@ -58,17 +58,22 @@ async fn stop_does_not_wait_for_stalled_requests() {
         config.http.timeout = 10 * LIMIT;
     })
     .await;
-    rig.settled().await;
+    // A poll that stalls keeps the notification from being read.
+    rig.idle().await;
     rig.source
         .fail("/set1/res/r0001.txt", Fault::Stalled, usize::MAX);
     rig.source
         .fail("/set1/changelist.xml", Fault::Stalled, usize::MAX);
     let hits = rig.source.hits("/set1/res/r0001.txt");
+    let polls = rig.source.hits("/set1/changelist.xml");
     rig.source.update(SET, "r0001.txt", "later");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.operator.poll(NAME).await;
     rig.source
         .wait_for_hits("/set1/res/r0001.txt", hits + 1)
+        .await;
+    rig.operator.poll(NAME).await;
+    rig.source
+        .wait_for_hits("/set1/changelist.xml", polls + 1)
         .await;
     rig.stop_daemon().await;
     rig.source.heal("/set1/res/r0001.txt");
