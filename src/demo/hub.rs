@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
+use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
 use self::event::EventLog;
@@ -51,6 +52,7 @@ impl Hub {
                 denied: BTreeMap::new(),
             }),
             events: EventLog::default(),
+            in_progress: watch::Sender::default(),
         });
         Ok(Self {
             _serving: bound.serve(server::router(Arc::clone(&shared))),
@@ -140,6 +142,13 @@ impl Hub {
             }
             self.wait_after(mark, |_| true).await;
         }
+    }
+
+    /// Waits until every request that it has accepted is processed: a subscription exists a moment after its confirmation was sent.
+    pub async fn wait_until_processed(&self) {
+        let mut in_progress = self.shared.in_progress.subscribe();
+        let processed = in_progress.wait_for(|&count| count == 0).await;
+        drop(processed.expect("the hub owns the sender"));
     }
 
     /// Waits until a topic has an active subscription.

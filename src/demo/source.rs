@@ -391,6 +391,12 @@ impl SampleSource {
         (state.requests(), state.sent())
     }
 
+    /// The number of requests for a path that were not answered 304.
+    pub fn downloads(&self, path: &str) -> u64 {
+        let (requests, not_modified) = self.shared.state.lock().hits(path);
+        requests - not_modified
+    }
+
     /// Waits until a path has been requested that many times in total.
     pub async fn wait_for_hits(&self, path: &str, times: u64) {
         let mut requests = self.shared.requests.subscribe();

@@ -109,8 +109,9 @@ fn texts(lists: &[Vec<Url>]) -> Vec<String> {
 }
 
 async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, EngineError> {
-    let numbers = context.store.set_statistics(record.id).await?;
+    // What a worker reports is in the database by then: the numbers must not be of a time before it.
     let mut facts = context.runtime_status.set(record.id);
+    let numbers = context.store.set_statistics(record.id).await?;
     facts.failing = facts.database_error.take().or(facts.failing);
     let now = clock::now().wall;
     let age = numbers.newest.map(|newest| age_of(newest, now));

@@ -117,7 +117,12 @@ async fn rejected_deletions_keep_their_files_until_the_source_states_something_n
 
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_resources_are_listed_and_tried_again() {
-    let source = SampleSource::start(resources(10)).await.unwrap();
+    let options = SampleOptions {
+        // No subscription causes another poll, which would retry the resource.
+        hub: ChannelHub::None,
+        ..resources(10)
+    };
+    let source = SampleSource::start(options).await.unwrap();
     source.fail(PATH, Fault::Status(404), usize::MAX);
     let rig = Rig::follow(source, |_| {}).await;
     let set = rig

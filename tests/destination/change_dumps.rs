@@ -215,7 +215,8 @@ async fn older_version_in_a_package_never_replaces_a_newer_one() {
             ..dumped()
         })
         .await;
-        rig.settled().await;
+        // A poll would read the package before the newer change is announced.
+        rig.idle().await;
         rig.source.update(SET, "r0001.txt", "older");
         rig.source.create(SET, "lost.txt", "lost");
         rig.source.notify(SET);

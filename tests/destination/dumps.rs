@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use resyncd::config::Baseline;
+use resyncd::config::{Baseline, Config};
 use resyncd::demo::{ChannelHub, Fault, MemberFault, SampleOptions, SampleSource};
 use resyncd::protocol::{Capability, SourceTime};
 
@@ -10,7 +10,7 @@ use super::packing::{
     DUMP, HEAD, LIST, damage, dumped, only_dumped, package, package_fetches, packages_left,
     poll_twice, single_fetches,
 };
-use crate::support::{NAME, Rig, SET, time};
+use crate::support::{LIMIT, NAME, Rig, SET, time};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn baseline_from_a_resource_dump_takes_few_requests() {
@@ -228,7 +228,9 @@ async fn damaged_dump_claims_and_deletes_nothing_until_it_is_repaired() {
 async fn restart_during_the_baseline_continues_with_the_next_package() {
     let source = SampleSource::start(only_dumped(45)).await.unwrap();
     source.fail(&package(2), Fault::Stalled, 1);
-    let mut rig = Rig::follow(source, |_| {}).await;
+    // The stalled request does not time out before the stop.
+    let patient = |config: &mut Config| config.http.timeout = 10 * LIMIT;
+    let mut rig = Rig::follow(source, patient).await;
     rig.until("twenty resources", |set| set.resources == 20)
         .await;
     rig.source.wait_for_hits(&package(2), 1).await;
@@ -247,7 +249,9 @@ async fn dump_replaced_during_the_baseline_is_read_from_the_start() {
     options.dumps.contents = true;
     let source = SampleSource::start(options).await.unwrap();
     source.fail(&package(2), Fault::Stalled, 1);
-    let mut rig = Rig::follow(source, |_| {}).await;
+    // The stalled request does not time out before the stop.
+    let patient = |config: &mut Config| config.http.timeout = 10 * LIMIT;
+    let mut rig = Rig::follow(source, patient).await;
     rig.until("twenty resources", |set| set.resources == 20)
         .await;
     rig.source.wait_for_hits(&package(2), 1).await;

@@ -3,7 +3,7 @@
 use resyncd::demo::{ChannelHub, SampleOptions};
 use resyncd::protocol::{Capability, ChangeKind};
 
-use crate::support::{NAME, Rig, SET, resources};
+use crate::support::{NAME, Rig, SET, resources, soon};
 
 const CAPABILITIES: &str = "/set1/capabilitylist.xml";
 const CHANGES: &str = "/set1/changelist.xml";
@@ -96,7 +96,8 @@ async fn discovery_does_not_download_documents_of_followed_sets() {
         })
         .await;
     }
-    let downloads = |path: &str| rig.source.hits(path) - rig.source.hits_not_modified(path);
+    soon("the hub is done", rig.hub().wait_until_processed()).await;
+    let downloads = |path: &str| rig.source.downloads(path);
     let capability_lists = || -> Vec<u64> {
         let path = |name: &String| format!("/{name}/capabilitylist.xml");
         names.iter().map(|name| downloads(&path(name))).collect()

@@ -58,17 +58,22 @@ async fn stop_does_not_wait_for_stalled_requests() {
         config.http.timeout = 10 * LIMIT;
     })
     .await;
-    rig.settled().await;
+    // A poll that stalls keeps the notification from being read.
+    rig.idle().await;
     rig.source
         .fail("/set1/res/r0001.txt", Fault::Stalled, usize::MAX);
     rig.source
         .fail("/set1/changelist.xml", Fault::Stalled, usize::MAX);
     let hits = rig.source.hits("/set1/res/r0001.txt");
+    let polls = rig.source.hits("/set1/changelist.xml");
     rig.source.update(SET, "r0001.txt", "later");
     rig.source.notify_and_publish(SET).await.unwrap();
-    rig.operator.poll(NAME).await;
     rig.source
         .wait_for_hits("/set1/res/r0001.txt", hits + 1)
+        .await;
+    rig.operator.poll(NAME).await;
+    rig.source
+        .wait_for_hits("/set1/changelist.xml", polls + 1)
         .await;
     rig.stop_daemon().await;
     rig.source.heal("/set1/res/r0001.txt");
@@ -128,7 +133,8 @@ async fn gap_survives_a_restart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn held_back_deletions_survive_a_restart() {
     let mut rig = Rig::start(resources(150)).await;
-    rig.settled().await;
+    // A poll would apply those that are stated by then: too few to be held back.
+    rig.idle().await;
     for number in 0..110 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
     }

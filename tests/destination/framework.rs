@@ -197,6 +197,7 @@ async fn new_set_is_followed_and_files_of_a_removed_set_stay() {
         .await;
     assert_eq!((set.resources, set.channels.len()), (3, 2));
     rig.until_mirrored().await;
+    soon("the hub is done", rig.hub().wait_until_processed()).await;
     assert_eq!(rig.hub().subscriptions().len(), 4);
 
     let before = files(&rig.config.sources[0].mirror);

@@ -84,15 +84,13 @@ async fn every_page_of_a_resource_list_is_read() {
     for at in [Some(AT), None] {
         let rig = paged(at).await;
         wait_for_poll(&rig).await;
-        let before =
-            [SECOND, THIRD].map(|page| rig.source.hits(page) - rig.source.hits_not_modified(page));
+        let before = [SECOND, THIRD].map(|page| rig.source.downloads(page));
         put_page(&rig, SECOND, at, &["r0003.txt", "r0005.txt"], Some(THIRD));
         until_mirrored(&rig, &[0, 1, 3, 4, 5]).await;
         // The page before the last one becomes the last.
         put_page(&rig, SECOND, at, &["r0003.txt", "r0005.txt"], None);
         until_mirrored(&rig, &[0, 1, 3, 5]).await;
-        let after =
-            [SECOND, THIRD].map(|page| rig.source.hits(page) - rig.source.hits_not_modified(page));
+        let after = [SECOND, THIRD].map(|page| rig.source.downloads(page));
         if at.is_some() {
             assert_eq!(
                 after[1], before[1],

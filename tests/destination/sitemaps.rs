@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use resyncd::config::Config;
 use resyncd::demo::{ChannelHub, Fault, SampleOptions, SampleSource};
-use resyncd::status::SetStatus;
+use resyncd::status::{SetStatus, SourceStatus};
 
 use crate::support::{NAME, Rig, SET, eventually, files, path_of, resources};
 
@@ -101,6 +101,18 @@ async fn until(
     .await
 }
 
+/// Waits until the Source has a state: its sets are followed before its discovery has ended.
+async fn until_source(rig: &Rig, state: &str) -> SourceStatus {
+    eventually(state, Some(rig.wakes()), async || {
+        let source = rig.operator.status().await.sources.remove(0);
+        match source.state == state {
+            true => Ok(source),
+            false => Err(format!("{source:#?}")),
+        }
+    })
+    .await
+}
+
 /// Waits until the mirror holds exactly these pages.
 async fn until_files(rig: &Rig, pages: &[&str]) {
     let base = rig.source.base();
@@ -176,8 +188,9 @@ async fn plain_sitemap_is_followed_by_lastmod_and_deletes_nothing() {
         rig.source.hits(SITEMAP) - requests,
         rig.source.hits_not_modified(SITEMAP) - unchanged,
     );
+    // Another one may be answered between the two numbers.
     assert!(
-        requests - unchanged <= 1,
+        requests <= unchanged + 1,
         "{unchanged} of {requests} answered 304"
     );
     assert_eq!(hits(&rig), before);
@@ -332,8 +345,12 @@ async fn missing_sitemap_of_an_index_is_reported_and_does_not_delay_the_others()
     put(&source, "/1.xml", sitemap(&source, "", &FOUR));
     let rig = Rig::follow(source, every_second).await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
-    let set = until(&rig, SITEMAP, "failing", |set| set.dead_parts == 2).await;
-    assert_eq!((set.state.as_str(), set.synced_until), ("failing", None));
+    // The parts are counted before the poll has failed.
+    let set = until(&rig, SITEMAP, "failing", |set| {
+        set.dead_parts == 2 && set.state == "failing"
+    })
+    .await;
+    assert_eq!(set.synced_until, None);
     let error = set.error.unwrap();
     assert_eq!(error.code, "not-found");
     for part in ["2 of 3 parts of ", "/absent.xml", "/page.xml"] {
@@ -345,11 +362,10 @@ async fn missing_sitemap_of_an_index_is_reported_and_does_not_delay_the_others()
     };
     assert_eq!(set.errors.len(), 2, "{:?}", set.errors);
     // The Source has no other set.
-    let source = rig.operator.status().await.sources.remove(0);
-    assert_eq!(source.state, "failing");
+    let source = until_source(&rig, "failing").await;
     assert_eq!(source.error.unwrap().code, "not-found");
     // What can be read is followed, and not read again while it is unchanged.
-    let before = rig.source.hits("/1.xml") - rig.source.hits_not_modified("/1.xml");
+    let before = rig.source.downloads("/1.xml");
     let mut pages = FOUR;
     pages[0].1 = "2026-02-01";
     rig.source.fail("/1.xml", Fault::Status(503), usize::MAX);
@@ -398,7 +414,7 @@ async fn dead_sitemap_of_robots_txt_is_a_failing_set_until_it_is_back() {
         let set = until(&rig, path, "failing", |set| set.state == "failing").await;
         assert_eq!(set.error.unwrap().code, code);
     }
-    assert_eq!(rig.operator.status().await.sources[0].state, "ok");
+    until_source(&rig, "ok").await;
     // The next start knows them, too.
     rig.stop_daemon().await;
     rig.start_daemon().await;
@@ -438,7 +454,7 @@ async fn configured_sitemap_is_followed_at_any_path() {
     })
     .await;
     until_files(&rig, &["/a", "/b"]).await;
-    assert_eq!(rig.operator.status().await.sources[0].state, "ok");
+    until_source(&rig, "ok").await;
     put(&rig.source, "/robots.txt", "Sitemap: /other.xml");
     let requests = rig.source.hits("/other.xml");
     rig.operator.poll(NAME).await;
@@ -525,7 +541,6 @@ async fn configured_set_is_followed_although_discovery_fails() {
     .await;
     until(&rig, SITEMAP, "in sync", |set| set.state == "in-sync").await;
     until_files(&rig, &["/a", "/b", "/c", "/d"]).await;
-    let status = rig.operator.status().await;
-    let error = status.sources[0].error.as_ref().unwrap();
-    assert_eq!(error.code, "http-status");
+    let source = until_source(&rig, "failing").await;
+    assert_eq!(source.error.unwrap().code, "http-status");
 }

@@ -3,7 +3,7 @@
 use resyncd::demo::{ChannelHub, SampleOptions};
 
 use super::packing::LIST;
-use crate::support::{FeedLine, NAME, Rig, SET, client, resources, soon, time};
+use crate::support::{FeedLine, NAME, Rig, SET, client, eventually, resources, soon, time};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn health_readiness_and_the_page_answer() {
@@ -22,11 +22,19 @@ async fn health_readiness_and_the_page_answer() {
 async fn status_lists_source_sets_and_channels() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
-    let status = rig.operator.status().await;
+    // The sets are followed before the discovery has ended.
+    let status = eventually("the Source is ok", Some(rig.wakes()), async || {
+        let status = rig.operator.status().await;
+        match status.sources[0].state == "ok" {
+            true => Ok(status),
+            false => Err(format!("{status:#?}")),
+        }
+    })
+    .await;
     assert_eq!(status.version, env!("CARGO_PKG_VERSION"));
     assert!(time(&status.started_at) <= time(&status.now));
     let source = &status.sources[0];
-    assert_eq!((source.name.as_str(), source.state.as_str()), (NAME, "ok"));
+    assert_eq!(source.name, NAME);
     assert_eq!(source.url, rig.source.url());
     assert!(source.error.is_none());
     let origin = rig.source.base().origin().ascii_serialization();

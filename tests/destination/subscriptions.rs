@@ -27,6 +27,7 @@ async fn advertised_external_hub_is_used() {
     })
     .await;
     rig.settled().await;
+    soon("the hub is done", hub.wait_until_processed()).await;
     rig.source.update(SET, "r0001.txt", "pushed");
     rig.source.notify_and_publish(SET).await.unwrap();
     rig.until_mirrored().await;
@@ -40,7 +41,8 @@ async fn full_inbox_answers_503() {
         config.sources[0].reorder_window = Duration::from_secs(600);
     })
     .await;
-    rig.settled().await;
+    // A poll would make room in the inbox.
+    rig.idle().await;
     rig.source.create(SET, "first.txt", "first");
     let first = rig.source.notify(SET);
     let mut is_unavailable = false;

@@ -237,6 +237,10 @@ impl Rig {
             set.state == "in-sync" && set.channels.iter().all(|channel| channel.state == "active")
         })
         .await;
+        // A channel is active before its hub has the subscription.
+        if let Some(hub) = self.source.hub() {
+            soon("the hub is done", hub.wait_until_processed()).await;
+        }
         self.until_mirrored().await;
         // A file is in place before it is recorded.
         self.until("everything is recorded", |set| {

@@ -11,7 +11,8 @@ use resyncd::protocol::websub::Mode;
 
 use crate::support::{Rig, SET, client, eventually, soon};
 use crate::{
-    BareHub, advertising, check_push, requested_after, requests, topic_path, verify, with_hub,
+    BareHub, advertising, check_push, requested_after, requests, status_of, topic_path, verify,
+    with_hub,
 };
 
 #[tokio::test(flavor = "multi_thread")]
@@ -77,6 +78,7 @@ async fn first_of_several_hubs_that_accepts_is_used() {
         assert!(channel.error.is_none(), "{:?}", channel.error);
     }
     assert_eq!(refusing.wait_for_forms(2).await.len(), 2, "once a channel");
+    soon("the hub is done", accepting.wait_until_processed()).await;
     assert_eq!(accepting.subscriptions().len(), 2);
     assert_eq!(last.counts().requested, 0);
     assert_eq!(rig.source.hits(&topic_path(&rig.source)), 0, "not needed");
@@ -207,8 +209,7 @@ async fn verification_with_a_topic_that_is_not_encoded_is_confirmed() {
     let verify = async |topic: &str| {
         let query =
             format!("hub.mode=subscribe&hub.topic={topic}&hub.challenge=c&hub.lease_seconds=60");
-        let answer = client().get(format!("{callback}?{query}")).send().await;
-        answer.unwrap().status().as_u16()
+        status_of(client().get(format!("{callback}?{query}"))).await
     };
     assert_eq!(verify(&own.replace("set=3", "set=4")).await, 404);
     assert_eq!(rig.channel().await.rejected_verifications, 1);

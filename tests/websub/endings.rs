@@ -88,7 +88,7 @@ async fn left_channel_is_gone_and_unknown_callback_is_not_found() {
     unknown.callback.push('0');
     assert_eq!(status_of(delivery(&unknown, b"", secret)).await, 404);
     let root = rig.config.callback.public_url.clone().unwrap();
-    assert_eq!(client().get(root).send().await.unwrap().status(), 404);
+    assert_eq!(status_of(client().get(root)).await, 404);
     let (callback, topic) = (&unknown.callback, &unknown.topic);
     let asked = verify(callback, Mode::Subscribe, topic, Some("c"), None).await;
     assert_eq!(asked.0, 404);

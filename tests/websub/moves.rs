@@ -8,8 +8,10 @@ use resyncd::protocol::websub::Mode;
 use crate::support::{NAME, Rig, SET, eventually, resources, soon};
 use crate::{advertising, check_push, delivery, status_of, subscribed, topic_path, verify};
 
-/// Changes resources that are not announced, until the hub counts as silent: the first poll is only the reference.
+/// Changes resources that are not announced, until the hub counts as silent: the first poll is only the reference, also the first one
+/// after a subscription that was verified late.
 async fn fall_silent(rig: &Rig) {
+    rig.idle().await;
     for round in 0..3 {
         rig.source.update(SET, "r0001.txt", format!("{round}"));
         rig.source.notify(SET);

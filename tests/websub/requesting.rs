@@ -178,6 +178,7 @@ async fn redirected_request_is_unchanged() {
         requests.sort_by_key(|request| request.topic.clone());
     }
     assert_eq!(sent[0], sent[1]);
+    soon("the hub is done", other.wait_until_processed()).await;
     assert_eq!(other.subscriptions().len(), 2);
 }
 

@@ -12,7 +12,7 @@ use bytes::Bytes;
 
 use super::event::HubEvent;
 use super::options::{Granting, Verifying};
-use super::state::SharedHub;
+use super::state::{InProgress, SharedHub};
 use super::{delivery, subscription};
 use crate::protocol::parse_link_header;
 use crate::protocol::websub::SubscriptionRequest;
@@ -78,8 +78,12 @@ async fn subscribe_or_unsubscribe(
         return (status, [(LOCATION, to)]).into_response();
     }
     if accepted {
+        let in_progress = InProgress::begin(&shared);
         if options.verifying == Verifying::AfterAnswer {
-            tokio::spawn(async move { subscription::process(&shared, &request).await });
+            tokio::spawn(async move {
+                let _in_progress = in_progress;
+                subscription::process(&shared, &request).await;
+            });
         } else {
             subscription::process(&shared, &request).await;
         }

@@ -1,10 +1,12 @@
 //! The hub's state: its options, subscriptions and denied topics.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::event::EventLog;
 use super::options::HubOptions;
@@ -32,6 +34,24 @@ pub(super) struct SharedHub {
     pub(super) client: reqwest::Client,
     pub(super) state: Mutex<HubState>,
     pub(super) events: EventLog,
+    /// How many accepted requests are being processed.
+    pub(super) in_progress: watch::Sender<usize>,
+}
+
+/// An accepted request that is being processed, until this is dropped.
+pub(super) struct InProgress(Arc<SharedHub>);
+
+impl InProgress {
+    pub(super) fn begin(shared: &Arc<SharedHub>) -> Self {
+        shared.in_progress.send_modify(|count| *count += 1);
+        Self(Arc::clone(shared))
+    }
+}
+
+impl Drop for InProgress {
+    fn drop(&mut self) {
+        self.0.in_progress.send_modify(|count| *count -= 1);
+    }
 }
 
 pub(super) struct HubState {
