@@ -108,8 +108,9 @@ fn texts(lists: &[Vec<Url>]) -> Vec<String> {
 }
 
 async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, EngineError> {
-    let numbers = context.store.set_statistics(record.id).await?;
+    // Before the numbers: those include then what the polls have found that the facts state.
     let mut facts = context.runtime_status.set(record.id);
+    let numbers = context.store.set_statistics(record.id).await?;
     facts.failing = facts.database_error.take().or(facts.failing);
     let now = clock::now().wall;
     let age = numbers.newest.map(|newest| age_of(newest, now));
