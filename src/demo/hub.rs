@@ -12,6 +12,7 @@ mod subscription;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -51,6 +52,7 @@ impl Hub {
                 denied: BTreeMap::new(),
             }),
             events: EventLog::default(),
+            in_progress: AtomicUsize::new(0),
         });
         Ok(Self {
             _serving: bound.serve(server::router(Arc::clone(&shared))),
@@ -113,6 +115,12 @@ impl Hub {
     /// The counts of events so far.
     pub fn counts(&self) -> HubCounts {
         self.shared.events.counts()
+    }
+
+    /// Whether it verifies or denies a subscription at this moment. A subscriber that has confirmed its intent gets notifications when
+    /// that is over.
+    pub fn is_verifying(&self) -> bool {
+        self.shared.in_progress.load(Ordering::SeqCst) > 0
     }
 
     /// The position in the event log, for [`Hub::wait_after`].

@@ -1,6 +1,7 @@
 //! The hub's state: its options, subscriptions and denied topics.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use chrono::{DateTime, Utc};
@@ -32,6 +33,8 @@ pub(super) struct SharedHub {
     pub(super) client: reqwest::Client,
     pub(super) state: Mutex<HubState>,
     pub(super) events: EventLog,
+    /// How many accepted requests are being processed.
+    pub(super) in_progress: AtomicUsize,
 }
 
 pub(super) struct HubState {

@@ -1,5 +1,6 @@
 //! Subscriptions, and the verification of intent (WebSub, sections 5.2 and 5.3).
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::event::HubEvent;
@@ -11,8 +12,25 @@ use crate::protocol::websub::{Mode, SubscriptionRequest, Verification};
 /// How long a lease of that many seconds is at most, so that adding it to now stays a date.
 const LONGEST_LEASE: Duration = Duration::from_secs(10 * 365 * 86_400);
 
+/// A request in progress; dropping it ends it.
+struct InProgress<'a>(&'a AtomicUsize);
+
+impl<'a> InProgress<'a> {
+    fn begin(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::SeqCst);
+        Self(count)
+    }
+}
+
+impl Drop for InProgress<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 /// Processes an accepted request: denies it, or verifies it and stores or ends the subscription.
 pub(super) async fn process(shared: &SharedHub, request: &SubscriptionRequest) {
+    let _in_progress = InProgress::begin(&shared.in_progress);
     let (topic, callback) = (&request.topic, &request.callback);
     let subscribes = request.mode == Mode::Subscribe;
     let (options, reason) = {
