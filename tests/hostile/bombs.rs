@@ -133,7 +133,8 @@ impl Site {
             Fault::Redirect(format!("http://{address}{CHANGES}.gz")),
             usize::MAX,
         );
-        let before = self.home.set().await.unwrap().error.map(|error| error.at);
+        let before = self.home.until("the status", |_| true).await;
+        let before = before.error.map(|error| error.at);
         self.home.operator.poll(NAME).await;
         self.home
             .until(what, |set| {

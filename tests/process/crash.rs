@@ -31,9 +31,9 @@ fn create_all(source: &SampleSource) {
 async fn kill_during_baseline(home: &Home, more: u64) {
     for round in 1..=3 {
         let running = home.run();
-        home.until("part of the baseline", |set| set.resources >= more * round)
+        let set = home
+            .until("part of the baseline", |set| set.resources >= more * round)
             .await;
-        let set = home.set().await.unwrap();
         assert!(
             set.resources < MANY as u64,
             "killed before the baseline ended"
@@ -346,7 +346,7 @@ async fn kills_and_stops_under_heavy_traffic_end_in_sync() {
     source.refresh_resource_list(SET);
     home.settled(&source).await;
     let files_read = watch.end();
-    let (state, set) = (source.state(SET), home.set().await.unwrap());
+    let (state, set) = (source.state(SET), home.until("the status", |_| true).await);
     let bytes: usize = state.values().map(|bytes| bytes.len()).sum();
     assert_eq!(
         (set.resources as usize, set.bytes as usize),

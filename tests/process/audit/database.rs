@@ -23,7 +23,8 @@ async fn lost_database_is_rebuilt_without_fetching() {
     assert_eq!((fetched("r0000.txt"), fetched("r0004.txt")), (1, 1));
     let running = home.run();
     home.settled(&source).await;
-    assert_eq!(home.set().await.unwrap().resources, 5);
+    let set = home.until("the status", |_| true).await;
+    assert_eq!(set.resources, 5);
     // The feed has a line for adopted files, too.
     let feed = home.operator.changes(0).await;
     let mut fed: Vec<_> = feed.iter().map(|line| line.uri.clone()).collect();
