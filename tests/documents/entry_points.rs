@@ -4,6 +4,7 @@ use crate::site::{
     Follower, Site, capability_list, change_list, changed, description, document, entry, listed,
     resource_list, with_up,
 };
+use crate::support::eventually;
 
 async fn two_resources() -> Site {
     let site = Site::with_lists(&resource_list(&(listed("/a") + &listed("/b")))).await;
@@ -312,8 +313,21 @@ async fn dead_up_link_of_a_list_that_stands_alone_is_a_notice() {
     }
     let follower = Follower::start_at(site, "/list.xml").await;
     follower.until_mirrored(&BOTH).await;
-    let status = follower.destination.operator.status().await;
-    let source = &status.sources[0];
+    // The set is followed a moment before the result of the discovery is shown.
+    let source = eventually("discovered", None, async || {
+        let source = follower
+            .destination
+            .operator
+            .status()
+            .await
+            .sources
+            .remove(0);
+        match source.state.as_str() {
+            "discovering" => Err(format!("{source:#?}")),
+            _ => Ok(source),
+        }
+    })
+    .await;
     assert_eq!((source.state.as_str(), &source.error), ("ok", &None));
     assert_eq!(source.notices[0].code, "dead-link");
     let message = &source.notices[0].message;

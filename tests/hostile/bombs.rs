@@ -52,7 +52,7 @@ impl Bomb {
         }
     }
 
-    /// Serves it to one peer; adds the bytes to `sent`.
+    /// Serves it to one peer; `sent` becomes the most bytes that were sent to one.
     async fn serve(&self, mut peer: TcpStream, sent: &AtomicU64) {
         let mut request = [0; 4096];
         let _ = peer.read(&mut request).await;
@@ -71,13 +71,13 @@ impl Bomb {
                 return;
             }
             remaining -= chunk.len() as u64;
-            sent.fetch_add(chunk.len() as u64, Ordering::Relaxed);
+            sent.fetch_max(self.length - remaining, Ordering::Relaxed);
             next = &self.piece;
         }
     }
 }
 
-/// Serves a bomb to every client; returns the address and a counter of the bytes sent.
+/// Serves a bomb to every client; returns the address and the most bytes that were sent to one.
 async fn serve(bomb: Bomb) -> (SocketAddr, Arc<AtomicU64>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let (address, sent) = (listener.local_addr().unwrap(), Arc::new(AtomicU64::new(0)));
@@ -125,7 +125,8 @@ impl Site {
         }
     }
 
-    /// Polls a Change List that is a bomb and checks the code of the error. Returns how many bytes were sent.
+    /// Polls a Change List that is a bomb and checks the code of the error. Returns how many bytes were sent at
+    /// most in one answer: the poll may be repeated.
     async fn poll_bomb(&self, what: &str, bomb: Bomb, code: &str) -> u64 {
         let (address, sent) = serve(bomb).await;
         self.source.fail(
@@ -133,7 +134,8 @@ impl Site {
             Fault::Redirect(format!("http://{address}{CHANGES}.gz")),
             usize::MAX,
         );
-        let before = self.home.set().await.unwrap().error.map(|error| error.at);
+        let before = self.home.until("the status", |_| true).await;
+        let before = before.error.map(|error| error.at);
         self.home.operator.poll(NAME).await;
         self.home
             .until(what, |set| {

@@ -71,7 +71,8 @@ async fn query(store: &Arc<Store>, uris: &[ResourceUri]) -> Result<String, Store
 async fn flipped_bit_is_harmless_or_the_database_is_set_aside() {
     const FLIPS: usize = 120;
     let mut rig = Rig::start(resources(60)).await;
-    rig.settled().await;
+    // The database and its log are copied one after the other: nothing may be written meanwhile.
+    rig.idle().await;
     let uris: Vec<ResourceUri> = (0..60)
         .map(|number| ResourceUri::parse(&rig.uri(&format!("r{number:04}.txt"))).unwrap())
         .collect();

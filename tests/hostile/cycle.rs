@@ -403,7 +403,7 @@ impl Cycle {
             let file = std::fs::read(self.home.mirror.join(line.path.as_ref().unwrap()));
             assert_eq!(file.unwrap(), *bytes, "{uri}");
         }
-        let set = self.home.set().await.unwrap();
+        let set = self.home.until("the status", |_| true).await;
         let bytes: usize = state.values().map(|bytes| bytes.len()).sum();
         assert_eq!(
             (set.resources as usize, set.bytes as usize),

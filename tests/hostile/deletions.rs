@@ -3,6 +3,7 @@
 use resyncd::demo::{ChannelHub, DumpOptions, SampleOptions};
 
 use crate::PROCESSOR;
+use crate::bodies::UNREACHED;
 use crate::support::{NAME, Rig, SET, files, resources};
 
 const RESOURCES: usize = 120;
@@ -90,17 +91,26 @@ async fn deletion_of_all_resources_is_held_back_however_it_is_announced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn many_deletions_announced_one_by_one_are_held_back() {
-    let rig = Rig::start(resources(RESOURCES)).await;
-    rig.settled().await;
-    // All of them within ten seconds, also on a busy machine: most of those that need no approval come at once.
+    let rig = Rig::start_with(resources(RESOURCES), |config| {
+        config.sources[0].reorder_window = UNREACHED;
+    })
+    .await;
+    // A poll would find all of them at once.
+    rig.idle().await;
     for number in 0..95 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
     }
-    rig.source.notify_and_publish(SET).await.unwrap();
+    let first = rig.source.notify(SET);
     for number in 95..105 {
         rig.source.delete(SET, &format!("r{number:04}.txt"));
         rig.source.notify_and_publish(SET).await.unwrap();
     }
+    // The others wait for the first one: all of them are applied within ten seconds, also on a busy machine.
+    rig.until("the others wait", |set| {
+        set.channels.iter().any(|channel| channel.held == 10)
+    })
+    .await;
+    rig.source.publish(&first).await.unwrap();
     let set = rig
         .until("a hundred are deleted", |set| {
             set.pending == 0 && set.held_deletions == 5

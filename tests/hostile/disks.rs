@@ -115,7 +115,8 @@ async fn unwritable_state_answers_hubs_503_and_recovers() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
     let running = run(&home);
-    home.settled(&source).await;
+    // A poll would fail to write.
+    home.idle(&source).await;
 
     limit(&running, Some(0));
     source.freeze_change_list(SET, true);
@@ -126,7 +127,7 @@ async fn unwritable_state_answers_hubs_503_and_recovers() {
     let not_ready = until_ready(&home, 503).await;
     assert!(not_ready.contains("\"code\":\"database\""), "{not_ready}");
     assert_eq!(
-        home.set().await.unwrap().state,
+        home.until("the status", |_| true).await.state,
         "in-sync",
         "reading requests are answered"
     );
@@ -213,7 +214,7 @@ async fn state_writes_that_fail_during_work_lose_nothing() {
         }
     }
     home.settled(&source).await;
-    let set = home.set().await.unwrap();
+    let set = home.until("the status", |_| true).await;
     assert!(set.gaps.is_empty(), "{:?}", set.gaps);
     let lines = home.operator.changes(0).await;
     let reports = lines.iter().filter(|line| line.uri.contains("/n"));
@@ -274,7 +275,7 @@ async fn full_file_system_is_reported_and_retried() {
     let deliveries = source.publish(&notification).await.unwrap();
     let not_ready = until_ready(&home, 503).await;
     assert!(not_ready.contains("\"disk-full\""), "{not_ready}");
-    assert_eq!(home.set().await.unwrap().resources, 3);
+    assert_eq!(home.until("the status", |_| true).await.resources, 3);
     std::fs::remove_file(&ballast).unwrap();
     if !deliveries[0].is_accepted() {
         assert!(source.publish(&notification).await.unwrap()[0].is_accepted());

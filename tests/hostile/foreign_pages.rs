@@ -4,7 +4,7 @@ use reqwest::StatusCode;
 use reqwest::header::{HOST, ORIGIN};
 use resyncd::config::Secret;
 
-use crate::support::{NAME, Rig, client, eventually, resources};
+use crate::support::{NAME, Rig, client, eventually, resources, send};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
@@ -15,14 +15,14 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
     rig.settled().await;
     let base = format!("http://{}", rig.config.status.listen);
     let get = |host: &'static str| client().get(format!("{base}/status")).header(HOST, host);
-    let foreign_host = get("evil.example").send().await.unwrap();
+    let foreign_host = send(|| get("evil.example")).await;
     assert_eq!(foreign_host.status(), StatusCode::FORBIDDEN);
     let body = foreign_host.text().await.unwrap();
     assert!(
         body.contains("forbidden-host") && !body.contains(NAME),
         "{body}"
     );
-    let own_host = get("status.example.net").send().await.unwrap();
+    let own_host = send(|| get("status.example.net")).await;
     assert_eq!(own_host.status(), StatusCode::OK);
 
     for (site, status) in [
@@ -41,7 +41,8 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
             "/healthz",
         ] {
             let request = client().get(format!("{base}{path}"));
-            let response = request.header("Sec-Fetch-Site", site).send().await.unwrap();
+            let request = request.header("Sec-Fetch-Site", site);
+            let response = send(|| request.try_clone().unwrap()).await;
             assert_eq!(response.status(), status, "{site} {path}");
         }
     }
@@ -52,11 +53,11 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
     };
     // An image or a link on a page sends GET without an `Origin` header.
     for path in ["poll", "approve", "reject", "retry", "unsubscribe"] {
-        let response = client().get(format!("{base}/sources/{NAME}/{path}"));
-        let response = response.send().await.unwrap();
+        let request = || client().get(format!("{base}/sources/{NAME}/{path}"));
+        let response = send(request).await;
         assert_eq!(response.status(), StatusCode::METHOD_NOT_ALLOWED, "{path}");
     }
-    let foreign_origin = post("http://evil.example".to_owned()).send().await.unwrap();
+    let foreign_origin = send(|| post("http://evil.example".to_owned())).await;
     assert_eq!(foreign_origin.status(), StatusCode::FORBIDDEN);
     assert!(
         foreign_origin
@@ -66,7 +67,7 @@ async fn foreign_web_pages_cannot_read_the_status_or_post_commands() {
             .contains("forbidden-origin")
     );
     assert_eq!(
-        post(base.clone()).send().await.unwrap().status(),
+        send(|| post(base.clone())).await.status(),
         StatusCode::ACCEPTED
     );
     let refused = rig.operator.status().await.refused;
@@ -93,8 +94,8 @@ async fn every_answer_of_the_status_endpoint_is_for_its_own_pages_only() {
         ("/status", "evil.example"),
         ("/metrics", "evil.example"),
     ] {
-        let request = client().get(format!("{base}{path}")).header(HOST, host);
-        let response = request.send().await.unwrap();
+        let request = || client().get(format!("{base}{path}")).header(HOST, host);
+        let response = send(request).await;
         for (name, value) in [
             ("x-content-type-options", "nosniff"),
             ("cross-origin-resource-policy", "same-origin"),
@@ -135,17 +136,17 @@ async fn status_endpoint_requires_its_token() {
         ("/absent", "", 401),
         ("/healthz", "", 200),
     ] {
-        let answer = get(path, authorization).send().await.unwrap();
+        let answer = send(|| get(path, authorization)).await;
         assert_eq!(answer.status(), status, "{path} {authorization}");
         let body = answer.text().await.unwrap();
         assert!(!body.contains(TOKEN), "{body}");
     }
     let poll = format!("{base}/sources/{NAME}/poll");
-    let answer = client().post(&poll).send().await.unwrap();
+    let answer = send(|| client().post(&poll)).await;
     assert_eq!(answer.status(), StatusCode::UNAUTHORIZED);
     assert!(answer.headers().contains_key("www-authenticate"));
-    let answer = client().post(&poll).bearer_auth(TOKEN).send().await;
-    assert_eq!(answer.unwrap().status(), StatusCode::ACCEPTED);
+    let answer = send(|| client().post(&poll).bearer_auth(TOKEN)).await;
+    assert_eq!(answer.status(), StatusCode::ACCEPTED);
 }
 
 #[tokio::test(flavor = "multi_thread")]

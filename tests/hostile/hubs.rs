@@ -68,7 +68,7 @@ async fn content_that_only_the_hub_has_is_not_mirrored() {
             config.sources[0].trust_hub = trusted;
         })
         .await;
-        rig.settled().await;
+        rig.idle().await;
         rig.source.advance(Duration::from_secs(1));
         let before = rig.mirrored(RESOURCE);
         let entry = forged_update(&rig, "forged by the hub", &elsewhere);
@@ -94,7 +94,7 @@ async fn content_that_only_the_hub_has_is_not_mirrored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn resources_that_the_source_serves_are_not_deleted_for_a_hub() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.advance(Duration::from_secs(1));
     rig.source.delete(SET, "r0002.txt");
     let entries = [
@@ -114,7 +114,7 @@ async fn resources_that_the_source_serves_are_not_deleted_for_a_hub() {
 #[tokio::test(flavor = "multi_thread")]
 async fn forged_digest_of_the_former_version_does_not_hide_a_change() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let former = String::from_utf8(rig.mirrored(RESOURCE).unwrap()).unwrap();
     let at = rig.source.update(SET, RESOURCE, "the newer version");
     let mut entry = change(&rig.source.resource_uri(SET, RESOURCE), at);
@@ -134,7 +134,7 @@ async fn forged_digest_of_the_former_version_does_not_hide_a_change() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deletion_that_the_change_list_does_not_have_is_undone_and_reported() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let before = rig.mirrored(RESOURCE);
     rig.source.advance(Duration::from_secs(1));
     let path = rig.source.resource_uri(SET, RESOURCE).path().to_owned();
@@ -154,7 +154,7 @@ async fn deletion_that_the_change_list_does_not_have_is_undone_and_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deletion_that_the_time_of_a_hub_has_hidden_is_applied_and_reported() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let notification = rig.source.notify(SET);
     let ahead = notification.interval.unwrap().until().to_datetime() + TimeDelta::seconds(60);
     let entry = change(&rig.source.resource_uri(SET, RESOURCE), ahead.into());
@@ -176,7 +176,7 @@ async fn deletion_that_the_time_of_a_hub_has_hidden_is_applied_and_reported() {
 #[tokio::test(flavor = "multi_thread")]
 async fn deletion_before_an_update_that_the_hub_makes_up_is_applied_and_reported() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.advance(Duration::from_secs(1));
     rig.source.delete(SET, RESOURCE);
     rig.source.advance(Duration::from_secs(1));
@@ -195,7 +195,7 @@ async fn deletion_before_an_update_that_the_hub_makes_up_is_applied_and_reported
 #[tokio::test(flavor = "multi_thread")]
 async fn resource_that_the_hub_makes_up_is_forgotten() {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     rig.source.advance(Duration::from_secs(1));
     let nothing = rig.source.resource_uri(SET, "nothing.txt");
     let entry = change(&nothing, rig.source.boundary());

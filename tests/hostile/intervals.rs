@@ -10,8 +10,8 @@ use resyncd::protocol::{
 use url::Url;
 
 use crate::support::{
-    NAME, Rig, SET, change, change_list, change_list_index, client, eventually, resources, soon,
-    time,
+    NAME, Rig, SET, change, change_list, change_list_index, client, eventually, resources, send,
+    soon, time,
 };
 
 const LAST: &str = "9999-12-31T23:59:59Z";
@@ -19,7 +19,7 @@ const LIST: &str = "/set1/changelist.xml";
 
 async fn rig() -> (Rig, Subscription) {
     let rig = Rig::start(resources(3)).await;
-    rig.settled().await;
+    rig.idle().await;
     let topic = rig.changes();
     let subscribed = rig.hub().wait_for_subscription(topic.as_str());
     let subscription = soon("subscribed", subscribed).await;
@@ -39,7 +39,7 @@ async fn deliver(to: &Subscription, body: Vec<u8>) {
         .post(&to.callback)
         .header("X-Hub-Signature", signature.to_string())
         .body(body);
-    assert_eq!(request.send().await.unwrap().status(), 200);
+    assert_eq!(send(|| request.try_clone().unwrap()).await.status(), 200);
 }
 
 /// Waits until this number of deliveries has been processed.

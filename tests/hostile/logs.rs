@@ -1,14 +1,16 @@
 //! Untrusted input in the log: each kind of rejection is logged once, on one line of limited length.
 
 use std::fs;
+use std::time::Instant;
 
+use resyncd::clock;
 use resyncd::demo::{Fault, SampleSource};
 use resyncd::protocol::Capability;
 use resyncd::protocol::websub::{Mode, Signature, SignatureMethod, Verification};
 
 use crate::PROCESSOR;
 use crate::process::{Home, Running, command};
-use crate::support::{NAME, SET, client, resources, soon};
+use crate::support::{NAME, SET, client, resources, send, soon};
 
 /// Text that would forge a log line, clear a terminal or reverse the direction of the text.
 const HARMFUL: &str =
@@ -31,6 +33,7 @@ async fn each_kind_of_rejected_input_is_logged_once_on_a_single_line() {
     let to = soon("subscribed", hub.wait_for_subscription(topic.as_str())).await;
 
     let client = client();
+    let begun = clock::now().mono;
     for _ in 0..TIMES {
         let post = || client.post(&to.callback);
         for (request, status) in [
@@ -38,12 +41,15 @@ async fn each_kind_of_rejected_input_is_logged_once_on_a_single_line() {
             (post().header("X-Hub-Signature", "sha256=00"), 200),
             (post().body("x".repeat(10_001)), 413),
         ] {
-            assert_eq!(request.send().await.unwrap().status(), status);
+            let answer = send(|| request.try_clone().unwrap()).await;
+            assert_eq!(answer.status(), status);
         }
         let foreign = client.get(format!("http://{}/status", home.status));
-        let foreign = foreign.header("Host", "evil.example").send().await;
-        assert_eq!(foreign.unwrap().status(), 403);
+        let foreign = foreign.header("Host", "evil.example");
+        let foreign = send(|| foreign.try_clone().unwrap()).await;
+        assert_eq!(foreign.status(), 403);
     }
+    let minutes = minutes_since(begun);
     home.until("counted", |set| {
         let mut channels = set.channels.iter();
         channels.any(|channel| channel.rejected == 3 * TIMES)
@@ -75,7 +81,7 @@ async fn each_kind_of_rejected_input_is_logged_once_on_a_single_line() {
         reason: Some(HARMFUL.repeat(200)),
     };
     let url = format!("{}?{}", to.callback, denial.to_query());
-    assert_eq!(client.get(url).send().await.unwrap().status(), 200);
+    assert_eq!(send(|| client.get(&url)).await.status(), 200);
     home.until("denied", |set| {
         set.channels.iter().any(|channel| channel.state == "denied")
     })
@@ -95,17 +101,18 @@ async fn each_kind_of_rejected_input_is_logged_once_on_a_single_line() {
         );
         assert!(!line.starts_with("2026-01-01T00:00:00Z"), "{line:?}");
     }
-    for code in [
-        "unsigned",
-        "wrong-signature",
-        "delivery-too-large",
-        "forbidden-host",
-        "wrong-root",
-        "denied",
+    // A rejected request is logged again after a minute: on a busy machine they take longer.
+    for (code, most) in [
+        ("unsigned", 1 + minutes),
+        ("wrong-signature", 1 + minutes),
+        ("delivery-too-large", 1 + minutes),
+        ("forbidden-host", 1 + minutes),
+        ("wrong-root", 1),
+        ("denied", 1),
     ] {
         let code = format!("code=\"{code}\"");
         let lines = log.lines().filter(|line| line.contains(&code)).count();
-        assert_eq!(lines, 1, "{code}: {log}");
+        assert!((1..=most).contains(&lines), "{code}: {log}");
     }
 }
 
@@ -121,6 +128,7 @@ async fn floods_of_failures_deliveries_and_denials_are_summarized() {
     let home = Home::new(&source.url(), "");
     let path = home.folder().join("log");
     let file = fs::File::create(&path).unwrap();
+    let begun = clock::now().mono;
     let daemon = Running::start(command(&home.config).stderr(file));
     let failed = |set: &resyncd::status::SetStatus| set.failed == MANY as u64;
     home.until("every resource has failed", failed).await;
@@ -135,7 +143,8 @@ async fn floods_of_failures_deliveries_and_denials_are_summarized() {
             Signature::sign(SignatureMethod::Sha256, secret.as_bytes(), body.as_bytes());
         let delivery = client.post(&to.callback).body(body);
         let delivery = delivery.header("X-Hub-Signature", signature.to_string());
-        assert_eq!(delivery.send().await.unwrap().status(), 200);
+        let answer = send(|| delivery.try_clone().unwrap()).await;
+        assert_eq!(answer.status(), 200);
     }
     home.until("every delivery is rejected", |set| {
         let mut channels = set.channels.iter();
@@ -151,9 +160,11 @@ async fn floods_of_failures_deliveries_and_denials_are_summarized() {
     };
     let url = format!("{}?{}", to.callback, denial.to_query());
     for _ in 0..MANY {
-        assert_eq!(client.get(&url).send().await.unwrap().status(), 200);
+        assert_eq!(send(|| client.get(&url)).await.status(), 200);
     }
     assert_eq!(daemon.stop().await.code(), Some(0));
+    // A window takes a minute. More of them may have begun meanwhile.
+    let windows = 5_usize.max(1 + minutes_since(begun));
 
     let log = fs::read_to_string(&path).unwrap();
     for message in [
@@ -164,9 +175,8 @@ async fn floods_of_failures_deliveries_and_denials_are_summarized() {
         let lines = || log.lines().filter(|line| line.contains(message));
         let (summaries, events): (Vec<&str>, Vec<&str>) =
             lines().partition(|line| line.contains("suppressed="));
-        // A second window may have begun meanwhile.
         assert!(
-            (LOGGED..=5 * LOGGED).contains(&events.len()),
+            (LOGGED..=windows * LOGGED).contains(&events.len()),
             "{message}: {}",
             events.len()
         );
@@ -179,6 +189,12 @@ async fn floods_of_failures_deliveries_and_denials_are_summarized() {
             assert!(line.contains(&format!("source=\"{NAME}\"")), "{line}");
         }
     }
+}
+
+/// How many whole minutes have passed.
+fn minutes_since(begun: Instant) -> usize {
+    let passed = clock::now().mono - begun;
+    usize::try_from(passed.as_secs() / 60).unwrap()
 }
 
 /// The number after a text in a line.

@@ -18,7 +18,7 @@ use url::Url;
 use crate::PROCESSOR;
 use crate::floods::peak_memory;
 use crate::process::Home;
-use crate::support::{Rig, SET, client, eventually, resources, soon};
+use crate::support::{Rig, SET, client, eventually, resources, send, soon};
 
 /// How long a peer may take for a body.
 const BODY_TIME: Duration = Duration::from_secs(10);
@@ -80,8 +80,8 @@ async fn stalled_peers_are_disconnected_and_block_no_other_channel() {
         (0..4).map(|_| send_partial(callback, partial_delivery(&changes, b"<urlset", 10_000)));
     let bodies = tokio::spawn(futures_util::future::join_all(bodies));
 
-    let other = client().post(&framework.callback).body("unsigned");
-    assert_eq!(other.send().await.unwrap().status(), 403);
+    let other = || client().post(&framework.callback).body("unsigned");
+    assert_eq!(send(other).await.status(), 403);
     assert!(
         !bodies.is_finished() || begun.elapsed() >= BODY_TIME,
         "another channel is answered before the stalled peers are disconnected"

@@ -151,6 +151,7 @@ async fn database_locked_by_another_process_is_retried_and_hubs_get_503() {
     let rig = Rig::start(resources(3)).await;
     rig.settled().await;
     let holder = Connection::open(rig.config.state_dir.join("resyncd.db")).unwrap();
+    holder.busy_timeout(Duration::from_secs(60)).unwrap();
     rig.source.freeze_change_list(SET, true);
     // A short lock, as by a backup, delays the delivery, but does not fail it.
     holder.execute_batch("BEGIN IMMEDIATE").unwrap();

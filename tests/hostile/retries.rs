@@ -39,7 +39,8 @@ impl FailingStatement {
 #[tokio::test(flavor = "multi_thread")]
 async fn gap_repair_is_retried_after_a_database_error() {
     let rig = Rig::start(resources(5)).await;
-    rig.settled().await;
+    // A poll between the changes would find them, and no gap.
+    rig.idle().await;
     // The Change Lists do not reach back to the gap, so that the Resource List must be read.
     let failing = FailingStatement::start(&rig, "BEFORE UPDATE OF generation ON source_set");
     rig.source.delete(SET, "r0003.txt");
@@ -58,8 +59,12 @@ async fn gap_repair_is_retried_after_a_database_error() {
 async fn retry_of_a_failed_resource_survives_a_database_error() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     source.fail(PATH, Fault::Status(404), usize::MAX);
-    let rig = Rig::follow(source, |_| {}).await;
-    rig.until("one has failed", |set| set.failed == 1).await;
+    // A subscription that is verified late causes a poll, which would try the resource again before that is to fail.
+    let rig = Rig::follow(source, |config| config.sources[0].notifications = false).await;
+    rig.until("one has failed since the first poll", |set| {
+        set.failed == 1 && set.next_poll_at.is_some()
+    })
+    .await;
     let step = "BEFORE UPDATE OF state ON task WHEN OLD.state = 'failed'";
     let failing = FailingStatement::start(&rig, step);
     rig.source.heal(PATH);

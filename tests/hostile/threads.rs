@@ -4,7 +4,7 @@ use std::sync::mpsc;
 
 use reqwest::StatusCode;
 
-use crate::support::{Rig, SET, client, eventually, resources};
+use crate::support::{Rig, SET, client, eventually, resources, send};
 
 /// How many threads for blocking work there are; the daemon has 512.
 const BLOCKING_THREADS: usize = 2;
@@ -34,11 +34,8 @@ fn listeners_answer_while_all_threads_for_blocking_work_are_occupied() {
             assert_eq!(status, StatusCode::OK, "{path}: {body}");
         }
         let callback = rig.config.callback.listen;
-        let unknown = client().get(format!("http://{callback}/hooks/unknown"));
-        assert_eq!(
-            unknown.send().await.unwrap().status(),
-            StatusCode::NOT_FOUND
-        );
+        let unknown = || client().get(format!("http://{callback}/hooks/unknown"));
+        assert_eq!(send(unknown).await.status(), StatusCode::NOT_FOUND);
         // A delivery is stored and acknowledged.
         rig.source.create(SET, "new", "new");
         rig.source.notify_and_publish(SET).await.unwrap();

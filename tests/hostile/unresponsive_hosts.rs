@@ -73,16 +73,17 @@ async fn concurrent_downloads_are_bounded_however_many_hosts_there_are() {
     let _running = follow(three_of_each(&addresses), Duration::from_secs(3)).await;
     eventually("more hosts were tried than fit at once", None, async || {
         let requests = hosts.requests.load(Ordering::SeqCst);
-        let enough = requests > 3 * MAX_DOWNLOADS;
-        enough.then_some(()).ok_or(requests.to_string())
+        let peak = hosts.peak.load(Ordering::SeqCst);
+        // On a busy machine the first ones may time out before the last ones of so many have begun.
+        let enough = requests > 3 * MAX_DOWNLOADS && peak >= MAX_DOWNLOADS;
+        enough
+            .then_some(())
+            .ok_or(format!("{requests}, {peak} at once"))
     })
     .await;
     let peak = hosts.peak.load(Ordering::SeqCst);
     // A host notices the end of a connection later than the daemon.
-    assert!(
-        (MAX_DOWNLOADS..=2 * MAX_DOWNLOADS).contains(&peak),
-        "{peak} at once"
-    );
+    assert!(peak <= 2 * MAX_DOWNLOADS, "{peak} at once");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -176,7 +176,8 @@ async fn deletions_held_back_are_listed_and_rejected() {
     assert_eq!(would_delete.matches("would delete: ").count(), 120);
     let would_keep = run(&["--dry-run", "--reject"]);
     assert_eq!(would_keep.matches("would keep: ").count(), 120);
-    assert_eq!(home.set().await.unwrap().held_deletions, 120);
+    let set = home.until("the status", |_| true).await;
+    assert_eq!(set.held_deletions, 120);
 
     assert_eq!(run(&["--reject"]), "{\"rejected\":120}\n");
     let set = home.until("in sync", |set| set.state == "in-sync").await;

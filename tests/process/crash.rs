@@ -28,12 +28,16 @@ fn create_all(source: &SampleSource) {
 }
 
 /// Starts and kills the daemon three times, each time after `more` further resources.
-async fn kill_during_baseline(home: &Home, more: u64) {
+async fn kill_during_baseline(source: &SampleSource, home: &Home, more: u64) {
     for round in 1..=3 {
         let running = home.run();
-        home.until("part of the baseline", |set| set.resources >= more * round)
+        // A kill between storing a verification and answering it would lose the subscription.
+        let subscribed = source.hub().unwrap();
+        let subscribed = subscribed.wait_for_counts(|counts| counts.subscribed >= 2);
+        soon("subscribed", subscribed).await;
+        let set = home
+            .until("part of the baseline", |set| set.resources >= more * round)
             .await;
-        let set = home.set().await.unwrap();
         assert!(
             set.resources < MANY as u64,
             "killed before the baseline ended"
@@ -62,7 +66,7 @@ async fn baseline_continues_after_kills() {
     );
     let home = Home::new(&source.url(), "");
     let watch = Watch::start(&home, Duration::ZERO, is_complete);
-    kill_during_baseline(&home, 60).await;
+    kill_during_baseline(&source, &home, 60).await;
     source.heal(last);
     let running = home.run();
     home.settled(&source).await;
@@ -99,7 +103,7 @@ async fn baseline_from_a_dump_continues_after_kills_with_the_current_package() {
     source.fail(packages, Fault::Slow(Duration::from_secs(1)), usize::MAX);
     let home = Home::new(&source.url(), "");
     let watch = Watch::start(&home, Duration::ZERO, is_complete);
-    kill_during_baseline(&home, 90).await;
+    kill_during_baseline(&source, &home, 90).await;
     source.heal(last);
     let running = home.run();
     home.settled(&source).await;
@@ -346,7 +350,7 @@ async fn kills_and_stops_under_heavy_traffic_end_in_sync() {
     source.refresh_resource_list(SET);
     home.settled(&source).await;
     let files_read = watch.end();
-    let (state, set) = (source.state(SET), home.set().await.unwrap());
+    let (state, set) = (source.state(SET), home.until("the status", |_| true).await);
     let bytes: usize = state.values().map(|bytes| bytes.len()).sum();
     assert_eq!(
         (set.resources as usize, set.bytes as usize),

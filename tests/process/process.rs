@@ -7,12 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use resyncd::clock;
+use resyncd::config;
 use resyncd::demo::SampleSource;
 use resyncd::status::{SetStatus, Status};
 use tempfile::TempDir;
 
 use crate::support::{
     LIMIT, NAME, Operator, SET, difference, eventually, expected_files, files, free_address,
+    has_no_poll_due, until_verified,
 };
 
 /// Configuration, state and mirror of one daemon.
@@ -121,12 +123,21 @@ impl Home {
             set.state == "in-sync" && set.channels.iter().all(|channel| channel.state == "active")
         })
         .await;
+        until_verified(source).await;
         self.until_mirrored(source).await;
         // A file is in place before it is recorded.
         self.until("everything is recorded", |set| {
             set.state == "in-sync" && set.pending == 0
         })
         .await;
+    }
+
+    /// The same, and waits until no poll is due.
+    pub(crate) async fn idle(&self, source: &SampleSource) {
+        self.settled(source).await;
+        let followed = config::Source::new(NAME, source.base(), self.mirror.clone());
+        self.until("no poll is due", |set| has_no_poll_due(set, &followed))
+            .await;
     }
 
     /// Asserts that mirror and Source are equal.

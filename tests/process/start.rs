@@ -6,7 +6,7 @@ use std::process::Stdio;
 use resyncd::demo::{SampleOptions, SampleSource};
 
 use crate::process::{Home, command, text};
-use crate::support::{SET, client, free_address, resources};
+use crate::support::{SET, client, free_address, resources, send};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn daemon_stops_cleanly_on_signals() {
@@ -190,8 +190,8 @@ async fn status_and_feed_are_served_while_the_source_is_unreachable() {
     let known = home.operator.resource(&uri).await.unwrap();
     assert_eq!(known["deleted"], false);
     assert_eq!(home.operator.changes(0).await.len(), 3);
-    let page = client().get(format!("http://{}/", home.status));
-    assert_eq!(page.send().await.unwrap().status(), 200);
+    let page = || client().get(format!("http://{}/", home.status));
+    assert_eq!(send(page).await.status(), 200);
 }
 
 #[tokio::test(flavor = "multi_thread")]

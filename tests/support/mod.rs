@@ -87,6 +87,30 @@ pub(crate) async fn soon<T>(what: &str, awaited: impl Future<Output = T>) -> T {
     }
 }
 
+/// Waits until the Source's hub has concluded its verifications: a channel is active before its hub has the subscription.
+pub(crate) async fn until_verified(source: &SampleSource) {
+    if let Some(hub) = source.hub() {
+        soon("the hub is done", hub.wait_until_processed()).await;
+    }
+}
+
+/// Whether no poll of a set is due. A subscription that is verified after the first poll began makes another one due.
+pub(crate) fn has_no_poll_due(set: &SetStatus, followed: &config::Source) -> bool {
+    let of_wall = |text: &Option<String>| {
+        let text = text.as_deref()?;
+        DateTime::parse_from_rfc3339(text).ok()
+    };
+    let (Some(last), Some(next)) = (of_wall(&set.last_poll_at), of_wall(&set.next_poll_at)) else {
+        return false;
+    };
+    let verified = set
+        .channels
+        .iter()
+        .map(|channel| of_wall(&channel.lease_expires_at).map(|expires| expires - followed.lease));
+    // Published at the end of a poll.
+    last + followed.poll_interval <= next && verified.flatten().all(|verified| verified <= last)
+}
+
 /// Parses a time of the Source as the status and the feed write it.
 pub(crate) fn time(text: impl AsRef<str>) -> SourceTime {
     text.as_ref().parse().unwrap()
@@ -157,7 +181,9 @@ impl Rig {
         // A query that is still running releases the database a moment later.
         let lock = File::open(self.config.state_dir.join("resyncd.lock")).unwrap();
         eventually("the state directory is unlocked", None, async || {
-            lock.try_lock().map_err(|error| error.to_string())
+            lock.try_lock().map_err(|error| error.to_string())?;
+            // Closing it does not unlock it as long as a process that is just being started has it, too.
+            lock.unlock().map_err(|error| error.to_string())
         })
         .await;
     }
@@ -237,10 +263,7 @@ impl Rig {
             set.state == "in-sync" && set.channels.iter().all(|channel| channel.state == "active")
         })
         .await;
-        // A channel is active before its hub has the subscription.
-        if let Some(hub) = self.source.hub() {
-            soon("the hub is done", hub.wait_until_processed()).await;
-        }
+        until_verified(&self.source).await;
         self.until_mirrored().await;
         // A file is in place before it is recorded.
         self.until("everything is recorded", |set| {
@@ -250,26 +273,10 @@ impl Rig {
     }
 
     /// The same; then waits until no poll is due, so that tests can compare the requests for documents.
-    ///
-    /// A subscription that is verified after the first poll began makes another one due.
     pub(crate) async fn idle(&self) -> SetStatus {
         self.settled().await;
-        let source = &self.config.sources[0];
-        let of_wall = |text: &Option<String>| {
-            let text = text.as_deref()?;
-            DateTime::parse_from_rfc3339(text).ok()
-        };
         self.until("no poll is due", |set| {
-            let (Some(last), Some(next)) = (of_wall(&set.last_poll_at), of_wall(&set.next_poll_at))
-            else {
-                return false;
-            };
-            let verified = set.channels.iter().map(|channel| {
-                of_wall(&channel.lease_expires_at).map(|expires| expires - source.lease)
-            });
-            // Published at the end of a poll.
-            last + source.poll_interval <= next
-                && verified.flatten().all(|verified| verified <= last)
+            has_no_poll_due(set, &self.config.sources[0])
         })
         .await
     }

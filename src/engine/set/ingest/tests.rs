@@ -46,7 +46,7 @@ fn sets_that_wait_for_the_executor_leave_it_the_blocking_threads() {
         .enable_all()
         .build()
         .unwrap();
-    let limit = Duration::from_secs(60);
+    let limit = Duration::from_secs(180);
     let ingested = runtime.block_on(async { tokio::time::timeout(limit, ingest_all()).await });
     // Threads that block forever are left behind.
     runtime.shutdown_background();
