@@ -4,7 +4,9 @@
 //! [`Config`].
 //!
 //! - `file` reads the file, `table_reader` one table of it, `source` a `[[source]]`, `value` one value;
-//! - `credentials` separates user names and passwords from URLs;
+//! - `credentials` has what a Source gets to let this client in, `auth` reads `[source.auth]`, `certificates` PEM files;
+//! - `proxies` decides which request goes through a proxy;
+//! - `environment` has the environment variables;
 //! - `syntax` parses TOML, or reports its first error with line and key;
 //! - `overlap` rejects mirrors, state directories and listeners that overlap;
 //! - `secret` reads the files of secrets;
@@ -13,13 +15,17 @@
 //! - `schema` writes the JSON Schema of the file;
 //! - `defaults` has the default of every key.
 
+mod auth;
+mod certificates;
 mod credentials;
 mod defaults;
 mod doubts;
 mod effective;
+mod environment;
 mod fault;
 mod file;
 mod overlap;
+mod proxies;
 mod schema;
 mod secret;
 mod source;
@@ -36,8 +42,11 @@ use url::Url;
 
 use crate::protocol::{Algorithm, Digest, HubUri, ResourceUri};
 
-pub use credentials::Credentials;
+pub use certificates::{Authorities, ClientCertificate};
+pub use credentials::{AuthHeader, Credentials};
+pub use environment::Environment;
 pub use fault::{ConfigFault, ConfigFaults};
+pub use proxies::Proxies;
 pub use secret::Secret;
 
 /// The configuration of one daemon.
@@ -94,6 +103,10 @@ pub struct HttpConfig {
     pub user_agent: String,
     /// Whether loopback and private-range addresses may be fetched.
     pub allow_private_addresses: bool,
+    /// The proxies that requests go through.
+    pub proxies: Proxies,
+    /// The certificates of authorities that are trusted besides those of the system.
+    pub authorities: Authorities,
 }
 
 /// `[limits]`: in bytes unless stated otherwise.
@@ -154,7 +167,7 @@ pub struct Source {
     pub name: String,
     /// Where discovery starts.
     pub url: Url,
-    /// The user names and passwords of its URLs; the URLs here have none.
+    /// The user names and passwords of its URLs, and `[source.auth]`; the URLs here have none.
     pub credentials: Credentials,
     /// The directory of its resources.
     pub mirror: PathBuf,

@@ -5,9 +5,16 @@
     reason = "a test panics when a precondition fails"
 )]
 
+#[path = "config/auth.rs"]
+mod auth;
+#[path = "support/client_tls.rs"]
+#[allow(dead_code, reason = "each test binary uses its own part of this")]
+mod client_tls;
 #[path = "config/faults.rs"]
 mod faults;
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -62,7 +69,7 @@ fn omitted_keys_have_their_defaults() {
 }
 
 /// Every key, with its value in the example.
-const KEYS: [(&str, &str); 42] = [
+const KEYS: [(&str, &str); 61] = [
     ("state_dir", "\"/var/lib/resyncd\""),
     ("callback.listen", "\"127.0.0.1:8461\""),
     (
@@ -77,6 +84,9 @@ const KEYS: [(&str, &str); 42] = [
     ("http.timeout", "\"60s\""),
     ("http.user_agent", "\"resyncd/<version>\""),
     ("http.allow_private_addresses", "false"),
+    ("http.proxy", "\"\""),
+    ("http.no_proxy", "[]"),
+    ("http.ca_file", "\"\""),
     ("limits.document", "\"64MiB\""),
     ("limits.notification", "\"8MiB\""),
     ("limits.resource", "\"0\""),
@@ -108,6 +118,22 @@ const KEYS: [(&str, &str); 42] = [
     ("source.hosts", "[]"),
     ("source.include", "[]"),
     ("source.exclude", "[]"),
+    ("source.auth.bearer", "\"\""),
+    ("source.auth.bearer_file", "\"\""),
+    ("source.auth.bearer_credential", "\"\""),
+    ("source.auth.basic", "\"\""),
+    ("source.auth.basic_file", "\"\""),
+    ("source.auth.basic_credential", "\"\""),
+    ("source.auth.header", "\"\""),
+    ("source.auth.header_file", "\"\""),
+    ("source.auth.header_credential", "\"\""),
+    ("source.auth.certificate", "\"\""),
+    ("source.auth.certificate_file", "\"\""),
+    ("source.auth.certificate_credential", "\"\""),
+    ("source.auth.key", "\"\""),
+    ("source.auth.key_file", "\"\""),
+    ("source.auth.key_credential", "\"\""),
+    ("source.auth.origins", "[]"),
 ];
 
 #[test]
@@ -121,12 +147,11 @@ fn example_has_every_key_and_explains_each() {
             explained = false;
         } else if let Some((key, value)) = line.split_once(" = ").filter(|_| !line.starts_with('#'))
         {
-            // `exclude` is explained together with `include`.
-            assert!(explained || key == "exclude", "{line} is not explained");
-            explained = false;
+            // Keys that follow each other are explained together.
+            assert!(explained, "{line} is not explained");
             found.push((format!("{table}{key}"), value.to_owned()));
-        } else if line.starts_with("# ") {
-            explained = true;
+        } else {
+            explained = line.starts_with("# ");
         }
         assert!(line.len() <= 130, "{line} is too long");
     }
@@ -150,6 +175,8 @@ streams_per_host = 1000
 timeout = "500ms"
 user_agent = "me/1 (mailto:me@example.net)"
 allow_private_addresses = true
+proxy = "http://p.example:3128"
+no_proxy = ["c.example"]
 [limits]
 document = "1kB"
 notification = "2KiB"
@@ -193,6 +220,8 @@ exclude = ["*/draft/*"]
     assert_eq!(config.http.timeout, Duration::from_millis(500));
     assert_eq!(config.http.user_agent, "me/1 (mailto:me@example.net)");
     assert!(config.http.allow_private_addresses);
+    let proxy = |url: &str| config.http.proxies.of(&Url::parse(url).unwrap()).is_some();
+    assert!(proxy("https://b.example/") && !proxy("http://c.example/"));
     assert_eq!(config.limits.document, 1000);
     assert_eq!(config.limits.notification, 2048);
     assert_eq!(config.limits.uri, 1000);
@@ -252,7 +281,11 @@ fn doubts(text: &str) -> Vec<String> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("config.toml");
     std::fs::write(&path, text).unwrap();
-    std::fs::write(folder.path().join("file"), "").unwrap();
+    for (name, mode) in [("file", 0o644), ("private", 0o600)] {
+        let file = folder.path().join(name);
+        std::fs::write(&file, "t0ken").unwrap();
+        std::fs::set_permissions(&file, Permissions::from_mode(mode)).unwrap();
+    }
     Config::load(&path).unwrap();
     let shown = |doubt: &resyncd::config::ConfigFault| {
         format!("{} {} {}", doubt.line.unwrap(), doubt.key, doubt.code)
@@ -302,6 +335,37 @@ fn what_can_hardly_be_meant_is_doubted() {
             ],
         ),
         (
+            source(
+                "http://a.library.org/",
+                "mirror",
+                "hub = \"http://hub.library.org/\"\n",
+            ),
+            &["5 source[a].hub unencrypted"],
+        ),
+        (
+            source(
+                "http://a.library.org/",
+                "mirror",
+                "hub = \"http://hub.library.org/\"\nsignatures = \"off\"\n[source.auth]\nbearer_file = \"file\"\n",
+            ),
+            &[
+                "3 source[a].url unencrypted",
+                "8 source[a].auth.bearer_file secret-readable",
+            ],
+        ),
+        (
+            source(
+                "http://127.0.0.1/",
+                "mirror",
+                "[source.auth]\nbearer_file = \"private\"\n",
+            ),
+            &[],
+        ),
+        (
+            source("http://me:secret@a.library.org/", "mirror", ""),
+            &["3 source[a].url unencrypted"],
+        ),
+        (
             format!("state_dir = \"file\"\n{}", source(url, "mirror", "")),
             &["1 state_dir not-a-folder"],
         ),
@@ -328,11 +392,15 @@ fn effective_configuration_is_the_same_configuration() {
     let path = folder.path().join("config.toml");
     let given = "state_dir = \"state\" # here\n[limits]\nnotification = \"512MiB\"\n[http]\nuser_agent = \"a \\\"b\\\"\"\n\
         [[source]]\nname = \"a\"\nurl = \"https://a.org/\"\nmirror = \"a\"\nhosts = [\n  \"a.org\", # first\n  \"b.org\",\n]\n\
+        [source.auth]\nbearer_file = \"token\"\n\
         [[source]]\nname = \"b\"\nurl = \"https://b.org/\"\nmirror = \"b\"\nexclude = [\"*.tmp\"]\n";
     std::fs::write(&path, given).unwrap();
+    std::fs::write(folder.path().join("token"), "t0ken\n").unwrap();
     let effective = Config::effective(&path).unwrap();
     let again = Config::parse(&effective, Path::new("/elsewhere/config.toml")).unwrap();
     assert_eq!(as_text(&again), as_text(&Config::load(&path).unwrap()));
+    assert!(again.sources[0].credentials.certificate().is_none());
+    assert!(!again.sources[0].credentials.is_empty() && again.sources[1].credentials.is_empty());
     // Every key is there, or is named as not set.
     for (key, _) in KEYS {
         let key = key.rsplit('.').next().unwrap();
@@ -350,10 +418,18 @@ fn effective_configuration_is_the_same_configuration() {
     let secret = "[callback]\npublic_url = \"https://me:s3cret@d.org/\"\n\
         [[source]]\nname = \"a\"\nurl = \"https://me:s3cret@a.org/\"\nmirror = \"a\"\n\
         hub = \"https://me:s3cret@hub.org/\"\nsets = [\"https://me:s3cret@a.org/1\"]\n\
-        exclude = [\"https://me:s3cret@a.org/2\"]\n";
+        exclude = [\"https://me:s3cret@a.org/2\"]\n\
+        [source.auth]\nbasic_file = \"not-there\"\nheader = \"X-Key: s3cret ${NOT_SET}\"\n\
+        [http]\nproxy = \"http://me:s3cret@p.org:3128\"\n";
     std::fs::write(&path, secret).unwrap();
     let effective = Config::effective(&path).unwrap();
     assert!(!effective.contains("s3cret"), "{effective}");
+    // Secrets are not needed to show it.
+    assert!(
+        effective.contains("header = \"X-Key:…${NOT_SET}\""),
+        "{effective}"
+    );
+    assert!(effective.contains("@p.org:3128"), "{effective}");
     assert!(effective.contains("@a.org/1"), "{effective}");
 }
 
@@ -364,7 +440,10 @@ fn schema_describes_every_key() {
     for (key, value) in KEYS {
         let place = match key.split_once('.') {
             None => format!("/properties/{key}"),
-            Some(("source", key)) => format!("/properties/source/items/properties/{key}"),
+            Some(("source", key)) => {
+                let key = key.replace('.', "/properties/");
+                format!("/properties/source/items/properties/{key}")
+            }
             Some((table, key)) => format!("/properties/{table}/properties/{key}"),
         };
         let property = schema.pointer(&place).unwrap_or_else(|| panic!("{place}"));

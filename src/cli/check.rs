@@ -48,7 +48,8 @@ pub(super) async fn check(path: &Path, arguments: &CheckArguments) -> u8 {
 /// A warning if other users can read the passwords of the configuration.
 fn exposed_passwords(config: &Config, path: &Path) -> Option<String> {
     let mut sources = config.sources.iter();
-    if sources.all(|source| source.credentials.is_empty()) {
+    let has_passwords = sources.any(|source| source.credentials.has_passwords());
+    if !has_passwords && !config.http.proxies.has_password_in_file() {
         return None;
     }
     let mode = fs::metadata(path).ok()?.permissions().mode();

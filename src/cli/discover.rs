@@ -88,6 +88,13 @@ async fn report(config: &Config, entry: &EntryPoint) -> DiscoveryReport {
         url: credentials.extract(entry.url.clone()),
         fallback: entry.fallback.clone(),
     };
+    // What is typed is used, or else what the configuration has for that place.
+    let mut known = config.sources.iter().map(|source| &source.credentials);
+    if credentials.is_empty()
+        && let Some(known) = known.find(|known| known.has_any_for(&entry.url))
+    {
+        credentials = known.clone();
+    }
     // Whoever types the address of a host may contact it, wherever it is.
     let client = match Client::trusting_host_of(config, &entry.url) {
         Ok(client) => client.with_credentials(&credentials),

@@ -212,7 +212,7 @@ async fn command(arguments: &CliArguments) -> u8 {
             eprintln!("resyncd: {error}");
             return FAULTS;
         }
-        None => match load(path) {
+        None => match load(path, &arguments.command) {
             Ok(config) => config,
             Err(status) => return status,
         },
@@ -259,9 +259,13 @@ fn config_of_environment() -> Option<PathBuf> {
     named.filter(|_| !words.any(is_typed))
 }
 
-/// Loads the configuration, or prints its faults.
-fn load(path: &Path) -> Result<Config, u8> {
-    Config::load(path).map_err(|faults| print_faults(&faults))
+/// Loads the configuration, or prints its faults. What only asks the daemon needs no secrets of the Sources.
+fn load(path: &Path, command: &CliCommand) -> Result<Config, u8> {
+    let loaded = match command.daemon() {
+        Some(_) => Config::load_without_secrets(path),
+        None => Config::load(path),
+    };
+    loaded.map_err(|faults| print_faults(&faults))
 }
 
 /// Prints the faults of the configuration.

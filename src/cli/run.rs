@@ -7,6 +7,7 @@ use super::exit_status::{FAILED, NEWER_STATE, OK};
 use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
+use crate::protocol::hide_userinfo;
 
 pub(super) async fn run(config: Config) -> u8 {
     let mut signals = match StopSignals::listen() {
@@ -17,6 +18,7 @@ pub(super) async fn run(config: Config) -> u8 {
         }
     };
     let sources = config.sources.len();
+    let proxies = config.http.proxies.clone();
     let daemon = match Daemon::start(config).await {
         Ok(daemon) => daemon,
         Err(error) => {
@@ -32,6 +34,12 @@ pub(super) async fn run(config: Config) -> u8 {
         .map(|address| address.to_string())
         .unwrap_or_default();
     tracing::info!(version = env!("CARGO_PKG_VERSION"), sources, status = %daemon.status, callback, "resyncd is running");
+    for scheme in ["http", "https"] {
+        if let Some(proxy) = proxies.of_scheme(scheme) {
+            let proxy = hide_userinfo(proxy.as_str());
+            tracing::info!(scheme, %proxy, "requests go through a proxy, which resolves the names");
+        }
+    }
     notify_systemd(&[NotifyState::Ready]);
     let watched = async {
         match sd_notify::watchdog_enabled() {

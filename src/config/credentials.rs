@@ -1,14 +1,21 @@
-//! User names and passwords from the URLs of the configuration, each for the origin of its URL only.
+//! What a Source gets to let this client in, each for its origins only: user names and passwords from the URLs of the
+//! configuration, and `[source.auth]`.
+//!
+//! Invariants: nothing is for an origin that the configuration does not name; `Debug` shows none of it.
 
 use std::fmt;
 
 use url::{Origin, Url, form_urlencoded};
 
+use super::certificates::ClientCertificate;
 use crate::protocol::{Redaction, without_userinfo};
 
-/// User names and passwords (HTTP Basic), each for one origin: scheme, host and port. `Debug` does not show them.
+/// The credentials of a Source, each for one or more origins: scheme, host and port. `Debug` does not show them.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Credentials(Vec<BasicCredential>);
+pub struct Credentials {
+    passwords: Vec<BasicCredential>,
+    auth: Option<SourceAuth>,
+}
 
 #[derive(Clone, PartialEq, Eq)]
 struct BasicCredential {
@@ -18,13 +25,38 @@ struct BasicCredential {
     password: Option<String>,
 }
 
+/// `[source.auth]`: what is sent to the Source's own origins.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub(super) struct SourceAuth {
+    pub(super) origins: Vec<Origin>,
+    pub(super) headers: Vec<AuthHeader>,
+    pub(super) certificate: Option<ClientCertificate>,
+    /// What no text may repeat.
+    pub(super) secrets: Vec<String>,
+}
+
+/// A header of a request, with a secret. `Debug` does not show it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthHeader {
+    /// The name, in lower case.
+    pub name: String,
+    /// The value: visible ASCII characters, spaces and tabs.
+    pub value: String,
+}
+
+impl fmt::Debug for AuthHeader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("AuthHeader(…)")
+    }
+}
+
 impl Credentials {
     /// Moves user name and password from the URL into the credentials, unless its origin has some already.
     #[must_use]
     pub fn extract(&mut self, url: Url) -> Url {
         let password = url.password().map(str::to_owned);
         if !(url.username().is_empty() && password.is_none()) && self.of(&url).is_none() {
-            self.0.push(BasicCredential {
+            self.passwords.push(BasicCredential {
                 origin: url.origin(),
                 user: url.username().to_owned(),
                 password,
@@ -33,10 +65,42 @@ impl Credentials {
         without_userinfo(url)
     }
 
+    /// Adds what `[source.auth]` states.
+    pub(super) fn set_auth(&mut self, auth: SourceAuth) {
+        self.auth = Some(auth);
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.passwords.is_empty() && self.auth.is_none()
+    }
+
+    /// Whether a URL had a user name or a password.
+    #[must_use]
+    pub fn has_passwords(&self) -> bool {
+        !self.passwords.is_empty()
+    }
+
+    /// Whether there are some for the origin of a URL.
+    #[must_use]
+    pub fn has_any_for(&self, url: &Url) -> bool {
+        self.of(url).is_some() || self.has_auth_for(url)
+    }
+
+    /// Whether `[source.auth]` is for the origin of a URL.
+    #[must_use]
+    pub fn has_auth_for(&self, url: &Url) -> bool {
+        self.auth_of(url).is_some()
+    }
+
+    /// The hosts of the origins of `[source.auth]`, each with its port.
+    pub fn hosts(&self) -> impl Iterator<Item = String> {
+        let origins = self.auth.iter().flat_map(|auth| &auth.origins);
+        origins.filter_map(|origin| match origin {
+            Origin::Tuple(_, host, port) => Some(format!("{host}:{port}")),
+            Origin::Opaque(_) => None,
+        })
     }
 
     /// The URL with the user name and password of its origin, if known.
@@ -51,19 +115,47 @@ impl Credentials {
         url
     }
 
-    /// The redaction, which also removes the passwords.
+    /// The headers for the origin of a URL; none for any other origin than the Source's own.
+    pub fn headers_for(&self, url: &Url) -> &[AuthHeader] {
+        self.auth_of(url).map_or(&[], |auth| &auth.headers)
+    }
+
+    /// The certificate of the client. It is for the origins of [`has_auth_for`](Self::has_auth_for) only.
+    #[must_use]
+    pub fn certificate(&self) -> Option<&ClientCertificate> {
+        self.auth.as_ref()?.certificate.as_ref()
+    }
+
+    /// The redaction, which also removes what is secret.
     #[must_use]
     pub fn added_to(&self, redaction: Redaction) -> Redaction {
-        self.0.iter().fold(redaction, |redaction, known| {
-            let password = known.password.as_deref().map(percent_decoded);
-            redaction.with_password(&percent_decoded(&known.user), &password.unwrap_or_default())
-        })
+        let passwords = self.passwords.iter();
+        let redaction = passwords.fold(redaction, |redaction, known| {
+            with_userinfo(
+                redaction,
+                &known.user,
+                known.password.as_deref().unwrap_or_default(),
+            )
+        });
+        let secrets = self.auth.iter().flat_map(|auth| &auth.secrets);
+        secrets.fold(redaction, |redaction, secret| redaction.with(secret))
     }
 
     fn of(&self, url: &Url) -> Option<&BasicCredential> {
         let origin = url.origin();
-        self.0.iter().find(|known| known.origin == origin)
+        self.passwords.iter().find(|known| known.origin == origin)
     }
+
+    fn auth_of(&self, url: &Url) -> Option<&SourceAuth> {
+        let origin = url.origin();
+        let auth = self.auth.as_ref();
+        auth.filter(|auth| auth.origins.contains(&origin))
+    }
+}
+
+/// The redaction, which also removes a password that is percent-encoded, as in a URL.
+pub(super) fn with_userinfo(redaction: Redaction, user: &str, password: &str) -> Redaction {
+    redaction.with_password(&percent_decoded(user), &percent_decoded(password))
 }
 
 /// The text of a part of a URL.
@@ -81,7 +173,9 @@ fn percent_decoded(encoded: &str) -> String {
 
 impl fmt::Debug for Credentials {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Credentials of {} origins", self.0.len())
+        let auth = self.auth.as_ref().map_or(0, |auth| auth.origins.len());
+        let passwords = self.passwords.len();
+        write!(f, "Credentials of {passwords} URLs and {auth} origins")
     }
 }
 
@@ -94,10 +188,15 @@ mod tests {
         let mut credentials = Credentials::default();
         let url = Url::parse("https://me:p%40s+s&w%C3%B6rd%3D@a.example/x").unwrap();
         let _ = credentials.extract(url);
+        credentials.set_auth(SourceAuth {
+            secrets: vec!["t0ken-of-the-source".to_owned()],
+            ..SourceAuth::default()
+        });
         for echo in [
             "p@s+s&wörd=",
             "p%40s+s&w%C3%B6rd%3D",
             "bWU6cEBzK3Mmd8O2cmQ9",
+            "t0ken-of-the-source",
         ] {
             let redaction = credentials.added_to(Redaction::default());
             let redacted = redaction.redact(&format!("no ({echo})"));
@@ -133,6 +232,6 @@ mod tests {
             assert_eq!(credentials.sign_in(&url).as_str(), expected);
         }
         let shown = format!("{credentials:?}");
-        assert!(!shown.contains("me") && !shown.contains("ss@"), "{shown}");
+        assert_eq!(shown, "Credentials of 2 URLs and 0 origins");
     }
 }

@@ -7,8 +7,8 @@ use std::time::Duration;
 use url::Url;
 
 use super::{
-    Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig, LimitsConfig,
-    LogConfig, Signatures, Source, StatusConfig,
+    Authorities, Baseline, CallbackConfig, Config, Credentials, FeedConfig, Filter, HttpConfig,
+    LimitsConfig, LogConfig, Proxies, Signatures, Source, StatusConfig,
 };
 use crate::protocol::{MAX_URI_BYTES, Redaction};
 
@@ -33,7 +33,7 @@ impl Config {
         }
     }
 
-    /// Removes the passwords of all Sources, and the token of the status endpoint, from remote text.
+    /// Removes the credentials of all Sources and proxies, and the token of the status endpoint, from remote text.
     #[must_use]
     pub fn redaction(&self) -> Redaction {
         let own = match &self.status.token {
@@ -41,6 +41,7 @@ impl Config {
             None => Redaction::default(),
         };
         let sources = self.sources.iter();
+        let own = self.http.proxies.added_to(own);
         sources.fold(own, |redaction, source| {
             source.credentials.added_to(redaction)
         })
@@ -75,6 +76,8 @@ impl Default for HttpConfig {
             timeout: Duration::from_secs(60),
             user_agent: concat!("resyncd/", env!("CARGO_PKG_VERSION")).to_owned(),
             allow_private_addresses: false,
+            proxies: Proxies::default(),
+            authorities: Authorities::default(),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Values that are valid and can hardly be meant, such as a poll each millisecond. They change nothing: `check` and the start of
 //! the daemon warn of them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -15,13 +16,21 @@ use crate::config::table_reader::{Located, TableReader, parse_path};
 use crate::config::value::{parse_duration, parse_url};
 
 /// The keys of paths, by table.
-const PATHS: [(&str, &str); 3] = [
+const PATHS: [(&str, &str); 9] = [
     ("", "state_dir"),
     ("status", "token_file"),
+    ("http", "ca_file"),
     ("source", "mirror"),
+    ("source.auth", "bearer_file"),
+    ("source.auth", "basic_file"),
+    ("source.auth", "header_file"),
+    ("source.auth", "certificate_file"),
+    ("source.auth", "key_file"),
 ];
 /// The keys of folders among them.
 const FOLDERS: [&str; 2] = ["state_dir", "mirror"];
+/// The keys of files among them that hold no secret.
+const PUBLIC_FILES: [&str; 1] = ["ca_file"];
 /// The keys of URLs, by table.
 const URLS: [(&str, &str); 2] = [("callback", "public_url"), ("source", "url")];
 /// The durations that may be too short: table, key, the shortest one that is usual, and what shorter ones do.
@@ -73,7 +82,12 @@ impl Config {
             if let Some(section) = source.get_ref().as_table() {
                 let name = section.get("name").and_then(|it| it.get_ref().as_str());
                 let label = format!("source[{}]", name.unwrap_or_default());
-                examine(&mut doubts, "source", label, section, &folder);
+                examine(&mut doubts, "source", label.clone(), section, &folder);
+                let auth = section.get("auth").and_then(|it| it.get_ref().as_table());
+                if let Some(auth) = auth {
+                    let label = format!("{label}.auth");
+                    examine(&mut doubts, "source.auth", label, auth, &folder);
+                }
             }
         }
         doubts.into_faults()
@@ -99,7 +113,19 @@ fn examine(
             doubt(key, unexpanded(path));
             let is_folder = FOLDERS.contains(&key);
             doubt(key, is_folder.then(|| not_a_folder(path, folder)).flatten());
+            // The key may be in another file.
+            let has_key = ["key", "key_file", "key_credential"]
+                .iter()
+                .any(|key| text(key).is_some_and(|text| !text.is_empty()));
+            let is_public = PUBLIC_FILES.contains(&key) || (key == "certificate_file" && has_key);
+            if !is_folder && !is_public && !path.is_empty() {
+                doubt(key, readable_by_all(path, folder));
+            }
         }
+    }
+    if kind == "source" {
+        doubt("url", credentials_in_the_clear(table));
+        doubt("hub", secret_in_the_clear(table));
     }
     for (_, key) in URLS.into_iter().filter(|(table, _)| *table == kind) {
         let url = text(key).and_then(|url| parse_url(url).ok());
@@ -140,6 +166,61 @@ fn not_a_folder(path: &str, folder: &Path) -> Option<FaultKind> {
         let shown = existing.display();
         FaultKind::NotAFolder(format!("{shown} is not a folder, and must be one"))
     })
+}
+
+/// The doubt of a secret that every user can read.
+fn readable_by_all(path: &str, folder: &Path) -> Option<FaultKind> {
+    let path = parse_path(path, folder).ok()?;
+    let mode = path.metadata().ok()?.permissions().mode();
+    (mode & 0o004 != 0).then(|| {
+        FaultKind::ReadableSecret(format!(
+            "{} can be read by every user (mode {:03o}): make it readable by the daemon's user only",
+            path.display(),
+            mode & 0o777
+        ))
+    })
+}
+
+/// The doubt of a Source that gets credentials over http.
+fn credentials_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
+    let url = parse_url(source.get("url")?.get_ref().as_str()?).ok()?;
+    let is_set = |table: &DeTable<'_>| {
+        table.iter().any(|(key, value)| {
+            let is_secret = !key.get_ref().starts_with("origins");
+            is_secret && value.get_ref().as_str().is_some_and(|it| !it.is_empty())
+        })
+    };
+    let auth = source.get("auth").and_then(|it| it.get_ref().as_table());
+    let has_any =
+        auth.is_some_and(is_set) || !url.username().is_empty() || url.password().is_some();
+    (has_any && is_in_the_clear(&url)).then(|| {
+        let text = "the credentials of the Source are sent unencrypted: use https";
+        FaultKind::Unencrypted(text.to_owned())
+    })
+}
+
+/// The doubt of a hub that gets the secret of a subscription over http.
+fn secret_in_the_clear(source: &DeTable<'_>) -> Option<FaultKind> {
+    let text = |key: &str| source.get(key).and_then(|it| it.get_ref().as_str());
+    let is_used = text("signatures") != Some("off");
+    let hub = parse_url(text("hub")?).ok()?;
+    (is_used && is_in_the_clear(&hub)).then(|| {
+        FaultKind::Unencrypted(
+            "the secret of the subscription is sent to the hub unencrypted: whoever reads it can sign notifications; use https"
+                .to_owned(),
+        )
+    })
+}
+
+/// Whether requests leave this machine without TLS.
+fn is_in_the_clear(url: &Url) -> bool {
+    let is_local = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => true,
+    };
+    url.scheme() == "http" && !is_local
 }
 
 /// The doubt of a URL of documentation.

@@ -7,6 +7,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::Config;
+use crate::config::environment::Environment;
 use crate::config::fault::ConfigFaults;
 use crate::config::file::{folder_of, read_text};
 use crate::config::syntax::parse_toml;
@@ -22,6 +23,9 @@ pub(super) const WITHOUT_DEFAULT: [&str; 4] = ["public_url", "name", "url", "mir
 /// The tables, without `source`.
 pub(super) const TABLES: [&str; 6] = ["callback", "status", "http", "limits", "feed", "log"];
 
+/// The keys of paths that do not end in `_file`.
+const PATHS: [&str; 2] = ["state_dir", "mirror"];
+
 /// What all values of a file need.
 struct Given<'a> {
     text: &'a str,
@@ -31,14 +35,15 @@ struct Given<'a> {
 }
 
 impl Config {
-    /// A configuration file with the defaults of what it omits, as TOML: each path is absolute, and user names and passwords are
-    /// not shown.
+    /// A configuration file with the defaults of what it omits, as TOML: each path is absolute, and user names, passwords and
+    /// secrets are not shown. Secrets may be unavailable to this process.
     ///
     /// # Errors
     /// The faults of the file, as [`load`](Self::load).
     pub fn effective(path: &Path) -> Result<String, ConfigFaults> {
         let text = read_text(path)?;
-        let config = Self::parse(&text, path)?;
+        let environment = Environment::of_process();
+        let config = Self::parse_except(&text, path, &environment, &["no-secret"])?;
         let folder = folder_of(path)?;
         let unreadable = |_| ConfigFaults::default();
         let document = parse_toml(&text).map_err(unreadable)?;
@@ -65,7 +70,13 @@ impl Config {
             .and_then(|it| it.get_ref().as_array());
         for source in sources.into_iter().flatten() {
             shown.push_str("\n[[source]]\n");
-            given.append(&mut shown, "source", source.get_ref().as_table());
+            let source = source.get_ref().as_table();
+            given.append(&mut shown, "source", source);
+            let auth = source.and_then(|source| source.get("auth"));
+            if let Some(auth) = auth.and_then(|auth| auth.get_ref().as_table()) {
+                shown.push_str("\n[source.auth]\n");
+                given.append(&mut shown, "source.auth", Some(auth));
+            }
         }
         Ok(shown)
     }
@@ -75,7 +86,7 @@ impl Given<'_> {
     /// Appends the keys of a table.
     fn append(&self, shown: &mut String, kind: &str, table: Option<&DeTable<'_>>) {
         for &key in keys_of(kind) {
-            if TABLES.contains(&key) || key == "source" {
+            if TABLES.contains(&key) || matches!(key, "source" | "auth") {
                 continue;
             }
             let value = table.and_then(|table| table.get(key));
@@ -96,11 +107,16 @@ impl Given<'_> {
     fn value(&self, key: &str, value: &DeValue<'_>, source: &str) -> String {
         let text = value.as_str().unwrap_or_default();
         match key {
-            "state_dir" | "mirror" | "token_file" if !text.is_empty() => {
+            key if (PATHS.contains(&key) || key.ends_with("_file")) && !text.is_empty() => {
                 let path = parse_path(text, self.folder).ok();
                 path.map_or_else(|| source.to_owned(), |path| quoted(&path.to_string_lossy()))
             }
-            "url" | "hub" | "public_url" => quoted(&hide_userinfo(text)),
+            "url" | "hub" | "public_url" | "proxy" => quoted(&hide_userinfo(text)),
+            "header" => match text.split_once(':') {
+                Some((name, value)) => quoted(&format!("{name}:{}", variables_of(value))),
+                None => quoted(&variables_of(text)),
+            },
+            "bearer" | "basic" | "certificate" | "key" => quoted(&variables_of(text)),
             _ => match value.as_array() {
                 // All are of texts, which may be URLs.
                 Some(array) => {
@@ -123,16 +139,38 @@ impl Given<'_> {
             key if WITHOUT_DEFAULT.contains(&key) => return None,
             _ => {}
         }
+        let source = || {
+            let sources = self.defaults.get("source")?.get_ref().as_array()?;
+            sources.iter().next()?.get_ref().as_table()
+        };
         let table = match kind {
             "" => Some(self.defaults),
-            "source" => {
-                let sources = self.defaults.get("source")?.get_ref().as_array()?;
-                sources.iter().next()?.get_ref().as_table()
-            }
+            "source" => source(),
+            "source.auth" => source()?.get("auth")?.get_ref().as_table(),
             table => self.defaults.get(table)?.get_ref().as_table(),
         };
         Some(EXAMPLE[table?.get(key)?.span()].to_owned())
     }
+}
+
+/// The environment variables that a text names as `${VARIABLE}`; what is beside them may be secret.
+fn variables_of(text: &str) -> String {
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("${") {
+        let Some((variable, after)) = after.split_once('}') else {
+            break;
+        };
+        if !before.trim().is_empty() {
+            shown.push('…');
+        }
+        shown.push_str(&format!("${{{variable}}}"));
+        rest = after;
+    }
+    if !rest.trim().is_empty() {
+        shown.push('…');
+    }
+    shown
 }
 
 /// A text as a string of TOML. JSON escapes what TOML does, in the same way.

@@ -212,6 +212,16 @@ pub(super) enum FaultKind {
     MirrorInState(String),
     #[error("{0}")]
     SameListener(String),
+    #[error("{0}")]
+    NoSecret(String),
+    #[error("{0}")]
+    PlainSecret(String),
+    #[error("{0}")]
+    BadSecret(String),
+    #[error("{0}")]
+    BadAuth(String),
+    #[error("{0}")]
+    BadCertificate(String),
     // Valid, but hardly meant.
     #[error("{0}")]
     Unexpanded(String),
@@ -221,6 +231,10 @@ pub(super) enum FaultKind {
     Placeholder(String),
     #[error("{0}")]
     NotAFolder(String),
+    #[error("{0}")]
+    ReadableSecret(String),
+    #[error("{0}")]
+    Unencrypted(String),
 }
 
 impl FaultKind {
@@ -252,10 +266,17 @@ impl FaultKind {
             Self::NestedMirror(_) => "nested-mirror",
             Self::MirrorInState(_) => "mirror-in-state",
             Self::SameListener(_) => "same-listener",
+            Self::NoSecret(_) => "no-secret",
+            Self::PlainSecret(_) => "plain-secret",
+            Self::BadSecret(_) => "bad-secret",
+            Self::BadAuth(_) => "bad-auth",
+            Self::BadCertificate(_) => "bad-certificate",
             Self::Unexpanded(_) => "not-replaced",
             Self::VeryShort(_) => "very-short",
             Self::Placeholder(_) => "placeholder",
             Self::NotAFolder(_) => "not-a-folder",
+            Self::ReadableSecret(_) => "secret-readable",
+            Self::Unencrypted(_) => "unencrypted",
         }
     }
 }

@@ -5,14 +5,18 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
+use url::Url;
 
 use super::{
     CallbackConfig, Config, FeedConfig, HttpConfig, LimitsConfig, LogConfig, LogFormat,
     StatusConfig,
 };
+use crate::config::certificates::Authorities;
 use crate::config::defaults::STATE_DIR;
+use crate::config::environment::Environment;
 use crate::config::fault::{ConfigFaults, FaultCollector, FaultKind};
 use crate::config::overlap::{check_folders, check_listeners, check_names};
+use crate::config::proxies::{Proxies, parse_exception, parse_proxy};
 use crate::config::secret::Secret;
 use crate::config::source::{DURATION, assign, read_sources};
 use crate::config::syntax::parse_toml;
@@ -25,26 +29,52 @@ use crate::config::value::{
 const LOG_FORMATS: &str = "\"auto\", \"text\" or \"json\"";
 
 impl Config {
-    /// Reads a configuration file.
+    /// Reads a configuration file, and what it names of the environment of this process.
     ///
     /// # Errors
     /// All [`ConfigFaults`] of the file; one if it cannot be read or is not TOML.
     pub fn load(path: &Path) -> Result<Self, ConfigFaults> {
-        Self::parse(&read_text(path)?, path)
+        Self::load_except(path, &[])
     }
 
-    /// Like [`Config::load`], but the file need not have a `[[source]]`.
+    /// Like [`Config::load`], but the file need not have a `[[source]]`, and the secrets of a Source may be unavailable.
     pub fn load_without_sources(path: &Path) -> Result<Self, ConfigFaults> {
-        let (config, mut faults) = examine(&read_text(path)?, path);
-        faults
-            .0
-            .retain(|fault| fault.code != FaultKind::NoSource.code());
-        config.filter(|_| faults.is_empty()).ok_or(faults)
+        Self::load_except(path, &["no-source", "no-secret"])
     }
 
-    /// Parses the text of a configuration file. Relative paths in it are relative to the folder of `path`.
+    /// Like [`Config::load`], but the secrets of a Source may be unavailable to this process: for commands that ask the daemon.
+    pub fn load_without_secrets(path: &Path) -> Result<Self, ConfigFaults> {
+        Self::load_except(path, &["no-secret"])
+    }
+
+    fn load_except(path: &Path, tolerated: &[&str]) -> Result<Self, ConfigFaults> {
+        let text = read_text(path)?;
+        Self::parse_except(&text, path, &Environment::of_process(), tolerated)
+    }
+
+    /// Parses the text of a configuration file, without an environment. Relative paths in it are relative to the folder of `path`.
     pub fn parse(text: &str, path: &Path) -> Result<Self, ConfigFaults> {
-        let (config, faults) = examine(text, path);
+        Self::parse_in(text, path, &Environment::of(&[]))
+    }
+
+    /// As [`parse`](Self::parse), in an environment.
+    pub fn parse_in(
+        text: &str,
+        path: &Path,
+        environment: &Environment,
+    ) -> Result<Self, ConfigFaults> {
+        Self::parse_except(text, path, environment, &[])
+    }
+
+    /// As [`parse_in`](Self::parse_in), but faults with these codes are tolerated.
+    pub(super) fn parse_except(
+        text: &str,
+        path: &Path,
+        environment: &Environment,
+        tolerated: &[&str],
+    ) -> Result<Self, ConfigFaults> {
+        let (config, mut faults) = examine(text, path, environment);
+        faults.0.retain(|fault| !tolerated.contains(&fault.code));
         config.filter(|_| faults.is_empty()).ok_or(faults)
     }
 }
@@ -71,7 +101,7 @@ pub(super) fn read_text(path: &Path) -> Result<String, ConfigFaults> {
 }
 
 /// Reads a text as far as it is valid, and collects its faults. Text that is not TOML has one fault and no configuration.
-fn examine(text: &str, path: &Path) -> (Option<Config>, ConfigFaults) {
+fn examine(text: &str, path: &Path, environment: &Environment) -> (Option<Config>, ConfigFaults) {
     let folder = match folder_of(path) {
         Ok(folder) => folder,
         Err(faults) => return (None, faults),
@@ -84,7 +114,7 @@ fn examine(text: &str, path: &Path) -> (Option<Config>, ConfigFaults) {
         }
     };
     let mut faults = FaultCollector::new(path, text);
-    let config = read(&mut faults, &document, &folder);
+    let config = read(&mut faults, &document, &folder, environment);
     (Some(config), faults.into_faults())
 }
 
@@ -97,7 +127,12 @@ pub(super) fn folder_of(path: &Path) -> Result<PathBuf, ConfigFaults> {
 }
 
 /// Reads the document. The result is valid only if no fault was found.
-fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: &Path) -> Config {
+fn read<'t>(
+    faults: &mut FaultCollector<'_>,
+    document: &'t DeTable<'t>,
+    folder: &Path,
+    environment: &Environment,
+) -> Config {
     let mut top = TableReader::new(faults, "", String::new(), document, None);
     let state_dir = top
         .path("state_dir", folder)
@@ -136,11 +171,11 @@ fn read<'t>(faults: &mut FaultCollector<'_>, document: &'t DeTable<'t>, folder: 
     }
     check_listeners(faults, &callback_at, &status_at);
 
-    let http = open(faults, document, "http").map_or_else(HttpConfig::default, read_http);
+    let http = read_http(faults, document, folder, environment);
     let limits = open(faults, document, "limits").map_or_else(LimitsConfig::default, read_limits);
     let feed = open(faults, document, "feed").map_or_else(FeedConfig::default, read_feed);
     let log = open(faults, document, "log").map_or_else(LogConfig::default, read_log);
-    let read = read_sources(faults, document.get("source"), folder);
+    let read = read_sources(faults, document.get("source"), folder, environment);
     check_names(faults, &read.names);
     check_folders(faults, &state_dir, &read.mirrors);
     Config {
@@ -182,19 +217,66 @@ fn parse_log_format(text: &str) -> Result<LogFormat, FaultKind> {
     }
 }
 
-fn read_http(mut section: TableReader<'_, '_>) -> HttpConfig {
+/// Where the proxies are named.
+enum ProxyChoice {
+    Environment,
+    Off,
+    At(Url),
+}
+
+fn read_http<'t>(
+    faults: &mut FaultCollector<'_>,
+    document: &'t DeTable<'t>,
+    folder: &Path,
+    environment: &Environment,
+) -> HttpConfig {
     let mut http = HttpConfig::default();
-    let connections = section.number("connections_per_host", 1..=256);
-    assign(&mut http.connections_per_host, connections);
-    let streams = section.number("streams_per_host", 1..=1000);
-    assign(&mut http.streams_per_host, streams);
-    let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
-    assign(&mut http.timeout, timeout);
-    let agent = section.text("user_agent", "a string", parse_user_agent);
-    assign(&mut http.user_agent, agent);
-    let private = section.flag("allow_private_addresses");
-    assign(&mut http.allow_private_addresses, private);
+    let mut choice = ProxyChoice::Environment;
+    let mut exceptions = Vec::new();
+    if let Some(mut section) = open(faults, document, "http") {
+        let connections = section.number("connections_per_host", 1..=256);
+        assign(&mut http.connections_per_host, connections);
+        let streams = section.number("streams_per_host", 1..=1000);
+        assign(&mut http.streams_per_host, streams);
+        let timeout = section.text("timeout", DURATION, parse_nonzero_duration);
+        assign(&mut http.timeout, timeout);
+        let agent = section.text("user_agent", "a string", parse_user_agent);
+        assign(&mut http.user_agent, agent);
+        let private = section.flag("allow_private_addresses");
+        assign(&mut http.allow_private_addresses, private);
+        let proxy = section.text("proxy", "a URL", |text| match text {
+            "" => Ok(ProxyChoice::Environment),
+            "off" => Ok(ProxyChoice::Off),
+            proxy => parse_proxy(proxy).map(ProxyChoice::At),
+        });
+        assign(&mut choice, proxy);
+        assign(&mut exceptions, section.list("no_proxy", parse_exception));
+        let authorities = section.text("ca_file", "a path", |text| match text {
+            "" => Ok(Authorities::default()),
+            path => read_authorities(&parse_path(path, folder)?),
+        });
+        assign(&mut http.authorities, authorities);
+    }
+    http.proxies = match choice {
+        ProxyChoice::At(proxy) => Proxies::at(proxy, exceptions),
+        ProxyChoice::Off => Proxies::default(),
+        ProxyChoice::Environment => {
+            let found = Proxies::of_environment(environment, exceptions);
+            found.unwrap_or_else(|kind| {
+                faults.add(None, "http.proxy", &kind);
+                Proxies::default()
+            })
+        }
+    };
     http
+}
+
+fn read_authorities(path: &Path) -> Result<Authorities, FaultKind> {
+    let shown = path.display();
+    let text = fs::read_to_string(path);
+    let text = text.map_err(|error| FaultKind::Unreadable(format!("{shown}: {error}")))?;
+    Authorities::parse(&text)
+        .map_err(|error| FaultKind::BadCertificate(format!("{shown}: {error}")))
 }
 
 fn read_limits(mut section: TableReader<'_, '_>) -> LimitsConfig {

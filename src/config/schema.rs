@@ -42,7 +42,8 @@ impl Config {
         let texts = descriptions();
         let table = |kind: &str, values: Option<&DeTable<'_>>| -> Map<String, Value> {
             let keys = keys_of(kind).iter();
-            let keys = keys.filter(|key| !TABLES.contains(key) && **key != "source");
+            let is_table = |key: &str| TABLES.contains(&key) || matches!(key, "source" | "auth");
+            let keys = keys.filter(|key| !is_table(key));
             keys.map(|key| {
                 let value = values.and_then(|values| values.get(*key));
                 let mut property = property(key, value.map(|value| value.get_ref()));
@@ -60,7 +61,11 @@ impl Config {
         }
         let sources = example.get("source").and_then(|it| it.get_ref().as_array());
         let source = sources.and_then(|sources| sources.iter().next());
-        let source = table("source", source.and_then(|it| it.get_ref().as_table()));
+        let source = source.and_then(|it| it.get_ref().as_table());
+        let auth = source.and_then(|source| source.get("auth"));
+        let auth = table("source.auth", auth.and_then(|it| it.get_ref().as_table()));
+        let mut source = table("source", source);
+        source.insert("auth".to_owned(), object(auth, &[]));
         let source = object(source, &["name", "url", "mirror"]);
         let sources = json!({ "type": "array", "minItems": 1, "items": source });
         properties.insert("source".to_owned(), sources);

@@ -8,6 +8,8 @@ use toml::de::{DeTable, DeValue};
 use url::Url;
 
 use super::{Baseline, Filter, Signatures, Source};
+use crate::config::auth::read_auth;
+use crate::config::environment::Environment;
 use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::table_reader::{Located, TableReader, table_of, wrong_type};
 use crate::config::value::{
@@ -39,6 +41,7 @@ pub(super) fn read_sources<'t>(
     faults: &mut FaultCollector<'_>,
     value: Option<&'t Spanned<DeValue<'t>>>,
     folder: &Path,
+    environment: &Environment,
 ) -> Sources {
     const EXPECTED: &str = "[[source]]";
     let mut read = Sources::default();
@@ -58,7 +61,7 @@ pub(super) fn read_sources<'t>(
                 if let Some(table) = table_of(faults, &label, EXPECTED, item) {
                     let label = source_label(index, table);
                     let mut section = TableReader::new(faults, "source", label, table, Some(line));
-                    read_source(&mut section, folder, &mut read);
+                    read_source(&mut section, folder, environment, &mut read);
                 }
             }
         }
@@ -68,14 +71,19 @@ pub(super) fn read_sources<'t>(
             if let DeValue::Table(table) = other {
                 let label = source_label(0, table);
                 let mut section = TableReader::new(faults, "source", label, table, Some(line));
-                read_source(&mut section, folder, &mut read);
+                read_source(&mut section, folder, environment, &mut read);
             }
         }
     }
     read
 }
 
-fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sources) {
+fn read_source(
+    section: &mut TableReader<'_, '_>,
+    folder: &Path,
+    environment: &Environment,
+    read: &mut Sources,
+) {
     let name = section.required("name", "a name", parse_name);
     let url = section.required("url", "a URL", parse_url);
     let mirror = section.required_path("mirror", folder);
@@ -120,6 +128,11 @@ fn read_source(section: &mut TableReader<'_, '_>, folder: &Path, read: &mut Sour
     source.sets = sets.map(|set| source.credentials.extract(set)).collect();
     assign(&mut source.hosts, section.list("hosts", parse_host));
     assign(&mut source.filter, read_filter(section));
+    let auth = section.table("auth", "source.auth", "[source.auth]");
+    let auth = auth.and_then(|mut section| read_auth(&mut section, folder, environment, &source));
+    if let Some(auth) = auth {
+        source.credentials.set_auth(auth);
+    }
     read.sources.push(source);
 }
 

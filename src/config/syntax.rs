@@ -66,6 +66,9 @@ fn key_on(text: &str, line: usize) -> String {
                 table = format!("source[#{sources}]");
             }
             (true, "") => {}
+            (true, name) if name.starts_with("source.") => {
+                table = name.replacen("source", &format!("source[#{sources}]"), 1);
+            }
             (true, name) => table = name.to_owned(),
             (false, name) => key = name,
         }
@@ -106,6 +109,11 @@ mod tests {
             ("[http\ntimeout = 1\n", 1, "http"),
             ("[[source]]\n[[source]]\nname = \"a\n", 3, "source[#2].name"),
             ("[[source]\n", 1, "source[#1]"),
+            (
+                "[[source]]\n[source.auth]\nbasic = a:b\n",
+                3,
+                "source[#1].auth.basic",
+            ),
             ("?!\n", 1, ""),
             ("\u{b}", 1, ""),
             ("<p>not a configuration</p>\n", 1, ""),

@@ -10,7 +10,7 @@ use crate::config::fault::{FaultCollector, FaultKind};
 use crate::config::value;
 
 /// The tables and their keys; `""` is the part before the first table.
-const KEYS: [(&str, &[&str]); 8] = [
+const KEYS: [(&str, &[&str]); 9] = [
     (
         "",
         &[
@@ -34,6 +34,9 @@ const KEYS: [(&str, &[&str]); 8] = [
             "timeout",
             "user_agent",
             "allow_private_addresses",
+            "proxy",
+            "no_proxy",
+            "ca_file",
         ],
     ),
     (
@@ -76,6 +79,28 @@ const KEYS: [(&str, &[&str]); 8] = [
             "hosts",
             "include",
             "exclude",
+            "auth",
+        ],
+    ),
+    (
+        "source.auth",
+        &[
+            "bearer",
+            "bearer_file",
+            "bearer_credential",
+            "basic",
+            "basic_file",
+            "basic_credential",
+            "header",
+            "header_file",
+            "header_credential",
+            "certificate",
+            "certificate_file",
+            "certificate_credential",
+            "key",
+            "key_file",
+            "key_credential",
+            "origins",
         ],
     ),
 ];
@@ -205,6 +230,26 @@ impl<'s, 'f> TableReader<'s, 'f> {
         self.required(key, "a path", |text| parse_path(text, folder))
     }
 
+    /// A table in this one, of another kind.
+    pub(super) fn table<'t>(
+        &'t mut self,
+        key: &str,
+        kind: &'static str,
+        expected: &'static str,
+    ) -> Option<TableReader<'t, 'f>> {
+        let value = self.table.get(key)?;
+        let name = self.name(key);
+        let line = self.faults.line(value.span());
+        let table = table_of(self.faults, &name, expected, value)?;
+        Some(TableReader::new(self.faults, kind, name, table, Some(line)))
+    }
+
+    /// Whether a key is there, with anything but an empty text.
+    pub(super) fn is_given(&self, key: &str) -> bool {
+        let value = self.table.get(key);
+        value.is_some_and(|value| value.get_ref().as_str() != Some(""))
+    }
+
     /// Adds a fault of a value that is valid by itself.
     pub(super) fn reject(&mut self, key: &str, kind: &FaultKind) {
         let name = self.name(key);
@@ -329,6 +374,7 @@ fn place_of(table: &str) -> String {
     match table {
         "" => "before the first table".to_owned(),
         "source" => "in [[source]]".to_owned(),
+        "source.auth" => "in [source.auth], below its [[source]]".to_owned(),
         table => format!("in [{table}]"),
     }
 }

@@ -42,6 +42,7 @@ mod status_view;
 #[cfg(test)]
 mod test_source;
 mod trimming;
+mod unencrypted_hubs;
 
 pub use audit::{Audit, RepairOptions, ReportedFinding, Summary, Sums};
 pub use channels::EndingSource;

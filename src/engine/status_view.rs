@@ -16,6 +16,7 @@ use super::context::SourceContext;
 use super::error::EngineError;
 use super::faults::Faults;
 use super::runtime_status::{RuntimeStatus, SetFacts, SourceFacts, SourceState};
+use super::unencrypted_hubs;
 use crate::clock;
 use crate::fetch::HostLoad;
 use crate::protocol::{Capability, SourceTime, TopicUri};
@@ -125,6 +126,9 @@ async fn set(context: &SourceContext, record: &SetRecord) -> Result<SetStatus, E
             && channel.lease.state == ChannelState::Unsubscribed
             && is_replaced(record, &channel);
         if channel.former_of.is_none() && !has_ended {
+            if let Some(notice) = unencrypted_hubs::notice(&channel, now) {
+                facts.notices.add(notice, 1);
+            }
             channels.push(channel_status(context, channel, facts.held, now));
         }
     }

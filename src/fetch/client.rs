@@ -8,11 +8,11 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reqwest::header::LOCATION;
+use reqwest::header::{HeaderName, HeaderValue, LOCATION};
 use reqwest::{RequestBuilder, Response, StatusCode};
 use url::Url;
 
-use super::connections::Connections;
+use super::connections::{Connections, Route};
 use super::guard::{Guard, GuardedResolver, Lookup, system_lookup, trusted_host_of};
 use super::http_date::retry_after;
 use super::permits::{HostLoad, Permit, Permits, Pool};
@@ -39,6 +39,8 @@ pub(super) const DRAIN_TIME: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub struct Client {
     connections: Arc<Connections>,
+    /// Those to the origins that get credentials; no other Source uses them. `None`: there are no credentials.
+    own_connections: Option<Arc<OwnConnections>>,
     guard: Guard,
     timeout: Duration,
     credentials: Arc<Credentials>,
@@ -53,6 +55,14 @@ pub struct Client {
     max_uri_bytes: usize,
     #[cfg(test)]
     transport: Option<Arc<dyn super::transport::Transport>>,
+}
+
+/// The connections to the origins that get credentials.
+struct OwnConnections {
+    /// To the origins of `[source.auth]`: the certificate of the client is shown on these only.
+    certified: Connections,
+    /// To the others, whose URLs have passwords.
+    uncertified: Connections,
 }
 
 impl Client {
@@ -112,10 +122,11 @@ impl Client {
         let connections = Connections::new(http, resolver)?;
         Ok(Self {
             connections: Arc::new(connections),
+            own_connections: None,
             guard,
             timeout: http.timeout,
             credentials: Arc::default(),
-            redaction: Redaction::default(),
+            redaction: http.proxies.added_to(Redaction::default()),
             permits: Arc::new(Permits::new(
                 http.connections_per_host,
                 http.streams_per_host,
@@ -154,12 +165,22 @@ impl Client {
         self
     }
 
-    /// The same client with these credentials: each is sent only to its own origin.
+    /// The same client with these credentials: each is sent only to its own origins, over connections that are used for nothing
+    /// else.
     #[must_use]
     pub fn with_credentials(&self, credentials: &Credentials) -> Self {
+        let proxies = self.connections.proxies();
+        let redaction = proxies.added_to(Redaction::default());
+        let separate = || {
+            Arc::new(OwnConnections {
+                certified: self.connections.separate(credentials.certificate()),
+                uncertified: self.connections.separate(None),
+            })
+        };
         Self {
+            own_connections: (!credentials.is_empty()).then(separate),
             credentials: Arc::new(credentials.clone()),
-            redaction: credentials.added_to(Redaction::default()),
+            redaction: credentials.added_to(redaction),
             ..self.clone()
         }
     }
@@ -237,19 +258,32 @@ impl Client {
                     return Err(FetchError::LongUri);
                 }
                 self.guard.check(&url)?;
+                let proxy = self.connections.proxies().of(&url);
+                if proxy.is_some() {
+                    self.guard.check_unresolved(&url)?;
+                }
                 allowed(&url)?;
                 if let Some(third_parties) = &self.third_parties {
                     third_parties.wait(pool, &url).await?;
                 }
                 let mut permit = self.permits.acquire(pool, &url).await;
-                let http = self.connections.client(permit.is_for_http2());
+                let route = Route {
+                    is_http2: permit.is_for_http2(),
+                    is_proxied: proxy.is_some(),
+                };
+                let http = self.connections_to(&url).client(route)?;
                 // reqwest converts the credentials in the URL to a header.
                 let request = request(http, self.credentials.sign_in(&url));
+                let request = self.with_headers(request, &url)?;
                 let response = self.send(request).await;
                 self.count(pool, &response);
                 let response = match response {
                     Ok(response) => response,
                     Err(error) => {
+                        let error = match proxy {
+                            Some(proxy) => error.through(proxy),
+                            None => error,
+                        };
                         let error = error.redacted(&self.redaction);
                         permit.failed(&error);
                         return Err(error);
@@ -278,6 +312,37 @@ impl Client {
         };
         let answer = asking.await;
         answer.map_err(|error: FetchError| error.redacted(&self.redaction))
+    }
+
+    /// The connections for requests to the origin of a URL.
+    fn connections_to(&self, url: &Url) -> &Connections {
+        match &self.own_connections {
+            Some(own) if self.credentials.has_auth_for(url) => &own.certified,
+            Some(own) if self.credentials.has_any_for(url) => &own.uncertified,
+            _ => &self.connections,
+        }
+    }
+
+    /// The request with the headers that the origin of its URL gets.
+    fn with_headers(
+        &self,
+        request: RequestBuilder,
+        url: &Url,
+    ) -> Result<RequestBuilder, FetchError> {
+        let mut request = request;
+        for header in self.credentials.headers_for(url) {
+            let name = HeaderName::from_bytes(header.name.as_bytes());
+            let value = HeaderValue::from_str(&header.value);
+            // The configuration has checked both.
+            let (Ok(name), Ok(mut value)) = (name, value) else {
+                let text = "a header of [source.auth] is not valid".to_owned();
+                return Err(FetchError::Setup(text));
+            };
+            // Such a value is not shown where headers are logged.
+            value.set_sensitive(true);
+            request = request.header(name, value);
+        }
+        Ok(request)
     }
 
     fn count(&self, pool: Pool, response: &Result<Response, FetchError>) {
@@ -596,6 +661,57 @@ mod tests {
                 .build()
                 .is_ok()
         );
+    }
+
+    #[tokio::test]
+    async fn no_proxy_of_the_environment_is_requested_directly_and_guarded() {
+        // Both the proxy and the server of every name.
+        let site = Site::start(|received| {
+            test_site::ok(match received.is_for_proxy() {
+                true => "proxied",
+                false => "direct",
+            })
+        })
+        .await;
+        let port = Url::parse(&site.url("/")).unwrap().port().unwrap();
+        let proxy = format!("http://proxy.example:{port}");
+        let variables = [
+            ("HTTP_PROXY", proxy.as_str()),
+            ("NO_PROXY", "direct.example, proxy.example"),
+        ];
+        let text = "[[source]]\nname = \"a\"\nurl = \"http://a.example/\"\nmirror = \"/a\"\n";
+        let environment = config::Environment::of(&variables);
+        let path = std::path::Path::new("/config.toml");
+        let config = config::Config::parse_in(text, path, &environment).unwrap();
+        for allow_private in [true, false] {
+            let guard = Guard {
+                allow_private,
+                as_public: Arc::default(),
+                trusted_host: None,
+            };
+            let lookup: Lookup = Arc::new(|_| {
+                let found = vec![(std::net::Ipv4Addr::LOCALHOST, 0).into()];
+                Box::pin(std::future::ready(Ok(found)))
+            });
+            let client = Client::guarded(&config.http, guard, lookup).unwrap();
+            let found =
+                async |host: &str| match get(&client, &format!("http://{host}:{port}/")).await {
+                    Ok(mut answer) => {
+                        let body = answer.chunk().await.unwrap().unwrap();
+                        String::from_utf8(body.to_vec()).unwrap()
+                    }
+                    Err(error) => error.code().to_owned(),
+                };
+            // The proxy itself may be private, and is none but a proxy.
+            assert_eq!(found("other.example").await, "proxied");
+            let direct = match allow_private {
+                true => "direct",
+                false => "forbidden-address",
+            };
+            assert_eq!(found("direct.example").await, direct);
+            assert_eq!(found("sub.direct.example").await, direct);
+            assert_eq!(found("proxy.example").await, direct);
+        }
     }
 
     #[tokio::test]

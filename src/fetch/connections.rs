@@ -6,28 +6,54 @@
 //!
 //! Documents, requests to hubs and packages have other connections: one that is full of resources delays none of them.
 //!
-//! Invariant: every connection goes to an address that the guard allows.
+//! What gets the credentials of a Source goes over connections that no other Source uses, and a certificate of a client is shown on
+//! no others. Requests through a proxy have connections of their own as well: they reach nothing but the proxy.
+//!
+//! Invariant: every connection goes to an address that the guard allows, or to a configured proxy.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use reqwest::redirect;
+use reqwest::dns::{Name, Resolve, Resolving};
+use reqwest::{Certificate, Identity, redirect};
+use url::Url;
 
 use super::FetchError;
-use super::error::innermost;
-use super::guard::GuardedResolver;
-use crate::config::HttpConfig;
+use super::error::{ResolveError, innermost};
+use super::guard::{GuardedResolver, Lookup};
+use crate::config::{ClientCertificate, HttpConfig, Proxies};
 
 /// How long an unused connection stays open.
 const IDLE: Duration = Duration::from_secs(60);
 
 pub(super) struct Connections {
-    negotiating: reqwest::Client,
-    /// Created when it is needed: it loads the certificates again.
-    http2: OnceLock<reqwest::Client>,
+    settings: Arc<Settings>,
+    certificate: Option<ClientCertificate>,
+    direct: Versions,
+    proxied: Versions,
+}
+
+/// What all connections have in common.
+struct Settings {
     http: HttpConfig,
     resolver: Arc<GuardedResolver>,
     has_certificates: bool,
+}
+
+/// A client for each version of HTTP. Each is created when it is needed: it loads the certificates again.
+#[derive(Default)]
+struct Versions {
+    negotiating: OnceLock<Result<reqwest::Client, FetchError>>,
+    http2: OnceLock<Result<reqwest::Client, FetchError>>,
+}
+
+/// How a request reaches its host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Route {
+    /// Whether it goes over HTTP/2, or over the version that is negotiated.
+    pub(super) is_http2: bool,
+    /// Whether it goes through the proxy of its scheme.
+    pub(super) is_proxied: bool,
 }
 
 impl Connections {
@@ -37,71 +63,156 @@ impl Connections {
     /// [`FetchError::Setup`] if the user agent is not a valid header or TLS can't be set up.
     pub(super) fn new(http: &HttpConfig, resolver: GuardedResolver) -> Result<Self, FetchError> {
         let resolver = Arc::new(resolver);
-        let build = |has_certificates| build(http, &resolver, has_certificates, false);
-        let (negotiating, has_certificates) = match build(true) {
-            Ok(client) => (client, true),
-            Err(first) => match build(false) {
+        let settings = |has_certificates| Settings {
+            http: http.clone(),
+            resolver: Arc::clone(&resolver),
+            has_certificates,
+        };
+        let route = Route {
+            is_http2: false,
+            is_proxied: false,
+        };
+        let (settings, client) = match settings(true).build(route, None) {
+            Ok(client) => (settings(true), client),
+            Err(first) => match settings(false).build(route, None) {
                 Ok(client) => {
-                    tracing::warn!(
-                        error = %innermost(&first),
-                        "no CA certificates found; https will fail"
-                    );
-                    (client, false)
+                    tracing::warn!(error = %first, "no CA certificates found; https will fail");
+                    (settings(false), client)
                 }
-                Err(_) => {
-                    return Err(FetchError::Setup(innermost(&first)));
-                }
+                Err(_) => return Err(first),
             },
         };
         Ok(Self {
-            negotiating,
-            http2: OnceLock::new(),
-            http: http.clone(),
-            resolver,
-            has_certificates,
+            settings: Arc::new(settings),
+            certificate: None,
+            direct: Versions {
+                negotiating: OnceLock::from(Ok(client)),
+                http2: OnceLock::new(),
+            },
+            proxied: Versions::default(),
         })
     }
 
-    /// The client for a request that goes over HTTP/2, or over the version that is negotiated.
-    pub(super) fn client(&self, is_http2: bool) -> &reqwest::Client {
-        if !is_http2 {
-            return &self.negotiating;
+    /// Other connections, on which this certificate is shown to servers that ask for one.
+    pub(super) fn separate(&self, certificate: Option<&ClientCertificate>) -> Self {
+        Self {
+            settings: Arc::clone(&self.settings),
+            certificate: certificate.cloned(),
+            direct: Versions::default(),
+            proxied: Versions::default(),
         }
-        self.http2.get_or_init(|| {
-            build(&self.http, &self.resolver, self.has_certificates, true)
-                .unwrap_or_else(|_| self.negotiating.clone())
-        })
+    }
+
+    /// The proxies that requests go through.
+    pub(super) fn proxies(&self) -> &Proxies {
+        &self.settings.http.proxies
+    }
+
+    /// The client for a request.
+    ///
+    /// # Errors
+    /// [`FetchError::Setup`] if TLS can't be set up.
+    pub(super) fn client(&self, route: Route) -> Result<&reqwest::Client, FetchError> {
+        let versions = match route.is_proxied {
+            true => &self.proxied,
+            false => &self.direct,
+        };
+        let client = match route.is_http2 {
+            true => &versions.http2,
+            false => &versions.negotiating,
+        };
+        let client = client.get_or_init(|| self.settings.build(route, self.certificate.as_ref()));
+        client.as_ref().map_err(Clone::clone)
     }
 }
 
-fn build(
-    http: &HttpConfig,
-    resolver: &Arc<GuardedResolver>,
-    has_certificates: bool,
-    is_http2: bool,
-) -> reqwest::Result<reqwest::Client> {
-    let mut builder = reqwest::Client::builder()
-        .user_agent(&http.user_agent)
-        .no_proxy()
-        .redirect(redirect::Policy::none())
-        .referer(false)
-        .connect_timeout(http.timeout)
-        .read_timeout(http.timeout)
-        .pool_max_idle_per_host(http.connections_per_host.saturating_mul(2))
-        .pool_idle_timeout(IDLE)
-        .tcp_nodelay(true)
-        .tcp_keepalive(Duration::from_secs(60))
-        // A connection that many requests share is replaced if its peer does not react any more.
-        .http2_keep_alive_interval(http.timeout)
-        .http2_keep_alive_timeout(http.timeout)
-        .dns_resolver(Arc::clone(resolver));
-    if is_http2 {
-        builder = builder.http2_prior_knowledge();
+impl Settings {
+    fn build(
+        &self,
+        route: Route,
+        certificate: Option<&ClientCertificate>,
+    ) -> Result<reqwest::Client, FetchError> {
+        let built = self.try_build(route, certificate);
+        built.map_err(|error| FetchError::Setup(innermost(&error)))
     }
-    if !has_certificates {
-        builder = builder.tls_certs_only([]);
+
+    fn try_build(
+        &self,
+        route: Route,
+        certificate: Option<&ClientCertificate>,
+    ) -> reqwest::Result<reqwest::Client> {
+        let http = &self.http;
+        let mut builder = reqwest::Client::builder()
+            .user_agent(&http.user_agent)
+            .redirect(redirect::Policy::none())
+            .referer(false)
+            .connect_timeout(http.timeout)
+            .read_timeout(http.timeout)
+            .pool_max_idle_per_host(http.connections_per_host.saturating_mul(2))
+            .pool_idle_timeout(IDLE)
+            .tcp_nodelay(true)
+            .tcp_keepalive(Duration::from_secs(60))
+            // A connection that many requests share is replaced if its peer does not react any more.
+            .http2_keep_alive_interval(http.timeout)
+            .http2_keep_alive_timeout(http.timeout);
+        builder = match route.is_proxied {
+            true => {
+                let proxies = http.proxies.clone();
+                let proxy = move |url: &Url| proxies.of_scheme(url.scheme()).cloned();
+                let resolver = ProxyResolver {
+                    proxies: http.proxies.clone(),
+                    lookup: Arc::clone(&self.resolver.lookup),
+                };
+                builder
+                    .proxy(reqwest::Proxy::custom(proxy))
+                    .dns_resolver(Arc::new(resolver))
+            }
+            false => builder.no_proxy().dns_resolver(Arc::clone(&self.resolver)),
+        };
+        if route.is_http2 {
+            builder = builder.http2_prior_knowledge();
+        }
+        let authorities = http.authorities.iter().map(Certificate::from_der);
+        let authorities = authorities.collect::<reqwest::Result<Vec<_>>>()?;
+        builder = match self.has_certificates {
+            true => builder.tls_certs_merge(authorities),
+            false => builder.tls_certs_only(authorities),
+        };
+        if let Some(certificate) = certificate {
+            builder = builder.identity(Identity::from_pem(certificate.pem().as_bytes())?);
+        }
+        builder.build()
     }
-    builder.build()
+}
+
+/// A resolver of the names of proxies, and of no others. They may be anywhere: the operator has named them.
+struct ProxyResolver {
+    proxies: Proxies,
+    lookup: Lookup,
+}
+
+impl Resolve for ProxyResolver {
+    fn resolve(&self, name: Name) -> Resolving {
+        let host = name.as_str().to_owned();
+        let is_proxy = |scheme: &str| {
+            let proxy = self.proxies.of_scheme(scheme);
+            proxy.and_then(Url::host_str) == Some(&host)
+        };
+        if !is_proxy("http") && !is_proxy("https") {
+            let error = ResolveError::Forbidden(host);
+            return Box::pin(async move { Err(error.into()) });
+        }
+        let resolving = (self.lookup)(host.clone());
+        Box::pin(async move {
+            match resolving.await {
+                Ok(found) => {
+                    let found: reqwest::dns::Addrs = Box::new(found.into_iter());
+                    Ok(found)
+                }
+                Err(error) => Err(ResolveError::Lookup(host, error).into()),
+            }
+        })
+    }
 }
 
 #[cfg(test)]
@@ -126,13 +237,19 @@ mod tests {
                 Box::pin(std::future::ready(Ok(found)))
             }),
         };
-        let connections = Connections::new(&test_site::http(), resolver).unwrap();
-        for is_http2 in [false, true] {
-            let request = connections
-                .client(is_http2)
-                .get("https://rebinding.example/");
-            let error = FetchError::from_transport(&request.send().await.unwrap_err());
-            assert_eq!(error.code(), "forbidden-address", "{is_http2}");
+        let shared = Connections::new(&test_site::http(), resolver).unwrap();
+        let separate = shared.separate(None);
+        for connections in [&shared, &separate] {
+            for is_http2 in [false, true] {
+                let route = Route {
+                    is_http2,
+                    is_proxied: false,
+                };
+                let client = connections.client(route).unwrap();
+                let request = client.get("https://rebinding.example/");
+                let error = FetchError::from_transport(&request.send().await.unwrap_err());
+                assert_eq!(error.code(), "forbidden-address", "{is_http2}");
+            }
         }
     }
 }

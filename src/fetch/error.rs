@@ -6,6 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::task::JoinError;
+use url::Url;
 
 use crate::error_class::ErrorClass;
 use crate::protocol::Redaction;
@@ -224,6 +225,18 @@ impl FetchError {
         }
     }
 
+    /// The same of a request through a proxy: what failed may be the way to the proxy, or from there.
+    pub(super) fn through(self, proxy: &Url) -> Self {
+        let host = proxy.host_str().unwrap_or_default();
+        let port = proxy.port_or_known_default().unwrap_or_default();
+        let text = |text: String| format!("through the proxy {host}:{port}: {text}");
+        match self {
+            Self::Connect(message) => Self::Connect(text(message)),
+            Self::Dns(message) => Self::Dns(text(message)),
+            error => error,
+        }
+    }
+
     /// The error of reading an answer on a blocking thread that has returned nothing.
     pub(super) fn of_join(error: &JoinError) -> Self {
         match error.is_panic() {
@@ -278,8 +291,12 @@ impl From<io::Error> for FetchError {
 /// What to do about a status.
 fn hint_of_status(status: u16) -> &'static str {
     match status {
-        401 => {
-            ": user name and password belong in the URL of the Source, as https://USER:PASSWORD@HOST/"
+        401 | 403 => {
+            ": credentials belong in [source.auth], or as https://USER:PASSWORD@HOST/ in `url`; they are sent to the origins of the \
+             Source only, and if they were sent here the server does not accept them"
+        }
+        407 => {
+            ": the proxy wants a user name and a password: `[http] proxy = \"http://USER:PASSWORD@HOST:PORT\"`"
         }
         _ => "",
     }

@@ -63,6 +63,20 @@ impl Guard {
         }
     }
 
+    /// Checks a URL whose name a proxy resolves, besides [`check`](Self::check): the name must be one that can be public.
+    ///
+    /// # Errors
+    /// [`FetchError::ForbiddenAddress`].
+    pub(super) fn check_unresolved(&self, url: &Url) -> Result<(), FetchError> {
+        let Some(Host::Domain(name)) = url.host() else {
+            return Ok(());
+        };
+        if self.allow_private || self.trusts(name) || !is_private_name(name) {
+            return Ok(());
+        }
+        Err(FetchError::ForbiddenAddress(name.to_owned()))
+    }
+
     fn trusts(&self, host: &str) -> bool {
         self.trusted_host.as_deref() == Some(host)
     }
@@ -76,6 +90,31 @@ impl Guard {
 fn is_localhost(name: &str) -> bool {
     let name = name.strip_suffix('.').unwrap_or(name);
     name == "localhost" || name.ends_with(".localhost")
+}
+
+/// The ends of names that are not in the public DNS: special-use domains (RFC 6761, RFC 6762, RFC 8375), `internal` (reserved by
+/// ICANN), and what private networks use (RFC 6762, appendix G).
+const PRIVATE_ENDS: [&str; 10] = [
+    "corp",
+    "home",
+    "home.arpa",
+    "internal",
+    "intranet",
+    "lan",
+    "local",
+    "localdomain",
+    "localhost",
+    "private",
+];
+
+/// Whether a name can only be one of a private network.
+fn is_private_name(name: &str) -> bool {
+    let name = name.trim_end_matches('.');
+    let is_below = |end: &str| {
+        let before = name.strip_suffix(end);
+        before.is_some_and(|before| before.ends_with('.'))
+    };
+    !name.contains('.') || PRIVATE_ENDS.into_iter().any(is_below)
 }
 
 /// Whether an address belongs to the public internet.
@@ -358,6 +397,30 @@ mod tests {
             None,
             "its owner decides where it leads"
         );
+    }
+
+    #[test]
+    fn names_of_private_networks_are_not_given_to_a_proxy() {
+        for (name, is_allowed) in [
+            ("example.com", true),
+            ("internal.example.com", true),
+            ("notlocal.example", true),
+            ("intranet", false),
+            ("intranet.", false),
+            ("metadata.google.internal", false),
+            ("printer.local", false),
+            ("router.home.arpa.", false),
+            ("a.localhost", false),
+            ("wiki.corp", false),
+        ] {
+            let url = Url::parse(&format!("https://{name}/")).unwrap();
+            assert_eq!(
+                guard(false).check_unresolved(&url).is_ok(),
+                is_allowed,
+                "{name}"
+            );
+            assert_eq!(guard(true).check_unresolved(&url), Ok(()), "{name}");
+        }
     }
 
     #[test]

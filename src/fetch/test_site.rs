@@ -28,6 +28,11 @@ impl Received {
         self.uri.path()
     }
 
+    /// Whether it is one to a proxy, which names the host of another server.
+    pub(super) fn is_for_proxy(&self) -> bool {
+        self.uri.host().is_some()
+    }
+
     pub(super) fn header(&self, name: &str) -> &str {
         self.headers
             .get(name)
@@ -129,6 +134,7 @@ pub(super) fn http() -> config::HttpConfig {
         timeout: Duration::from_secs(20),
         user_agent: "resyncd/test".into(),
         allow_private_addresses: true,
+        ..config::HttpConfig::default()
     }
 }
 

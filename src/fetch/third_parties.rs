@@ -48,6 +48,7 @@ impl ThirdParties {
         let urls = [&source.url].into_iter().chain(&source.sets).chain(hub);
         let mut own: Vec<String> = urls.map(authority).collect();
         own.extend(source.hosts.iter().cloned());
+        own.extend(source.credentials.hosts());
         Self {
             own,
             per_hour: per_hour.max(2),

@@ -68,6 +68,8 @@
 //! | redirect loops | [`redirects`] |
 //! | redirects from https to http | the tests of `fetch::client`; tests/websub/tls.rs |
 //! | passwords of the configuration, sent elsewhere or shown | [`credentials`]: `passwords_…`, `password_is_sent_again_…` |
+//! | bearer tokens, headers and certificates of `[source.auth]`, sent elsewhere or shown | [`source_auth`] |
+//! | names that a proxy resolves, private addresses behind it | [`proxies`]; `config::proxies`; `fetch::guard` |
 //! | answers that repeat passwords, tokens and secrets of the request | [`credentials`]: `echoed_secrets_…`; `protocol::redaction` |
 //! | passwords in documents, sent or shown | [`credentials`]: `passwords_are_sent_to_…` |
 //! | false lengths, truncated and endless documents, resources and packages | [`bodies`]: `oversized_and_truncated_…`, `download_stops_…` |
@@ -114,15 +116,18 @@ mod paths;
 mod peers;
 mod power_loss;
 mod private_addresses;
+mod proxies;
 mod rebuilding;
 mod redirects;
 mod replays;
 mod retries;
 mod reverts;
 mod site;
+mod source_auth;
 mod stale_documents;
 mod third_parties;
 mod threads;
+mod tls_site;
 mod traced;
 mod unresponsive_hosts;
 mod uris;

@@ -222,7 +222,11 @@ pub(crate) fn program() -> Command {
 /// A program without the environment variables that could change its behaviour.
 pub(crate) fn isolated_command(program: impl AsRef<OsStr>) -> Command {
     let mut command = Command::new(program);
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"] {
+        command.env_remove(name).env_remove(name.to_lowercase());
+    }
     command
+        .env_remove("CREDENTIALS_DIRECTORY")
         .env_remove("RESYNCD_CONFIG")
         .env_remove("JOURNAL_STREAM")
         .env_remove("NOTIFY_SOCKET")

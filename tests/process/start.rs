@@ -29,12 +29,18 @@ async fn daemon_stops_cleanly_on_signals() {
 #[test]
 fn check_warns_of_passwords_that_everybody_can_read() {
     use std::os::unix::fs::PermissionsExt;
-    for (url, mode, warns) in [
-        ("http://me:s3cret@a.example/", 0o644, true),
-        ("http://me:s3cret@a.example/", 0o640, false),
-        ("http://a.example/", 0o644, false),
+    const PROXY: &str = "proxy = \"http://me:s3cret@proxy.example:3128\"";
+    for (url, http, mode, warns) in [
+        ("http://me:s3cret@a.example/", "", 0o644, true),
+        ("http://me:s3cret@a.example/", "", 0o640, false),
+        ("http://a.example/", "", 0o644, false),
+        ("http://a.example/", PROXY, 0o644, true),
+        ("http://a.example/", PROXY, 0o640, false),
     ] {
         let home = Home::new(url, "");
+        let config = std::fs::read_to_string(&home.config).unwrap();
+        let config = config.replace("[http]\n", &format!("[http]\n{http}\n"));
+        std::fs::write(&home.config, config).unwrap();
         let permissions = std::fs::Permissions::from_mode(mode);
         std::fs::set_permissions(&home.config, permissions).unwrap();
         let output = home.run_command(&["check"]);

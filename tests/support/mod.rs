@@ -10,6 +10,7 @@
 )]
 
 mod addresses;
+mod client_tls;
 mod exposition;
 mod files;
 mod lists;
@@ -32,6 +33,7 @@ use tokio::sync::broadcast;
 use url::Url;
 
 pub(crate) use addresses::free_address;
+pub(crate) use client_tls::{CLIENT_CERTIFICATE, NAMING_AUTHORITY, asking_tls_server};
 pub(crate) use exposition::Exposition;
 pub(crate) use files::{Files, difference, expected_files, files, path_of};
 pub(crate) use lists::{capability_list, change, change_list, change_list_index};

@@ -14,6 +14,8 @@ use super::requests::{read_topic, send_request};
 use crate::clock::{self, Now};
 use crate::engine::EngineError;
 use crate::engine::restarts::{Panicked, Restarts, catch_panic};
+use crate::engine::unencrypted_hubs::{UNENCRYPTED_CODE, is_unencrypted};
+use crate::protocol::websub::Intent;
 use crate::store::{ChannelId, ChannelRecord, Store, StoreError, Wake};
 use crate::sync::{
     Channel, ChannelAction, ChannelEvent, ChannelMachine, ChannelReport, ChannelRules, ChannelStep,
@@ -116,6 +118,7 @@ async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) -> Resu
     let stored = StoredMachine::new(store, channel, context.rules.clone());
     let mut stored = stored.that_ends_only(context.ends_only);
     let mut event = ChannelEvent::Started;
+    let mut warned = None;
     loop {
         let now = clock::now();
         let (step, record) = match stored.handle(now, event).await {
@@ -143,7 +146,17 @@ async fn drive_to_end(context: &ChannelContext, channel: &ChannelRecord) -> Resu
         }
         event = match step.action {
             ChannelAction::ReadTopic(topic) => read_topic(client, &context.source, &topic).await,
-            ChannelAction::SendRequest(request) => send_request(client, &record, &request).await,
+            ChannelAction::SendRequest(request) => {
+                let has_secret =
+                    record.secret.is_some() && request.asked.intent == Intent::Subscribe;
+                let is_exposed = has_secret && is_unencrypted(&request.hub);
+                if is_exposed && warned.as_ref() != Some(&request.hub) {
+                    tracing::warn!(code = UNENCRYPTED_CODE, source = context.source, topic = %channel.topic, hub = %request.hub,
+                        "the secret of the subscription is sent unencrypted: the hub has no https");
+                    warned = Some(request.hub.clone());
+                }
+                send_request(client, &record, &request).await
+            }
             ChannelAction::WaitUntil(time) => {
                 wait(&mut wakes, channel.id, time, now).await;
                 ChannelEvent::Woken
@@ -191,7 +204,6 @@ mod tests {
 
     use super::*;
     use crate::engine::test_source::{Answering, NAME, TestSource};
-    use crate::protocol::websub::Intent;
     use crate::protocol::{Capability, HubUri, TopicUri};
 
     /// The machine of a channel with this topic panics the first time that it handles an event.

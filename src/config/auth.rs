@@ -1,0 +1,348 @@
+//! Reads `[source.auth]`: the credentials of a Source, and where they come from.
+//!
+//! Each of them is in a file, in a credential of systemd (`LoadCredential=`), or in environment variables that the file names as
+//! `${VARIABLE}`. A secret that is written into the file itself is a fault.
+//!
+//! Invariants: no fault repeats a secret; what is sent is only for origins that the configuration names, and never for http if the
+//! URL of the Source is https.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::Path;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use url::{Origin, Url};
+
+use super::Source;
+use super::certificates::ClientCertificate;
+use super::credentials::{AuthHeader, SourceAuth};
+use super::environment::Environment;
+use super::fault::FaultKind;
+use super::table_reader::{TableReader, parse_path};
+use super::value::parse_url;
+
+/// The longest token, password or header, in bytes.
+const LONGEST_LINE: u64 = 16 << 10;
+/// The longest certificate with its chain, in bytes.
+const LONGEST_PEM: u64 = 1 << 20;
+/// The variable that names the folder of the credentials that systemd has loaded.
+const CREDENTIALS: &str = "CREDENTIALS_DIRECTORY";
+const AUTHORIZATION: &str = "authorization";
+/// Headers that the client sets itself, or that are not for the Source.
+const RESERVED: [&str; 15] = [
+    "accept",
+    "accept-encoding",
+    "connection",
+    "content-encoding",
+    "content-length",
+    "content-type",
+    "expect",
+    "host",
+    "keep-alive",
+    "range",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "user-agent",
+];
+
+/// What the secrets are read from.
+struct Secrets<'r, 's, 'f> {
+    section: &'r mut TableReader<'s, 'f>,
+    folder: &'r Path,
+    environment: &'r Environment,
+}
+
+/// A secret that is valid, and the key that names it.
+struct Found<T> {
+    value: T,
+    key: String,
+}
+
+/// Reads the table. `source`: the Source with its URLs; its credentials are those of the URLs.
+pub(super) fn read_auth(
+    section: &mut TableReader<'_, '_>,
+    folder: &Path,
+    environment: &Environment,
+    source: &Source,
+) -> Option<SourceAuth> {
+    let more = section.list("origins", |text| parse_origin(text, &source.url));
+    let mut secrets = Secrets {
+        section,
+        folder,
+        environment,
+    };
+    let bearer = secrets.read("bearer", LONGEST_LINE, parse_token);
+    let basic = secrets.read("basic", LONGEST_LINE, parse_password);
+    let header = secrets.read("header", LONGEST_LINE, parse_headers);
+    let key = secrets.read("key", LONGEST_PEM, |text| Ok(text.to_owned()));
+    let certificate = secrets.read("certificate", LONGEST_PEM, |text| {
+        ClientCertificate::parse(text, key.as_ref().map(|key| key.value.as_str()))
+    });
+
+    let mut auth = SourceAuth {
+        origins: own_origins(source, more.unwrap_or_default()),
+        ..SourceAuth::default()
+    };
+    let headers = [bearer, basic, header].into_iter().flatten();
+    for Found { value, key } in headers {
+        let has_authorization =
+            |headers: &[AuthHeader]| headers.iter().any(|header| header.name == AUTHORIZATION);
+        if has_authorization(&value.headers) && has_authorization(&auth.headers) {
+            let text = "a request has one Authorization header, and another key sets it already";
+            section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
+        }
+        let of_url = has_authorization(&value.headers)
+            .then(|| {
+                let mut origins = auth.origins.iter();
+                origins.find(|origin| has_password(source, origin))
+            })
+            .flatten();
+        if let Some(origin) = of_url {
+            let origin = origin.ascii_serialization();
+            let text =
+                format!("a URL of {origin} has a user name or a password already: remove them");
+            section.reject(&key, &FaultKind::BadAuth(text));
+        }
+        auth.headers.extend(value.headers);
+        auth.secrets.extend(value.secrets);
+    }
+    if let Some(Found { value, key }) = certificate {
+        let is_https =
+            |origin: &Origin| matches!(origin, Origin::Tuple(scheme, ..) if scheme == "https");
+        if !auth.origins.iter().any(is_https) {
+            let text = "a certificate is shown to servers of https only, and `url` is http";
+            section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
+        }
+        auth.certificate = Some(value);
+    } else if let Some(Found { key, .. }) = key {
+        let text = "a private key is of no use without `certificate`, `certificate_file` or `certificate_credential`";
+        section.reject(&key, &FaultKind::BadAuth(text.to_owned()));
+    }
+    let is_empty = auth.headers.is_empty() && auth.certificate.is_none();
+    (!is_empty).then_some(auth)
+}
+
+/// The origins of the URL, the sets and the others that are configured. What is http is not the Source's own if the URL is https.
+fn own_origins(source: &Source, more: Vec<Origin>) -> Vec<Origin> {
+    let is_http = source.url.scheme() == "http";
+    let sets = source.sets.iter();
+    let sets = sets.filter(|set| is_http || set.scheme() == "https");
+    let mut origins = vec![source.url.origin()];
+    for origin in sets.map(Url::origin).chain(more) {
+        if !origins.contains(&origin) {
+            origins.push(origin);
+        }
+    }
+    origins
+}
+
+fn has_password(source: &Source, origin: &Origin) -> bool {
+    let url = Url::parse(&origin.ascii_serialization());
+    url.is_ok_and(|url| source.credentials.has_any_for(&url))
+}
+
+/// Parses an origin: a URL without a path.
+fn parse_origin(text: &str, source: &Url) -> Result<Origin, FaultKind> {
+    let url = parse_url(text)?;
+    let bad = |why: &str| Err(FaultKind::BadUrl(format!("{:?} {why}", url.as_str())));
+    if !url.username().is_empty() || url.password().is_some() {
+        let text = "an origin has neither a user name nor a password".to_owned();
+        return Err(FaultKind::BadUrl(text));
+    }
+    if url.path() != "/" || url.query().is_some() {
+        return bad(
+            "has a path: an origin is a scheme, a host and a port, such as https://files.example.net",
+        );
+    }
+    if url.scheme() == "http" && source.scheme() == "https" {
+        return bad("is http, and `url` is https: the credentials would be sent unencrypted");
+    }
+    Ok(url.origin())
+}
+
+/// Headers, and what no text may repeat of them.
+struct SecretHeaders {
+    headers: Vec<AuthHeader>,
+    secrets: Vec<String>,
+}
+
+impl Secrets<'_, '_, '_> {
+    /// Reads a secret from where one of its three keys says. A fault is one of that key.
+    fn read<T>(
+        &mut self,
+        name: &str,
+        longest: u64,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<Found<T>> {
+        let keys = [
+            name.to_owned(),
+            format!("{name}_file"),
+            format!("{name}_credential"),
+        ];
+        let mut given = keys.iter().filter(|key| self.section.is_given(key));
+        let key = given.next()?.clone();
+        if let Some(second) = given.next().cloned() {
+            let [value, file, credential] = &keys;
+            let text = format!("only one of `{value}`, `{file}` and `{credential}` can be set");
+            self.section.reject(&second, &FaultKind::BadAuth(text));
+        }
+        let (folder, environment) = (self.folder, self.environment);
+        let value = self.section.text(&key, "a string", |text| {
+            let secret = if key == keys[0] {
+                expand(text, name, environment)?
+            } else if key == keys[1] {
+                read_file(&parse_path(text, folder)?, longest)?
+            } else {
+                read_credential(text, longest, environment)?
+            };
+            parse(&secret).map_err(FaultKind::BadSecret)
+        })?;
+        Some(Found { value, key })
+    }
+}
+
+/// The text with the values of the environment variables that it names as `${VARIABLE}`, at least one.
+fn expand(text: &str, name: &str, environment: &Environment) -> Result<String, FaultKind> {
+    let plain = || {
+        FaultKind::PlainSecret(format!(
+            "a secret does not belong in this file: write \"${{VARIABLE}}\" for an environment variable, or use `{name}_file` or \
+             `{name}_credential`"
+        ))
+    };
+    let mut expanded = String::new();
+    let mut rest = text;
+    let mut has_variable = false;
+    while let Some((before, after)) = rest.split_once("${") {
+        let (variable, after) = after.split_once('}').ok_or_else(plain)?;
+        let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        if variable.is_empty() || !variable.chars().all(is_name) {
+            return Err(plain());
+        }
+        let value = environment.get(variable).ok_or_else(|| {
+            FaultKind::NoSecret(format!("the environment variable {variable} is not set"))
+        })?;
+        expanded.push_str(before);
+        expanded.push_str(&value);
+        (rest, has_variable) = (after, true);
+    }
+    expanded.push_str(rest);
+    has_variable.then_some(expanded).ok_or_else(plain)
+}
+
+/// The text of a file, without the line breaks at its end.
+fn read_file(path: &Path, longest: u64) -> Result<String, FaultKind> {
+    let shown = path.display();
+    let unreadable = |error: &dyn std::fmt::Display| {
+        FaultKind::NoSecret(format!("{shown} can't be read: {error}"))
+    };
+    let found = path.metadata().map_err(|error| unreadable(&error))?;
+    if !found.is_file() {
+        return Err(unreadable(&"not a file"));
+    }
+    let mut bytes = Vec::new();
+    File::open(path)
+        .and_then(|file| file.take(longest + 1).read_to_end(&mut bytes))
+        .map_err(|error| unreadable(&error))?;
+    if bytes.len() as u64 > longest {
+        return Err(unreadable(&format!("larger than {longest} bytes")));
+    }
+    let text = String::from_utf8(bytes).map_err(|_| unreadable(&"not UTF-8"))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+/// The text of a credential that systemd has loaded for the unit.
+fn read_credential(
+    name: &str,
+    longest: u64,
+    environment: &Environment,
+) -> Result<String, FaultKind> {
+    if name.contains(['/', '\0']) || matches!(name, "." | "..") {
+        let text = format!("{name:?} is not the name of a credential: it has no path");
+        return Err(FaultKind::BadAuth(text));
+    }
+    let Some(folder) = environment.get(CREDENTIALS) else {
+        return Err(FaultKind::NoSecret(format!(
+            "there is no credential {name}: {CREDENTIALS} is not set, as systemd does for a unit with LoadCredential={name}:FILE"
+        )));
+    };
+    read_file(&Path::new(&folder).join(name), longest)
+}
+
+/// A bearer token (RFC 6750, section 2.1).
+fn parse_token(text: &str) -> Result<SecretHeaders, String> {
+    let is_visible = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if text.is_empty() || !is_visible {
+        return Err("a token is one line of visible ASCII characters".to_owned());
+    }
+    Ok(SecretHeaders {
+        headers: vec![authorization(format!("Bearer {text}"))],
+        secrets: vec![text.to_owned()],
+    })
+}
+
+/// A user name and a password (RFC 7617).
+fn parse_password(text: &str) -> Result<SecretHeaders, String> {
+    let password = text.split_once(':').map(|(_, password)| password);
+    let password = password.filter(|_| !text.chars().any(char::is_control));
+    let password = password.ok_or("a user name and a password are one line: NAME:PASSWORD")?;
+    let encoded = STANDARD.encode(text);
+    Ok(SecretHeaders {
+        headers: vec![authorization(format!("Basic {encoded}"))],
+        secrets: vec![
+            password.to_owned(),
+            encoded.trim_end_matches('=').to_owned(),
+        ],
+    })
+}
+
+fn authorization(value: String) -> AuthHeader {
+    AuthHeader {
+        name: AUTHORIZATION.to_owned(),
+        value,
+    }
+}
+
+/// Headers, each on a line: `NAME: VALUE`.
+fn parse_headers(text: &str) -> Result<SecretHeaders, String> {
+    let mut found = SecretHeaders {
+        headers: Vec::new(),
+        secrets: Vec::new(),
+    };
+    for line in text.lines().filter(|line| !line.trim().is_empty()) {
+        let (name, value) = line
+            .split_once(':')
+            .ok_or("a header is a line: NAME: VALUE")?;
+        let (name, value) = (name.trim().to_ascii_lowercase(), value.trim());
+        let is_token =
+            |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_token) {
+            return Err("the name of a header has letters, digits and - only".to_owned());
+        }
+        let is_reserved = RESERVED.contains(&name.as_str());
+        if is_reserved || name.starts_with("if-") || name.starts_with("proxy-") {
+            return Err(format!("the header {name} is not one of credentials"));
+        }
+        if found.headers.iter().any(|header| header.name == name) {
+            return Err(format!("the header {name} is there twice"));
+        }
+        let is_text = |byte: u8| byte.is_ascii_graphic() || matches!(byte, b' ' | b'\t');
+        if value.is_empty() || !value.bytes().all(is_text) {
+            return Err(format!(
+                "the value of the header {name} is not visible ASCII characters"
+            ));
+        }
+        // Of `Token abc` and `session=abc` also the end alone.
+        let last = value.trim_end_matches('=').rsplit([' ', '\t', '=', ';']);
+        found.secrets.extend(last.take(1).map(str::to_owned));
+        found.secrets.push(value.to_owned());
+        let value = value.to_owned();
+        found.headers.push(AuthHeader { name, value });
+    }
+    match found.headers.is_empty() {
+        true => Err("there is no header in it: NAME: VALUE".to_owned()),
+        false => Ok(found),
+    }
+}

@@ -1,0 +1,332 @@
+//! The proxies that requests go through, and what is requested directly: `[http] proxy` and `no_proxy`, or the environment.
+//!
+//! Invariants: requests to this machine never go through a proxy; only proxies that speak plain HTTP are used, to which no
+//! certificate of a client can be shown; `Debug` does not show passwords.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use url::{Host, Url};
+
+use super::credentials::with_userinfo;
+use super::environment::Environment;
+use super::fault::FaultKind;
+use super::value::parse_host;
+use crate::protocol::{Redaction, hide_userinfo};
+
+/// Which requests go through which proxy; none of them by default.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Proxies {
+    http: Option<Url>,
+    https: Option<Url>,
+    exceptions: Vec<Exception>,
+    /// Whether the file names them, not the environment.
+    is_of_file: bool,
+}
+
+/// What is requested directly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Exception {
+    Everything,
+    /// A name and the names below it, or an address; at one port if there is one.
+    Host {
+        host: String,
+        port: Option<u16>,
+    },
+    /// The addresses that begin with so many bits of this one.
+    Network {
+        address: IpAddr,
+        bits: u32,
+    },
+}
+
+impl Proxies {
+    /// The same proxy for both schemes.
+    pub(super) fn at(proxy: Url, exceptions: Vec<Exception>) -> Self {
+        Self {
+            http: Some(proxy.clone()),
+            https: Some(proxy),
+            exceptions,
+            is_of_file: true,
+        }
+    }
+
+    /// The proxies of the environment. A variable of a scheme takes precedence over `ALL_PROXY`, upper case over lower case.
+    pub(super) fn of_environment(
+        environment: &Environment,
+        mut exceptions: Vec<Exception>,
+    ) -> Result<Self, FaultKind> {
+        let find = |name: &str| {
+            let names = [name.to_owned(), name.to_ascii_lowercase()];
+            let mut found = names.into_iter();
+            found.find_map(|name| Some((environment.get(&name)?, name)))
+        };
+        let proxy = |name: &str| match find(name).or_else(|| find("ALL_PROXY")) {
+            Some((text, name)) => parse_proxy(&text).map(Some).map_err(|kind| {
+                FaultKind::BadUrl(format!(
+                    "{name} of the environment: {kind}; set `proxy` in [http], or `proxy = \"off\"`"
+                ))
+            }),
+            None => Ok(None),
+        };
+        let (http, https) = (proxy("HTTP_PROXY")?, proxy("HTTPS_PROXY")?);
+        let listed = find("NO_PROXY").map(|(text, _)| text).unwrap_or_default();
+        let listed = listed.split([',', ' ']).filter(|text| !text.is_empty());
+        // What is no host is none that is requested.
+        exceptions.extend(listed.filter_map(|text| parse_exception(text).ok()));
+        Ok(Self {
+            http,
+            https,
+            exceptions,
+            is_of_file: false,
+        })
+    }
+
+    /// The proxy for the requests to a URL; `None`: they go to its host directly.
+    pub fn of(&self, url: &Url) -> Option<&Url> {
+        let proxy = self.of_scheme(url.scheme())?;
+        let host = url.host()?;
+        let is_direct = is_own_machine(&host) || self.exceptions.iter().any(|it| it.is(&host, url));
+        (!is_direct).then_some(proxy)
+    }
+
+    /// The proxy for the requests of a scheme.
+    pub fn of_scheme(&self, scheme: &str) -> Option<&Url> {
+        match scheme {
+            "https" => self.https.as_ref(),
+            _ => self.http.as_ref(),
+        }
+    }
+
+    /// Whether the configuration file has a password of a proxy.
+    #[must_use]
+    pub fn has_password_in_file(&self) -> bool {
+        let mut proxies = self.http.iter().chain(&self.https);
+        self.is_of_file && proxies.any(|proxy| proxy.password().is_some())
+    }
+
+    /// The redaction, which also removes the passwords of the proxies.
+    #[must_use]
+    pub fn added_to(&self, redaction: Redaction) -> Redaction {
+        let with_password = |proxy: &&Url| proxy.password().is_some();
+        let proxies = self.http.iter().chain(&self.https).filter(with_password);
+        proxies.fold(redaction, |redaction, proxy| {
+            with_userinfo(
+                redaction,
+                proxy.username(),
+                proxy.password().unwrap_or_default(),
+            )
+        })
+    }
+}
+
+impl fmt::Debug for Proxies {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = |proxy: &Option<Url>| {
+            let proxy = proxy.as_ref();
+            proxy.map(|proxy| hide_userinfo(proxy.as_str()).into_owned())
+        };
+        f.debug_struct("Proxies")
+            .field("http", &shown(&self.http))
+            .field("https", &shown(&self.https))
+            .field("exceptions", &self.exceptions)
+            .finish()
+    }
+}
+
+impl Exception {
+    fn is(&self, host: &Host<&str>, url: &Url) -> bool {
+        match self {
+            Self::Everything => true,
+            Self::Host { host: own, port } => {
+                let is_at_port = port.is_none() || *port == url.port_or_known_default();
+                is_at_port && is_at_or_below(&host.to_string(), own)
+            }
+            Self::Network { address, bits } => {
+                address_of(host).is_some_and(|host| shares_bits(host, *address, *bits))
+            }
+        }
+    }
+}
+
+/// Whether a host is another, or a name below it.
+fn is_at_or_below(host: &str, own: &str) -> bool {
+    let host = host.trim_end_matches('.');
+    let before = host.strip_suffix(own);
+    before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
+}
+
+fn address_of(host: &Host<&str>) -> Option<IpAddr> {
+    match host {
+        Host::Ipv4(address) => Some((*address).into()),
+        Host::Ipv6(address) => Some(IpAddr::from(*address).to_canonical()),
+        Host::Domain(_) => None,
+    }
+}
+
+fn shares_bits(one: IpAddr, other: IpAddr, bits: u32) -> bool {
+    let differs = match (one, other) {
+        (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        (IpAddr::V6(one), IpAddr::V6(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
+        _ => return false,
+    };
+    differs >= bits
+}
+
+/// Whether a host is this machine: to a proxy it would be another one.
+fn is_own_machine(host: &Host<&str>) -> bool {
+    match address_of(host) {
+        Some(address) => address.is_loopback(),
+        None => is_at_or_below(&host.to_string(), "localhost"),
+    }
+}
+
+/// Parses the URL of a proxy. Without a scheme it is http.
+pub(super) fn parse_proxy(text: &str) -> Result<Url, FaultKind> {
+    let bad = |why: &str| FaultKind::BadUrl(format!("{:?} {why}", hide_userinfo(text)));
+    let complete = match text.contains("://") {
+        true => text.to_owned(),
+        false => format!("http://{text}"),
+    };
+    let url = Url::parse(&complete)
+        .map_err(|_| bad("is not the URL of a proxy, such as http://proxy.example.net:3128"))?;
+    if url.scheme() != "http" {
+        return Err(bad("is not an HTTP proxy: only http:// can be used"));
+    }
+    if url.path() != "/" || url.query().is_some() || url.fragment().is_some() {
+        return Err(bad("has a path: a proxy has none"));
+    }
+    Ok(url)
+}
+
+/// Parses what is requested directly: `*`, a name, an address or a network, such as `10.0.0.0/8`.
+pub(super) fn parse_exception(text: &str) -> Result<Exception, FaultKind> {
+    let bad = || FaultKind::BadHost(text.to_owned());
+    let text = text.trim();
+    if text == "*" {
+        return Ok(Exception::Everything);
+    }
+    if let Some((address, bits)) = text.split_once('/') {
+        let address: IpAddr = address.parse().map_err(|_| bad())?;
+        let most = if address.is_ipv4() { 32 } else { 128 };
+        let bits: u32 = bits.parse().map_err(|_| bad())?;
+        return match bits <= most {
+            true => Ok(Exception::Network { address, bits }),
+            false => Err(bad()),
+        };
+    }
+    if let Ok(address) = text.parse::<IpAddr>() {
+        let bits = if address.is_ipv4() { 32 } else { 128 };
+        return Ok(Exception::Network { address, bits });
+    }
+    let name = text.trim_start_matches("*.").trim_start_matches('.');
+    let host = parse_host(name.trim_end_matches('.')).map_err(|_| bad())?;
+    Ok(match host.rsplit_once(':') {
+        Some((name, port)) if !host.ends_with(']') => Exception::Host {
+            host: name.to_owned(),
+            port: port.parse().ok(),
+        },
+        _ => Exception::Host { host, port: None },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The proxy for a URL in an environment.
+    fn found(variables: &[(&str, &str)], url: &str) -> String {
+        let environment = Environment::of(variables);
+        let proxies = Proxies::of_environment(&environment, Vec::new()).unwrap();
+        let proxy = proxies.of(&Url::parse(url).unwrap());
+        proxy.map_or_else(|| "direct".to_owned(), Url::to_string)
+    }
+
+    #[test]
+    fn environment_names_the_proxy_of_each_scheme() {
+        const BOTH: &[(&str, &str)] = &[
+            ("HTTP_PROXY", "http://plain.example:3128"),
+            ("https_proxy", "tunnel.example:3128"),
+        ];
+        for (variables, url, expected) in [
+            (&[][..], "http://a.org/", "direct"),
+            (BOTH, "http://a.org/", "http://plain.example:3128/"),
+            (BOTH, "https://a.org/", "http://tunnel.example:3128/"),
+            (&[("HTTPS_PROXY", "p:1")], "http://a.org/", "direct"),
+            (&[("HTTPS_PROXY", "")], "https://a.org/", "direct"),
+            (&[("ALL_PROXY", "p:1")], "http://a.org/", "http://p:1/"),
+            (
+                &[("all_proxy", "p:1"), ("HTTPS_PROXY", "q:1")],
+                "https://a.org/",
+                "http://q:1/",
+            ),
+            (
+                &[("HTTPS_PROXY", "p:1"), ("https_proxy", "q:1")],
+                "https://a.org/",
+                "http://p:1/",
+            ),
+        ] {
+            assert_eq!(found(variables, url), expected, "{variables:?} {url}");
+        }
+        for bad in [
+            "https://p.example",
+            "socks5://p.example",
+            "http://p/x",
+            "a b",
+        ] {
+            let environment = Environment::of(&[("HTTPS_PROXY", bad)]);
+            let fault = Proxies::of_environment(&environment, Vec::new()).unwrap_err();
+            assert!(fault.to_string().contains("HTTPS_PROXY"), "{fault}");
+        }
+    }
+
+    #[test]
+    fn exceptions_and_this_machine_are_requested_directly() {
+        for (exceptions, url, is_direct) in [
+            ("", "http://a.org/", false),
+            ("*", "http://a.org/", true),
+            ("a.org", "http://a.org/", true),
+            ("A.org.", "http://sub.a.org./", true),
+            (".a.org", "http://a.org/", true),
+            ("*.a.org", "http://sub.a.org/", true),
+            ("a.org", "http://nota.org/", false),
+            ("sub.a.org", "http://a.org/", false),
+            ("b.org, a.org", "http://a.org/", true),
+            ("b.org a.org", "http://a.org/", true),
+            ("a.org:8080", "http://a.org/", false),
+            ("a.org:8080", "http://a.org:8080/", true),
+            ("a.org:443", "https://a.org/", true),
+            ("10.0.0.0/8", "http://10.1.2.3/", true),
+            ("10.0.0.0/8", "http://11.1.2.3/", false),
+            ("10.0.0.0/33", "http://10.0.0.1/", false),
+            ("192.0.2.7", "http://192.0.2.7/", true),
+            ("2001:db8::/32", "http://[2001:db8::7]/", true),
+            ("[2001:db8::7]", "http://[2001:db8::7]/", true),
+            ("2001:db8::7", "http://[2001:db8::8]/", false),
+            ("10.0.0.0/8", "http://[::ffff:10.1.2.3]/", true),
+            ("", "http://127.0.0.1:8080/", true),
+            ("", "http://[::1]/", true),
+            ("", "http://localhost/", true),
+            ("", "http://a.localhost./", true),
+            ("", "http://notlocalhost/", false),
+        ] {
+            let found = found(&[("ALL_PROXY", "p:1"), ("NO_PROXY", exceptions)], url);
+            assert_eq!(found == "direct", is_direct, "{exceptions} {url}");
+        }
+    }
+
+    #[test]
+    fn passwords_of_proxies_are_not_shown() {
+        let proxy = parse_proxy("http://me:s3cr%40t@p.example:3128").unwrap();
+        let proxies = Proxies::at(proxy, Vec::new());
+        let shown = format!("{proxies:?}");
+        assert!(
+            shown.contains("p.example") && !shown.contains("s3cr"),
+            "{shown}"
+        );
+        let redaction = proxies.added_to(Redaction::default());
+        assert_eq!(redaction.redact("sent s3cr@t"), "sent [redacted]");
+        let fault = parse_proxy("ftp://me:s3cr%40t@p.example").unwrap_err();
+        assert!(!fault.to_string().contains("s3cr"), "{fault}");
+    }
+}

@@ -1,0 +1,99 @@
+//! Subscriptions whose secret goes to a hub over plain http: whoever reads it on the way can sign notifications.
+//!
+//! Must not know who asks, nor how it is shown.
+
+use chrono::{DateTime, Utc};
+use url::Host;
+
+use crate::protocol::HubUri;
+use crate::status::StatusError;
+use crate::store::ChannelRecord;
+
+/// The secret of a subscription is sent unencrypted.
+pub(super) const UNENCRYPTED_CODE: &str = "unencrypted-hub";
+
+/// Whether a secret that is sent to a hub leaves this machine without TLS.
+pub(super) fn is_unencrypted(hub: &HubUri) -> bool {
+    let is_local = match hub.url().host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    hub.url().scheme() == "http" && !is_local
+}
+
+/// The notice of a channel whose hub got its secret that way.
+pub(super) fn notice(channel: &ChannelRecord, now: DateTime<Utc>) -> Option<StatusError> {
+    let hub = channel.hub.as_ref()?;
+    let is_exposed = channel.secret.is_some() && !channel.left && is_unencrypted(hub);
+    is_exposed.then(|| {
+        let message = format!(
+            "the secret of the subscription is sent to {hub} unencrypted: whoever reads it on the way can sign notifications"
+        );
+        StatusError::new(UNENCRYPTED_CODE, message, now)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use url::Url;
+
+    use super::*;
+    use crate::clock;
+    use crate::engine::status_view;
+    use crate::engine::test_source::{NAME, TestSource};
+    use crate::protocol::{Capability, TopicUri};
+    use crate::store::CallbackKeys;
+
+    #[tokio::test]
+    async fn secret_that_is_sent_over_plain_http_is_a_notice() {
+        let list = Url::parse("https://example.org/capabilitylist.xml").unwrap();
+        for (hub, secret, expected) in [
+            (
+                "http://hub.example/",
+                Some("secret"),
+                &["unencrypted-hub"][..],
+            ),
+            ("https://hub.example/", Some("secret"), &[]),
+            ("http://hub.example/", None, &[]),
+        ] {
+            let source = TestSource::new(&list, |client| client);
+            let (store, now) = (&source.store, clock::now().wall);
+            let set = store.begin_set(NAME, &list).await.unwrap().id;
+            let topic = TopicUri::parse("https://example.org/topic").unwrap();
+            let hub = HubUri::parse(hub).unwrap();
+            let keys = CallbackKeys {
+                token: "token".to_owned(),
+                secret: secret.map(str::to_owned),
+            };
+            let (kind, hubs) = (Capability::ChangeNotification, [hub.clone()]);
+            let channel = store.add_channel(now, set, &kind, &topic, &hubs, keys);
+            let channel = channel.await.unwrap().id;
+            // As after a request to it.
+            let asked =
+                store.change_channel(channel, false, move |channel| channel.hub = Some(hub));
+            asked.await.unwrap();
+            let contexts = [&*source.context].into_iter();
+            let status = status_view::status(now, contexts).await.unwrap();
+            let notices = &status.sources[0].sets[0].notices;
+            let codes: Vec<&str> = notices.iter().map(|notice| notice.code.as_str()).collect();
+            assert_eq!(codes, expected, "{status:#?}");
+        }
+    }
+
+    #[test]
+    fn secret_is_exposed_where_http_leaves_this_machine() {
+        for (hub, expected) in [
+            ("http://hub.example/", true),
+            ("https://hub.example/", false),
+            ("http://192.0.2.1/", true),
+            ("http://127.0.0.2:8080/", false),
+            ("http://[::1]/", false),
+            ("http://localhost/hub", false),
+        ] {
+            let found = is_unencrypted(&HubUri::parse(hub).unwrap());
+            assert_eq!(found, expected, "{hub}");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! A server behind https that asks for a certificate of the client, and notes what it received.
+
+use std::convert::Infallible;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{HeaderMap, Request, Response};
+use hyper_util::rt::TokioIo;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use url::Url;
+
+use crate::support::asking_tls_server;
+
+/// What a request had.
+pub(crate) struct Seen {
+    pub(crate) path: String,
+    pub(crate) headers: HeaderMap,
+    pub(crate) has_certificate: bool,
+}
+
+/// The server, for as long as the test runs. `/to?URL` redirects to the URL; everything else is there.
+pub(crate) struct TlsSite {
+    pub(crate) address: SocketAddr,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+impl TlsSite {
+    pub(crate) async fn start() -> Self {
+        let acceptor = TlsAcceptor::from(Arc::new(asking_tls_server()));
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let seen: Arc<Mutex<Vec<Seen>>> = Arc::default();
+        let noted = Arc::clone(&seen);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(serve(acceptor.clone(), stream, Arc::clone(&noted)));
+            }
+        });
+        Self { address, seen }
+    }
+
+    pub(crate) fn url(&self, path: &str) -> Url {
+        Url::parse(&format!("https://{}{path}", self.address)).unwrap()
+    }
+
+    /// What was received since the last time.
+    pub(crate) fn seen(&self) -> Vec<Seen> {
+        std::mem::take(&mut *self.seen.lock().unwrap())
+    }
+}
+
+async fn serve(acceptor: TlsAcceptor, stream: TcpStream, seen: Arc<Mutex<Vec<Seen>>>) {
+    let Ok(stream) = acceptor.accept(stream).await else {
+        return;
+    };
+    let has_certificate = stream.get_ref().1.peer_certificates().is_some();
+    let service = service_fn(|request: Request<Incoming>| {
+        let target = request
+            .uri()
+            .query()
+            .filter(|_| request.uri().path() == "/to");
+        let mut answer = Response::new(Full::new(Bytes::from("here")));
+        if let Some(target) = target {
+            *answer.status_mut() = hyper::StatusCode::FOUND;
+            answer
+                .headers_mut()
+                .insert("location", target.parse().unwrap());
+        }
+        seen.lock().unwrap().push(Seen {
+            path: request.uri().path().to_owned(),
+            headers: request.headers().clone(),
+            has_certificate,
+        });
+        async move { Ok::<_, Infallible>(answer) }
+    });
+    let _ = http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
