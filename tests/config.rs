@@ -60,6 +60,22 @@ fn example_shows_the_defaults() {
     assert!(example.sources[0].filter.wants(&uri));
 }
 
+/// The package installs it as `/etc/resyncd/config.toml`.
+#[test]
+fn configuration_of_the_package_lacks_nothing_but_a_source() {
+    let installed = include_str!("../packaging/debian/config.toml");
+    let faults = parse(installed).unwrap_err();
+    let codes: Vec<_> = faults.iter().map(|fault| fault.code).collect();
+    assert_eq!(codes, ["no-source"]);
+    // Comments begin with a space after the #.
+    let is_key = |line: &&str| line.starts_with('#') && !line[1..].starts_with(' ');
+    let keys = installed.lines().filter(is_key).map(|line| &line[1..]);
+    let config = parse(&keys.collect::<Vec<_>>().join("\n")).unwrap();
+    assert_eq!(config.sources[0].mirror, Path::new("/srv/mirror/example"));
+    assert_eq!(config.state_dir, Path::new("/var/lib/resyncd"));
+    assert!(config.callback.public_url.is_some());
+}
+
 #[test]
 fn omitted_keys_have_their_defaults() {
     let text = "[[source]]\nname = \"example\"\nurl = \"https://example.com/\"\nmirror = \"/srv/mirror/example\"\n";

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,7 @@ use crate::fetch::{Client, FetchError};
 use crate::http::{
     BoundListener, Callback, RejectionCounters, bind, callback_router, operator_router, serve,
 };
-use crate::status::Operations;
+use crate::status::{Operations, Status, StatusError};
 use crate::store::{Store, StoreError, Wake};
 
 /// Why the daemon can't start.
@@ -58,8 +59,19 @@ pub struct Daemon {
     /// The address of the status listener.
     pub status: SocketAddr,
     engine: Arc<Engine>,
+    /// What [`works`](Self::works) waits for.
+    probed: Mutex<Probed>,
     callback_listener: RunningListener,
     status_listener: RunningListener,
+}
+
+/// What the daemon can't work without.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Probed {
+    Database,
+    Readers,
+    BlockingThreads,
+    Workers,
 }
 
 /// A listener that is being served.
@@ -139,6 +151,7 @@ impl Daemon {
             callback: callback_address,
             status: status_address,
             engine,
+            probed: Mutex::new(Probed::Database),
             callback_listener,
             status_listener,
         })
@@ -149,15 +162,39 @@ impl Daemon {
         &*self.engine
     }
 
-    /// Returns once the database and a thread for blocking work have answered: whether the database and the workers have not
-    /// ended. It hangs if one of them does.
+    /// Returns once the database, a thread for blocking work and every worker have answered: whether the database and the workers
+    /// have not ended. It hangs if one of them does. Not to be called while another call waits.
     pub(super) async fn works(&self) -> bool {
+        let probes = |next: Probed| *self.probed.lock() = next;
+        probes(Probed::Database);
         if !self.store.answers().await {
             return false;
         }
+        probes(Probed::Readers);
         self.store.serves_workers().await;
-        let thread = tokio::task::spawn_blocking(|| ()).await;
-        thread.is_ok() && self.engine.workers_run().await
+        probes(Probed::BlockingThreads);
+        if tokio::task::spawn_blocking(|| ()).await.is_err() {
+            return false;
+        }
+        probes(Probed::Workers);
+        self.engine.workers_move().await;
+        self.engine.workers_run().await
+    }
+
+    /// What a call of [`works`](Self::works) waits for, in words.
+    pub(super) fn unanswered(&self) -> String {
+        let probed = *self.probed.lock();
+        match probed {
+            Probed::Database => "the writer or the look-ups of the database".to_owned(),
+            Probed::Readers => "the threads that read the database for the workers".to_owned(),
+            Probed::BlockingThreads => "the threads for blocking work".to_owned(),
+            Probed::Workers => self.engine.unmoved_workers().join(", "),
+        }
+    }
+
+    /// The status of all Sources.
+    pub(super) async fn status_of_sources(&self) -> Result<Status, StatusError> {
+        self.engine.status().await
     }
 
     /// Stops in order: the callback listener, the engine with its work in progress, the status listener.
@@ -251,4 +288,118 @@ pub(super) async fn bind_callback(config: &mut Config) -> Result<BoundListener, 
         let _ = url.set_port(Some(bound.address.port()));
     }
     Ok(bound)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use futures_util::future::BoxFuture;
+    use reqwest::{Request, Response};
+    use tokio::sync::mpsc::{UnboundedSender, unbounded_channel};
+    use tokio::sync::watch;
+    use url::Url;
+
+    use super::super::watchdog;
+    use super::*;
+    use crate::config::Source;
+    use crate::fetch::transport::Transport;
+
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+    /// The time within which the watchdog must be fed: short, so that the test is.
+    const WATCHDOG: Duration = Duration::from_millis(200);
+
+    /// Answers no request. The worker that requests something blocks its thread as long as it is told to.
+    struct Blocking {
+        begun: UnboundedSender<()>,
+        released: Mutex<mpsc::Receiver<()>>,
+    }
+
+    impl Transport for Blocking {
+        fn send(&self, _: Request) -> BoxFuture<'_, Result<Response, FetchError>> {
+            Box::pin(async {
+                let _ = self.begun.send(());
+                let _ = self.released.lock().recv();
+                std::future::pending().await
+            })
+        }
+    }
+
+    fn configuration(folder: &std::path::Path) -> Config {
+        let url = Url::parse("https://example.org/").unwrap();
+        let source = Source {
+            notifications: false,
+            ..Source::new("example", url, folder.join("mirror"))
+        };
+        let mut config = Config::new(folder.join("state"), vec![source]);
+        config.status.listen = (Ipv4Addr::LOCALHOST, 0).into();
+        config
+    }
+
+    /// Feeds a watchdog of this daemon, and returns what counts the feedings.
+    fn watch(daemon: &Arc<Daemon>) -> (JoinHandle<()>, watch::Receiver<u64>) {
+        let (feeding, fed) = watch::channel(0);
+        let daemon = Arc::clone(daemon);
+        let task = tokio::spawn(async move {
+            let note_fed = || feeding.send_modify(|count| *count += 1);
+            watchdog::feed(WATCHDOG, || daemon.works(), || {}, note_fed).await;
+        });
+        (task, fed)
+    }
+
+    async fn until_unanswered(daemon: &Daemon, what: &str) {
+        let waiting = async {
+            while !daemon.unanswered().contains(what) {
+                tokio::time::sleep(WATCHDOG / 10).await;
+            }
+        };
+        tokio::time::timeout(LIMIT, waiting).await.unwrap();
+    }
+
+    async fn until_fed(fed: &mut watch::Receiver<u64>, times: u64) {
+        let last = *fed.borrow() + times;
+        let feeding = fed.wait_for(|count| *count >= last);
+        drop(tokio::time::timeout(LIMIT, feeding).await.unwrap().unwrap());
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn watchdog_is_not_fed_while_a_worker_or_the_writer_is_stalled() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = configuration(folder.path());
+        let (begun, mut begins) = unbounded_channel();
+        let (release_worker, released) = mpsc::channel();
+        let released = Mutex::new(released);
+        let client = Client::of_config(&config).unwrap();
+        let client = client.with_transport(Arc::new(Blocking { begun, released }));
+        let daemon = Arc::new(Daemon::start_with(config, client).await.unwrap());
+        tokio::time::timeout(LIMIT, begins.recv()).await.unwrap();
+
+        let (task, mut fed) = watch(&daemon);
+        until_unanswered(&daemon, "worker of the Source (Source example)").await;
+        tokio::time::sleep(WATCHDOG * 10).await;
+        assert_eq!(
+            *fed.borrow(),
+            0,
+            "the worker was stalled from the beginning"
+        );
+        // From now on it waits for an answer, for ever. That is none of its faults.
+        drop(release_worker);
+        until_fed(&mut fed, 3).await;
+
+        let release_writer = daemon.store.occupy_writer().await;
+        let before = *fed.borrow();
+        tokio::time::sleep(WATCHDOG * 10).await;
+        // A probe may have passed the writer before.
+        assert!(*fed.borrow() <= before + 1);
+        until_unanswered(&daemon, "writer").await;
+        drop(release_writer);
+        until_fed(&mut fed, 3).await;
+
+        task.abort();
+        let _ = task.await;
+        Arc::into_inner(daemon).unwrap().stop().await;
+    }
 }

@@ -84,9 +84,11 @@ Examples:
   resyncd status --watch
   resyncd status --json
   resyncd status --address 127.0.0.1:8462
+  resyncd status --live
 
 Exit status: 0 if every set is in sync or catching up, 1 otherwise, 3 if the
-daemon can't be reached.";
+daemon can't be reached. With --live, 0 if the daemon and its database answer,
+whatever the sets are.";
 
 pub(super) const APPROVE: &str = "\
 Examples:

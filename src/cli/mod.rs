@@ -38,6 +38,7 @@ mod public_url;
 mod retry;
 mod run;
 mod selection;
+mod service_status;
 mod status;
 mod status_text;
 mod stop_signals;
@@ -51,7 +52,7 @@ mod watchdog;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::config::{Config, ConfigFaults, LogFormat};
 use daemon_client::DaemonAddress;
@@ -152,6 +153,12 @@ impl CliCommand {
             _ => false,
         }
     }
+}
+
+/// The command line, for what is generated from it: manual pages and completions.
+#[must_use]
+pub fn command_line() -> clap::Command {
+    CliArguments::command()
 }
 
 /// Runs the program.
@@ -276,8 +283,6 @@ fn print_faults(faults: &ConfigFaults) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     #[test]

@@ -4,6 +4,7 @@ use sd_notify::NotifyState;
 
 use super::daemon::Daemon;
 use super::exit_status::{FAILED, NEWER_STATE, OK};
+use super::service_status::report;
 use super::stop_signals::StopSignals;
 use super::watchdog;
 use crate::config::Config;
@@ -19,6 +20,7 @@ pub(super) async fn run(config: Config) -> u8 {
     };
     let sources = config.sources.len();
     let proxies = config.http.proxies.clone();
+    notify_systemd(&[NotifyState::Status("opening the database")]);
     let daemon = match Daemon::start(config).await {
         Ok(daemon) => daemon,
         Err(error) => {
@@ -44,20 +46,37 @@ pub(super) async fn run(config: Config) -> u8 {
     let watched = async {
         match sd_notify::watchdog_enabled() {
             Some(limit) => {
+                let late = || {
+                    let waits_for = daemon.unanswered();
+                    tracing::error!(
+                        code = "watchdog-not-fed",
+                        waits_for,
+                        "the daemon is stalled; systemd restarts it unless it goes on"
+                    );
+                };
                 let fed = || notify_systemd(&[NotifyState::Watchdog]);
-                watchdog::feed(limit, || daemon.works(), fed).await;
+                watchdog::feed(limit, || daemon.works(), late, fed).await;
             }
             None => std::future::pending().await,
         }
     };
+    let reported = async {
+        // Nobody else reads it.
+        if !is_supervised() {
+            std::future::pending::<()>().await;
+        }
+        let read = || daemon.status_of_sources();
+        report(read, |text| notify_systemd(&[NotifyState::Status(text)])).await;
+    };
     let status = tokio::select! {
         () = watched => FAILED,
+        () = reported => FAILED,
         () = signals.wait() => OK,
         // The store has logged it. The next start sets the database aside.
         () = daemon.store.damaged() => FAILED,
     };
     tracing::info!("stopping");
-    notify_systemd(&[NotifyState::Stopping]);
+    notify_systemd(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     daemon.stop().await;
     tracing::info!("stopped");
     status

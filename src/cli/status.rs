@@ -6,7 +6,8 @@ use std::time::Duration;
 use serde_json::Value;
 
 use super::daemon_client::{DaemonAddress, DaemonClient, DaemonError};
-use super::exit_status::{FAILED, FAULTS, OK, UNREACHABLE};
+use super::daemon_requests::print_failure;
+use super::exit_status::{FAILED, FAULTS, OK};
 use super::output::{self, print_text};
 use super::status_text::status_text;
 use super::stop_signals::StopSignals;
@@ -29,11 +30,23 @@ pub(super) struct StatusArguments {
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, default_missing_value = "2",
         value_parser = clap::value_parser!(u64).range(1..=86_400))]
     watch: Option<u64>,
+    /// Ask only whether the daemon and its database answer, whatever the state of the sets
+    #[arg(long, conflicts_with_all = ["json", "watch", "sources"])]
+    live: bool,
     #[command(flatten)]
     pub(super) daemon: DaemonAddress,
 }
 
 pub(super) async fn status(config: &Config, arguments: &StatusArguments) -> u8 {
+    if arguments.live {
+        return match live(config).await {
+            Ok(()) => {
+                println!("the daemon answers");
+                OK
+            }
+            Err(error) => print_failure(&error),
+        };
+    }
     match arguments.watch {
         None => print_status(config, arguments, "").await,
         Some(seconds) => watch(config, arguments, Duration::from_secs(seconds)).await,
@@ -73,12 +86,7 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
         Ok(fetched) => fetched,
         Err(error) => {
             print_text(begin);
-            eprintln!("resyncd: {error}");
-            return if error.is_unreachable() {
-                UNREACHABLE
-            } else {
-                FAILED
-            };
+            return print_failure(&error);
         }
     };
     if let Err(status) = fetched.select(&arguments.sources) {
@@ -91,6 +99,16 @@ async fn print_status(config: &Config, arguments: &StatusArguments, begin: &str)
     };
     print_text(&format!("{begin}{text}"));
     if is_healthy(&status) { OK } else { FAILED }
+}
+
+/// Succeeds if the daemon and its database answer.
+async fn live(config: &Config) -> Result<(), DaemonError> {
+    // Longer than the daemon waits for its database.
+    let client = DaemonClient::new(config, Duration::from_secs(20))?;
+    match client.get("/healthz").await?.as_str() {
+        "ok\n" => Ok(()),
+        _ => Err(client.not_resyncd()),
+    }
 }
 
 /// The status as it was received, and parsed.

@@ -181,8 +181,14 @@ impl Channels {
     fn start(&mut self, record: &ChannelRecord) {
         let running = self.drivers.get(&record.id);
         if running.is_none_or(|(_, driver)| driver.is_finished()) {
-            let driver = drive(Arc::clone(&self.context), record.clone());
-            let driver = (record.kind.clone(), tokio::spawn(driver));
+            let context = &self.context;
+            let name = format!(
+                "driver of the channel {} (Source {})",
+                record.topic, context.source
+            );
+            let driver = drive(Arc::clone(context), record.clone());
+            let driver = tokio::spawn(context.heartbeats.watched(&name, driver));
+            let driver = (record.kind.clone(), driver);
             self.drivers.insert(record.id, driver);
         }
     }

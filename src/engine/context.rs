@@ -9,6 +9,7 @@ use tokio_util::sync::CancellationToken;
 use url::Url;
 
 use super::apply::members::Members;
+use super::heartbeats::Heartbeats;
 use super::package_places::PackagePlaces;
 use super::progress::Progress;
 use super::runtime_status::RuntimeStatus;
@@ -41,6 +42,8 @@ pub(super) struct SourceContext {
     pub(super) delivery_panics: Mutex<HashMap<i64, u32>>,
     /// How far the work has come.
     pub(super) progress: Progress,
+    /// Whether its workers move.
+    pub(super) heartbeats: Heartbeats,
     /// Makes the Source's worker discover its sets again.
     pub(super) rediscover: Notify,
     /// Ends the workers.
@@ -60,5 +63,15 @@ impl SourceContext {
 
     pub(super) fn name(&self) -> &str {
         &self.source.name
+    }
+
+    /// Runs a worker of the Source, which is expected to move.
+    pub(super) fn watched<T, F: Future<Output = T>>(
+        &self,
+        worker: &str,
+        work: F,
+    ) -> impl Future<Output = T> + use<T, F> {
+        let name = format!("{worker} (Source {})", self.name());
+        self.heartbeats.watched(&name, work)
     }
 }

@@ -23,6 +23,7 @@ use super::attention_log::log_attentions;
 use super::channels::{EndingSource, Unfollowed};
 use super::context::SourceContext;
 use super::error::EngineError;
+use super::heartbeats::Heartbeats;
 use super::package_places::{PackagePlaces, SharedPlaces};
 use super::progress::Progress;
 use super::restarts::restarting;
@@ -49,6 +50,7 @@ pub struct Engine {
     pub(super) store: Arc<Store>,
     pub(super) runtime_status: Arc<RuntimeStatus>,
     counters: Counters,
+    heartbeats: Heartbeats,
     pub(super) sources: Vec<FollowedSource>,
     /// For what belongs to no Source of the configuration.
     client: Client,
@@ -79,29 +81,33 @@ impl Engine {
         for source in &mut engine.sources {
             let (commands, receiver) = mpsc::channel(4);
             source.commands = Some(commands);
-            workers.spawn(SourceWorker::new(Arc::clone(&source.context), receiver).run());
+            let following = SourceWorker::new(Arc::clone(&source.context), receiver).run();
+            workers.spawn(source.context.watched("worker of the Source", following));
         }
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
-        workers.spawn(restarting(
-            "record of the uptime",
-            stop.clone(),
-            move || record_uptime(Arc::clone(&store), stop.clone()),
-        ));
+        let recording = restarting("record of the uptime", stop.clone(), move || {
+            record_uptime(Arc::clone(&store), stop.clone())
+        });
+        let heartbeats = &engine.heartbeats;
+        workers.spawn(heartbeats.watched("record of the uptime", recording));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
         let rules = TrimRules::of(config);
-        workers.spawn(restarting("trimming", stop.clone(), move || {
+        let trimming = restarting("trimming", stop.clone(), move || {
             trim(Arc::clone(&store), rules.clone(), stop.clone())
-        }));
+        });
+        workers.spawn(heartbeats.watched("trimming", trimming));
         let contexts = engine.sources.iter();
         let contexts: Vec<_> = contexts.map(|it| Arc::clone(&it.context)).collect();
         let (stop, of_activity) = (engine.stop.clone(), contexts.clone());
-        workers.spawn(restarting("log of attentions", stop.clone(), move || {
+        let logging = restarting("log of attentions", stop.clone(), move || {
             log_attentions(contexts.clone(), stop.clone())
-        }));
+        });
+        workers.spawn(heartbeats.watched("log of attentions", logging));
         let (store, stop) = (Arc::clone(&engine.store), engine.stop.clone());
-        workers.spawn(restarting("log of activity", stop.clone(), move || {
+        let logging = restarting("log of activity", stop.clone(), move || {
             log_activity(Arc::clone(&store), of_activity.clone(), stop.clone())
-        }));
+        });
+        workers.spawn(heartbeats.watched("log of activity", logging));
         let unfollowed = Unfollowed {
             store: Arc::clone(&engine.store),
             client: client.clone(),
@@ -111,11 +117,8 @@ impl Engine {
             stop: engine.stop.clone(),
         };
         let ending = move || unfollowed.clone().end_all();
-        workers.spawn(restarting(
-            "end of subscriptions",
-            engine.stop.clone(),
-            ending,
-        ));
+        let ending = restarting("end of subscriptions", engine.stop.clone(), ending);
+        workers.spawn(heartbeats.watched("end of subscriptions", ending));
         engine.workers = tokio::sync::Mutex::new(workers);
         Ok(Arc::new(engine))
     }
@@ -131,6 +134,7 @@ impl Engine {
         let stop = CancellationToken::new();
         let places = SharedPlaces::default();
         let counters = Counters::default();
+        let heartbeats = Heartbeats::default();
         let followed = |source: &config::Source| FollowedSource {
             context: Arc::new(SourceContext {
                 source: source.clone(),
@@ -149,6 +153,7 @@ impl Engine {
                 subscribes,
                 delivery_panics: Mutex::default(),
                 progress: Progress::default(),
+                heartbeats: heartbeats.clone(),
                 rediscover: Notify::new(),
                 stop: stop.child_token(),
                 retired: CancellationToken::new(),
@@ -163,6 +168,7 @@ impl Engine {
             store,
             runtime_status,
             counters,
+            heartbeats,
             workers: tokio::sync::Mutex::default(),
             has_panicked: AtomicBool::new(false),
             stop,
@@ -178,6 +184,16 @@ impl Engine {
             }
         }
         !self.has_panicked.load(Ordering::Relaxed)
+    }
+
+    /// Returns when every worker has come back to the runtime since the call, whatever it waits for there. It hangs if one blocks.
+    pub async fn workers_move(&self) {
+        self.heartbeats.all().await;
+    }
+
+    /// The names of the workers that [`workers_move`](Self::workers_move) waits for.
+    pub fn unmoved_workers(&self) -> Vec<String> {
+        self.heartbeats.missing()
     }
 
     /// Stops the workers: tasks that are in progress are published and committed first. The subscriptions stay.

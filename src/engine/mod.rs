@@ -26,6 +26,7 @@ mod contradictions;
 mod documents;
 mod error;
 mod faults;
+mod heartbeats;
 mod lifecycle;
 mod mirror_opening;
 mod oddities;

@@ -309,6 +309,19 @@ impl Store {
         self.readers.occupy(&[Lane::Lookups])
     }
 
+    /// Occupies the thread that writes until the sender is dropped.
+    pub(crate) async fn occupy_writer(&self) -> std::sync::mpsc::Sender<()> {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let (begun, begins) = tokio::sync::oneshot::channel();
+        drop(self.begin_write(move |_| {
+            let _ = begun.send(());
+            let _ = released.recv();
+            Ok(())
+        }));
+        begins.await.unwrap();
+        release
+    }
+
     /// Occupies the threads that answer the workers.
     pub(crate) fn occupy_workers(&self) -> readers::OccupiedReaders {
         self.readers.occupy(&[Lane::Work])

@@ -13,12 +13,14 @@ use crate::support::{NAME, SET, eventually, resources, soon};
 async fn status_shows_sets_and_its_exit_status_shows_failures() {
     let source = SampleSource::start(resources(3)).await.unwrap();
     let home = Home::new(&source.url(), "");
-    let output = home.run_command(&["status"]);
-    assert_eq!(output.status.code(), Some(3), "no daemon");
-    assert!(
-        text(&output.stderr).contains(&home.status.to_string()),
-        "{output:?}"
-    );
+    for command in [&["status"][..], &["status", "--live"]] {
+        let output = home.run_command(command);
+        assert_eq!(output.status.code(), Some(3), "no daemon");
+        assert!(
+            text(&output.stderr).contains(&home.status.to_string()),
+            "{output:?}"
+        );
+    }
 
     let _running = home.run();
     home.settled(&source).await;
@@ -45,6 +47,8 @@ async fn status_shows_sets_and_its_exit_status_shows_failures() {
         text(&output.stdout).contains("missing-notification"),
         "{output:?}"
     );
+    let output = home.run_command(&["status", "--live"]);
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -481,19 +485,22 @@ async fn answers_of_other_servers_are_recognized() {
         "SSH-2.0-OpenSSH_9.2\r\n",
     ];
     let serving = std::thread::spawn(move || {
-        for answer in answers {
+        for answer in answers.into_iter().chain(answers) {
             let (mut stream, _) = web.accept().unwrap();
             let mut request = [0; 1024];
             let _ = stream.read(&mut request).unwrap();
             stream.write_all(answer.as_bytes()).unwrap();
         }
     });
-    for answer in answers {
-        let output = program().args(["status", "--address", &address]).output();
-        let output = output.unwrap();
-        assert_eq!(output.status.code(), Some(3), "{answer}: {output:?}");
-        let message = text(&output.stderr);
-        assert!(message.contains("[not-resyncd]"), "{answer}: {message}");
+    for more in [None, Some("--live")] {
+        for answer in answers {
+            let mut command = program();
+            let command = command.args(["status", "--address", &address]).args(more);
+            let output = command.output().unwrap();
+            assert_eq!(output.status.code(), Some(3), "{answer}: {output:?}");
+            let message = text(&output.stderr);
+            assert!(message.contains("[not-resyncd]"), "{answer}: {message}");
+        }
     }
     serving.join().unwrap();
 }

@@ -1,12 +1,14 @@
 //! Start and stop of the daemon, and errors at its start.
 
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::Stdio;
 
 use resyncd::demo::{SampleOptions, SampleSource};
+use tokio::net::UnixDatagram;
 
 use crate::process::{Home, command, text};
-use crate::support::{SET, client, free_address, resources, send};
+use crate::support::{SET, client, free_address, resources, send, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn daemon_stops_cleanly_on_signals() {
@@ -393,4 +395,34 @@ async fn sync_refuses_to_write_to_the_state_of_another_user() {
     assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0);
     // A comparison alone writes nothing.
     assert_ne!(home.run_command(&["audit"]).status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn service_manager_is_notified() {
+    let source = SampleSource::start(resources(3)).await.unwrap();
+    let home = Home::new(&source.url(), "");
+    let path = home.folder().join("notify");
+    let socket = UnixDatagram::bind(&path).unwrap();
+    let variables = [
+        ("NOTIFY_SOCKET", path.as_path()),
+        ("WATCHDOG_USEC", Path::new("2000000")),
+    ];
+    let running = home.run_with(variables);
+    let until = async |wanted: &str| {
+        let mut received = vec![0; 4096];
+        loop {
+            let length = soon(wanted, socket.recv(&mut received)).await.unwrap();
+            if text(&received[..length]).contains(wanted) {
+                return;
+            }
+        }
+    };
+    until("STATUS=opening the database").await;
+    until("READY=1").await;
+    until("WATCHDOG=1").await;
+    until("STATUS=1 Source, 1 of 1 set in sync, 0 pending").await;
+    until("WATCHDOG=1").await;
+    let stopping = until("STOPPING=1");
+    let (status, ()) = tokio::join!(running.stop(), stopping);
+    assert_eq!(status.code(), Some(0));
 }

@@ -101,7 +101,7 @@ impl Executor {
         let (finished, queue) = mpsc::channel(FINISHED);
         let (concluded_sender, concluded) = mpsc::unbounded_channel();
         let publishing = publish_all(Arc::clone(&self.context), queue, concluded_sender);
-        let publisher = tokio::spawn(publishing);
+        let publisher = tokio::spawn(self.context.source.watched("publisher", publishing));
         let worked = catch_panic(self.work(&finished, concluded)).await;
         self.downloads.shutdown().await;
         drop(finished);

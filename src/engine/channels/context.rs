@@ -8,6 +8,7 @@ use url::Url;
 use crate::clock;
 use crate::config::{self, Signatures};
 use crate::engine::context::SourceContext;
+use crate::engine::heartbeats::Heartbeats;
 use crate::engine::runtime_status::RuntimeStatus;
 use crate::fetch::Client;
 use crate::status::StatusError;
@@ -27,6 +28,8 @@ pub(super) struct ChannelContext {
     pub(super) store: Arc<Store>,
     pub(super) client: Client,
     pub(super) runtime_status: Arc<RuntimeStatus>,
+    /// Whether the drivers move.
+    pub(super) heartbeats: Heartbeats,
     /// Whether a driver leaves a channel alone that is wanted again: the worker of its set drives it then.
     pub(super) ends_only: bool,
     /// Stops the drivers.
@@ -48,6 +51,7 @@ impl ChannelContext {
             store: Arc::clone(&context.store),
             client: context.client.clone(),
             runtime_status: Arc::clone(&context.runtime_status),
+            heartbeats: context.heartbeats.clone(),
             stop: context.stop.clone(),
             retired: context.retired.clone(),
         }
@@ -78,6 +82,7 @@ impl ChannelContext {
             store,
             client,
             runtime_status,
+            heartbeats: Heartbeats::default(),
             stop,
             retired,
         }

@@ -162,7 +162,8 @@ impl SourceWorker {
         let mirror = Arc::new(mirror);
         let packages = PackageFiles::new(Arc::clone(&self.context), &mirror);
         self.begin_counts().await;
-        let executor = tokio::spawn(execute_tasks(Arc::clone(&self.context), mirror));
+        let executing = execute_tasks(Arc::clone(&self.context), mirror);
+        let executor = tokio::spawn(self.context.watched("executor", executing));
         tokio::select! {
             () = stop.cancelled() => {}
             () = self.follow_restarting(Arc::new(packages)) => {}
@@ -343,7 +344,9 @@ impl SourceWorker {
             Ok(worker) => Ok(worker?),
             Err(Panicked) => Err(Panicked),
         };
-        let task = tokio::spawn(follow_set(context, packages, id, loaded, receiver));
+        let name = format!("worker of the set {capability_list}");
+        let following = follow_set(Arc::clone(&context), packages, id, loaded, receiver);
+        let task = tokio::spawn(context.watched(&name, following));
         self.sets.insert(
             id,
             FollowedSet {

@@ -1,0 +1,36 @@
+#!/usr/bin/env bash
+# Builds the Debian package, and a second one with its debug symbols, from a release build. Needs cargo-deb and the tools of
+# build-essential.
+# Usage: packaging/build-deb.sh FOLDER [VERSION]     FOLDER: where the packages are written to; VERSION: instead of that of Cargo.toml
+set -euo pipefail
+exec </dev/null
+cd "$(dirname "$0")/.."
+
+output=$1
+version=${2:-$(sed -n 's/^version = "\(.*\)"$/\1/p;T;q' Cargo.toml)-1}
+# Where Cargo.toml names it, also if the target directory is another one.
+files=target/packaging
+mkdir -p "$output"
+rm -rf "$files"
+mkdir -p "$files"
+
+cargo build --release --bin resyncd
+# A debug build: it writes the same files, and tests have built most of it.
+cargo run --quiet --example packaging_files -- "$files"
+
+# The package does what the first lines of the unit explain, and installs the program elsewhere.
+sed -e '/^# Before the first start:$/,/^#$/d' -e 's|^ExecStart=/usr/local/bin/|ExecStart=/usr/bin/|' \
+    systemd/resyncd.service >"$files/resyncd.service"
+grep --quiet '^ExecStart=/usr/bin/resyncd run$' "$files/resyncd.service"
+
+maintainer=$(sed -n 's/^maintainer = "\(.*\)"$/\1/p' Cargo.toml)
+date=$(date --utc --rfc-email --date="@${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}")
+cat >"$files/changelog" <<CHANGELOG
+resyncd ($version) unstable; urgency=medium
+
+  * See /usr/share/doc/resyncd/changelog.gz.
+
+ -- $maintainer  $date
+CHANGELOG
+
+cargo deb --no-build --locked --compress-system --deb-version "$version" --output "$output/"

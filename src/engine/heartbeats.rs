@@ -1,0 +1,212 @@
+//! Finds workers that no longer move.
+//!
+//! A worker waits most of the time: for answers, for a time, for other workers. However long that takes, it is no fault of the
+//! daemon. But whenever the runtime wakes it, it must come back: a worker that blocks, or goes round and round, keeps a thread of the
+//! runtime that all Sources share. So every worker is woken from time to time, and answers as soon as it is polled.
+//!
+//! Invariant: a worker that waits is woken by nothing but a call of [`Heartbeats::all`]; at rest this costs nothing.
+//!
+//! Must not know what a worker does, nor what follows from one that does not move.
+
+use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Waker;
+
+use futures_util::future::join_all;
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+
+/// The heartbeats of all workers.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Heartbeats(Arc<Mutex<Workers>>);
+
+#[derive(Debug, Default)]
+struct Workers {
+    next: u64,
+    running: BTreeMap<u64, Arc<Worker>>,
+}
+
+#[derive(Debug)]
+struct Worker {
+    name: String,
+    pulse: Mutex<Pulse>,
+}
+
+#[derive(Debug, Default)]
+struct Pulse {
+    /// Wakes the worker; `None` before it is polled for the first time.
+    waker: Option<Waker>,
+    /// To be answered when it is polled next.
+    asked: Vec<oneshot::Sender<()>>,
+}
+
+impl Worker {
+    /// The worker is being polled.
+    fn beat(&self, waker: &Waker) {
+        let mut pulse = self.pulse.lock();
+        match &mut pulse.waker {
+            Some(known) => known.clone_from(waker),
+            unknown => *unknown = Some(waker.clone()),
+        }
+        for ask in pulse.asked.drain(..) {
+            // Nobody may wait for it any more.
+            let _ = ask.send(());
+        }
+    }
+
+    /// Wakes the worker. The answer is an error once it has ended.
+    fn ask(&self) -> oneshot::Receiver<()> {
+        let (ask, answer) = oneshot::channel();
+        let waker = {
+            let mut pulse = self.pulse.lock();
+            pulse.asked.push(ask);
+            pulse.waker.clone()
+        };
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+        answer
+    }
+
+    fn owes_answer(&self) -> bool {
+        self.pulse.lock().asked.iter().any(|ask| !ask.is_closed())
+    }
+}
+
+/// A worker until it has ended.
+struct Running {
+    of: Heartbeats,
+    number: u64,
+    worker: Arc<Worker>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.of.0.lock().running.remove(&self.number);
+    }
+}
+
+impl Heartbeats {
+    /// Runs a worker, which is expected to move from now on until it ends.
+    pub(super) fn watched<T, F: Future<Output = T>>(
+        &self,
+        name: &str,
+        work: F,
+    ) -> impl Future<Output = T> + use<T, F> {
+        let running = self.begin(name.to_owned());
+        // Large, and not to be moved.
+        let mut work = Box::pin(work);
+        async move {
+            poll_fn(|context| {
+                running.worker.beat(context.waker());
+                work.as_mut().poll(context)
+            })
+            .await
+        }
+    }
+
+    fn begin(&self, name: String) -> Running {
+        let worker = Arc::new(Worker {
+            name,
+            pulse: Mutex::default(),
+        });
+        let mut workers = self.0.lock();
+        let number = workers.next;
+        workers.next += 1;
+        workers.running.insert(number, Arc::clone(&worker));
+        Running {
+            of: self.clone(),
+            number,
+            worker,
+        }
+    }
+
+    /// Returns when every worker has moved since the call, or has ended.
+    pub(super) async fn all(&self) {
+        let workers = self.workers();
+        // The answers of workers that end come when nobody holds them any more.
+        let answers: Vec<_> = workers.into_iter().map(|worker| worker.ask()).collect();
+        join_all(answers).await;
+    }
+
+    /// The names of the workers that a call of `all` waits for.
+    pub(super) fn missing(&self) -> Vec<String> {
+        let owing = self.workers().into_iter();
+        let owing = owing.filter(|worker| worker.owes_answer());
+        owing.map(|worker| worker.name.clone()).collect()
+    }
+
+    fn workers(&self) -> Vec<Arc<Worker>> {
+        self.0.lock().running.values().cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use futures_util::poll;
+
+    use super::*;
+
+    /// Ends a test that would hang.
+    const LIMIT: Duration = Duration::from_secs(180);
+
+    async fn all_move(heartbeats: &Heartbeats) {
+        let moved = tokio::time::timeout(LIMIT, heartbeats.all()).await;
+        assert!(moved.is_ok(), "{:?}", heartbeats.missing());
+    }
+
+    #[tokio::test]
+    async fn worker_that_waits_moves_and_one_that_ended_is_not_asked() {
+        let heartbeats = Heartbeats::default();
+        all_move(&heartbeats).await;
+        let waiting = heartbeats.watched("waiting", std::future::pending::<()>());
+        let waiting = tokio::spawn(waiting);
+        for _ in 0..3 {
+            all_move(&heartbeats).await;
+        }
+        let ended = tokio::spawn(heartbeats.watched("ended", async { 7 }));
+        assert_eq!(ended.await.unwrap(), 7);
+        waiting.abort();
+        assert!(waiting.await.unwrap_err().is_cancelled());
+        assert!(heartbeats.workers().is_empty());
+        all_move(&heartbeats).await;
+    }
+
+    #[tokio::test]
+    async fn worker_that_is_not_polled_is_missing_until_it_ends() {
+        let heartbeats = Heartbeats::default();
+        let _waiting = tokio::spawn(heartbeats.watched("waiting", std::future::pending::<()>()));
+        let stalled = heartbeats.watched("stalled", std::future::pending::<()>());
+        let mut asking = Box::pin(heartbeats.all());
+        assert!(poll!(&mut asking).is_pending());
+        while heartbeats.missing() != ["stalled"] {
+            tokio::task::yield_now().await;
+        }
+        assert!(poll!(&mut asking).is_pending());
+        drop(stalled);
+        tokio::time::timeout(LIMIT, asking).await.unwrap();
+        assert!(heartbeats.missing().is_empty());
+    }
+
+    /// The same as on a deadlock, or in an endless loop.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn worker_that_blocks_its_thread_is_missing() {
+        let heartbeats = Heartbeats::default();
+        let (begun, begins) = oneshot::channel();
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let blocking = tokio::spawn(heartbeats.watched("blocking", async move {
+            let _ = begun.send(());
+            let _ = released.recv();
+        }));
+        begins.await.unwrap();
+        let mut asking = Box::pin(heartbeats.all());
+        assert!(poll!(&mut asking).is_pending());
+        assert_eq!(heartbeats.missing(), ["blocking"]);
+        drop(release);
+        tokio::time::timeout(LIMIT, asking).await.unwrap();
+        blocking.await.unwrap();
+    }
+}
